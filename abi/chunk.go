@@ -1,0 +1,76 @@
+package abi
+
+import "fmt"
+
+// The kinds of chunks.
+const (
+	ChunkText       = "text"
+	ChunkReasoning  = "reasoning"
+	ChunkToolCall   = "tool_call"
+	ChunkToolResult = "tool_result"
+	ChunkPart       = "part"
+)
+
+// A Chunk is a piece of a streamed response or tool result. Pieces of text
+// are to be appended; pieces of a tool call belong to the call of their Index,
+// whose id and name stand in its first piece.
+type Chunk struct {
+	Seq       int64  `json:"seq"` // the host's; ignored in answers
+	Kind      string `json:"kind"`
+	Text      string `json:"text"`      // text, reasoning, tool_result
+	Index     int    `json:"index"`     // tool_call
+	ID        string `json:"id"`        // tool_call
+	Name      string `json:"name"`      // tool_call
+	Arguments string `json:"arguments"` // tool_call
+	CallID    string `json:"call_id"`   // tool_result, and a part of one
+	Part      *Part  `json:"part"`      // part
+}
+
+// Check reports what makes the chunk unusable.
+func (c *Chunk) Check() error {
+	switch c.Kind {
+	case ChunkText, ChunkReasoning, ChunkToolResult:
+		return nil
+	case ChunkToolCall:
+		if c.Index < 0 || c.Index > 1023 {
+			return fmt.Errorf("a tool_call chunk's index is %d; want 0 to 1023", c.Index)
+		}
+		return nil
+	case ChunkPart:
+		if c.Part == nil {
+			return fmt.Errorf("a part chunk needs a part")
+		}
+		return nil
+	default:
+		return fmt.Errorf("unknown kind of chunk %q; want text, reasoning, tool_call, tool_result or part", c.Kind)
+	}
+}
+
+// MarshalJSON writes the fields that belong to the chunk's kind.
+func (c Chunk) MarshalJSON() ([]byte, error) {
+	switch c.Kind {
+	case ChunkToolCall:
+		return Marshal(struct {
+			Seq       int64  `json:"seq,omitempty"`
+			Kind      string `json:"kind"`
+			Index     int    `json:"index"`
+			ID        string `json:"id,omitempty"`
+			Name      string `json:"name,omitempty"`
+			Arguments string `json:"arguments"`
+		}{c.Seq, c.Kind, c.Index, c.ID, c.Name, c.Arguments})
+	case ChunkPart:
+		return Marshal(struct {
+			Seq    int64  `json:"seq,omitempty"`
+			Kind   string `json:"kind"`
+			CallID string `json:"call_id,omitempty"`
+			Part   *Part  `json:"part"`
+		}{c.Seq, c.Kind, c.CallID, c.Part})
+	default:
+		return Marshal(struct {
+			Seq    int64  `json:"seq,omitempty"`
+			Kind   string `json:"kind"`
+			CallID string `json:"call_id,omitempty"`
+			Text   string `json:"text"`
+		}{c.Seq, c.Kind, c.CallID, c.Text})
+	}
+}

@@ -1,0 +1,67 @@
+package abi
+
+import "encoding/json"
+
+// A Code says what kind of failure an [Error] is; programs branch on it.
+type Code string
+
+// The codes of version 1.
+const (
+	CodeInvalid     Code = "invalid"     // the request makes no sense: a bad key, list, patch
+	CodeDenied      Code = "denied"      // the power was not granted, or not here
+	CodeLimit       Code = "limit"       // a limit was passed; the message names it
+	CodeNotFound    Code = "not_found"   // no such thing
+	CodeConflict    Code = "conflict"    // the value changed since it was read
+	CodeUnavailable Code = "unavailable" // not reached, or a breaker is open
+	CodeModel       Code = "model"       // the model answered with an error, or broke off
+	CodeTool        Code = "tool"        // the tool failed
+	CodeInternal    Code = "internal"    // the host failed
+)
+
+// An Error is what a failed host call leaves pending for the guest, and what
+// a hook that returns 1 writes as its output.
+type Error struct {
+	Code         Code   `json:"code"`
+	Message      string `json:"message"`
+	Retryable    bool   `json:"retryable,omitempty"`
+	Status       int    `json:"status,omitempty"`         // HTTP status, when there was one
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // how long to wait, in milliseconds
+}
+
+// Error returns the message, or the code of an error without one.
+func (e *Error) Error() string {
+	if e.Message == "" {
+		return string(e.Code)
+	}
+	return e.Message
+}
+
+// Is reports whether target is an *Error of the same code and without a
+// message, so that errors.Is(err, &abi.Error{Code: abi.CodeDenied}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Message == "" && t.Code == e.Code
+}
+
+// Stop ends the run: nothing catches it.
+type Stop struct {
+	Reason string `json:"reason"`
+	Code   string `json:"code,omitempty"`
+}
+
+// Interrupt pauses the run until somebody answers.
+type Interrupt struct {
+	Reason  string          `json:"reason"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// Control is in every answer that may end or pause the run. Fields beside a
+// stop or an interrupt are not applied.
+type Control struct {
+	Stop      *Stop      `json:"stop,omitempty"`
+	Interrupt *Interrupt `json:"interrupt,omitempty"`
+}
+
+// Ending returns c itself; the host reads the control part of any answer
+// through it.
+func (c *Control) Ending() *Control { return c }

@@ -1,0 +1,103 @@
+package abi
+
+import "encoding/json"
+
+// An EventType says what an event tells.
+type EventType string
+
+// The types of events.
+const (
+	EventRunStarted   EventType = "run_started"
+	EventStepStarted  EventType = "step_started"
+	EventChunk        EventType = "chunk"       // Chunk
+	EventMessage      EventType = "message"     // Message, Replaced
+	EventToolCall     EventType = "tool_call"   // Call
+	EventToolResult   EventType = "tool_result" // Call, Result, Source
+	EventCustom       EventType = "custom"      // Entry, Hook, Name, Data
+	EventLog          EventType = "log"         // Entry, Hook, Level, Text
+	EventFault        EventType = "fault"       // Entry, Hook, Cause, Action, Stderr
+	EventStepFinished EventType = "step_finished"
+	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Reason, Entries
+)
+
+// EventTypes lists the types of events.
+func EventTypes() []EventType {
+	return []EventType{EventRunStarted, EventStepStarted, EventChunk, EventMessage, EventToolCall, EventToolResult,
+		EventCustom, EventLog, EventFault, EventStepFinished, EventRunFinished}
+}
+
+// An Event tells of one thing that happened in a run. Which fields it has
+// depends on its type.
+type Event struct {
+	Type   EventType `json:"type"`
+	Seq    int64     `json:"seq"` // from 1, without gaps
+	Run    string    `json:"run"`
+	TimeMS int64     `json:"time_ms"` // Unix time, milliseconds
+	Step   int       `json:"step,omitempty"`
+	StepID string    `json:"step_id,omitempty"`
+
+	Agent string `json:"agent,omitempty"` // run_started
+	Model string `json:"model,omitempty"` // run_started
+
+	Chunk    *Chunk   `json:"chunk,omitempty"`
+	Message  *Message `json:"message,omitempty"`
+	Replaced bool     `json:"replaced,omitempty"` // the message is not what its chunks said
+
+	Call   *Call   `json:"call,omitempty"`
+	Result *Result `json:"result,omitempty"`
+	Source string  `json:"source,omitempty"`
+
+	Entry  string          `json:"entry,omitempty"`
+	Hook   Hook            `json:"hook,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+	Level  string          `json:"level,omitempty"` // debug, info, warn, error
+	Text   string          `json:"text,omitempty"`
+	Cause  string          `json:"cause,omitempty"`
+	Action string          `json:"action,omitempty"` // what became of it: run_failed, skipped, denied, …
+	Stderr []string        `json:"stderr,omitempty"` // the guest's last lines
+
+	FinishReason string       `json:"finish_reason,omitempty"`
+	Usage        *Usage       `json:"usage,omitempty"`
+	Error        *Error       `json:"error,omitempty"`
+	StoppedBy    string       `json:"stopped_by,omitempty"`
+	Reason       string       `json:"reason,omitempty"`
+	Entries      []EntryStats `json:"entries,omitempty"`
+}
+
+// EntryStats tell what one entry of the chain used in a run.
+type EntryStats struct {
+	Entry     string         `json:"entry"`
+	Digest    string         `json:"digest,omitempty"` // of the module's bytes; empty for native Go
+	Hooks     map[Hook]int64 `json:"hooks,omitempty"`  // calls of each hook
+	Calls     int64          `json:"calls"`
+	Faults    int64          `json:"faults,omitempty"`
+	WallUS    int64          `json:"wall_us"` // time in its hooks, without that of what they wrap, microseconds
+	BytesIn   int64          `json:"bytes_in"`
+	BytesOut  int64          `json:"bytes_out"`
+	Fuel      int64          `json:"fuel"`
+	Instances int64          `json:"instances,omitempty"`
+}
+
+// Log levels, as numbers of the log import.
+const (
+	LogDebug = iota
+	LogInfo
+	LogWarn
+	LogError
+)
+
+// LogLevel returns the name of a level of the log import; numbers that are
+// none count as debug or error.
+func LogLevel(n int32) string {
+	switch {
+	case n <= LogDebug:
+		return "debug"
+	case n == LogInfo:
+		return "info"
+	case n == LogWarn:
+		return "warn"
+	default:
+		return "error"
+	}
+}

@@ -1,0 +1,49 @@
+package abi
+
+// A Hook is the name of an export that the host calls: a point in the
+// agent's loop.
+type Hook string
+
+// The hooks of version 1, in the order in which a run meets them.
+const (
+	HookDescribe                Hook = "describe"
+	HookConfigure               Hook = "configure"
+	HookBeforeAgent             Hook = "before_agent"
+	HookBeforeModelRewriteState Hook = "before_model_rewrite_state"
+	HookBeforeModel             Hook = "before_model"
+	HookWrapModel               Hook = "wrap_model"
+	HookOnChunk                 Hook = "on_chunk"
+	HookAfterModel              Hook = "after_model"
+	HookAfterModelRewriteState  Hook = "after_model_rewrite_state"
+	HookBeforeTool              Hook = "before_tool"
+	HookWrapToolCall            Hook = "wrap_tool_call"
+	HookGateTool                Hook = "gate_tool"
+	HookCallTool                Hook = "call_tool"
+	HookAfterTool               Hook = "after_tool"
+	HookToolMessages            Hook = "tool_messages"
+	HookAfterTools              Hook = "after_tools"
+	HookAfterAgent              Hook = "after_agent"
+	HookObserve                 Hook = "observe"
+	HookTranslateBefore         Hook = "translate_before"
+	HookTranslateAfter          Hook = "translate_after"
+)
+
+// Hooks lists every hook of version 1, in the order in which a run meets them.
+func Hooks() []Hook {
+	return []Hook{
+		HookDescribe, HookConfigure, HookBeforeAgent,
+		HookBeforeModelRewriteState, HookBeforeModel, HookWrapModel, HookOnChunk, HookAfterModel, HookAfterModelRewriteState,
+		HookBeforeTool, HookWrapToolCall, HookGateTool, HookCallTool, HookAfterTool, HookToolMessages, HookAfterTools,
+		HookAfterAgent, HookObserve, HookTranslateBefore, HookTranslateAfter,
+	}
+}
+
+// Known reports whether h is a hook of version 1.
+func (h Hook) Known() bool {
+	for _, k := range Hooks() {
+		if h == k {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,283 @@
+package abi
+
+import "encoding/json"
+
+// The inputs and answers of the hooks, in the order in which a run meets
+// them. Every field of an answer is optional: what is left out stays as it is.
+
+// BeforeAgentInput is the input of before_agent.
+type BeforeAgentInput struct {
+	Common
+	Instruction    string    `json:"instruction"`
+	Tools          []Tool    `json:"tools"`
+	ReturnDirectly []string  `json:"return_directly"`
+	Messages       List      `json:"messages"`
+	Model          string    `json:"model"`
+	Params         Params    `json:"params,omitempty"`
+	Limits         RunLimits `json:"limits"`
+}
+
+// RunLimits are the limits of a run that modules may want to know.
+type RunLimits struct {
+	MaxSteps int `json:"max_steps"`
+}
+
+// BeforeAgentAnswer is the answer of before_agent.
+type BeforeAgentAnswer struct {
+	Control
+	Instruction    *string    `json:"instruction,omitempty"`
+	Tools          ToolsPatch `json:"tools,omitzero"`
+	ReturnDirectly []string   `json:"return_directly,omitzero"`
+	Messages       ListPatch  `json:"messages,omitzero"`
+	// Respond is an assistant message; the model is not called.
+	Respond *Message `json:"respond,omitempty"`
+}
+
+// BeforeModelRewriteStateInput is the input of before_model_rewrite_state.
+type BeforeModelRewriteStateInput struct {
+	Common
+	Messages List        `json:"messages"`
+	Tools    []StateTool `json:"tools"`
+	Model    string      `json:"model"`
+	Params   Params      `json:"params,omitempty"`
+}
+
+// BeforeModelRewriteStateAnswer is the answer of before_model_rewrite_state.
+type BeforeModelRewriteStateAnswer struct {
+	Control
+	Messages ListPatch `json:"messages,omitzero"`
+	// Active are the names of the tools that the model is told of from now on.
+	Active []string `json:"active,omitzero"`
+}
+
+// BeforeModelInput is the input of before_model.
+type BeforeModelInput struct {
+	Common
+	Request Request `json:"request"`
+}
+
+// BeforeModelAnswer is the answer of before_model.
+type BeforeModelAnswer struct {
+	Control
+	Request  RequestPatch `json:"request,omitzero"`
+	Response *Response    `json:"response,omitempty"` // the model is not called
+}
+
+// WrapModelInput is the input of wrap_model; [RequestPatch] is what it gives
+// to next, and [ModelReply] what it gets.
+type WrapModelInput struct {
+	Common
+	Request Request `json:"request"`
+}
+
+// ModelReply is the reply of next in wrap_model.
+type ModelReply struct {
+	Response *Response `json:"response"`
+}
+
+// WrapModelAnswer is the answer of wrap_model.
+type WrapModelAnswer struct {
+	Control
+	Response *Response `json:"response,omitempty"`
+}
+
+// OnChunkInput is the input of on_chunk: all chunks that wait.
+type OnChunkInput struct {
+	Common
+	Chunks []Chunk `json:"chunks"`
+	Final  bool    `json:"final"` // the last of this message; once a message
+}
+
+// OnChunkAnswer is the answer of on_chunk.
+type OnChunkAnswer struct {
+	Control
+	Chunks []Chunk `json:"chunks,omitzero"` // replaces them; empty drops them
+}
+
+// AfterModelInput is the input of after_model: a response or an error.
+type AfterModelInput struct {
+	Common
+	Request  Request   `json:"request"`
+	Response *Response `json:"response,omitempty"`
+	Error    *Error    `json:"error,omitempty"`
+	Source   string    `json:"source"` // "model", or the entry that answered
+}
+
+// AfterModelAnswer is the answer of after_model.
+type AfterModelAnswer struct {
+	Control
+	Response *Response   `json:"response,omitempty"`
+	Error    *Error      `json:"error,omitempty"`
+	Again    *ModelAgain `json:"again,omitempty"`
+}
+
+// ModelAgain asks for the model call once more, with a patched request.
+type ModelAgain struct {
+	Request RequestPatch `json:"request,omitzero"`
+	Reason  string       `json:"reason,omitempty"`
+}
+
+// AfterModelRewriteStateInput is the input of after_model_rewrite_state.
+type AfterModelRewriteStateInput struct {
+	Common
+	Messages List        `json:"messages"` // the response last
+	Tools    []StateTool `json:"tools"`
+}
+
+// AfterModelRewriteStateAnswer is the answer of after_model_rewrite_state.
+type AfterModelRewriteStateAnswer struct {
+	Control
+	Messages ListPatch `json:"messages,omitzero"`
+}
+
+// BeforeToolInput is the input of before_tool.
+type BeforeToolInput struct {
+	Common
+	Call   Call `json:"call"`
+	Tool   Tool `json:"tool"`
+	Stream bool `json:"stream,omitempty"`
+}
+
+// BeforeToolAnswer is the answer of before_tool.
+type BeforeToolAnswer struct {
+	Control
+	Arguments *string `json:"arguments,omitempty"`
+	Result    *Result `json:"result,omitempty"` // the tool is not called
+}
+
+// WrapToolCallInput is the input of wrap_tool_call; [CallPatch] is what it
+// gives to next, and [ToolReply] what it gets.
+type WrapToolCallInput struct {
+	Common
+	Call   Call `json:"call"`
+	Tool   Tool `json:"tool"`
+	Stream bool `json:"stream,omitempty"`
+}
+
+// CallPatch changes the arguments of a tool call.
+type CallPatch struct {
+	Arguments *string `json:"arguments,omitempty"`
+}
+
+// ToolReply is the reply of next in wrap_tool_call.
+type ToolReply struct {
+	Result *Result `json:"result"`
+}
+
+// WrapToolCallAnswer is the answer of wrap_tool_call.
+type WrapToolCallAnswer struct {
+	Control
+	Result *Result `json:"result,omitempty"`
+}
+
+// The decisions of gates, from the most lenient to the strictest.
+const (
+	DecideAllow = "allow"
+	DecideAsk   = "ask"
+	DecideDeny  = "deny"
+	DecideStop  = "stop"
+)
+
+// GateToolInput is the input of gate_tool: the exact arguments.
+type GateToolInput struct {
+	Common
+	Call Call `json:"call"`
+	Tool Tool `json:"tool"`
+}
+
+// GateToolAnswer is the answer of gate_tool. Decision must be there.
+type GateToolAnswer struct {
+	Control
+	Decision string          `json:"decision,omitempty"`
+	Message  string          `json:"message,omitempty"` // why; the model reads it
+	Payload  json.RawMessage `json:"payload,omitempty"` // for the one who is asked
+}
+
+// AfterToolInput is the input of after_tool: a result or an error.
+type AfterToolInput struct {
+	Common
+	Call   Call    `json:"call"`
+	Tool   Tool    `json:"tool"`
+	Result *Result `json:"result,omitempty"`
+	Error  *Error  `json:"error,omitempty"`
+	Source string  `json:"source"` // "tool", "host", or the entry that answered or denied
+}
+
+// AfterToolAnswer is the answer of after_tool.
+type AfterToolAnswer struct {
+	Control
+	Result *Result    `json:"result,omitempty"`
+	Error  *Error     `json:"error,omitempty"`
+	Again  *ToolAgain `json:"again,omitempty"`
+}
+
+// ToolAgain asks for the tool call once more, with other arguments.
+type ToolAgain struct {
+	Arguments *string `json:"arguments,omitempty"`
+	Reason    string  `json:"reason,omitempty"`
+}
+
+// ToolMessagesInput is the input of tool_messages.
+type ToolMessagesInput struct {
+	Common
+	Call    Call    `json:"call"`
+	Tool    Tool    `json:"tool"`
+	Result  Result  `json:"result"`
+	Default Message `json:"default"` // what would be recorded
+}
+
+// ToolMessagesAnswer is the answer of tool_messages. Exactly one of the
+// messages answers the call.
+type ToolMessagesAnswer struct {
+	Messages []Message `json:"messages,omitempty"`
+}
+
+// AfterToolsInput is the input of after_tools.
+type AfterToolsInput struct {
+	Common
+	Messages List   `json:"messages"`
+	Calls    []Call `json:"calls"`
+}
+
+// AfterToolsAnswer is the answer of after_tools.
+type AfterToolsAnswer struct {
+	Control
+	Messages ListPatch `json:"messages,omitzero"`
+}
+
+// AfterAgentInput is the input of after_agent.
+type AfterAgentInput struct {
+	Common
+	Messages     List     `json:"messages"`
+	NewFrom      int      `json:"new_from"` // the index of the first message of this run
+	Final        *Message `json:"final,omitempty"`
+	Error        *Error   `json:"error,omitempty"`
+	FinishReason string   `json:"finish_reason"`
+	Usage        Usage    `json:"usage"`
+}
+
+// AfterAgentAnswer is the answer of after_agent.
+type AfterAgentAnswer struct {
+	Final *Message `json:"final,omitempty"`
+}
+
+// ObserveInput is the input of observe, whose answer is empty.
+type ObserveInput struct {
+	Common
+	Events []Event `json:"events"`
+}
+
+// ObserveAnswer is the answer of observe: empty.
+type ObserveAnswer struct{}
+
+// CallToolInput is the input of call_tool.
+type CallToolInput struct {
+	Common
+	Call Call `json:"call"`
+}
+
+// CallToolAnswer is the answer of call_tool.
+type CallToolAnswer struct {
+	Control
+	Result *Result `json:"result,omitempty"`
+}

@@ -1,0 +1,116 @@
+package abi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// The lists of messages that a hook can read.
+const (
+	ListState   = 0 // the run's state
+	ListRequest = 1 // the request of this model call
+)
+
+// A List stands for a list of messages in a hook's input. It is immutable
+// while the hook runs.
+type List struct {
+	List     int   `json:"list"`
+	Revision int64 `json:"revision"`
+	Total    int   `json:"total"`
+	// Items are the messages themselves, for modules whose description says
+	// "messages": "full"; otherwise the module asks for the parts it wants.
+	Items []Message `json:"items,omitzero"`
+}
+
+// A ListPatch changes a list of messages: splices of the list as it was
+// shown, or a whole new list. The zero value changes nothing.
+type ListPatch struct {
+	Splice  []Splice
+	Replace []Message // used when Whole is set
+	Whole   bool
+}
+
+// A Splice removes Remove messages at index At and inserts others there.
+// Indices are those of the list as it was shown; splices are in ascending
+// order and do not overlap.
+type Splice struct {
+	At     int       `json:"at"`
+	Remove int       `json:"remove,omitempty"`
+	Insert []Message `json:"insert,omitempty"`
+}
+
+type spliceObject struct {
+	Splice []Splice `json:"splice"`
+}
+
+// IsZero reports whether the patch changes nothing.
+func (p ListPatch) IsZero() bool { return !p.Whole && len(p.Splice) == 0 }
+
+// MarshalJSON writes {"splice": [...]} or an array of messages.
+func (p ListPatch) MarshalJSON() ([]byte, error) {
+	if !p.Whole {
+		return Marshal(spliceObject{p.Splice})
+	}
+	if p.Replace == nil {
+		return []byte("[]"), nil
+	}
+	return Marshal(p.Replace)
+}
+
+// UnmarshalJSON reads {"splice": [...]}, an array of messages, or null for
+// no change.
+func (p *ListPatch) UnmarshalJSON(b []byte) error {
+	*p = ListPatch{}
+	switch b[0] {
+	case 'n':
+		return nil
+	case '[':
+		p.Whole = true
+		return json.Unmarshal(b, &p.Replace)
+	case '{':
+		var o spliceObject
+		if err := json.Unmarshal(b, &o); err != nil {
+			return err
+		}
+		p.Splice = o.Splice
+		return nil
+	default:
+		return fmt.Errorf(`messages must be {"splice": [...]} or an array of messages`)
+	}
+}
+
+func (ListPatch) shape(first byte) reflect.Type {
+	if first == '[' {
+		return reflect.TypeFor[[]Message]()
+	}
+	return reflect.TypeFor[spliceObject]()
+}
+
+// Check reports whether the patch fits a list of total messages.
+func (p *ListPatch) Check(total int) error {
+	if p.Whole {
+		return checkMessages(p.Replace)
+	}
+	end := 0
+	for i, s := range p.Splice {
+		if s.At < end || s.Remove < 0 || s.At > total || s.Remove > total-s.At {
+			return fmt.Errorf("splice %d (at %d, remove %d) does not fit: the list has %d messages, and splices must ascend without overlap from %d on",
+				i, s.At, s.Remove, total, end)
+		}
+		end = s.At + s.Remove
+		if err := checkMessages(s.Insert); err != nil {
+			return fmt.Errorf("splice %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func checkMessages(messages []Message) error {
+	for i := range messages {
+		if err := messages[i].Check(); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package abi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// The roles of messages.
+const (
+	RoleSystem    = "system"
+	RoleDeveloper = "developer"
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+	RoleTool      = "tool"
+)
+
+// The origins of messages; a module's is "module:" and the entry's name.
+const (
+	OriginUser   = "user"
+	OriginModel  = "model"
+	OriginTool   = "tool"
+	OriginModule = "module:"
+)
+
+// A Message is one message of the conversation in the form of the OpenAI chat
+// API. ID and Origin are the host's: what a module puts there is ignored,
+// unless the same answer removed the message of that id.
+type Message struct {
+	ID               string          `json:"id,omitempty"`
+	Role             string          `json:"role"`
+	Content          Content         `json:"content"`
+	Name             string          `json:"name,omitempty"`
+	ToolCalls        []ToolCall      `json:"tool_calls,omitempty"`
+	ToolCallID       string          `json:"tool_call_id,omitempty"`
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	Extra            json.RawMessage `json:"extra,omitempty"` // an object; for modules, never sent to a model
+	Origin           string          `json:"origin,omitempty"`
+
+	// Unknown holds the fields that this version does not know, as they came.
+	Unknown Fields `json:"-"`
+}
+
+// System, User and Assistant are messages of one text.
+func System(text string) Message    { return Message{Role: RoleSystem, Content: Text(text)} }
+func User(text string) Message      { return Message{Role: RoleUser, Content: Text(text)} }
+func Assistant(text string) Message { return Message{Role: RoleAssistant, Content: Text(text)} }
+
+// ToolMessage is the message that answers a tool call.
+func ToolMessage(callID, tool string, content Content) Message {
+	return Message{Role: RoleTool, ToolCallID: callID, Name: tool, Content: content}
+}
+
+// Check reports what makes the message unusable in a conversation.
+func (m *Message) Check() error {
+	switch m.Role {
+	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
+		if m.ToolCallID != "" {
+			return fmt.Errorf("a %s message has a tool_call_id; only tool messages do", m.Role)
+		}
+	case RoleTool:
+		if m.ToolCallID == "" {
+			return fmt.Errorf("a tool message needs a tool_call_id")
+		}
+	case "":
+		return fmt.Errorf("a message needs a role")
+	default:
+		return fmt.Errorf("unknown role %q; want system, developer, user, assistant or tool", m.Role)
+	}
+	if len(m.ToolCalls) > 0 && m.Role != RoleAssistant {
+		return fmt.Errorf("a %s message has tool_calls; only assistant messages do", m.Role)
+	}
+	if len(m.Extra) > 0 && m.Extra[0] != '{' && string(m.Extra) != "null" {
+		return fmt.Errorf("extra must be an object")
+	}
+	return nil
+}
+
+// MarshalJSON writes the known fields, then the unknown ones.
+func (m Message) MarshalJSON() ([]byte, error) {
+	type plain Message
+	b, err := Marshal(plain(m))
+	if err != nil {
+		return nil, err
+	}
+	return m.Unknown.appendTo(b), nil
+}
+
+// UnmarshalJSON reads the known fields and keeps the others.
+func (m *Message) UnmarshalJSON(b []byte) error {
+	type plain Message
+	*m = Message{}
+	if err := json.Unmarshal(b, (*plain)(m)); err != nil {
+		return err
+	}
+	var err error
+	m.Unknown, err = unknownFields(b, reflect.TypeFor[Message]())
+	return err
+}
+
+func (Message) open() {}
+
+// A ToolCall is one call in an assistant's message. Arguments are the model's
+// string, as it came.
+type ToolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"` // "function"
+	Function FunctionCall `json:"function"`
+
+	// Unknown holds the fields that this version does not know, as they came.
+	Unknown Fields `json:"-"`
+}
+
+// A FunctionCall names a tool and the arguments for it, a JSON object in a string.
+type FunctionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// NewToolCall returns a call of a function.
+func NewToolCall(id, name, arguments string) ToolCall {
+	return ToolCall{ID: id, Type: "function", Function: FunctionCall{Name: name, Arguments: arguments}}
+}
+
+// MarshalJSON writes the known fields, then the unknown ones.
+func (c ToolCall) MarshalJSON() ([]byte, error) {
+	type plain ToolCall
+	if c.Type == "" {
+		c.Type = "function"
+	}
+	b, err := Marshal(plain(c))
+	if err != nil {
+		return nil, err
+	}
+	return c.Unknown.appendTo(b), nil
+}
+
+// UnmarshalJSON reads the known fields and keeps the others.
+func (c *ToolCall) UnmarshalJSON(b []byte) error {
+	type plain ToolCall
+	*c = ToolCall{}
+	if err := json.Unmarshal(b, (*plain)(c)); err != nil {
+		return err
+	}
+	var err error
+	c.Unknown, err = unknownFields(b, reflect.TypeFor[ToolCall]())
+	return err
+}
+
+func (ToolCall) open() {}

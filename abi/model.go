@@ -1,0 +1,61 @@
+package abi
+
+import "encoding/json"
+
+// Params are parameters of a model call by their OpenAI names (temperature,
+// max_tokens, stop, …). Patches are merged one by one; null removes one.
+type Params map[string]json.RawMessage
+
+// A Request is a model call as it will be sent.
+type Request struct {
+	Messages List   `json:"messages"`
+	Tools    []Tool `json:"tools"`
+	Model    string `json:"model"`
+	Params   Params `json:"params,omitempty"`
+	Stream   bool   `json:"stream,omitempty"`
+}
+
+// A RequestPatch changes a request, for one call.
+type RequestPatch struct {
+	Messages ListPatch  `json:"messages,omitzero"`
+	Tools    ToolsPatch `json:"tools,omitzero"`
+	Model    string     `json:"model,omitempty"`
+	Params   Params     `json:"params,omitempty"`
+}
+
+// IsZero reports whether the patch changes nothing.
+func (p RequestPatch) IsZero() bool {
+	return p.Messages.IsZero() && p.Tools.IsZero() && p.Model == "" && len(p.Params) == 0
+}
+
+// Finish reasons of a model's response.
+const (
+	FinishStop      = "stop"
+	FinishToolCalls = "tool_calls"
+	FinishLength    = "length"
+	FinishFilter    = "content_filter"
+)
+
+// A Response is a model's answer.
+type Response struct {
+	Message      Message `json:"message"`
+	FinishReason string  `json:"finish_reason,omitempty"`
+	Usage        *Usage  `json:"usage,omitempty"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// Add adds o to u.
+func (u *Usage) Add(o *Usage) {
+	if o == nil {
+		return
+	}
+	u.PromptTokens += o.PromptTokens
+	u.CompletionTokens += o.CompletionTokens
+	u.TotalTokens += o.TotalTokens
+}

@@ -1,0 +1,381 @@
+package abi
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A scanner reads one JSON text from front to back, against a Go type where
+// it is given one, and refuses whatever is not strict JSON.
+type scanner struct {
+	b       []byte
+	i       int
+	path    []segment
+	unknown []string
+	field   func(name string, value []byte) error // each field of the outermost object
+}
+
+// A segment is one step from the outermost value inwards.
+type segment struct {
+	key   string
+	index int // of an array's element, if key is empty
+}
+
+func (s *scanner) where() string {
+	var b strings.Builder
+	for _, seg := range s.path {
+		if seg.key == "" {
+			b.WriteString("[" + strconv.Itoa(seg.index) + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(cut(seg.key, 64))
+	}
+	return b.String()
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+func (s *scanner) document(t reflect.Type) error {
+	s.space()
+	if s.i == len(s.b) {
+		return s.errorf("empty; want a JSON value")
+	}
+	if err := s.value(t); err != nil {
+		return err
+	}
+	s.space()
+	if s.i < len(s.b) {
+		return s.errorf("something follows the JSON value")
+	}
+	return nil
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\t', '\n', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scanner) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
+}
+
+func (s *scanner) value(t reflect.Type) error {
+	first := s.peek()
+	switch first {
+	case '{', '[', '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+	case 0:
+		return s.errorf("ends in the middle of a value")
+	default:
+		return s.errorf("want a JSON value, got %q", first)
+	}
+	info, err := s.enter(t, first)
+	if err != nil {
+		return err
+	}
+	switch first {
+	case '{':
+		return s.object(info)
+	case '[':
+		return s.array(info)
+	case '"':
+		_, err := s.text()
+		return err
+	case 't':
+		return s.literal("true")
+	case 'f':
+		return s.literal("false")
+	case 'n':
+		return s.literal("null")
+	default:
+		return s.number()
+	}
+}
+
+func (s *scanner) literal(want string) error {
+	if !strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+len(want))]), want) {
+		return s.errorf("want %s", want)
+	}
+	s.i += len(want)
+	return nil
+}
+
+func (s *scanner) number() error {
+	start := s.i
+	if s.peek() == '-' {
+		s.i++
+	}
+	if s.peek() == '0' {
+		s.i++
+	} else if !s.digits() {
+		return s.errorf("a number without digits")
+	}
+	if s.peek() == '.' {
+		if s.i++; !s.digits() {
+			return s.errorf("a number without digits behind its point")
+		}
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.i++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.i++
+		}
+		if !s.digits() {
+			return s.errorf("a number without digits in its exponent")
+		}
+	}
+	if s.i-start > MaxNumber {
+		return s.errorf("a number of %d bytes; at most %d are allowed", s.i-start, MaxNumber)
+	}
+	return nil
+}
+
+func (s *scanner) digits() bool {
+	start := s.i
+	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
+		s.i++
+	}
+	return s.i > start
+}
+
+// text reads a string and returns it as it stands, without quotes.
+func (s *scanner) text() ([]byte, error) {
+	s.i++
+	start := s.i
+	for s.i < len(s.b) {
+		switch c := s.b[s.i]; {
+		case c == '"':
+			s.i++
+			return s.b[start : s.i-1], nil
+		case c == '\\':
+			if err := s.escape(); err != nil {
+				return nil, err
+			}
+		case c < 0x20:
+			return nil, s.errorf("a control character in a string; want an escape")
+		case c < utf8.RuneSelf:
+			s.i++
+		default:
+			r, n := utf8.DecodeRune(s.b[s.i:])
+			if r == utf8.RuneError && n == 1 {
+				return nil, s.errorf("not valid UTF-8")
+			}
+			s.i += n
+		}
+	}
+	return nil, s.errorf("ends in the middle of a string")
+}
+
+func (s *scanner) escape() error {
+	s.i++
+	switch c := s.peek(); c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.i++
+		return nil
+	case 'u':
+		s.i++
+		r, ok := s.hex4()
+		switch {
+		case !ok:
+			return s.errorf(`want four hex digits behind \u`)
+		case r >= 0xdc00 && r < 0xe000:
+			return s.errorf("half of a surrogate pair")
+		case r >= 0xd800 && r < 0xdc00:
+			if s.peek() != '\\' || s.i+1 >= len(s.b) || s.b[s.i+1] != 'u' {
+				return s.errorf("half of a surrogate pair")
+			}
+			s.i += 2
+			if r, ok := s.hex4(); !ok || r < 0xdc00 || r >= 0xe000 {
+				return s.errorf("half of a surrogate pair")
+			}
+		}
+		return nil
+	default:
+		return s.errorf("an unknown escape in a string")
+	}
+}
+
+func (s *scanner) hex4() (rune, bool) {
+	if len(s.b)-s.i < 4 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(s.b[s.i:s.i+4]), 16, 16)
+	if err != nil || s.b[s.i] == '+' || s.b[s.i] == '-' {
+		return 0, false
+	}
+	s.i += 4
+	return rune(n), true
+}
+
+func (s *scanner) push(seg segment) error {
+	if len(s.path) >= MaxDepth {
+		return s.errorf("nested deeper than %d levels", MaxDepth)
+	}
+	s.path = append(s.path, seg)
+	return nil
+}
+
+func (s *scanner) pop() { s.path = s.path[:len(s.path)-1] }
+
+func (s *scanner) array(info *typeInfo) error {
+	var elem reflect.Type
+	if info != nil {
+		elem = info.elem
+	}
+	s.i++
+	s.space()
+	if s.peek() == ']' {
+		s.i++
+		return nil
+	}
+	if err := s.push(segment{}); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		s.path[len(s.path)-1].index = n
+		s.space()
+		if err := s.value(elem); err != nil {
+			return err
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.i++
+		case ']':
+			s.i++
+			s.pop()
+			return nil
+		default:
+			return s.errorf("want , or ] in an array")
+		}
+	}
+}
+
+func (s *scanner) object(info *typeInfo) error {
+	s.i++
+	s.space()
+	if s.peek() == '}' {
+		s.i++
+		return nil
+	}
+	if err := s.push(segment{}); err != nil {
+		return err
+	}
+	var seen keySet
+	for {
+		if err := s.objectField(info, &seen); err != nil {
+			return err
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.i++
+		case '}':
+			s.i++
+			s.pop()
+			return nil
+		default:
+			return s.errorf("want , or } in an object")
+		}
+	}
+}
+
+func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
+	s.space()
+	if s.peek() != '"' {
+		return s.errorf("want a key in an object")
+	}
+	key, err := s.key()
+	if err != nil {
+		return err
+	}
+	depth := len(s.path)
+	s.path[depth-1].key = key
+	if !seen.add(key) {
+		return s.errorf("key %q stands twice", cut(key, 64))
+	}
+	s.space()
+	if s.peek() != ':' {
+		return s.errorf("want : behind a key")
+	}
+	s.i++
+	s.space()
+	t, err := s.member(info, key)
+	if err != nil {
+		return err
+	}
+	start := s.i
+	if err := s.value(t); err != nil {
+		return err
+	}
+	if s.field != nil && depth == 1 {
+		return s.field(key, s.b[start:s.i])
+	}
+	return nil
+}
+
+func (s *scanner) key() (string, error) {
+	start := s.i
+	raw, err := s.text()
+	if err != nil {
+		return "", err
+	}
+	for _, c := range raw {
+		if c == '\\' {
+			var key string
+			err := json.Unmarshal(s.b[start:s.i], &key)
+			return key, err
+		}
+	}
+	return string(raw), nil
+}
+
+// A keySet holds the keys of one object: a list while they are few.
+type keySet struct {
+	few  []string
+	many map[string]struct{}
+}
+
+func (k *keySet) add(key string) bool {
+	if k.many != nil {
+		if _, ok := k.many[key]; ok {
+			return false
+		}
+		k.many[key] = struct{}{}
+		return true
+	}
+	for _, s := range k.few {
+		if s == key {
+			return false
+		}
+	}
+	if k.few = append(k.few, key); len(k.few) > 16 {
+		k.many = make(map[string]struct{}, 2*len(k.few))
+		for _, s := range k.few {
+			k.many[s] = struct{}{}
+		}
+	}
+	return true
+}

@@ -1,0 +1,114 @@
+package abi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// A Tool is what the model is told of a tool.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON Schema
+	// Owner is "host" for the agent's own tools, or the entry that added it. The host's.
+	Owner string `json:"owner,omitempty"`
+	// Idempotent tools may be called again when it is unknown whether a call happened.
+	Idempotent bool `json:"idempotent,omitempty"`
+}
+
+// A StateTool is a tool in a state hook's input, with whether the model is
+// told of it.
+type StateTool struct {
+	Tool
+	Active bool `json:"active"`
+}
+
+// Check reports what makes the tool unusable.
+func (t *Tool) Check() error {
+	if t.Name == "" || len(t.Name) > MaxName {
+		return fmt.Errorf("a tool needs a name of 1 to %d bytes", MaxName)
+	}
+	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
+		return fmt.Errorf("tool %q: parameters must be a JSON Schema object", t.Name)
+	}
+	return nil
+}
+
+// A ToolsPatch changes a list of tools: some added and removed, or a whole
+// new list. The zero value changes nothing.
+type ToolsPatch struct {
+	Add     []Tool
+	Remove  []string
+	Replace []Tool // used when Whole is set
+	Whole   bool
+}
+
+type toolsObject struct {
+	Add    []Tool   `json:"add,omitempty"`
+	Remove []string `json:"remove,omitempty"`
+}
+
+// IsZero reports whether the patch changes nothing.
+func (p ToolsPatch) IsZero() bool { return !p.Whole && len(p.Add) == 0 && len(p.Remove) == 0 }
+
+// MarshalJSON writes {"add", "remove"} or an array of tools.
+func (p ToolsPatch) MarshalJSON() ([]byte, error) {
+	if !p.Whole {
+		return Marshal(toolsObject{p.Add, p.Remove})
+	}
+	if p.Replace == nil {
+		return []byte("[]"), nil
+	}
+	return Marshal(p.Replace)
+}
+
+// UnmarshalJSON reads {"add", "remove"}, an array of tools, or null for no change.
+func (p *ToolsPatch) UnmarshalJSON(b []byte) error {
+	*p = ToolsPatch{}
+	switch b[0] {
+	case 'n':
+		return nil
+	case '[':
+		p.Whole = true
+		return json.Unmarshal(b, &p.Replace)
+	case '{':
+		var o toolsObject
+		if err := json.Unmarshal(b, &o); err != nil {
+			return err
+		}
+		p.Add, p.Remove = o.Add, o.Remove
+		return nil
+	default:
+		return fmt.Errorf(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
+	}
+}
+
+func (ToolsPatch) shape(first byte) reflect.Type {
+	if first == '[' {
+		return reflect.TypeFor[[]Tool]()
+	}
+	return reflect.TypeFor[toolsObject]()
+}
+
+// A Call is one call of a tool, as tool hooks see it.
+type Call struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Arguments  string `json:"arguments"` // a JSON object in a string, exactly as the tool gets it
+	Owner      string `json:"owner,omitempty"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+	// OriginalArguments are the model's, where hooks changed them (after_tool).
+	OriginalArguments string `json:"original_arguments,omitempty"`
+}
+
+// A Result is what a tool call came to.
+type Result struct {
+	Content Content         `json:"content"`
+	IsError bool            `json:"is_error,omitempty"`
+	Extra   json.RawMessage `json:"extra,omitempty"` // an object; for modules, never sent to a model
+}
+
+// TextResult and ErrorResult are results of one text.
+func TextResult(text string) *Result  { return &Result{Content: Text(text)} }
+func ErrorResult(text string) *Result { return &Result{Content: Text(text), IsError: true} }

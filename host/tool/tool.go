@@ -1,0 +1,36 @@
+// Package tool has the tools that an agent's model may call: MCP servers
+// (package mcp) and a few that need nothing but this machine (package builtin).
+package tool
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Tool is one thing that a model may call. It is called by many runs, and
+// by one run in parallel.
+type Tool interface {
+	// Declaration is what the model is told. It does not change.
+	Declaration() abi.Tool
+	// Call runs the tool. The arguments are a JSON object. A result with
+	// IsError and an error are the same to the model: an error result. Call
+	// returns soon after ctx ends.
+	Call(ctx context.Context, call abi.Call) (*abi.Result, error)
+}
+
+// Func is a tool that is a Go function.
+func Func(declaration abi.Tool, call func(ctx context.Context, call abi.Call) (*abi.Result, error)) Tool {
+	return funcTool{declaration, call}
+}
+
+type funcTool struct {
+	declaration abi.Tool
+	call        func(context.Context, abi.Call) (*abi.Result, error)
+}
+
+func (t funcTool) Declaration() abi.Tool { return t.declaration }
+
+func (t funcTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	return t.call(ctx, call)
+}
