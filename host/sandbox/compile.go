@@ -1,0 +1,223 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// code is a verified and compiled module, shared by all images of the same
+// bytes. It has a wazero runtime of its own, so that what a module brings along
+// (function types, instances) is gone when the module is.
+type code struct {
+	digest string
+	size   int64
+	ready  chan struct{} // closed when shape, or err, is there
+	err    error
+	shape  *shape
+
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+
+	refs int // images, instances and waiting loads; guarded by Sandbox.mu
+}
+
+func runtimeConfig(cache wazero.CompilationCache, interpret bool) wazero.RuntimeConfig {
+	config := wazero.NewRuntimeConfig()
+	if interpret {
+		config = wazero.NewRuntimeConfigInterpreter()
+	}
+	return config.
+		WithCoreFeatures(api.CoreFeaturesV2).
+		WithCompilationCache(cache).
+		WithCloseOnContextDone(true).
+		WithDebugInfoEnabled(false) // DWARF is not verified, so it is not read
+}
+
+// openCache returns wazero's compilation cache in dir, or in memory only. It
+// finds out now whether dir can be written, since wazero would tell only when
+// the first module is loaded.
+func openCache(dir string) (wazero.CompilationCache, error) {
+	if dir == "" {
+		return wazero.NewCompilationCache(), nil
+	}
+	const fix = "choose another cache directory, or none"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make cache directory: %w; %s", err, fix)
+	}
+	cache, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open cache directory %s: %w; %s", dir, err, fix)
+	}
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return nil, fmt.Errorf("write to cache directory %s: %w; %s", filepath.Clean(dir), err, fix)
+	}
+	_ = probe.Close()
+	if err := os.Remove(probe.Name()); err != nil {
+		return nil, fmt.Errorf("write to cache directory %s: %w; %s", dir, err, fix)
+	}
+	return cache, nil
+}
+
+// acquire returns the code of these bytes, which is compiled once however many
+// ask for it at the same time. The caller releases it.
+func (s *Sandbox) acquire(ctx context.Context, wasm []byte) (*code, error) {
+	sum := sha256.Sum256(wasm)
+	digest := hex.EncodeToString(sum[:])
+
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, ErrClosed
+	}
+	c, ok := s.codes[digest]
+	if !ok {
+		c = &code{digest: digest, size: int64(len(wasm)), ready: make(chan struct{}), refs: 1}
+		s.codes[digest] = c
+		s.compiling++
+		// On its own goroutine, so that those who wait for the same bytes do not
+		// depend on the context of whoever came first.
+		go func() {
+			defer s.compiled(c)
+			c.err = s.compile(context.WithoutCancel(ctx), c, wasm)
+		}()
+	}
+	c.refs++
+	s.mu.Unlock()
+
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		s.release(c)
+		return nil, context.Cause(ctx)
+	}
+	if c.err != nil {
+		s.release(c)
+		return nil, c.err
+	}
+	return c, nil
+}
+
+func (s *Sandbox) compiled(c *code) {
+	close(c.ready)
+	s.mu.Lock()
+	s.compiling--
+	s.idle.Broadcast()
+	s.mu.Unlock()
+	s.release(c)
+}
+
+// retain counts another user of c, which must have one already.
+func (s *Sandbox) retain(c *code) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.refs++
+}
+
+// release takes one user away from c, and closes it after the last.
+func (s *Sandbox) release(c *code) {
+	s.mu.Lock()
+	c.refs--
+	last := c.refs == 0
+	if last {
+		delete(s.codes, c.digest)
+	}
+	s.mu.Unlock()
+	if last {
+		c.close()
+	}
+}
+
+// close frees the machine code. Nothing may run in it.
+func (c *code) close() {
+	ctx := context.Background() // wazero does not look at it
+	if c.compiled != nil {
+		_ = c.compiled.Close(ctx) // always nil
+	}
+	if c.runtime != nil {
+		_ = c.runtime.Close(ctx) // only file systems of guests could fail
+	}
+}
+
+// compile verifies and compiles c. A panic of the compiler is an error, since
+// the bytes are not the host's.
+func (s *Sandbox) compile(ctx context.Context, c *code, wasm []byte) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.log.Error("the WebAssembly compiler panicked", "digest", c.digest, "panic", r)
+			err = &RefusedError{Reason: fmt.Sprintf("cannot be compiled: %v", r)}
+		}
+	}()
+	if what, fix := looksLike(wasm); what != "" {
+		return &RefusedError{Reason: what, Fix: fix}
+	}
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
+	if c.compiled, err = c.runtime.CompileModule(ctx, wasm); err != nil {
+		return &RefusedError{Reason: "is not valid WebAssembly: " + err.Error()}
+	}
+	c.shape = shapeOf(c.compiled)
+	if err := s.surface.verify(c.shape); err != nil {
+		return err
+	}
+	return s.link(ctx, c)
+}
+
+// link makes host modules in c's runtime that hold exactly what c imports.
+func (s *Sandbox) link(ctx context.Context, c *code) error {
+	builders := map[string]wazero.HostModuleBuilder{}
+	for _, info := range c.shape.imports {
+		builder, ok := builders[info.Module]
+		if !ok {
+			builder = c.runtime.NewHostModuleBuilder(info.Module)
+			builders[info.Module] = builder
+		}
+		imp := s.surface.modules[info.Module][info.Name]
+		builder.NewFunctionBuilder().
+			WithGoModuleFunction(hostFunction(imp), imp.Params, imp.Results).
+			Export(imp.Name)
+	}
+	for name, builder := range builders {
+		if _, err := builder.Instantiate(ctx); err != nil {
+			return fmt.Errorf("sandbox: link %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// shapeOf reads a module's outside off the compiled module.
+func shapeOf(m wazero.CompiledModule) *shape {
+	s := &shape{memoryMax: maxMemoryBytes}
+	for _, def := range m.ImportedFunctions() {
+		module, name, _ := def.Import()
+		s.imports = append(s.imports, ImportInfo{module, name, FuncType{def.ParamTypes(), def.ResultTypes()}})
+	}
+	for _, def := range m.ImportedMemories() {
+		module, name, _ := def.Import()
+		s.otherImport = "memory " + module + "." + name
+	}
+	for name, def := range m.ExportedFunctions() {
+		s.exports = append(s.exports, ExportInfo{name, "func", FuncType{def.ParamTypes(), def.ResultTypes()}})
+	}
+	for name, def := range m.ExportedMemories() {
+		s.exports = append(s.exports, ExportInfo{Name: name, Kind: "memory"})
+		s.memoryMin = uint64(def.Min()) * pageBytes
+		if most, ok := def.Max(); ok {
+			s.memoryMax = uint64(most) * pageBytes
+		}
+		s.hasMemory = s.hasMemory || name == "memory"
+	}
+	slices.SortFunc(s.exports, func(a, b ExportInfo) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}

@@ -1,0 +1,106 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Guest is what an [Import] sees of the instance that called it. It is valid
+// until the import returns, and on the goroutine that it was called on.
+type Guest struct{ in *Instance }
+
+// Value is what InstanceConfig.Value was; nil while the instance is being made.
+func (g *Guest) Value() any { return g.in.config.Value }
+
+// Export is the name of the export that is being called; empty while the
+// module's start function runs.
+func (g *Guest) Export() string { return g.in.export }
+
+// Read returns a copy of length bytes of the guest's memory. If they do not lie
+// in it, Read does not return: the call ends with a Fault of kind FaultBounds.
+// It may be as long as the memory is large: check the length first.
+func (g *Guest) Read(ptr, length uint32) []byte { return bytes.Clone(g.view(ptr, length)) }
+
+// Write copies b to the guest's memory. If it does not fit there, Write does not
+// return: the call ends with a Fault of kind FaultBounds.
+func (g *Guest) Write(ptr uint32, b []byte) {
+	copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
+}
+
+// MemorySize is the present size of the guest's memory in bytes.
+func (g *Guest) MemorySize() uint32 { return g.in.memory.Size() }
+
+// Abort ends the call from inside an import: all frames of the guest are
+// discarded, and [Instance.Call] returns err as it is. It does not return. An
+// import whose call of another guest failed hands the error outward with it.
+func (g *Guest) Abort(err error) {
+	if err == nil {
+		g.in.fail(FaultInternal, "aborted without an error", nil)
+	}
+	g.in.ending = err
+	panic(unwind{})
+}
+
+// fail ends the call from inside an import with a fault of its own.
+func (in *Instance) fail(kind FaultKind, message string, cause error) {
+	fault := in.fault(kind, message)
+	fault.Cause = cause
+	in.ending, in.own = fault, fault
+	panic(unwind{})
+}
+
+// view is the part of the guest's memory itself. It must not be kept.
+func (g *Guest) view(ptr, length uint32) []byte {
+	b, ok := g.in.memory.Read(ptr, length)
+	if !ok {
+		g.in.fail(FaultBounds, fmt.Sprintf("%s: %d bytes at 0x%x do not lie in the memory of %d bytes",
+			g.in.inside, length, ptr, g.in.memory.Size()), nil)
+	}
+	return b
+}
+
+// unwind is the panic with which Abort passes through wazero, which turns it
+// into an error and discards the frames.
+type unwind struct{}
+
+func (unwind) Error() string { return "aborted by the host" }
+
+// instanceKey is the context key of the instance whose call it is.
+type instanceKey struct{}
+
+// hostFunction makes an import a function for wazero. The instance is found by
+// the context, since host modules are shared by all instances of a module.
+func hostFunction(imp *Import) api.GoModuleFunc {
+	inside := imp.Module + "." + imp.Name
+	return func(ctx context.Context, mod api.Module, stack []uint64) {
+		in := ctx.Value(instanceKey{}).(*Instance)
+		in.memory = mod.Memory() // in a start function it is not known yet
+		in.inside = inside
+		in.report.HostCalls++
+		defer in.recoverImport()
+		if imp.Waits {
+			in.watch.pause()
+			defer in.waited()
+		}
+		imp.Func(in.hostCtx, &in.guest, stack)
+	}
+}
+
+// recoverImport makes a panic of an import the end of the call. Abort's own
+// passes.
+func (in *Instance) recoverImport() {
+	switch r := recover().(type) {
+	case nil:
+	case unwind:
+		panic(r)
+	default:
+		in.image.sandbox.log.Error("a host function panicked", "import", in.inside, "module", in.image.name,
+			"digest", in.image.code.digest, "panic", r, "stack", string(debug.Stack()))
+		cause, _ := r.(error)
+		in.fail(FaultInternal, cut(fmt.Sprintf("the host function %s panicked: %v", in.inside, r), 512), cause)
+	}
+}

@@ -1,0 +1,369 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// initialize is the export that a reactor's toolchain sets the module up with.
+const initialize = "_initialize"
+
+// imageTime is what a guest's clock shows while its image is built, so that
+// images do not depend on when that was: 2024-01-01T00:00:00Z.
+const imageTime = 1_704_067_200_000_000_000
+
+// InstanceConfig is what one instance is given.
+type InstanceConfig struct {
+	// Value is the caller's own; imports reach it with Guest.Value.
+	Value any
+
+	// Stdout and Stderr are called for each line that the guest prints, without
+	// its line end, control characters and invalid UTF-8 escaped. They are called
+	// during a call, on its goroutine, and may keep the line. Nil: dropped.
+	Stdout, Stderr func(line []byte)
+
+	// Seed determines the guest's random bytes. Nil: taken from the system.
+	Seed []byte
+
+	// Clock is the guest's time in nanoseconds since 1970. It is asked when a
+	// call begins and after an import that waits, and stands still between; the
+	// guest sees whole milliseconds. Nil: the system's clock.
+	Clock func() int64
+}
+
+// Report tells what a call took.
+type Report struct {
+	Fuel      uint64        // 0 until modules are metered
+	Time      time.Duration // the guest's own running time
+	Waited    time.Duration // time spent in imports that wait
+	HostCalls int           // calls of imports, WASI's included
+	Memory    int64         // linear memory at the end, in bytes
+	Dropped   int           // bytes that it printed beyond the limits
+}
+
+// Instance is a running module. Its methods are safe for concurrent use, but it
+// serves one call at a time.
+type Instance struct {
+	image  *Image
+	module api.Module
+	linear linear
+	guest  Guest
+
+	mu        sync.Mutex
+	busy      bool                    // guarded by mu
+	dead      bool                    // guarded by mu
+	closed    bool                    // guarded by mu
+	interrupt context.CancelCauseFunc // of the call that runs; guarded by mu
+
+	// The rest belongs to the goroutine of the call that runs.
+	config    InstanceConfig
+	functions map[string]api.Function
+	memory    api.Memory
+	stdout    lines
+	stderr    lines
+	recent    [][]byte // the last lines of both
+	printed   int      // bytes printed in this call
+	random    *mathrand.ChaCha8
+	now       int64 // what the guest's clock shows
+	slept     int64 // by how much sleeping moved it, in nanoseconds
+
+	export  string          // that is being called
+	inside  string          // the import that was called last
+	depth   int             // how many guests wait below this call
+	hostCtx context.Context // for imports
+	watch   stopwatch
+	ending  error  // why an import ended the call
+	own     *Fault // the same, if it is this guest's fault
+	report  Report
+}
+
+// newInstance makes an instance as far as _initialize.
+func (im *Image) newInstance(ctx context.Context) (*Instance, error) {
+	if err := im.retain(); err != nil {
+		return nil, err
+	}
+	in := &Instance{image: im, functions: map[string]api.Function{}}
+	in.guest.in = in
+	in.linear.limit = uint64(im.limits.MemoryBytes)
+	if !im.sandbox.enter(in) {
+		im.sandbox.release(im.code)
+		return nil, ErrClosed
+	}
+
+	cfg := im.prepared
+	if cfg.Seed == nil {
+		cfg.Seed = []byte(im.code.digest)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = func() int64 { return imageTime }
+	}
+	in.configure(cfg)
+
+	_, err := in.run(ctx, "", func(ctx context.Context) (_ []uint64, err error) {
+		ctx = experimental.WithMemoryAllocator(ctx, &in.linear)
+		config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+		in.module, err = im.code.runtime.InstantiateModule(ctx, im.code.compiled, config)
+		if err == nil {
+			in.memory = in.module.Memory()
+		}
+		return nil, err
+	})
+	if err == nil && im.HasExport(initialize) {
+		_, err = in.Call(ctx, initialize)
+	}
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// configure makes cfg the configuration from now on.
+func (in *Instance) configure(cfg InstanceConfig) {
+	if cfg.Clock == nil {
+		cfg.Clock = func() int64 { return time.Now().UnixNano() }
+	}
+	in.config = cfg
+	in.stdout = lines{in: in, sink: cfg.Stdout}
+	in.stderr = lines{in: in, sink: cfg.Stderr}
+	in.recent, in.random = nil, nil
+}
+
+// Reseed determines the guest's random bytes from now on. It must not be called
+// during a call.
+func (in *Instance) Reseed(seed []byte) { in.config.Seed, in.random = seed, nil }
+
+// Report tells what the last call took. It must not be called during a call.
+func (in *Instance) Report() Report { return in.report }
+
+// Image is what the instance was made from.
+func (in *Instance) Image() *Image { return in.image }
+
+// Call calls an exported function. The parameters and results are encoded as
+// wazero's api.Encode functions do.
+//
+// The error is a *Fault if the guest did wrong; what Guest.Abort was given; the
+// cause of ctx if that ended; ErrBusy, ErrDead or ErrClosed. After any of these
+// but ErrBusy, and after a fault of kind FaultNesting, the instance is dead and
+// should be closed. The context reaches the imports.
+func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
+	want, ok := in.image.code.shape.funcType(export)
+	if !ok {
+		return nil, fmt.Errorf("sandbox: %s exports no function %q", in.image.name, export)
+	}
+	if len(want.Params) != len(args) {
+		return nil, fmt.Errorf("sandbox: %s takes %d parameters, not %d", export, len(want.Params), len(args))
+	}
+	return in.run(ctx, export, func(ctx context.Context) ([]uint64, error) {
+		function, ok := in.functions[export]
+		if !ok {
+			function = in.module.ExportedFunction(export)
+			in.functions[export] = function
+		}
+		return function.Call(ctx, args...)
+	})
+}
+
+// run lets guest code run in body, and sees to all that bounds it.
+func (in *Instance) run(ctx context.Context, export string, body func(ctx context.Context) ([]uint64, error)) ([]uint64, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	hostCtx, interrupt := context.WithCancelCause(context.WithValue(ctx, instanceKey{}, in))
+	defer interrupt(nil)
+	if err := in.begin(interrupt); err != nil {
+		return nil, err
+	}
+	defer in.end()
+
+	depth := 0
+	if below, ok := ctx.Value(instanceKey{}).(*Instance); ok {
+		depth = below.depth + 1
+	}
+	if depth >= in.image.limits.Nesting {
+		in.setDead(false)
+		return nil, in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
+	}
+	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
+	in.linear.refused, in.printed, in.report = false, 0, Report{}
+	in.now = max(in.now, in.config.Clock())
+
+	guestCtx, stop := context.WithCancel(hostCtx)
+	defer stop()
+	in.watch.start(in.image.limits.HookTime, stop)
+	results, err := protect(guestCtx, body)
+	in.watch.stop()
+	in.finishReport()
+	if err = in.outcome(hostCtx, err); err != nil {
+		return nil, err
+	}
+	in.setDead(false)
+	return results, nil
+}
+
+// protect makes a panic in wazero itself an error.
+func protect(ctx context.Context, body func(ctx context.Context) ([]uint64, error)) (results []uint64, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = panicError{r}
+		}
+	}()
+	return body(ctx)
+}
+
+// panicError is a panic that did not come from an import.
+type panicError struct{ value any }
+
+func (e panicError) Error() string { return fmt.Sprint(e.value) }
+
+// begin takes the instance for one call. It counts as dead until the call ended
+// well, so that whatever cuts the call short leaves it dead.
+func (in *Instance) begin(interrupt context.CancelCauseFunc) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.closed:
+		return ErrClosed
+	case in.busy:
+		return ErrBusy
+	case in.dead:
+		return ErrDead
+	}
+	in.busy, in.dead, in.interrupt = true, true, interrupt
+	return nil
+}
+
+func (in *Instance) setDead(dead bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.dead = dead
+}
+
+// end gives the instance free again, and frees it if it was closed meanwhile.
+func (in *Instance) end() {
+	in.mu.Lock()
+	in.busy, in.interrupt = false, nil
+	closed := in.closed
+	if in.dead {
+		in.functions = nil // they hold the guest's stack, which may be large
+	}
+	in.mu.Unlock()
+	if closed {
+		in.free()
+	}
+}
+
+// Close ends the instance. A call that is running is interrupted, returns
+// ErrClosed, and the memory is freed then. Closing twice does nothing.
+func (in *Instance) Close() {
+	in.mu.Lock()
+	if in.closed {
+		in.mu.Unlock()
+		return
+	}
+	in.closed = true
+	busy := in.busy
+	if busy {
+		in.interrupt(ErrClosed)
+	}
+	in.mu.Unlock()
+	if !busy {
+		in.free()
+	}
+}
+
+func (in *Instance) free() {
+	if in.module != nil {
+		_ = in.module.Close(context.Background()) // only file systems of guests could fail
+	}
+	in.image.sandbox.release(in.image.code)
+	in.image.sandbox.leave(in)
+}
+
+// outcome says how the call ended, given what wazero returned. What the host
+// wanted comes before what the guest did.
+func (in *Instance) outcome(ctx context.Context, err error) error {
+	switch {
+	case in.ending != nil:
+		if in.own != nil && err != nil {
+			_, in.own.Stack = splitTrap(err)
+		}
+		return in.ending
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case in.watch.expired:
+		return in.fault(FaultTimeout, fmt.Sprintf("ran longer than %v", in.image.limits.HookTime))
+	case err == nil:
+		return nil
+	}
+	if p := (panicError{}); errors.As(err, &p) {
+		in.image.sandbox.log.Error("the WebAssembly runtime panicked", "module", in.image.name, "digest", in.image.code.digest, "panic", p.value)
+		fault := in.fault(FaultInternal, "the WebAssembly runtime panicked: "+cut(err.Error(), 512))
+		fault.Cause = err
+		return fault
+	}
+	trap, stack := splitTrap(err)
+	kind, message := FaultTrap, trapText(trap)
+	switch {
+	case trap == "stack overflow":
+		kind, message, stack = FaultStack, "its calls nest too deep (stack overflow)", nil
+	case in.linear.refused:
+		kind = FaultMemory
+		message += fmt.Sprintf(", after it was refused memory beyond %s", size(in.image.limits.MemoryBytes))
+	}
+	fault := in.fault(kind, message)
+	fault.Stack = stack
+	return fault
+}
+
+func (in *Instance) fault(kind FaultKind, message string) *Fault {
+	output := make([]string, len(in.recent))
+	for i, line := range in.recent {
+		output[i] = string(line)
+	}
+	return &Fault{
+		Kind: kind, Message: message,
+		Module: in.image.name, Digest: in.image.code.digest, Export: in.export,
+		Output: output,
+	}
+}
+
+func (in *Instance) finishReport() {
+	in.stdout.flush()
+	in.stderr.flush()
+	in.reportDropped()
+	in.report.Time, in.report.Waited = in.watch.used, in.watch.waited
+	if in.memory != nil {
+		in.report.Memory = int64(in.memory.Size())
+	}
+}
+
+// waited ends an import that waits: the guest's time runs again, and its clock
+// shows what it is now.
+func (in *Instance) waited() {
+	in.now = max(in.now, in.config.Clock())
+	in.watch.resume()
+}
+
+// fill writes random bytes, which the seed determines.
+func (in *Instance) fill(b []byte) {
+	if in.random == nil {
+		seed := in.config.Seed
+		if seed == nil {
+			seed = make([]byte, 32)
+			_, _ = rand.Read(seed) // never fails
+		}
+		in.random = mathrand.NewChaCha8(sha256.Sum256(seed))
+	}
+	_, _ = in.random.Read(b) // never fails
+}

@@ -1,0 +1,169 @@
+// Package sandbox turns untrusted WebAssembly bytes into instances that are
+// safe to call. It knows nothing of what guests are for: which functions they
+// may import, and what those do, is the caller's [Surface].
+//
+// # From bytes to a closed instance
+//
+//  1. Verify (verify.go). Nothing reaches wazero before our own reading of the
+//     module has passed: size, imports from the surface or WASI with exactly
+//     their types, an exported memory that fits the limit, exports of the type
+//     that the surface wants. What is wrong is told in a [RefusedError].
+//  2. Meter. Not there yet: a call is bounded in time by wazero's own
+//     interruption, which looks at the clock at loop heads and function ends
+//     only and makes guests several times slower. Fuel is reported as 0.
+//  3. Compile (compile.go). Once for each digest, however many load the same
+//     bytes at once; shared, counted, and closed with its last user. With
+//     [Options.CacheDir], machine code is kept on disk. It happens in this
+//     process, without a limit of its own.
+//  4. Instantiate (image.go, instance.go). Simple today: each instance is made
+//     from nothing, runs the module's start function and _initialize, and then
+//     what [Image.Prepare] was given. A snapshot that does this once comes
+//     behind the same names.
+//  5. Call (instance.go, guest.go). One at a time; the guest's own time is
+//     limited, its memory bounded, its pointers checked. What it does wrong is a
+//     [Fault], after which the instance is dead.
+//  6. Close. Simple today: the instance is thrown away. A pool that resets it
+//     and hands it out again comes behind the same names.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// ErrClosed is what a closed sandbox, image or instance answers, and how a call
+// ends in whose middle its instance or sandbox was closed.
+var ErrClosed = errors.New("sandbox: closed")
+
+// Options configure a [Sandbox]. They are copied by [New].
+type Options struct {
+	// CacheDir keeps compiled machine code between processes. It is made with
+	// mode 0700 if it is missing; its files are executed, so nobody else may be
+	// able to write there. Entries are keyed by the version of wazero, the
+	// processor's architecture and features, the operating system, and the
+	// digest of the module. Empty: no cache on disk.
+	CacheDir string
+
+	// Surface is what guests may import beside WASI, and how their exports must
+	// be typed. The zero value allows WASI alone and any exports.
+	Surface Surface
+
+	// Logger hears what an operator should look into: panics of host functions,
+	// which are bugs of the host. Nil: nobody hears it.
+	Logger *slog.Logger
+
+	// interpret uses wazero's interpreter even where its compiler works, so that
+	// tests can compare both.
+	interpret bool
+}
+
+// Sandbox loads modules. It is safe for concurrent use.
+type Sandbox struct {
+	surface *surface
+	log     *slog.Logger
+	config  wazero.RuntimeConfig
+	cache   wazero.CompilationCache
+
+	mu        sync.Mutex
+	codes     map[string]*code       // by digest; guarded by mu
+	live      map[*Instance]struct{} // guarded by mu
+	compiling int                    // guarded by mu
+	closed    bool                   // guarded by mu
+	idle      *sync.Cond             // signals that live or compiling shrank; uses mu
+}
+
+// New returns a sandbox. It fails if the cache directory cannot be used, or if
+// the surface contradicts itself. The caller must close it.
+func New(_ context.Context, opts *Options) (*Sandbox, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Sandbox{log: opts.Logger, codes: map[string]*code{}, live: map[*Instance]struct{}{}}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.idle = sync.NewCond(&s.mu)
+	var err error
+	if s.surface, err = newSurface(opts.Surface); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	if s.cache, err = openCache(opts.CacheDir); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	s.config = runtimeConfig(s.cache, opts.interpret)
+	return s, nil
+}
+
+// Close interrupts the calls that are running, waits until they have ended, and
+// frees everything. Guests stop at once; a host function that waits has to obey
+// its context, and a compilation that has begun is waited for. When ctx ends
+// before that, Close returns an error with its cause, and what is still in use
+// is not freed. Closing twice does nothing.
+func (s *Sandbox) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	open := make([]*Instance, 0, len(s.live))
+	for in := range s.live {
+		open = append(open, in)
+	}
+	s.mu.Unlock()
+	for _, in := range open {
+		in.Close()
+	}
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	for _, c := range s.codes { // nobody else touches them any more
+		c.close()
+	}
+	return s.cache.Close(ctx)
+}
+
+// wait returns when nothing runs or compiles, or with an error when ctx ends.
+func (s *Sandbox) wait(ctx context.Context) error {
+	// A condition cannot wait for a context, so the context wakes it.
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.live) > 0 || s.compiling > 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("sandbox: close: %d calls and %d compilations still run: %w",
+				len(s.live), s.compiling, context.Cause(ctx))
+		}
+		s.idle.Wait()
+	}
+	return nil
+}
+
+// enter counts an instance as live, unless the sandbox is closed.
+func (s *Sandbox) enter(in *Instance) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.live[in] = struct{}{}
+	return true
+}
+
+// leave ends what enter began.
+func (s *Sandbox) leave(in *Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, in)
+	s.idle.Broadcast()
+}

@@ -1,0 +1,227 @@
+package wasm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// reader goes over the bytes of a module. The first error stays, and moves the
+// reader to its end, so that callers look at err where it matters to them and
+// loops over what remains come to an end.
+type reader struct {
+	b        []byte // up to where this reader may go
+	pos      int
+	base     int // offset of b[0] in the module
+	section  string
+	function int
+	err      *Error
+}
+
+func (r *reader) remaining() int { return len(r.b) - r.pos }
+
+// failAt notes an error at an offset in b.
+func (r *reader) failAt(at int, kind Kind, thing string, value, limit uint64, format string, args ...any) {
+	if r.err == nil {
+		r.err = &Error{
+			Kind: kind, Offset: r.base + at, Section: r.section, Function: r.function,
+			Thing: thing, Value: value, Limit: limit, text: fmt.Sprintf(format, args...),
+		}
+	}
+	r.pos = len(r.b)
+}
+
+func (r *reader) truncated(thing string, need uint64) {
+	have := uint64(r.remaining())
+	r.failAt(r.pos, Malformed, thing, need, have, "%s needs %s more bytes, but only %s remain; the module is cut short or a size is wrong",
+		thing, grouped(need), grouped(have))
+}
+
+func (r *reader) unsupported(at int, feature string) {
+	r.failAt(at, Unsupported, feature, 0, 0, "the module uses %s, which is not supported; build it for WebAssembly 2.0 without that feature", feature)
+}
+
+func (r *reader) overLimit(at int, thing string, value uint64, limit int, per string) {
+	r.failAt(at, OverLimit, thing, value, uint64(limit), "%s %s, more than the limit of %s%s", grouped(value), thing, grouped(uint64(limit)), per)
+}
+
+// index checks that an index that was read at an offset is below n.
+func (r *reader) index(at int, thing string, value uint32, n int) {
+	if uint64(value) >= uint64(n) {
+		r.failAt(at, Invalid, thing, uint64(value), uint64(n), "%s %s does not exist, the module has %s", thing, grouped(uint64(value)), grouped(uint64(n)))
+	}
+}
+
+func (r *reader) u8(thing string) byte {
+	if r.pos >= len(r.b) {
+		r.truncated(thing, 1)
+		return 0
+	}
+	c := r.b[r.pos]
+	r.pos++
+	return c
+}
+
+func (r *reader) bytes(n uint64, thing string) []byte {
+	if n > uint64(r.remaining()) {
+		r.truncated(thing, n)
+		return nil
+	}
+	s := r.b[r.pos : r.pos+int(n) : r.pos+int(n)]
+	r.pos += int(n)
+	return s
+}
+
+// zero reads a byte that has to be 0, which later proposals use for the index
+// of a memory.
+func (r *reader) zero(thing string) {
+	at := r.pos
+	if c := r.u8(thing); c != 0 && r.err == nil {
+		r.unsupported(at, "multiple memories")
+	}
+}
+
+// u32 reads an unsigned LEB128 number of 32 bits.
+func (r *reader) u32(thing string) uint32 {
+	if r.pos < len(r.b) && r.b[r.pos] < 0x80 {
+		r.pos++
+		return uint32(r.b[r.pos-1])
+	}
+	return uint32(r.unsigned(32, thing))
+}
+
+func (r *reader) unsigned(bits int, thing string) uint64 {
+	start := r.pos
+	var v uint64
+	for shift := 0; shift < bits; shift += 7 {
+		if r.pos >= len(r.b) {
+			r.truncated(thing, 1)
+			return 0
+		}
+		c := r.b[r.pos]
+		r.pos++
+		if left := bits - shift; left < 7 && c&0x7f>>left != 0 {
+			r.failAt(start, Malformed, thing, 0, 0, "%s does not fit in %d bits", thing, bits)
+			return 0
+		}
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v
+		}
+	}
+	r.overlong(start, bits, thing)
+	return 0
+}
+
+// signed reads a signed LEB128 number of 32, 33 or 64 bits.
+func (r *reader) signed(bits int, thing string) int64 {
+	start := r.pos
+	var v int64
+	for shift := 0; shift < bits; shift += 7 {
+		if r.pos >= len(r.b) {
+			r.truncated(thing, 1)
+			return 0
+		}
+		c := r.b[r.pos]
+		r.pos++
+		v |= int64(c&0x7f) << shift
+		if left := bits - shift; left < 7 {
+			// The bits above the number repeat its sign.
+			if ext := int8(c<<1) >> left; ext != 0 && ext != -1 {
+				r.failAt(start, Malformed, thing, 0, 0, "%s does not fit in %d bits", thing, bits)
+				return 0
+			}
+		}
+		if c < 0x80 {
+			if s := shift + 7; s < 64 {
+				v = v << (64 - s) >> (64 - s)
+			}
+			return v
+		}
+	}
+	r.overlong(start, bits, thing)
+	return 0
+}
+
+func (r *reader) overlong(start, bits int, thing string) {
+	most := (bits + 6) / 7
+	r.failAt(start, Malformed, thing, uint64(r.pos-start), uint64(most), "%s is encoded in more than the %d bytes that a number of %d bits may take", thing, most, bits)
+}
+
+func (r *reader) f32(thing string) uint64 {
+	if s := r.bytes(4, thing); s != nil {
+		return uint64(binary.LittleEndian.Uint32(s))
+	}
+	return 0
+}
+
+func (r *reader) f64(thing string) uint64 {
+	if s := r.bytes(8, thing); s != nil {
+		return binary.LittleEndian.Uint64(s)
+	}
+	return 0
+}
+
+// count reads the length of a vector. It holds it to a limit, and to what the
+// bytes that are left can hold at size bytes an entry at least: the caller may
+// allocate that many.
+func (r *reader) count(thing string, limit, size int) int {
+	at := r.pos
+	n := r.u32("the number of " + thing)
+	if uint64(n) > uint64(limit) {
+		r.overLimit(at, thing, uint64(n), limit, "")
+		return 0
+	}
+	if need := uint64(n) * uint64(size); need > uint64(r.remaining()) {
+		r.failAt(at, Malformed, thing, uint64(n), uint64(r.remaining()/size), "%s %s are announced, but the %s bytes that are left cannot hold them", grouped(uint64(n)), thing, grouped(uint64(r.remaining())))
+		return 0
+	}
+	return int(n)
+}
+
+// name reads a name of an import or export. Names go to logs and terminals, so
+// that control characters, which the format allows, are refused.
+func (r *reader) name(thing string, limit int) string {
+	at := r.pos
+	n := r.u32("the length of the " + thing)
+	if uint64(n) > uint64(limit) {
+		r.overLimit(at, "bytes in the "+thing, uint64(n), limit, "")
+		return ""
+	}
+	s := string(r.bytes(uint64(n), thing))
+	if !utf8.ValidString(s) {
+		r.failAt(at, Malformed, thing, 0, 0, "the %s is not valid UTF-8: %q", thing, s)
+		return ""
+	}
+	for _, c := range s {
+		if unicode.IsControl(c) {
+			r.failAt(at, Invalid, thing, uint64(c), 0, "the %s has a control character: %q", thing, s)
+			return ""
+		}
+	}
+	return s
+}
+
+func (r *reader) valueType(thing string) ValueType {
+	at := r.pos
+	c := r.u8(thing)
+	t := ValueType(c)
+	if r.err == nil && !t.known() {
+		if f := featureOfType(c); f != "" {
+			r.unsupported(at, f)
+		} else {
+			r.failAt(at, Malformed, thing, uint64(c), 0, "%s is %#x, which is no value type", thing, c)
+		}
+	}
+	return t
+}
+
+func (r *reader) refType(thing string) ValueType {
+	at := r.pos
+	t := r.valueType(thing)
+	if r.err == nil && !t.IsReference() {
+		r.failAt(at, Malformed, thing, uint64(t), 0, "%s is %s, want a reference type", thing, t)
+	}
+	return t
+}
