@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -29,7 +30,8 @@ type code struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 
-	refs int // images, instances and waiting loads; guarded by Sandbox.mu
+	once sync.Once // for close
+	refs int       // images, instances and waiting loads; guarded by Sandbox.mu
 }
 
 func runtimeConfig(cache wazero.CompilationCache, interpret bool) wazero.RuntimeConfig {
@@ -53,7 +55,7 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 	}
 	const fix = "choose another cache directory, or none"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make cache directory: %w; %s", err, fix)
+		return nil, fmt.Errorf("make cache directory %s: %w; %s", dir, err, fix)
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
@@ -111,11 +113,11 @@ func (s *Sandbox) acquire(ctx context.Context, wasm []byte) (*code, error) {
 
 func (s *Sandbox) compiled(c *code) {
 	close(c.ready)
+	s.release(c)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.compiling--
 	s.idle.Broadcast()
-	s.mu.Unlock()
-	s.release(c)
 }
 
 // retain counts another user of c, which must have one already.
@@ -139,15 +141,18 @@ func (s *Sandbox) release(c *code) {
 	}
 }
 
-// close frees the machine code. Nothing may run in it.
+// close frees the machine code. Nothing may run in it. Closing twice does
+// nothing: an image may be closed while its sandbox is.
 func (c *code) close() {
-	ctx := context.Background() // wazero does not look at it
-	if c.compiled != nil {
-		_ = c.compiled.Close(ctx) // always nil
-	}
-	if c.runtime != nil {
-		_ = c.runtime.Close(ctx) // only file systems of guests could fail
-	}
+	c.once.Do(func() {
+		ctx := context.Background() // wazero does not look at it
+		if c.compiled != nil {
+			_ = c.compiled.Close(ctx) // always nil
+		}
+		if c.runtime != nil {
+			_ = c.runtime.Close(ctx) // only file systems of guests could fail
+		}
+	})
 }
 
 // compile verifies and compiles c. A panic of the compiler is an error, since

@@ -122,7 +122,11 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if err := s.wait(ctx); err != nil {
 		return err
 	}
-	for _, c := range s.codes { // nobody else touches them any more
+	s.mu.Lock()
+	codes := s.codes
+	s.codes = nil // images that are closed from now on have nothing to do
+	s.mu.Unlock()
+	for _, c := range codes {
 		c.close()
 	}
 	return s.cache.Close(ctx)

@@ -1,0 +1,214 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLoadSharesCode(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{})
+	const loads = 100
+	images := make([]*Image, loads)
+	var wg sync.WaitGroup
+	for i := range loads {
+		wg.Go(func() {
+			im, err := s.Load(context.Background(), "guest.wasm", guestWasm, Limits{MemoryBytes: int64(i+1) << 20})
+			if err == nil {
+				images[i] = im
+			}
+		})
+	}
+	wg.Wait()
+	for _, im := range images {
+		require.NotNil(t, im)
+		require.Same(t, images[0].code, im.code, "compiled once")
+	}
+	require.Equal(t, loads, s.refs(images[0].Digest()))
+
+	// It lives as long as its last instance does.
+	in, err := images[0].Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	for _, im := range images {
+		im.Close()
+		im.Close()
+	}
+	require.Equal(t, 1, s.refs(in.Image().Digest()))
+	require.Equal(t, []uint64{101}, call(t, in, "count"))
+	_, err = images[0].Instantiate(t.Context(), InstanceConfig{})
+	require.ErrorIs(t, err, ErrClosed)
+	in.Close()
+	in.Close()
+	require.Zero(t, s.refs(in.Image().Digest()))
+}
+
+// refs is how many hold the code of that digest.
+func (s *Sandbox) refs(digest string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.codes[digest]; c != nil {
+		return c.refs
+	}
+	return 0
+}
+
+func TestImageTells(t *testing.T) {
+	t.Parallel()
+	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
+	require.Equal(t, "guest.wasm", im.Name())
+	require.Len(t, im.Digest(), 64)
+	require.EqualValues(t, len(guestWasm), im.Size())
+	first, most := im.Memory()
+	require.EqualValues(t, 2*65536, first)
+	require.EqualValues(t, 64<<20, most)
+	require.Equal(t, "test_v1", im.Imports()[0].Module)
+	require.Equal(t, "(i32, i32) -> i32", im.Imports()[2].Type.String())
+	require.Contains(t, im.Exports(), ExportInfo{Name: "memory", Kind: "memory"})
+	require.True(t, im.HasExport("add"))
+	require.False(t, im.HasExport("memory"), "is no function")
+	require.False(t, im.HasExport("nothing"))
+}
+
+// A load whose context ends returns at once, and others that wait for the same
+// bytes get them.
+func TestLoadCanceled(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("never mind")
+	cancel(cause)
+	_, err := s.Load(ctx, "guest.wasm", guestWasm, Limits{})
+	if err != nil { // or it was quicker than the context
+		require.ErrorIs(t, err, cause)
+	}
+	load(t, s, guestWasm, Limits{})
+}
+
+func TestLimitsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{})
+	for text, l := range map[string]Limits{
+		"a limit is negative":     {HookTime: -1},
+		"less than one page":      {MemoryBytes: 1000},
+		"more than the 4 GiB":     {MemoryBytes: 5 << 30},
+		"a limit is negative: {M": {ModuleBytes: -5},
+	} {
+		_, err := s.Load(t.Context(), "guest.wasm", guestWasm, l)
+		require.ErrorContains(t, err, text)
+	}
+}
+
+func TestCacheDir(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cache")
+	for range 2 {
+		s, err := New(t.Context(), &Options{CacheDir: dir, Surface: testSurface()})
+		require.NoError(t, err)
+		im, err := s.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
+		require.NoError(t, err)
+		in, err := im.Instantiate(t.Context(), InstanceConfig{})
+		require.NoError(t, err)
+		require.Equal(t, []uint64{101}, call(t, in, "count"))
+		require.NoError(t, s.Close(t.Context()))
+		im.Close()
+	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1, "one module, compiled once")
+}
+
+func TestCacheDirThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/agent-runner"} {
+		_, err := New(t.Context(), &Options{CacheDir: dir})
+		require.ErrorContains(t, err, "cache directory")
+		require.ErrorContains(t, err, dir)
+		require.ErrorContains(t, err, "choose another cache directory")
+	}
+}
+
+func TestSurfaceThatContradictsItself(t *testing.T) {
+	t.Parallel()
+	do := testSurface().Imports[0].Func
+	for text, imports := range map[string][]Import{
+		"needs a module, a name and a function": {{Module: "m", Name: "f"}},
+		"WASI is the sandbox's own":             {{Module: wasiModule, Name: "fd_write", Func: do}},
+		"m.f is there twice":                    {{Module: "m", Name: "f", Func: do}, {Module: "m", Name: "f", Func: do}},
+	} {
+		_, err := New(t.Context(), &Options{Surface: Surface{Imports: imports}})
+		require.ErrorContains(t, err, text)
+	}
+}
+
+// Loads, instances and calls of many goroutines, of which some fail, leave
+// nothing behind.
+func TestHammer(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{})
+	goroutines, rounds := 8, 30
+	if testing.Short() {
+		rounds = 5
+	}
+	var wg sync.WaitGroup
+	errs := make(chan error, goroutines)
+	for g := range goroutines {
+		wg.Go(func() { errs <- hammer(s, g, rounds) })
+	}
+	wg.Wait()
+	for range goroutines {
+		require.NoError(t, <-errs)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Empty(t, s.live)
+	require.Empty(t, s.codes)
+}
+
+func hammer(s *Sandbox, g, rounds int) error {
+	ctx := context.Background()
+	for i := range rounds {
+		im, err := s.Load(ctx, "guest.wasm", guestWasm, Limits{})
+		if err != nil {
+			return err
+		}
+		in, err := im.Instantiate(ctx, InstanceConfig{})
+		if err != nil {
+			return err
+		}
+		im.Close()
+		closed := make(chan struct{})
+		go func() { // a stranger closes it at any time
+			defer close(closed)
+			if i%3 == 0 {
+				in.Close()
+			}
+		}()
+		_, err = in.Call(ctx, "count")
+		if err != nil && !errors.Is(err, ErrClosed) {
+			return err
+		}
+		_, err = in.Call(ctx, "trap")
+		if fault := new(Fault); !errors.As(err, &fault) && !errors.Is(err, ErrClosed) {
+			return errors.Join(errors.New("trap did not trap"), err)
+		}
+		if g%2 == 0 {
+			in.Close()
+			<-closed
+		} else {
+			<-closed
+			in.Close()
+		}
+	}
+	return nil
+}
