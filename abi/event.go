@@ -1,6 +1,10 @@
 package abi
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"time"
+)
 
 // An EventType says what an event tells.
 type EventType string
@@ -100,4 +104,21 @@ func LogLevel(n int32) string {
 	default:
 		return "error"
 	}
+}
+
+// Count notes one hook call that took so long.
+func (s *EntryStats) Count(h Hook, wall time.Duration, faulted bool) {
+	s.Calls++
+	s.Hooks[h]++
+	s.WallUS += wall.Microseconds()
+	if faulted {
+		s.Faults++
+	}
+}
+
+// Clone returns a copy that later counts do not change.
+func (s *EntryStats) Clone() EntryStats {
+	c := *s
+	c.Hooks = maps.Clone(s.Hooks)
+	return c
 }

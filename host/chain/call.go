@@ -1,0 +1,294 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Limits of one hook call.
+const (
+	maxNext      = 64        // calls of next
+	maxEmits     = 256       // custom events
+	maxEmitBytes = 256 << 10 // of one custom event
+	maxLogs      = 256       // log lines
+	maxLogBytes  = 8 << 10   // of one log line; longer ones are cut
+)
+
+// A Call is the host's side of one hook call: what a middleware can ask for
+// while its hook runs. Its methods return *abi.Error where the middleware is
+// to see the failure, and an ending where the run is over.
+type Call struct {
+	Hook abi.Hook
+
+	run    *Run
+	member *member
+	lists  [2]*List
+	next   func(ctx context.Context, patch any) (any, error)
+
+	mu     sync.Mutex
+	ending error
+	staged []localWrite
+	waited time.Duration
+	nexts  int
+	emits  int
+	logs   int
+}
+
+// Where says where in the run it is.
+func (c *Call) Where() abi.Run { return c.run.host.Where() }
+
+// Entry is the name of the entry that is called.
+func (c *Call) Entry() string { return c.member.Name }
+
+// Next runs what the hook wraps, with a patch of the request: a
+// *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
+// *abi.CallPatch in wrap_tool_call, answered by an *abi.Result.
+func (c *Call) Next(ctx context.Context, patch any) (any, error) {
+	if c.next == nil {
+		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
+	}
+	c.mu.Lock()
+	c.nexts++
+	n := c.nexts
+	c.mu.Unlock()
+	if n > maxNext {
+		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next may be called %d times in a hook", maxNext)}
+	}
+	began := time.Now()
+	reply, err := c.next(ctx, patch)
+	c.mu.Lock()
+	c.waited += time.Since(began)
+	c.mu.Unlock()
+	if err != nil && IsEnding(err) {
+		c.mu.Lock()
+		c.ending = err
+		c.mu.Unlock()
+	}
+	return reply, err
+}
+
+// Ending is the ending that Next met, if it did: whatever the hook answers
+// now is void.
+func (c *Call) Ending() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending
+}
+
+// Waited is the time that the hook has spent in Next.
+func (c *Call) Waited() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waited
+}
+
+// List returns list n itself, for native middlewares; nil if the hook has no
+// such list.
+func (c *Call) List(n int) *List {
+	if n < 0 || n >= len(c.lists) {
+		return nil
+	}
+	return c.lists[n]
+}
+
+// list returns list n as the entry may read it: visible from index first on.
+func (c *Call) list(n int) (l *List, first int, err error) {
+	if n < 0 || n >= len(c.lists) || c.lists[n] == nil {
+		return nil, 0, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("%s has no list %d of messages", c.Hook, n)}
+	}
+	l = c.lists[n]
+	switch c.member.Read {
+	case ReadNone:
+		return l, l.Len(), nil
+	case ReadLast:
+		return l, max(0, l.Len()-1), nil
+	default:
+		return l, 0, nil
+	}
+}
+
+// Messages returns messages from up to, not including, to of a list, as JSON
+// of at most limit bytes.
+func (c *Call) Messages(n, from, to, limit int) ([]byte, error) {
+	l, first, err := c.list(n)
+	if err != nil {
+		return nil, err
+	}
+	from, to = max(0, min(from, l.Len())), max(0, min(to, l.Len()))
+	if from < to && from < first {
+		return nil, denied("this module may read %q of the messages, from index %d on", c.member.Read, first)
+	}
+	b, ok := l.JSON(from, to, limit)
+	if !ok {
+		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("messages %d to %d take more than %d bytes; ask for fewer at once", from, to, limit)}
+	}
+	return b, nil
+}
+
+// Changed returns the first index at which a list differs from revision rev.
+func (c *Call) Changed(n int, rev int64) (int, error) {
+	l, _, err := c.list(n)
+	if err != nil {
+		return 0, err
+	}
+	return l.Changed(rev), nil
+}
+
+// LocalGet returns a run-local value; ok is false if there is none.
+func (c *Call) LocalGet(key string) (v abi.LocalValue, ok bool, err error) {
+	if err := checkKey(key); err != nil {
+		return v, false, err
+	}
+	if w, ok := c.waiting(key); ok {
+		return abi.LocalValue{Value: w.value, Version: w.version}, !w.delete, nil
+	}
+	have, ok := c.run.locals.get(c.member, key)
+	return abi.LocalValue{Value: have.Value, Version: have.Version}, ok, nil
+}
+
+// waiting returns the last write to key that waits for the hook to succeed.
+func (c *Call) waiting(key string) (localWrite, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range slices.Backward(c.staged) {
+		if w.key == key {
+			return w, true
+		}
+	}
+	return localWrite{}, false
+}
+
+// LocalSet sets a run-local value to valid JSON. With abi.LocalAlways it
+// waits for the hook to succeed, with a version it takes effect at once.
+func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	if err := abi.Valid(value); err != nil {
+		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
+	}
+	if version == abi.LocalAlways {
+		return c.stage(localWrite{key: key, value: slices.Clone(value)})
+	}
+	if err := c.flush(key); err != nil {
+		return 0, err
+	}
+	return c.run.locals.set(c.member, key, value, version)
+}
+
+// LocalDelete deletes a run-local value once the hook has succeeded.
+func (c *Call) LocalDelete(key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	_, err := c.stage(localWrite{key: key, delete: true})
+	return err
+}
+
+func (c *Call) stage(w localWrite) (version int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	size := len(w.key) + len(w.value)
+	for _, s := range c.staged {
+		size += len(s.key) + len(s.value)
+	}
+	if size > maxLocalBytes || len(c.staged) >= maxLocalKeys {
+		return 0, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxLocalBytes, maxLocalKeys)}
+	}
+	if w.version, err = c.run.locals.reserve(c.member, w.key); err != nil {
+		return 0, err
+	}
+	if w.delete {
+		w.version = 0
+	}
+	c.staged = append(c.staged, w)
+	return w.version, nil
+}
+
+// flush makes the waiting writes to key now, for one that takes effect at once.
+func (c *Call) flush(key string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.staged {
+		if w.key == key {
+			if err := c.run.locals.commit(c.member, w); err != nil {
+				return err
+			}
+		}
+	}
+	c.staged = slices.DeleteFunc(c.staged, func(w localWrite) bool { return w.key == key })
+	return nil
+}
+
+// commit makes the writes that waited.
+func (c *Call) commit() error {
+	for _, w := range c.staged {
+		if err := c.run.locals.commit(c.member, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LocalAdd adds to a counter, at once, and returns its new value.
+func (c *Call) LocalAdd(key string, delta int64) (int64, error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	if err := c.flush(key); err != nil {
+		return 0, err
+	}
+	return c.run.locals.add(c.member, key, delta)
+}
+
+// Emit sends a custom event, marked with this entry.
+func (c *Call) Emit(name string, data json.RawMessage) error {
+	c.mu.Lock()
+	c.emits++
+	n := c.emits
+	c.mu.Unlock()
+	switch {
+	case c.Hook == abi.HookObserve:
+		return denied("an observer cannot emit events")
+	case name == "" || len(name) > abi.MaxName:
+		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("an event needs a name of 1 to %d bytes", abi.MaxName)}
+	case len(data) > maxEmitBytes || n > maxEmits:
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each", maxEmits, maxEmitBytes)}
+	}
+	c.run.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: slices.Clone(data)})
+	return nil
+}
+
+// Log sends a log event. What passes the limits of a hook is cut or dropped.
+func (c *Call) Log(level int32, text string) {
+	c.mu.Lock()
+	c.logs++
+	n := c.logs
+	c.mu.Unlock()
+	switch {
+	case n == maxLogs+1:
+		level, text = abi.LogWarn, fmt.Sprintf("further log lines of this hook are dropped: more than %d", maxLogs)
+	case n > maxLogs:
+		return
+	case len(text) > maxLogBytes:
+		text = cleanText(text[:maxLogBytes]) + "…"
+	default:
+		text = cleanText(text)
+	}
+	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
+	if c.Hook == abi.HookObserve {
+		c.run.host.Send(e) // not to the observers: they would never come to an end
+		return
+	}
+	c.run.send(e)
+}
+
+func denied(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,151 @@
+// Package chain calls an agent's middlewares in their order: pipelines,
+// onions, gates and observers, ring by ring. It knows middlewares by an
+// interface only, and the agent's loop not at all.
+//
+//	model call, ring by ring:  before_model → wrap_model( the next ring … → model ) → on_chunk → after_model
+//	tool call,  ring by ring:  before_tool → wrap_tool_call( the next ring … → every gate_tool of every ring → tool ) → on_chunk → after_tool
+//
+// Within a ring pipelines run in registration order, and the first onion
+// registered is the outermost. What a ring hands outward passes on_chunk and
+// the after hooks of that ring and of every ring outside it, whoever made it.
+package chain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Chain is a list of entries, in the order of their registration. Many
+// runs use it at once.
+type Chain struct {
+	entries []Entry
+}
+
+// New checks the entries and returns their chain.
+func New(entries ...Entry) (*Chain, error) {
+	names := map[string]bool{}
+	for i, e := range entries {
+		switch {
+		case e.Name == "" || len(e.Name) > abi.MaxName:
+			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, abi.MaxName)
+		case names[e.Name]:
+			return nil, fmt.Errorf("two middlewares are named %q; give one of them another name", e.Name)
+		case e.Middleware == nil:
+			return nil, fmt.Errorf("middleware %q has no code", e.Name)
+		case e.Ring < Outer || e.Ring >= rings:
+			return nil, fmt.Errorf("middleware %q is in no ring", e.Name)
+		case !slices.Contains([]OnFault{"", Fail, Skip}, e.OnFault):
+			return nil, fmt.Errorf("middleware %q: on_fault is %q; want fail or skip", e.Name, e.OnFault)
+		case !slices.Contains([]Read{"", ReadAll, ReadLast, ReadNone}, e.Read):
+			return nil, fmt.Errorf("middleware %q: reading is %q; want all, last or none", e.Name, e.Read)
+		}
+		names[e.Name] = true
+	}
+	return &Chain{slices.Clone(entries)}, nil
+}
+
+// Entries returns the entries in their order.
+func (c *Chain) Entries() []Entry { return slices.Clone(c.entries) }
+
+// Host is what the chain needs of the agent that runs it. Its methods are
+// called from several goroutines at once.
+type Host interface {
+	// Where says where in the run it is now.
+	Where() abi.Run
+	// Send sends an event; the host adds run, step, time and number.
+	Send(abi.Event)
+}
+
+// A Run is a chain in one run of an agent.
+type Run struct {
+	host   Host
+	locals *Locals
+	all    []*member
+	ring   [rings][]*member
+	queue  queue
+}
+
+// A member is an entry in a run.
+type member struct {
+	Entry
+	desc    Description
+	hooks   map[abi.Hook]bool
+	session Session
+	events  map[abi.EventType]bool // that observe wants
+}
+
+func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
+
+// Open prepares every middleware for a run. locals are the run's values, new
+// or from before a pause.
+func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
+	r := &Run{host: host, locals: locals}
+	for _, e := range c.entries {
+		desc := e.Middleware.Describe()
+		session, err := e.Middleware.Open(ctx, e.Name, run)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
+		}
+		m := &member{Entry: e, desc: desc, session: session, hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
+		for _, h := range desc.Hooks {
+			m.hooks[h] = true
+		}
+		m.observes(desc.Events)
+		r.all = append(r.all, m)
+		r.ring[e.Ring] = append(r.ring[e.Ring], m)
+	}
+	return r, nil
+}
+
+// Close closes all sessions.
+func (r *Run) Close() {
+	for _, m := range r.all {
+		m.session.Close()
+	}
+}
+
+// Stats tell what each entry used.
+func (r *Run) Stats() []abi.EntryStats {
+	out := make([]abi.EntryStats, len(r.all))
+	for i, m := range r.all {
+		out[i] = m.session.Stats()
+		out[i].Entry, out[i].Digest = m.Name, m.desc.Digest
+	}
+	return out
+}
+
+// inward and outward list the members that have a hook, ring by ring from
+// outside in or from inside out, in registration order within a ring.
+func (r *Run) inward(h abi.Hook) []*member  { return r.order(h, Outer, Tenant, Inner) }
+func (r *Run) outward(h abi.Hook) []*member { return r.order(h, Inner, Tenant, Outer) }
+
+func (r *Run) order(h abi.Hook, order ...Ring) []*member {
+	var out []*member
+	for _, ring := range order {
+		out = append(out, r.in(ring, h)...)
+	}
+	return out
+}
+
+func (r *Run) in(ring Ring, h abi.Hook) []*member {
+	var out []*member
+	for _, m := range r.ring[ring] {
+		if m.has(h) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (r *Run) find(name string) *member {
+	for _, m := range r.all {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package chain
+
+import (
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// maxInsert is how many messages one answer may add.
+const maxInsert = 10_000
+
+// An Identity gives messages their ids.
+type Identity interface {
+	// NewID returns an id that no message of the run has had.
+	NewID() string
+}
+
+// edit applies a module's patch to a list. Ids and origins are the host's: a
+// module's are taken over only from a message that the same answer removed.
+func (r *Run) edit(l *List, p *abi.ListPatch, entry string) (*List, error) {
+	if p.IsZero() {
+		return l, nil
+	}
+	if err := p.Check(l.Len()); err != nil {
+		return nil, faultf("messages: %w", err)
+	}
+	splices := slices.Clone(p.Splice)
+	if p.Whole {
+		splices = []abi.Splice{wholeSplice(l, p.Replace)}
+	}
+	removed := map[string]string{}
+	added := 0
+	for _, s := range splices {
+		added += len(s.Insert)
+		for _, it := range l.items[s.At : s.At+s.Remove] {
+			removed[it.message.ID] = it.message.Origin
+		}
+	}
+	if added > maxInsert+l.Len() {
+		return nil, faultf("messages: an answer may add %d messages", maxInsert)
+	}
+	for i := range splices {
+		splices[i].Insert = slices.Clone(splices[i].Insert)
+		for j := range splices[i].Insert {
+			r.own(&splices[i].Insert[j], removed, entry)
+		}
+	}
+	if len(splices) == 0 {
+		return l, nil
+	}
+	return l.splice(splices), nil
+}
+
+// wholeSplice is the one splice that turns l into messages: what both begin
+// with stays.
+func wholeSplice(l *List, messages []abi.Message) abi.Splice {
+	same := 0
+	for same < min(l.Len(), len(messages)) && messages[same].ID != "" &&
+		messages[same].ID == l.items[same].message.ID && equalMessage(&messages[same], l.items[same]) {
+		same++
+	}
+	return abi.Splice{At: same, Remove: l.Len() - same, Insert: messages[same:]}
+}
+
+func equalMessage(m *abi.Message, it *item) bool {
+	b, err := abi.Marshal(m)
+	return err == nil && string(b) == string(it.encoded())
+}
+
+// own gives a message of a module its id and origin.
+func (r *Run) own(m *abi.Message, removed map[string]string, entry string) {
+	if origin, ok := removed[m.ID]; ok && m.ID != "" {
+		delete(removed, m.ID)
+		m.Origin = origin
+		return
+	}
+	m.ID, m.Origin = r.newID(), abi.OriginModule+entry
+}
+
+func (r *Run) newID() string {
+	if ids, ok := r.host.(Identity); ok {
+		return ids.NewID()
+	}
+	return ""
+}
+
+// editTools applies a module's patch to a list of tools. Names are unique for
+// the whole run: one that another owner has, or had before it was removed, is
+// not to be had. mayAdd says whether the patch may add tools at all.
+func editTools(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
+	add, remove := p.Add, p.Remove
+	out := slices.Clone(tools)
+	if p.Whole {
+		out = nil
+		for _, t := range p.Replace {
+			if i := toolIndex(tools, t.Name); i >= 0 {
+				t.Owner, t.Idempotent = tools[i].Owner, tools[i].Idempotent
+				if toolIndex(out, t.Name) >= 0 {
+					return nil, faultf("tools: %q stands twice", t.Name)
+				}
+				out = append(out, t)
+				continue
+			}
+			add = append(add, t)
+		}
+	}
+	out = slices.DeleteFunc(out, func(t abi.Tool) bool { return slices.Contains(remove, t.Name) })
+	for _, t := range add {
+		if err := t.Check(); err != nil {
+			return nil, faultf("tools: %w", err)
+		}
+		if toolIndex(out, t.Name) >= 0 || toolIndex(tools, t.Name) >= 0 && !slices.Contains(remove, t.Name) {
+			return nil, faultf("tools: %q exists already; choose another name", t.Name)
+		}
+		if owner, had := owners[t.Name]; had && owner != entry {
+			return nil, faultf("tools: %q belongs to %s; choose another name", t.Name, owner)
+		}
+		t.Owner = entry
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func toolIndex(tools []abi.Tool, name string) int {
+	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
+}
+
+// checkActive refuses names of tools that are not there.
+func checkActive(active []string, tools []abi.Tool) error {
+	for _, name := range active {
+		if toolIndex(tools, name) < 0 {
+			return faultf("active: there is no tool %q", name)
+		}
+	}
+	return nil
+}
+
+// checkResult refuses a tool result that cannot be recorded.
+func checkResult(res *abi.Result) error {
+	if res != nil && len(res.Extra) > 0 && res.Extra[0] != '{' && string(res.Extra) != "null" {
+		return faultf("result: extra must be an object")
+	}
+	return nil
+}
+
+// checkResponse refuses a response that is not an assistant's message, and
+// gives it the id and origin of the host.
+func (r *Run) checkResponse(res *abi.Response, entry string, inner *abi.Response) error {
+	if res == nil {
+		return nil
+	}
+	if res.Message.Role == "" {
+		res.Message.Role = abi.RoleAssistant
+	}
+	if err := res.Message.Check(); err != nil {
+		return faultf("response: %w", err)
+	}
+	if res.Message.Role != abi.RoleAssistant {
+		return faultf("response: want an assistant's message, got a %s's", res.Message.Role)
+	}
+	res.Message.ID, res.Message.Origin = "", abi.OriginModule+entry
+	if inner != nil {
+		res.Message.ID, res.Message.Origin = inner.Message.ID, inner.Message.Origin
+		if res.Usage == nil {
+			res.Usage = inner.Usage
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Endings are errors that end the run: a [Stop], a [Fault] of an entry whose
+// faults fail the run, and the end of the run's context. No middleware
+// catches them: next never returns, and the frames that wait in it are
+// discarded from the inside out.
+
+// A Stop ends the run because a middleware said so.
+type Stop struct {
+	Entry  string
+	Reason string
+	Code   string
+}
+
+// Error says who stopped the run, and why.
+func (s *Stop) Error() string { return fmt.Sprintf("%s stopped the run: %s", s.Entry, s.Reason) }
+
+// A Fault is what a middleware did that no correct one does: it trapped, ran
+// over a limit, or answered what makes no sense.
+type Fault struct {
+	Entry  string
+	Digest string // of the module's bytes; empty for native Go
+	Hook   abi.Hook
+	Cause  error
+	Stderr []string // the guest's last lines
+	Stack  string   // the guest's, empty where there is none
+}
+
+// Error names the entry, the hook and the cause.
+func (f *Fault) Error() string { return fmt.Sprintf("%s: %s: %v", f.Entry, f.Hook, f.Cause) }
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Cause }
+
+// An Over ends the run because its context ended: it was canceled, or its
+// deadline passed.
+type Over struct{ Cause error }
+
+// Error is that of the cause.
+func (o *Over) Error() string { return o.Cause.Error() }
+
+// Unwrap returns the cause.
+func (o *Over) Unwrap() error { return o.Cause }
+
+// over is an ending if ctx has ended, else nil. An error that merely wraps
+// one of package context is none: somebody's time-out ends a call, not the run.
+func over(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return &Over{cause}
+	}
+	return nil
+}
+
+// IsEnding reports whether err ends the run.
+func IsEnding(err error) bool {
+	var stop *Stop
+	var fault *Fault
+	var gone *Over
+	return errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
+}
+
+// faultf is a fault of an answer that cannot be applied.
+func faultf(format string, args ...any) error { return &badAnswer{fmt.Errorf(format, args...)} }
+
+// A badAnswer is an answer that decoded but makes no sense.
+type badAnswer struct{ error }
+
+func (b *badAnswer) Unwrap() error { return b.error }
+
+// AsError turns err into what middlewares and the model are told of it.
+func AsError(err error, code abi.Code) *abi.Error {
+	var known *abi.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	return &abi.Error{Code: code, Message: err.Error()}
+}

@@ -1,0 +1,213 @@
+package chain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// An exchange is one call that the rings wrap, of the model or of a tool: Q
+// is what is asked, P a patch of it, R what is answered. The rules of order
+// are the same for both and stand here; what differs is a kind.
+type exchange[Q, P, R any] struct {
+	run  *Run
+	kind kind[Q, P, R]
+	// core is the model, or the gates and the tool.
+	core func(ctx context.Context, q Q, out Sink) (reply[R], error)
+	// delivered reports whether content has left the outermost ring.
+	delivered func() bool
+	before    abi.Hook
+	wrap      abi.Hook
+	after     abi.Hook
+}
+
+// A reply is an answer or an error, and who gave it.
+type reply[R any] struct {
+	res    *R
+	err    *abi.Error
+	source string
+}
+
+// A kind is what distinguishes model calls and tool calls.
+type kind[Q, P, R any] interface {
+	// callBefore, callWrap and callAfter call one member's hook.
+	callBefore(ctx context.Context, m *member, q Q) (Q, *R, verdict, error)
+	callWrap(ctx context.Context, m *member, q Q, next func(context.Context, P) (reply[R], error)) (*R, verdict, error)
+	// callAfter may ask for the call once more: with the Q it returns.
+	callAfter(ctx context.Context, m *member, q Q, rep reply[R]) (reply[R], *Q, verdict, error)
+	// patch applies a patch that a wrapper gave to next.
+	patch(q Q, p P, m *member) (Q, error)
+	// chunks are those that say what res says; assemble is the reverse.
+	chunks(q Q, res *R) []abi.Chunk
+	assemble(res *R, chunks []abi.Chunk) *R
+}
+
+// call asks q from the outermost ring on. The error is an ending.
+func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out Sink) (reply[R], error) {
+	return x.ring(ctx, Outer, q, out)
+}
+
+// ring asks q from ring i on inwards: before hooks, then the onion around
+// what lies inside, then on_chunk and the after hooks.
+func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out Sink) (reply[R], error) {
+	if i == rings {
+		return x.core(ctx, q, out)
+	}
+	q, rep, err := x.runBefore(ctx, i, q)
+	if err != nil {
+		return rep, err
+	}
+	short := rep.res != nil || rep.err != nil
+	for again := 0; ; again++ {
+		s := x.run.newStream(i, out)
+		if !short {
+			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s); err != nil {
+				return rep, err
+			}
+		}
+		if rep, err = x.passChunks(ctx, s, q, rep); err != nil {
+			return rep, err
+		}
+		var retry *Q
+		if rep, retry, err = x.runAfter(ctx, i, q, rep, again); err != nil || retry == nil {
+			return rep, err
+		}
+		q, short = *retry, false
+	}
+}
+
+// Who answered, where it was no entry.
+const (
+	sourceModel = "model"
+	sourceTool  = "tool"
+	sourceHost  = "host"
+)
+
+// runBefore runs the ring's before hooks. An answer of one of them skips the
+// rest and the onion; so does an error.
+func (x *exchange[Q, P, R]) runBefore(ctx context.Context, i Ring, q Q) (Q, reply[R], error) {
+	for _, m := range x.run.in(i, x.before) {
+		changed, res, v, err := x.kind.callBefore(ctx, m, q)
+		if err != nil {
+			return q, reply[R]{}, err
+		}
+		if v.ok() {
+			q = changed
+		}
+		if res != nil || v.failed != nil {
+			return q, reply[R]{res: res, err: v.failed, source: m.Name}, nil
+		}
+	}
+	return q, reply[R]{}, nil
+}
+
+// onion calls the first of the wrappers around the others, and at last the
+// next ring.
+func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*member, q Q, s *stream) (reply[R], error) {
+	if len(wrappers) == 0 {
+		return x.ring(ctx, i+1, q, s.sink())
+	}
+	m := wrappers[0]
+	var called bool
+	var last, lastGood reply[R]
+	next := func(ctx context.Context, p P) (rep reply[R], err error) {
+		patched, err := x.kind.patch(q, p, m)
+		if err != nil {
+			return reply[R]{err: AsError(err, abi.CodeInvalid), source: sourceHost}, nil
+		}
+		inner := s
+		if m.desc.HoldStream || called && s.beganDelivery(x.delivered) {
+			inner = nil
+		}
+		called = true
+		if rep, err = x.onion(ctx, i, wrappers[1:], patched, inner); err != nil {
+			return rep, err
+		}
+		if last = rep; rep.err == nil {
+			lastGood = rep
+		}
+		return rep, nil
+	}
+	res, v, err := x.kind.callWrap(ctx, m, q, next)
+	switch {
+	case err != nil:
+		return reply[R]{}, err
+	case v.failed != nil:
+		return reply[R]{err: v.failed, source: m.Name}, nil
+	case v.faulted && lastGood.res != nil:
+		return lastGood, nil
+	case res != nil && v.ok():
+		return reply[R]{res: res, source: either(lastGood.source, m.Name)}, nil
+	case called:
+		return last, nil
+	default:
+		inner := s
+		if m.desc.HoldStream {
+			inner = nil
+		}
+		return x.onion(ctx, i, wrappers[1:], q, inner)
+	}
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// passChunks lets a reply that has not passed the ring's on_chunk do so, or
+// puts together what left it.
+func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep reply[R]) (reply[R], error) {
+	if rep.err != nil || len(s.members) == 0 && (s.entered || !s.live()) {
+		return rep, nil
+	}
+	chunks := x.kind.chunks(q, rep.res)
+	var passed []abi.Chunk
+	var err error
+	switch {
+	case s.live() && !s.entered:
+		if err = s.push(ctx, chunks, true); err == nil {
+			passed = s.passed.chunks()
+		}
+	case s.entered && s.came.says(chunks):
+		passed = s.passed.chunks()
+	default:
+		passed, err = s.filter(ctx, chunks, true)
+	}
+	var failed *Failed
+	switch {
+	case errors.As(err, &failed):
+		return reply[R]{err: failed.Err, source: failed.Entry}, nil
+	case err != nil:
+		return rep, err
+	case s.changed(chunks, passed):
+		rep.res = x.kind.assemble(rep.res, passed)
+	}
+	return rep, nil
+}
+
+// runAfter runs the ring's after hooks, each on what the one before left,
+// until one asks for the call once more.
+func (x *exchange[Q, P, R]) runAfter(ctx context.Context, i Ring, q Q, rep reply[R], again int) (reply[R], *Q, error) {
+	for _, m := range x.run.in(i, x.after) {
+		changed, retry, v, err := x.kind.callAfter(ctx, m, q, rep)
+		switch {
+		case err != nil:
+			return rep, nil, err
+		case v.failed != nil:
+			rep = reply[R]{err: v.failed, source: m.Name}
+		case v.faulted:
+		case retry != nil && again >= abi.MaxAgain:
+			x.run.call(m, x.after).Log(abi.LogWarn, "again: ignored, a call is made once more at most 3 times")
+		case retry != nil && x.delivered():
+			x.run.call(m, x.after).Log(abi.LogWarn, "again: ignored, the answer has been delivered in part")
+		case retry != nil:
+			return rep, retry, nil
+		default:
+			rep = changed
+		}
+	}
+	return rep, nil, nil
+}

@@ -1,0 +1,152 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A verdict is what came of one hook call that did not end the run: an
+// answer that was applied, a failure the middleware reported, or a fault that
+// was passed over.
+type verdict struct {
+	failed  *abi.Error
+	faulted bool
+}
+
+func (v verdict) ok() bool { return v.failed == nil && !v.faulted }
+
+// lenient says, for the hooks whose faults never end a run, what becomes of
+// a fault.
+var lenient = map[abi.Hook]string{
+	abi.HookGateTool:     "denied",
+	abi.HookCallTool:     "error_result",
+	abi.HookToolMessages: "default_message",
+	abi.HookAfterAgent:   "passed_over",
+	abi.HookObserve:      "passed_over",
+}
+
+// An envelope is the part that all inputs have; an ender is an answer that
+// may end the run.
+type (
+	envelope interface{ Envelope() *abi.Common }
+	ender    interface{ Ending() *abi.Control }
+)
+
+// invoke calls one hook of one member and applies its answer. apply runs when
+// the hook succeeded, and is to change nothing if it fails: then the answer is
+// a fault as a whole. The error is an ending.
+func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
+	if err := over(ctx); err != nil {
+		return verdict{}, err
+	}
+	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name}
+	err := c.member.session.Call(ctx, c, in, out)
+	if ending := c.Ending(); ending != nil {
+		return verdict{}, ending
+	}
+	if ending := over(ctx); err != nil && ending != nil {
+		return verdict{}, ending
+	}
+	var failed *abi.Error
+	switch {
+	case errors.As(err, &failed):
+		return verdict{failed: failed}, nil
+	case err != nil:
+		return r.fault(c, err)
+	}
+	if e, ok := out.(ender); ok {
+		switch control := e.Ending(); {
+		case control.Stop != nil:
+			return verdict{}, &Stop{Entry: c.member.Name, Reason: cleanText(control.Stop.Reason), Code: control.Stop.Code}
+		case control.Interrupt != nil:
+			return r.fault(c, faultf("an interrupt: this host cannot pause a run; answer with stop, or let the run go on"))
+		}
+	}
+	if err := apply(); err != nil {
+		return r.fault(c, err)
+	}
+	if err := c.commit(); err != nil {
+		return r.fault(c, err)
+	}
+	return verdict{}, nil
+}
+
+// fault tells of a fault and decides whether it ends the run.
+func (r *Run) fault(c *Call, err error) (verdict, error) {
+	var f *Fault
+	if !errors.As(err, &f) {
+		f = &Fault{Cause: err}
+	}
+	f.Entry, f.Digest, f.Hook = c.member.Name, c.member.desc.Digest, c.Hook
+	action, never := lenient[c.Hook]
+	ends := !never && c.member.OnFault != Skip
+	switch {
+	case ends:
+		action = "run_ended"
+	case !never:
+		action = "skipped"
+	}
+	e := abi.Event{Type: abi.EventFault, Entry: f.Entry, Hook: f.Hook, Cause: cleanText(f.Cause.Error()), Action: action, Stderr: f.Stderr}
+	if c.Hook == abi.HookObserve {
+		r.host.Send(e)
+	} else {
+		r.send(e)
+	}
+	if ends {
+		return verdict{}, f
+	}
+	return verdict{faulted: true}, nil
+}
+
+// call makes the host's side of a hook call.
+func (r *Run) call(m *member, h abi.Hook, lists ...*List) *Call {
+	c := &Call{Hook: h, run: r, member: m}
+	copy(c.lists[:], lists)
+	return c
+}
+
+// view is how a list stands in a member's input.
+func (c *Call) view(n int) abi.List {
+	l := c.lists[n]
+	v := abi.List{List: n, Revision: l.rev, Total: l.Len()}
+	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
+		_, first, _ := c.list(n)
+		v.Items = make([]abi.Message, 0, l.Len()-first)
+		for _, it := range l.items[first:] {
+			v.Items = append(v.Items, it.message)
+		}
+	}
+	return v
+}
+
+// send sends an event to the caller and to the observers.
+func (r *Run) send(e abi.Event) {
+	r.queue.add(e)
+	r.host.Send(e)
+}
+
+// cleanText makes a guest's text safe to show: valid UTF-8, without control
+// characters that a terminal would obey.
+func cleanText(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if strings.IndexFunc(s, unsafeRune) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if unsafeRune(c) {
+			fmt.Fprintf(&b, `\x%02x`, c)
+			continue
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func unsafeRune(c rune) bool {
+	return c < 0x20 && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0
+}

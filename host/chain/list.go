@@ -1,0 +1,241 @@
+package chain
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A List is an immutable list of messages: a run's state, or the request of
+// one model call. Changing it makes another List with a revision of its own,
+// which shares the messages that stayed. Any goroutine may read it.
+type List struct {
+	items []*item
+	rev   int64
+	revs  *Revisions
+}
+
+// An item is one message, and its JSON once somebody needed it: encoded
+// once, however many modules and steps read it.
+type item struct {
+	message abi.Message
+	json    atomic.Pointer[[]byte]
+}
+
+func (it *item) encoded() []byte {
+	if b := it.json.Load(); b != nil {
+		return *b
+	}
+	b, err := abi.Marshal(it.message)
+	if err != nil {
+		// A message holds only what was decoded or made by the host.
+		b = []byte(`{"role":"user","content":null}`)
+	}
+	it.json.Store(&b)
+	return b
+}
+
+// NewList returns a list of its own kind: revs tells how its revisions differ.
+func NewList(revs *Revisions, messages []abi.Message) *List {
+	l := &List{revs: revs, rev: revs.root()}
+	for _, m := range messages {
+		l.items = append(l.items, &item{message: m})
+	}
+	return l
+}
+
+// Len is the number of messages.
+func (l *List) Len() int { return len(l.items) }
+
+// At returns message i.
+func (l *List) At(i int) abi.Message { return l.items[i].message }
+
+// Last returns the last message, if there is one.
+func (l *List) Last() (abi.Message, bool) {
+	if len(l.items) == 0 {
+		return abi.Message{}, false
+	}
+	return l.items[len(l.items)-1].message, true
+}
+
+// All returns the messages.
+func (l *List) All() []abi.Message {
+	out := make([]abi.Message, len(l.items))
+	for i, it := range l.items {
+		out[i] = it.message
+	}
+	return out
+}
+
+// Revision names this list: another list of the run with the same revision
+// holds the same messages.
+func (l *List) Revision() int64 { return l.rev }
+
+// Changed returns the first index at which l differs from the list that had
+// revision rev: l's length if it does not differ, 0 if rev is not known.
+func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), len(l.items)) }
+
+// JSON writes messages from up to, not including, to as an array. The bounds
+// are clamped. ok is false if it would take more than limit bytes.
+func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
+	from = max(0, min(from, len(l.items)))
+	to = max(from, min(to, len(l.items)))
+	size := 2
+	for _, it := range l.items[from:to] {
+		if size += len(it.encoded()) + 1; size > limit {
+			return nil, false
+		}
+	}
+	b = append(make([]byte, 0, size), '[')
+	for i, it := range l.items[from:to] {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, it.encoded()...)
+	}
+	return append(b, ']'), true
+}
+
+// Append returns the list with messages at its end.
+func (l *List) Append(messages ...abi.Message) *List {
+	return l.Insert(len(l.items), messages...)
+}
+
+// Insert returns the list with messages in front of index at.
+func (l *List) Insert(at int, messages ...abi.Message) *List {
+	if len(messages) == 0 {
+		return l
+	}
+	return l.splice([]abi.Splice{{At: at, Insert: messages}})
+}
+
+// Prefixed returns a list of another kind: prefix, then the messages of l.
+// Revisions of such lists tell each other apart as those of l do.
+func (l *List) Prefixed(prefix ...*List) *List {
+	var items []*item
+	for _, p := range prefix {
+		items = append(items, p.items...)
+	}
+	shift := len(items)
+	items = append(items[:shift:shift], l.items...)
+	return &List{items: items, revs: l.revs, rev: l.revs.derive(l.rev, shift)}
+}
+
+func (l *List) splice(splices []abi.Splice) *List {
+	grown := len(l.items)
+	for _, s := range splices {
+		grown += len(s.Insert) - s.Remove
+	}
+	items := make([]*item, 0, grown)
+	done := 0
+	for _, s := range splices {
+		items = append(items, l.items[done:s.At]...)
+		for _, m := range s.Insert {
+			items = append(items, &item{message: m})
+		}
+		done = s.At + s.Remove
+	}
+	items = append(items, l.items[done:]...)
+	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At)}
+}
+
+// MarshalJSON writes the messages as an array.
+func (l *List) MarshalJSON() ([]byte, error) {
+	b, _ := l.JSON(0, len(l.items), int(^uint(0)>>1))
+	return b, nil
+}
+
+// UnmarshalJSON reads an array of messages into a list with revisions of its own.
+func (l *List) UnmarshalJSON(b []byte) error {
+	var messages []abi.Message
+	if err := json.Unmarshal(b, &messages); err != nil {
+		return err
+	}
+	*l = *NewList(NewRevisions(), messages)
+	return nil
+}
+
+// keptRevisions is how many revisions back a module's memory of a list is
+// of use to it.
+const keptRevisions = 4096
+
+// Revisions remember how the lists of one run came from each other, so that
+// a module which kept an older revision learns where to begin.
+type Revisions struct {
+	mu    sync.Mutex
+	last  int64
+	nodes map[int64]revision
+}
+
+// A revision came from another: changed from index first on, or, if derived,
+// by putting shift messages in front of a list of the other kind.
+type revision struct {
+	parent  int64
+	first   int
+	derived bool
+}
+
+// NewRevisions returns the revisions of a new run.
+func NewRevisions() *Revisions {
+	return &Revisions{nodes: map[int64]revision{}}
+}
+
+func (r *Revisions) root() int64                        { return r.add(revision{}) }
+func (r *Revisions) next(parent int64, first int) int64 { return r.add(revision{parent, first, false}) }
+func (r *Revisions) derive(parent int64, shift int) int64 {
+	return r.add(revision{parent, shift, true})
+}
+
+func (r *Revisions) add(n revision) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	r.nodes[r.last] = n
+	delete(r.nodes, r.last-keptRevisions)
+	return r.last
+}
+
+// changed climbs from both revisions to where they meet. A parent is older
+// than its children, so the younger of the two climbs.
+func (r *Revisions) changed(a, b int64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const unchanged = int(^uint(0) >> 1)
+	first, shift := unchanged, 0
+	for a != b {
+		if a < b {
+			a, b = b, a
+		}
+		n, ok := r.nodes[a]
+		if !ok || n.parent == 0 {
+			return 0
+		}
+		if !n.derived {
+			first = min(first, n.first+shift)
+			a = n.parent
+			continue
+		}
+		// Lists of the other kind meet below their prefixes, or not at all.
+		for {
+			m, ok := r.nodes[b]
+			if !ok || m.parent == 0 {
+				return 0
+			}
+			if m.derived {
+				if m.first != n.first {
+					return 0
+				}
+				break
+			}
+			first = min(first, m.first+shift)
+			b = m.parent
+		}
+		a, b, shift = n.parent, r.nodes[b].parent, shift+n.first
+	}
+	if _, ok := r.nodes[a]; !ok {
+		return 0
+	}
+	return first
+}

@@ -1,0 +1,198 @@
+package chain
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Limits of run-local values.
+const (
+	maxLocalBytes = 4 << 20 // of one entry, or of what a ring shares: keys and values
+	maxLocalKeys  = 4096
+)
+
+// Locals are the run-local values of all entries of a run. They are a plain
+// value that is kept with the run: it survives pauses and restarts.
+type Locals struct {
+	mu     sync.Mutex
+	last   int64 // version
+	scopes map[string]map[string]localValue
+}
+
+type localValue struct {
+	Value   json.RawMessage `json:"value"`
+	Version int64           `json:"version"`
+}
+
+// NewLocals returns the values of a new run: none.
+func NewLocals() *Locals { return &Locals{scopes: map[string]map[string]localValue{}} }
+
+// MarshalJSON writes all values with their versions.
+func (l *Locals) MarshalJSON() ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return abi.Marshal(l.scopes)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (l *Locals) UnmarshalJSON(b []byte) error {
+	scopes := map[string]map[string]localValue{}
+	if err := json.Unmarshal(b, &scopes); err != nil {
+		return err
+	}
+	l.scopes, l.last = scopes, 0
+	for _, values := range scopes {
+		for _, v := range values {
+			l.last = max(l.last, v.Version)
+		}
+	}
+	return nil
+}
+
+// scope is where a member's key lives: its own, or its ring's for shared keys.
+func (m *member) scope(key string) string {
+	if strings.HasPrefix(key, abi.SharedPrefix) {
+		return "ring:" + m.Ring.String()
+	}
+	return "entry:" + m.Name
+}
+
+// owners are the scopes in which a member finds a key: shared keys of the
+// rings outside its own can be read.
+func (m *member) owners(key string) []string {
+	if !strings.HasPrefix(key, abi.SharedPrefix) {
+		return []string{m.scope(key)}
+	}
+	var out []string
+	for ring := m.Ring; ring >= Outer; ring-- {
+		out = append(out, "ring:"+ring.String())
+	}
+	return out
+}
+
+// A localWrite waits for its hook to succeed. Its version is taken when it
+// is made, so that the middleware knows it at once.
+type localWrite struct {
+	key     string
+	value   json.RawMessage
+	delete  bool
+	version int64
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > abi.MaxKey {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key has 1 to " + strconv.Itoa(abi.MaxKey) + " bytes"}
+	}
+	return nil
+}
+
+func (l *Locals) get(m *member, key string) (localValue, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, scope := range m.owners(key) {
+		if v, ok := l.scopes[scope][key]; ok {
+			return v, true
+		}
+	}
+	return localValue{}, false
+}
+
+// writable refuses shared keys that a ring outside the member's has set.
+func (l *Locals) writable(m *member, key string) error {
+	for _, scope := range m.owners(key)[1:] {
+		if _, ok := l.scopes[scope][key]; ok {
+			return &abi.Error{Code: abi.CodeDenied, Message: "run-local key " + key + " belongs to a ring outside this module's"}
+		}
+	}
+	return nil
+}
+
+// set sets a key if it has that version still, or in any case for
+// abi.LocalAlways.
+func (l *Locals) set(m *member, key string, value json.RawMessage, version int64) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writable(m, key); err != nil {
+		return 0, err
+	}
+	if now := l.scopes[m.scope(key)][key].Version; version != abi.LocalAlways && version != now {
+		return 0, &abi.Error{Code: abi.CodeConflict, Retryable: true,
+			Message: "run-local key " + key + " has version " + strconv.FormatInt(now, 10) + ", not " + strconv.FormatInt(version, 10)}
+	}
+	l.last++
+	return l.last, l.put(m, key, value, l.last)
+}
+
+// reserve refuses a write that could not be made, and takes a version for it.
+func (l *Locals) reserve(m *member, key string) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writable(m, key); err != nil {
+		return 0, err
+	}
+	l.last++
+	return l.last, nil
+}
+
+// commit makes a write that waited.
+func (l *Locals) commit(m *member, w localWrite) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writable(m, w.key); err != nil {
+		return err
+	}
+	if w.delete {
+		delete(l.scopes[m.scope(w.key)], w.key)
+		return nil
+	}
+	return l.put(m, w.key, w.value, w.version)
+}
+
+// put stores a value within the limits. Its callers hold the lock.
+func (l *Locals) put(m *member, key string, value json.RawMessage, version int64) error {
+	scope := m.scope(key)
+	values := l.scopes[scope]
+	if values == nil {
+		values = map[string]localValue{}
+		l.scopes[scope] = values
+	}
+	size := len(key) + len(value)
+	for k, v := range values {
+		if k != key {
+			size += len(k) + len(v.Value)
+		}
+	}
+	if _, had := values[key]; size > maxLocalBytes || !had && len(values) >= maxLocalKeys {
+		return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
+			strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
+	}
+	values[key] = localValue{slices.Clone(value), version}
+	return nil
+}
+
+func (l *Locals) add(m *member, key string, delta int64) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writable(m, key); err != nil {
+		return 0, err
+	}
+	var n int64
+	if v, ok := l.scopes[m.scope(key)][key]; ok {
+		var err error
+		if n, err = strconv.ParseInt(string(bytes.TrimSpace(v.Value)), 10, 64); err != nil {
+			return 0, &abi.Error{Code: abi.CodeInvalid, Message: "run-local key " + key + " is not a whole number"}
+		}
+	}
+	if sum := n + delta; (sum > n) != (delta > 0) && delta != 0 {
+		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "run-local key " + key + " would overflow"}
+	}
+	n += delta
+	l.last++
+	return n, l.put(m, key, strconv.AppendInt(nil, n, 10), l.last)
+}

@@ -1,0 +1,293 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A ModelRequest is one model call as the chain hands it on.
+type ModelRequest struct {
+	Messages *List // the request's: the instruction, then the state's
+	Tools    []abi.Tool
+	Model    string
+	Params   abi.Params
+	Stream   bool
+}
+
+// A ModelCall is everything about one model call.
+type ModelCall struct {
+	Request ModelRequest
+	State   *List
+	// Generate asks the model itself: inside all rings, where retries and
+	// fallback models are.
+	Generate func(ctx context.Context, req ModelRequest, out Sink) (*abi.Response, error)
+	// Out takes what leaves the outermost ring, if the call is streamed.
+	Out Sink
+	// Delivered reports whether Out was given content.
+	Delivered func() bool
+	// Allow refuses a model or parameters that modules may not choose; nil
+	// allows all.
+	Allow func(req *ModelRequest) error
+}
+
+// CallModel makes a model call through all rings. source is "model" or the
+// entry that answered. The error is an ending, or an *abi.Error if the call
+// failed.
+func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response, source string, err error) {
+	x := &exchange[ModelRequest, abi.RequestPatch, abi.Response]{
+		run: r, kind: &modelKind{r, &call}, delivered: call.Delivered,
+		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
+		core: func(ctx context.Context, q ModelRequest, out Sink) (reply[abi.Response], error) {
+			q.Stream = out != nil
+			res, err := call.Generate(ctx, q, out)
+			var failed *Failed
+			switch {
+			case err == nil:
+				return reply[abi.Response]{res: res, source: sourceModel}, nil
+			case errors.As(err, &failed):
+				return reply[abi.Response]{err: failed.Err, source: failed.Entry}, nil
+			case IsEnding(err):
+				return reply[abi.Response]{}, err
+			case over(ctx) != nil:
+				return reply[abi.Response]{}, over(ctx)
+			default:
+				return reply[abi.Response]{err: AsError(err, abi.CodeModel), source: sourceModel}, nil
+			}
+		},
+	}
+	rep, err := x.call(ctx, call.Request, call.Out)
+	if err == nil && rep.err != nil {
+		err = rep.err
+	}
+	return rep.res, rep.source, err
+}
+
+type modelKind struct {
+	run  *Run
+	call *ModelCall
+}
+
+func (k *modelKind) open(m *member, h abi.Hook, q ModelRequest) (*Call, abi.Request) {
+	c := k.run.call(m, h, k.call.State, q.Messages)
+	return c, abi.Request{Messages: c.view(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
+}
+
+func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (ModelRequest, *abi.Response, verdict, error) {
+	c, request := k.open(m, abi.HookBeforeModel, q)
+	var out abi.BeforeModelAnswer
+	v, err := k.run.invoke(ctx, c, &abi.BeforeModelInput{Request: request}, &out, func() (err error) {
+		if err := k.run.checkResponse(out.Response, m.Name, nil); err != nil {
+			return err
+		}
+		q, err = k.patch(q, out.Request, m)
+		return err
+	})
+	if !v.ok() {
+		return q, nil, v, err
+	}
+	return q, out.Response, v, err
+}
+
+func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, next func(context.Context, abi.RequestPatch) (reply[abi.Response], error)) (*abi.Response, verdict, error) {
+	c, request := k.open(m, abi.HookWrapModel, q)
+	var inner *abi.Response
+	c.next = func(ctx context.Context, patch any) (any, error) {
+		p, _ := patch.(*abi.RequestPatch)
+		if p == nil {
+			p = &abi.RequestPatch{}
+		}
+		rep, err := next(ctx, *p)
+		switch {
+		case err != nil:
+			return nil, err
+		case rep.err != nil:
+			return nil, rep.err
+		}
+		inner = rep.res
+		res := *rep.res
+		return &res, nil
+	}
+	var out abi.WrapModelAnswer
+	v, err := k.run.invoke(ctx, c, &abi.WrapModelInput{Request: request}, &out, func() error {
+		return k.run.checkResponse(out.Response, m.Name, inner)
+	})
+	return out.Response, v, err
+}
+
+func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, rep reply[abi.Response]) (reply[abi.Response], *ModelRequest, verdict, error) {
+	c, request := k.open(m, abi.HookAfterModel, q)
+	in := &abi.AfterModelInput{Request: request, Error: rep.err, Source: rep.source}
+	if rep.res != nil {
+		res := *rep.res
+		in.Response = &res
+	}
+	var out abi.AfterModelAnswer
+	var again *ModelRequest
+	v, err := k.run.invoke(ctx, c, in, &out, func() error {
+		if out.Response != nil && out.Error != nil {
+			return faultf("answers with a response and an error; want one of them")
+		}
+		if err := k.run.checkResponse(out.Response, m.Name, rep.res); err != nil {
+			return err
+		}
+		if out.Again != nil {
+			patched, err := k.patch(q, out.Again.Request, m)
+			if err != nil {
+				return err
+			}
+			again = &patched
+		}
+		return nil
+	})
+	if !v.ok() || err != nil {
+		return rep, nil, v, err
+	}
+	switch {
+	case out.Error != nil:
+		rep = reply[abi.Response]{err: out.Error, source: m.Name}
+	case out.Response != nil:
+		if rep.res == nil {
+			rep.source = m.Name
+		}
+		rep.res, rep.err = out.Response, nil
+	}
+	return rep, again, v, err
+}
+
+// patch applies a module's patch of a request, for this call only.
+func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelRequest, error) {
+	if p.IsZero() {
+		return q, nil
+	}
+	next := q
+	var err error
+	if next.Messages, err = k.run.edit(q.Messages, &p.Messages, m.Name); err != nil {
+		return q, err
+	}
+	if !p.Tools.IsZero() {
+		if next.Tools, err = patchTold(q.Tools, k.call.Request.Tools, &p.Tools); err != nil {
+			return q, err
+		}
+	}
+	if p.Model != "" {
+		next.Model = p.Model
+	}
+	if len(p.Params) > 0 {
+		next.Params = maps.Clone(q.Params)
+		if next.Params == nil {
+			next.Params = abi.Params{}
+		}
+		for name, value := range p.Params {
+			if value == nil || string(value) == "null" {
+				delete(next.Params, name)
+				continue
+			}
+			next.Params[name] = value
+		}
+	}
+	if k.call.Allow != nil {
+		if err := k.call.Allow(&next); err != nil {
+			return q, faultf("request: %w", err)
+		}
+	}
+	return next, nil
+}
+
+// patchTold changes which tools the model is told of in one call: only
+// active tools of the run can be.
+func patchTold(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
+	add := p.Add
+	out := slices.DeleteFunc(slices.Clone(told), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
+	if p.Whole {
+		out, add = []abi.Tool{}, p.Replace
+	}
+	for _, t := range add {
+		i := toolIndex(active, t.Name)
+		if i < 0 {
+			return nil, faultf("request: there is no active tool %q; tools are added in before_agent", t.Name)
+		}
+		if toolIndex(out, t.Name) >= 0 {
+			return nil, faultf("request: tool %q stands twice", t.Name)
+		}
+		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
+	return MessageChunks(&res.Message)
+}
+
+// MessageChunks are the chunks that say what a message says.
+func MessageChunks(m *abi.Message) []abi.Chunk {
+	var out []abi.Chunk
+	if m.ReasoningContent != "" {
+		out = append(out, abi.Chunk{Kind: abi.ChunkReasoning, Text: m.ReasoningContent})
+	}
+	for _, p := range m.Content.Parts() {
+		switch {
+		case p.Type != abi.PartText:
+			out = append(out, abi.Chunk{Kind: abi.ChunkPart, Part: &p})
+		case p.Text != "":
+			out = append(out, abi.Chunk{Kind: abi.ChunkText, Text: p.Text})
+		}
+	}
+	for i, c := range m.ToolCalls {
+		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return out
+}
+
+func (k *modelKind) assemble(res *abi.Response, chunks []abi.Chunk) *abi.Response {
+	var a assembly
+	a.add(chunks)
+	out := *res
+	out.Message = a.message(res.Message)
+	return &out
+}
+
+// message is what was put together, with whatever of m chunks cannot say.
+func (a *assembly) message(m abi.Message) abi.Message {
+	m.ReasoningContent = a.reasoning.String()
+	text := a.text.String()
+	switch {
+	case len(a.results) > 0:
+		var parts []abi.Part
+		if text != "" {
+			parts = append(parts, abi.Part{Type: abi.PartText, Text: text})
+		}
+		for _, c := range a.results {
+			if c.Part != nil {
+				parts = append(parts, *c.Part)
+			}
+		}
+		m.Content = abi.Parts(parts...)
+	case text != "" || !m.Content.IsNull():
+		m.Content = abi.Text(text)
+	}
+	calls := make([]abi.ToolCall, 0, len(a.calls))
+	for _, p := range a.calls {
+		c := abi.NewToolCall(p.id, p.name, p.arguments.String())
+		if i := slices.IndexFunc(m.ToolCalls, func(t abi.ToolCall) bool { return t.ID == p.id }); i >= 0 {
+			c.Type, c.Unknown = m.ToolCalls[i].Type, m.ToolCalls[i].Unknown
+		}
+		calls = append(calls, c)
+	}
+	m.ToolCalls = nil
+	if len(calls) > 0 {
+		m.ToolCalls = calls
+	}
+	return m
+}
+
+// Says reports whether chunks that were delivered say what a message says.
+func Says(delivered []abi.Chunk, m *abi.Message) bool {
+	var a assembly
+	a.add(delivered)
+	return a.says(MessageChunks(m))
+}

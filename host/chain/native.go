@@ -1,0 +1,171 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Native is a middleware written in Go, in this process, with all its
+// rights. It has the hooks whose functions are set. A nil answer changes
+// nothing; an error is what returning 1 is for a module.
+//
+// The functions are called by many runs at once and keep what belongs to a
+// run in the call's run-local values.
+type Native struct {
+	// Description is what the middleware says of itself; its hooks are those
+	// that are set, and it reads messages through [Call.List].
+	Description abi.Description
+
+	BeforeAgent             func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)
+	BeforeModelRewriteState func(context.Context, *Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error)
+	BeforeModel             func(context.Context, *Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error)
+	WrapModel               func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error)
+	OnChunk                 func(context.Context, *Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error)
+	AfterModel              func(context.Context, *Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error)
+	AfterModelRewriteState  func(context.Context, *Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error)
+	BeforeTool              func(context.Context, *Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error)
+	WrapToolCall            func(context.Context, *Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error)
+	GateTool                func(context.Context, *Call, *abi.GateToolInput) (*abi.GateToolAnswer, error)
+	CallTool                func(context.Context, *Call, *abi.CallToolInput) (*abi.CallToolAnswer, error)
+	AfterTool               func(context.Context, *Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error)
+	ToolMessages            func(context.Context, *Call, *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error)
+	AfterTools              func(context.Context, *Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error)
+	AfterAgent              func(context.Context, *Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error)
+	Observe                 func(context.Context, *Call, *abi.ObserveInput) (*abi.ObserveAnswer, error)
+}
+
+// Describe lists the hooks whose functions are set.
+func (n *Native) Describe() Description {
+	d := n.Description
+	d.Messages = abi.MessagesLazy
+	d.Hooks = nil
+	for h, set := range map[abi.Hook]bool{
+		abi.HookBeforeAgent:             n.BeforeAgent != nil,
+		abi.HookBeforeModelRewriteState: n.BeforeModelRewriteState != nil,
+		abi.HookBeforeModel:             n.BeforeModel != nil,
+		abi.HookWrapModel:               n.WrapModel != nil,
+		abi.HookOnChunk:                 n.OnChunk != nil,
+		abi.HookAfterModel:              n.AfterModel != nil,
+		abi.HookAfterModelRewriteState:  n.AfterModelRewriteState != nil,
+		abi.HookBeforeTool:              n.BeforeTool != nil,
+		abi.HookWrapToolCall:            n.WrapToolCall != nil,
+		abi.HookGateTool:                n.GateTool != nil,
+		abi.HookCallTool:                n.CallTool != nil,
+		abi.HookAfterTool:               n.AfterTool != nil,
+		abi.HookToolMessages:            n.ToolMessages != nil,
+		abi.HookAfterTools:              n.AfterTools != nil,
+		abi.HookAfterAgent:              n.AfterAgent != nil,
+		abi.HookObserve:                 n.Observe != nil,
+	} {
+		if set {
+			d.Hooks = append(d.Hooks, h)
+		}
+	}
+	return Description{Description: d}
+}
+
+// Open returns a session that counts calls.
+func (n *Native) Open(context.Context, string, string) (Session, error) {
+	return &nativeSession{n: n, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
+}
+
+type nativeSession struct {
+	n     *Native
+	mu    sync.Mutex
+	stats abi.EntryStats
+}
+
+func (s *nativeSession) Close() {}
+
+func (s *nativeSession) Stats() abi.EntryStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats.Clone()
+}
+
+// Call runs a hook's function. Its panic is a fault.
+func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err error) {
+	began := time.Now()
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Fault{Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
+		}
+		var fault *Fault
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stats.Count(c.Hook, time.Since(began)-c.Waited(), errors.As(err, &fault))
+	}()
+	err = s.dispatch(ctx, c, in, out)
+	if err != nil && !IsEnding(err) {
+		return AsError(err, abi.CodeInternal)
+	}
+	return err
+}
+
+func (s *nativeSession) dispatch(ctx context.Context, c *Call, in, out any) error {
+	n := s.n
+	switch in := in.(type) {
+	case *abi.BeforeAgentInput:
+		return answer(n.BeforeAgent, ctx, c, in, out)
+	case *abi.BeforeModelRewriteStateInput:
+		return answer(n.BeforeModelRewriteState, ctx, c, in, out)
+	case *abi.BeforeModelInput:
+		return answer(n.BeforeModel, ctx, c, in, out)
+	case *abi.WrapModelInput:
+		return answer(n.WrapModel, ctx, c, in, out)
+	case *abi.OnChunkInput:
+		return answer(n.OnChunk, ctx, c, in, out)
+	case *abi.AfterModelInput:
+		return answer(n.AfterModel, ctx, c, in, out)
+	case *abi.AfterModelRewriteStateInput:
+		return answer(n.AfterModelRewriteState, ctx, c, in, out)
+	case *abi.BeforeToolInput:
+		return answer(n.BeforeTool, ctx, c, in, out)
+	case *abi.WrapToolCallInput:
+		return answer(n.WrapToolCall, ctx, c, in, out)
+	case *abi.GateToolInput:
+		return answer(n.GateTool, ctx, c, in, out)
+	case *abi.CallToolInput:
+		return answer(n.CallTool, ctx, c, in, out)
+	case *abi.AfterToolInput:
+		return answer(n.AfterTool, ctx, c, in, out)
+	case *abi.ToolMessagesInput:
+		return answer(n.ToolMessages, ctx, c, in, out)
+	case *abi.AfterToolsInput:
+		return answer(n.AfterTools, ctx, c, in, out)
+	case *abi.AfterAgentInput:
+		return answer(n.AfterAgent, ctx, c, in, out)
+	case *abi.ObserveInput:
+		return answer(n.Observe, ctx, c, in, out)
+	default:
+		return fmt.Errorf("no hook takes %T", in)
+	}
+}
+
+func answer[I, O any](hook func(context.Context, *Call, *I) (*O, error), ctx context.Context, c *Call, in *I, out any) error {
+	res, err := hook(ctx, c, in)
+	if o, ok := out.(*O); ok && res != nil {
+		*o = *res
+	}
+	return err
+}
+
+// NextModel runs what a wrap_model hook wraps.
+func (c *Call) NextModel(ctx context.Context, patch abi.RequestPatch) (*abi.Response, error) {
+	reply, err := c.Next(ctx, &patch)
+	res, _ := reply.(*abi.Response)
+	return res, err
+}
+
+// NextTool runs what a wrap_tool_call hook wraps.
+func (c *Call) NextTool(ctx context.Context, patch abi.CallPatch) (*abi.Result, error) {
+	reply, err := c.Next(ctx, &patch)
+	res, _ := reply.(*abi.Result)
+	return res, err
+}

@@ -1,0 +1,85 @@
+package chain
+
+import (
+	"context"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// maxQueued is how many events wait for the observers before they are told.
+const maxQueued = 4096
+
+// A queue holds the events that the observers have not seen.
+type queue struct {
+	mu      sync.Mutex
+	events  []abi.Event
+	dropped int64
+}
+
+func (q *queue) add(e abi.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.events) >= maxQueued {
+		q.dropped++
+		return
+	}
+	q.events = append(q.events, e)
+}
+
+func (q *queue) take() []abi.Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	events := q.events
+	q.events = nil
+	return events
+}
+
+// observes sets which events a member's observe is told of: those that its
+// description names, else all but chunks. What it may not read is not among them.
+func (m *member) observes(types []abi.EventType) {
+	if types == nil {
+		for _, t := range abi.EventTypes() {
+			if t != abi.EventChunk {
+				types = append(types, t)
+			}
+		}
+	}
+	for _, t := range types {
+		switch t {
+		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult:
+			m.events[t] = m.Read == "" || m.Read == ReadAll
+		default:
+			m.events[t] = true
+		}
+	}
+}
+
+// Note adds an event to those that the observers are told of next, without
+// sending it to the caller.
+func (r *Run) Note(e abi.Event) { r.queue.add(e) }
+
+// Observe tells the observers of what has happened since they were last told.
+func (r *Run) Observe(ctx context.Context) {
+	observers := r.inward(abi.HookObserve)
+	events := r.queue.take()
+	for _, m := range observers {
+		var batch []abi.Event
+		for _, e := range events {
+			if m.events[e.Type] {
+				batch = append(batch, e)
+			}
+		}
+		if len(batch) == 0 {
+			continue
+		}
+		c := r.call(m, abi.HookObserve)
+		v, err := r.invoke(ctx, c, &abi.ObserveInput{Events: batch}, &abi.ObserveAnswer{}, func() error { return nil })
+		if err != nil {
+			return
+		}
+		if v.failed != nil {
+			r.logFailed(c, v.failed)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package chain
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Start is what before_agent may change of a run.
+type Start struct {
+	Instruction    string
+	Tools          []abi.Tool
+	ReturnDirectly []string
+	Messages       *List
+	Model          string
+	Params         abi.Params
+	Limits         abi.RunLimits
+	Respond        *abi.Message // an answer without the model
+}
+
+// Failed is the error of a state hook that returned 1.
+type Failed struct {
+	Entry string
+	Hook  abi.Hook
+	Err   *abi.Error
+}
+
+// Error names the entry, the hook and its reason.
+func (f *Failed) Error() string { return f.Entry + ": " + string(f.Hook) + " failed: " + f.Err.Error() }
+
+// Unwrap returns the middleware's own error.
+func (f *Failed) Unwrap() error { return f.Err }
+
+// BeforeAgent runs before_agent from outside in. What it returns holds only
+// if there is no error.
+func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
+	owners := map[string]string{}
+	for _, t := range s.Tools {
+		owners[t.Name] = t.Owner
+	}
+	for _, m := range r.inward(abi.HookBeforeAgent) {
+		c := r.call(m, abi.HookBeforeAgent, s.Messages)
+		in := &abi.BeforeAgentInput{Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly,
+			Messages: c.view(abi.ListState), Model: s.Model, Params: s.Params, Limits: s.Limits}
+		var out abi.BeforeAgentAnswer
+		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
+			s, err = r.applyStart(s, &out, m, owners)
+			return err
+		})
+		if err == nil && v.failed != nil {
+			err = &Failed{m.Name, c.Hook, v.failed}
+		}
+		if err != nil {
+			return s, err
+		}
+		for _, t := range s.Tools {
+			owners[t.Name] = t.Owner
+		}
+		if s.Respond != nil {
+			break
+		}
+	}
+	return s, nil
+}
+
+// applyStart returns s with an answer applied, or s itself with an error.
+func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners map[string]string) (Start, error) {
+	next := s
+	var err error
+	if next.Messages, err = r.edit(s.Messages, &out.Messages, m.Name); err != nil {
+		return s, err
+	}
+	if !out.Tools.IsZero() {
+		if next.Tools, err = editTools(s.Tools, owners, &out.Tools, m.Name); err != nil {
+			return s, err
+		}
+		for _, t := range next.Tools {
+			if t.Owner == m.Name && !m.has(abi.HookCallTool) {
+				return s, faultf("tools: adds %q, but has no call_tool to run it", t.Name)
+			}
+		}
+	}
+	if out.Instruction != nil {
+		next.Instruction = *out.Instruction
+	}
+	if out.ReturnDirectly != nil {
+		next.ReturnDirectly = out.ReturnDirectly
+	}
+	if out.Respond != nil {
+		res := abi.Response{Message: *out.Respond}
+		if err := r.checkResponse(&res, m.Name, nil); err != nil {
+			return s, err
+		}
+		next.Respond = &res.Message
+	}
+	return next, nil
+}
+
+// A Draft is what the state hooks of a step may change.
+type Draft struct {
+	Messages *List
+	Tools    []abi.Tool
+	Active   []string // of the tools, those that the model is told of
+	Model    string
+	Params   abi.Params
+}
+
+func (d *Draft) stateTools() []abi.StateTool {
+	active := map[string]bool{}
+	for _, name := range d.Active {
+		active[name] = true
+	}
+	out := make([]abi.StateTool, len(d.Tools))
+	for i, t := range d.Tools {
+		out[i] = abi.StateTool{Tool: t, Active: active[t.Name]}
+	}
+	return out
+}
+
+// BeforeModelRewriteState runs before_model_rewrite_state from outside in.
+// What it returns holds only if there is no error.
+func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
+	for _, m := range r.inward(abi.HookBeforeModelRewriteState) {
+		c := r.call(m, abi.HookBeforeModelRewriteState, d.Messages)
+		in := &abi.BeforeModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
+		var out abi.BeforeModelRewriteStateAnswer
+		err := r.stateHook(ctx, c, in, &out, func() error {
+			if err := checkActive(out.Active, d.Tools); err != nil {
+				return err
+			}
+			messages, err := r.edit(d.Messages, &out.Messages, m.Name)
+			if err != nil {
+				return err
+			}
+			d.Messages = messages
+			if out.Active != nil {
+				d.Active = out.Active
+			}
+			return nil
+		})
+		if err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// AfterModelRewriteState runs after_model_rewrite_state from inside out.
+func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*List, error) {
+	for _, m := range r.outward(abi.HookAfterModelRewriteState) {
+		c := r.call(m, abi.HookAfterModelRewriteState, d.Messages)
+		in := &abi.AfterModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools()}
+		var out abi.AfterModelRewriteStateAnswer
+		err := r.stateHook(ctx, c, in, &out, func() (err error) {
+			d.Messages, err = keep(d.Messages)(r.edit(d.Messages, &out.Messages, m.Name))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d.Messages, nil
+}
+
+// AfterTools runs after_tools from inside out, after each round of calls.
+func (r *Run) AfterTools(ctx context.Context, messages *List, calls []abi.Call) (*List, error) {
+	for _, m := range r.outward(abi.HookAfterTools) {
+		c := r.call(m, abi.HookAfterTools, messages)
+		in := &abi.AfterToolsInput{Messages: c.view(abi.ListState), Calls: calls}
+		var out abi.AfterToolsAnswer
+		err := r.stateHook(ctx, c, in, &out, func() (err error) {
+			messages, err = keep(messages)(r.edit(messages, &out.Messages, m.Name))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return messages, nil
+}
+
+// keep returns the edited list, or the one before where the edit failed.
+func keep(before *List) func(*List, error) (*List, error) {
+	return func(after *List, err error) (*List, error) {
+		if err != nil {
+			return before, err
+		}
+		return after, nil
+	}
+}
+
+func (r *Run) stateHook(ctx context.Context, c *Call, in envelope, out any, apply func() error) error {
+	v, err := r.invoke(ctx, c, in, out, apply)
+	if err == nil && v.failed != nil {
+		err = &Failed{c.member.Name, c.Hook, v.failed}
+	}
+	return err
+}
+
+// An End is how a run came out, as after_agent may see it.
+type End struct {
+	Messages     *List
+	NewFrom      int
+	Final        *abi.Message
+	Err          *abi.Error
+	FinishReason string
+	Usage        abi.Usage
+}
+
+// AfterAgent runs after_agent from inside out and returns the final message.
+// Whatever a module does, the others still run and the outcome stands.
+func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
+	for _, m := range r.outward(abi.HookAfterAgent) {
+		c := r.call(m, abi.HookAfterAgent, e.Messages)
+		in := &abi.AfterAgentInput{Messages: c.view(abi.ListState), NewFrom: e.NewFrom, Final: e.Final, Error: e.Err,
+			FinishReason: e.FinishReason, Usage: e.Usage}
+		var out abi.AfterAgentAnswer
+		v, err := r.invoke(ctx, c, in, &out, func() error {
+			if out.Final == nil {
+				return nil
+			}
+			if err := out.Final.Check(); err != nil {
+				return faultf("final: %w", err)
+			}
+			final := *out.Final
+			final.ID, final.Origin = "", abi.OriginModule+m.Name
+			if e.Final != nil {
+				final.ID, final.Origin = e.Final.ID, e.Final.Origin
+			}
+			e.Final = &final
+			return nil
+		})
+		if err != nil {
+			return e.Final
+		}
+		if v.failed != nil {
+			r.logFailed(c, v.failed)
+		}
+	}
+	return e.Final
+}
+
+// logFailed tells of a hook that returned 1 where that changes nothing.
+func (r *Run) logFailed(c *Call, err *abi.Error) {
+	c.Log(abi.LogError, "failed: "+err.Error())
+}

@@ -1,0 +1,290 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A ToolCall is everything about one call of a tool.
+type ToolCall struct {
+	Call  abi.Call // with arguments that parse
+	Tool  abi.Tool
+	State *List
+	// Run calls the tool itself: inside all rings, after the gates. It is
+	// not called for tools that an entry owns.
+	Run func(ctx context.Context, call abi.Call) (*abi.Result, error)
+}
+
+// A ToolOutcome is what came of one call of a tool.
+type ToolOutcome struct {
+	Call   abi.Call    // as it was executed
+	Result *abi.Result // an error result where the call failed
+	Source string      // "tool", "host", or the entry that answered or denied
+}
+
+// CallTool makes a tool call through all rings and gates. The error is an
+// ending.
+func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) {
+	k := &toolKind{run: r, call: &call, executed: call.Call.Arguments}
+	x := &exchange[abi.Call, abi.CallPatch, abi.Result]{
+		run: r, kind: k, delivered: func() bool { return false },
+		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
+		core: k.core,
+	}
+	rep, err := x.call(ctx, call.Call, nil)
+	if err != nil {
+		return ToolOutcome{}, err
+	}
+	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source}
+	out.Call.Arguments, out.Call.OriginalArguments = k.executed, call.Call.Arguments
+	if rep.err != nil {
+		out.Result = abi.ErrorResult(rep.err.Error())
+	}
+	return out, nil
+}
+
+type toolKind struct {
+	run      *Run
+	call     *ToolCall
+	executed string // the arguments of the last execution
+}
+
+// core judges the exact arguments at every gate, then runs the tool.
+func (k *toolKind) core(ctx context.Context, q abi.Call, _ Sink) (reply[abi.Result], error) {
+	args, err := ParseArguments(q.Arguments)
+	k.executed = args
+	if err != nil {
+		return reply[abi.Result]{res: BadArguments(q.Name, q.Arguments, err), source: sourceHost}, nil
+	}
+	q.Arguments = args
+	res, by, err := k.run.gate(ctx, k.call, q)
+	switch {
+	case err != nil:
+		return reply[abi.Result]{}, err
+	case res != nil:
+		return reply[abi.Result]{res: res, source: by}, nil
+	}
+	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
+		return k.callTool(ctx, owner, q)
+	}
+	res, err = k.call.Run(ctx, q)
+	if ending := over(ctx); ending != nil {
+		return reply[abi.Result]{}, ending
+	}
+	if err != nil {
+		return reply[abi.Result]{err: AsError(err, abi.CodeTool), source: sourceTool}, nil
+	}
+	return reply[abi.Result]{res: res, source: sourceTool}, nil
+}
+
+// callTool runs a tool in the module that added it.
+func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call) (reply[abi.Result], error) {
+	c := k.run.call(owner, abi.HookCallTool, k.call.State)
+	var out abi.CallToolAnswer
+	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
+		if out.Result == nil {
+			return faultf("answers without a result")
+		}
+		return checkResult(out.Result)
+	})
+	switch {
+	case err != nil:
+		return reply[abi.Result]{}, err
+	case v.failed != nil:
+		return reply[abi.Result]{err: v.failed, source: sourceTool}, nil
+	case v.faulted:
+		return reply[abi.Result]{err: &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("tool %q failed", q.Name)}, source: sourceTool}, nil
+	}
+	return reply[abi.Result]{res: out.Result, source: sourceTool}, nil
+}
+
+// ParseArguments checks a model's arguments strictly: one JSON object. Nothing
+// counts as an empty one.
+func ParseArguments(arguments string) (string, error) {
+	if arguments == "" {
+		return "{}", nil
+	}
+	if err := abi.Valid([]byte(arguments)); err != nil {
+		return arguments, err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
+		return arguments, errors.New("want a JSON object")
+	}
+	return arguments, nil
+}
+
+// BadArguments is the result that tells a model that its arguments do not parse.
+func BadArguments(tool, arguments string, err error) *abi.Result {
+	const most = 1024
+	if len(arguments) > most {
+		arguments = cleanText(arguments[:most]) + "…"
+	}
+	return abi.ErrorResult(fmt.Sprintf("The arguments of %s are not valid: %v. They were: %s\nCall the tool again with one JSON object.", tool, err, arguments))
+}
+
+func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, verdict, error) {
+	c := k.run.call(m, abi.HookBeforeTool, k.call.State)
+	var out abi.BeforeToolAnswer
+	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool}, &out, func() error {
+		return checkResult(out.Result)
+	})
+	if !v.ok() || err != nil {
+		return q, nil, v, err
+	}
+	if out.Arguments != nil {
+		q.Arguments = *out.Arguments
+		k.executed = q.Arguments
+	}
+	return q, out.Result, v, nil
+}
+
+func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next func(context.Context, abi.CallPatch) (reply[abi.Result], error)) (*abi.Result, verdict, error) {
+	c := k.run.call(m, abi.HookWrapToolCall, k.call.State)
+	c.next = func(ctx context.Context, patch any) (any, error) {
+		p, _ := patch.(*abi.CallPatch)
+		if p == nil {
+			p = &abi.CallPatch{}
+		}
+		rep, err := next(ctx, *p)
+		switch {
+		case err != nil:
+			return nil, err
+		case rep.err != nil:
+			return nil, rep.err
+		}
+		res := *rep.res
+		return &res, nil
+	}
+	var out abi.WrapToolCallAnswer
+	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool}, &out, func() error {
+		return checkResult(out.Result)
+	})
+	return out.Result, v, err
+}
+
+func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, verdict, error) {
+	c := k.run.call(m, abi.HookAfterTool, k.call.State)
+	seen := q
+	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
+	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.err, Source: rep.source}
+	if rep.res != nil {
+		res := *rep.res
+		in.Result = &res
+	}
+	var out abi.AfterToolAnswer
+	v, err := k.run.invoke(ctx, c, in, &out, func() error {
+		if out.Result != nil && out.Error != nil {
+			return faultf("answers with a result and an error; want one of them")
+		}
+		return checkResult(out.Result)
+	})
+	if !v.ok() || err != nil {
+		return rep, nil, v, err
+	}
+	switch {
+	case out.Error != nil:
+		rep = reply[abi.Result]{err: out.Error, source: m.Name}
+	case out.Result != nil:
+		if rep.res == nil {
+			rep.source = m.Name
+		}
+		rep.res, rep.err = out.Result, nil
+	}
+	if out.Again == nil {
+		return rep, nil, v, nil
+	}
+	if out.Again.Arguments != nil {
+		q.Arguments = *out.Again.Arguments
+	}
+	return rep, &q, v, nil
+}
+
+func (k *toolKind) patch(q abi.Call, p abi.CallPatch, _ *member) (abi.Call, error) {
+	if p.Arguments != nil {
+		q.Arguments = *p.Arguments
+	}
+	return q, nil
+}
+
+func (k *toolKind) chunks(q abi.Call, res *abi.Result) []abi.Chunk {
+	if !res.Content.IsParts() {
+		return []abi.Chunk{{Kind: abi.ChunkToolResult, CallID: q.ID, Text: res.Content.String()}}
+	}
+	var out []abi.Chunk
+	for _, p := range res.Content.Parts() {
+		out = append(out, abi.Chunk{Kind: abi.ChunkPart, CallID: q.ID, Part: &p})
+	}
+	return out
+}
+
+func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
+	var a assembly
+	a.add(chunks)
+	out := *res
+	text, parts := "", []abi.Part(nil)
+	for _, c := range a.results {
+		if c.Part != nil {
+			parts = append(parts, *c.Part)
+			continue
+		}
+		text += c.Text
+		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.Text})
+	}
+	if res.Content.IsParts() {
+		out.Content = abi.Parts(parts...)
+	} else {
+		out.Content = abi.Text(text)
+	}
+	return &out
+}
+
+// ToolMessages asks tool_messages, from outside in, how to record a result;
+// the first answer wins. def is what is recorded without one.
+func (r *Run) ToolMessages(ctx context.Context, state *List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
+	for _, m := range r.inward(abi.HookToolMessages) {
+		c := r.call(m, abi.HookToolMessages, state)
+		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
+		var out abi.ToolMessagesAnswer
+		v, err := r.invoke(ctx, c, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })
+		switch {
+		case err != nil:
+			return nil, err
+		case v.failed != nil:
+			r.logFailed(c, v.failed)
+			return []abi.Message{def}, nil
+		case v.faulted:
+			return []abi.Message{def}, nil
+		case len(out.Messages) > 0:
+			return out.Messages, nil
+		}
+	}
+	return []abi.Message{def}, nil
+}
+
+func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry string) error {
+	answers := 0
+	for i := range messages {
+		m := &messages[i]
+		if err := m.Check(); err != nil {
+			return faultf("messages[%d]: %w", i, err)
+		}
+		r.own(m, nil, entry)
+		if m.Role != abi.RoleTool {
+			continue
+		}
+		if m.ToolCallID != call.ID {
+			return faultf("messages[%d] answers call %q; this is call %q", i, m.ToolCallID, call.ID)
+		}
+		m.Name, m.Origin = either(m.Name, call.Name), abi.OriginTool
+		answers++
+	}
+	if len(messages) > 0 && answers != 1 {
+		return faultf("%d of the messages answer the call; exactly one must", answers)
+	}
+	return nil
+}

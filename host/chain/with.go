@@ -1,0 +1,141 @@
+package chain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// The simplest middlewares, as values. For anything else set the functions
+// of a [Native].
+
+// WithInstruction adds text to the agent's instruction, as a paragraph of its own.
+func WithInstruction(text string) *Native {
+	return WithInstructionFunc(func(_ context.Context, instruction string) (string, error) {
+		return paragraph(instruction, text), nil
+	})
+}
+
+// WithInstructionFunc rewrites the agent's instruction.
+func WithInstructionFunc(rewrite func(ctx context.Context, instruction string) (string, error)) *Native {
+	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		instruction, err := rewrite(ctx, in.Instruction)
+		return &abi.BeforeAgentAnswer{Instruction: &instruction}, err
+	})
+}
+
+// A Tool is a tool that a native middleware adds to the agent.
+type Tool struct {
+	abi.Tool
+	Call func(ctx context.Context, call abi.Call) (*abi.Result, error)
+}
+
+// WithTools adds tools to the agent.
+func WithTools(tools ...Tool) *Native {
+	declared := make([]abi.Tool, len(tools))
+	for i, t := range tools {
+		declared[i] = t.Tool
+	}
+	n := WithBeforeAgent(func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: declared}}, nil
+	})
+	n.CallTool = func(ctx context.Context, _ *Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name == in.Call.Name })
+		if i < 0 {
+			return nil, &abi.Error{Code: abi.CodeNotFound, Message: "no tool " + in.Call.Name}
+		}
+		res, err := tools[i].Call(ctx, in.Call)
+		return &abi.CallToolAnswer{Result: res}, err
+	}
+	return n
+}
+
+// WithToolsFunc chooses among the agent's tools: what it returns is told to
+// the model. It cannot add tools; see [WithTools].
+func WithToolsFunc(choose func(ctx context.Context, tools []abi.Tool) ([]abi.Tool, error)) *Native {
+	return WithBeforeAgent(func(ctx context.Context, _ *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		tools, err := choose(ctx, slices.Clone(in.Tools))
+		return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools}}, err
+	})
+}
+
+// WithBeforeAgent is a middleware of one before_agent hook.
+func WithBeforeAgent(hook func(context.Context, *Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error)) *Native {
+	return &Native{BeforeAgent: hook}
+}
+
+// WithBeforeModelRewriteState rewrites the run's messages before each model call.
+func WithBeforeModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Native {
+	return &Native{BeforeModelRewriteState: func(ctx context.Context, c *Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		messages, err := rewrite(ctx, c.List(abi.ListState).All())
+		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+	}}
+}
+
+// WithAfterModelRewriteState rewrites the run's messages after each model
+// call; the response is the last of them.
+func WithAfterModelRewriteState(rewrite func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)) *Native {
+	return &Native{AfterModelRewriteState: func(ctx context.Context, c *Call, _ *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		messages, err := rewrite(ctx, c.List(abi.ListState).All())
+		return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Whole: true, Replace: messages}}, err
+	}}
+}
+
+// WithModelWrapper wraps each model call.
+func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error)) *Native {
+	return &Native{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		res, err := wrap(ctx, in.Request, c.NextModel)
+		return &abi.WrapModelAnswer{Response: res}, err
+	}}
+}
+
+// WithToolCallWrapper wraps each tool call.
+func WithToolCallWrapper(wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)) *Native {
+	return &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		res, err := wrap(ctx, in.Call, c.NextTool)
+		return &abi.WrapToolCallAnswer{Result: res}, err
+	}}
+}
+
+// An AgentMiddleware is a middleware in the older style of Eino: a struct of
+// what to add and of plain functions, each of them optional.
+type AgentMiddleware struct {
+	AdditionalInstruction string
+	AdditionalTools       []Tool
+	BeforeChatModel       func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
+	AfterChatModel        func(ctx context.Context, messages []abi.Message) ([]abi.Message, error)
+	WrapToolCall          func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)
+}
+
+// Native turns the struct into a middleware. To have the effect that Eino
+// gives it, register it before those of the newer style.
+func (a AgentMiddleware) Native() *Native {
+	n := WithTools(a.AdditionalTools...)
+	tools := n.BeforeAgent
+	n.BeforeAgent = func(ctx context.Context, c *Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		out, err := tools(ctx, c, in)
+		if a.AdditionalInstruction != "" {
+			instruction := paragraph(in.Instruction, a.AdditionalInstruction)
+			out.Instruction = &instruction
+		}
+		return out, err
+	}
+	if a.BeforeChatModel != nil {
+		n.BeforeModelRewriteState = WithBeforeModelRewriteState(a.BeforeChatModel).BeforeModelRewriteState
+	}
+	if a.AfterChatModel != nil {
+		n.AfterModelRewriteState = WithAfterModelRewriteState(a.AfterChatModel).AfterModelRewriteState
+	}
+	if a.WrapToolCall != nil {
+		n.WrapToolCall = WithToolCallWrapper(a.WrapToolCall).WrapToolCall
+	}
+	return n
+}
+
+func paragraph(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "\n\n" + b
+}
