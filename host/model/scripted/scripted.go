@@ -1,0 +1,184 @@
+// Package scripted is a model whose replies are written down beforehand: for
+// tests, and for conversations with a known outcome.
+package scripted
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// A Reply is what the model does with one request. It waits for Delay, gives
+// its chunks to the sink, then returns the response or the error; with both
+// chunks and an error it breaks off in the middle.
+type Reply struct {
+	Response *abi.Response
+	Err      error
+
+	// Chunks are what a sink gets. Without them it gets those of the
+	// response's message, cut into pieces of at most Size characters, or
+	// whole if Size is 0.
+	Chunks []abi.Chunk
+	Size   int
+
+	Delay time.Duration // before anything else
+	Hang  bool          // after the chunks, until the request's context ends
+	// Do is called before anything else; its error is the reply. Tests hold
+	// a request with it, or look at it.
+	Do func(ctx context.Context, req *model.Request) error
+}
+
+// Text is a reply of one text.
+func Text(text string) Reply { return Message(abi.Assistant(text)) }
+
+// Calls is a reply that calls tools.
+func Calls(calls ...abi.ToolCall) Reply {
+	return Message(abi.Message{Role: abi.RoleAssistant, ToolCalls: calls})
+}
+
+// Message is a reply of one message.
+func Message(m abi.Message) Reply {
+	finish := abi.FinishStop
+	if len(m.ToolCalls) > 0 {
+		finish = abi.FinishToolCalls
+	}
+	return Reply{Response: &abi.Response{Message: m, FinishReason: finish}}
+}
+
+// Error is a reply that fails, as a rule with a *model.Error.
+func Error(err error) Reply { return Reply{Err: err} }
+
+// Hang is a reply that never comes.
+func Hang() Reply { return Reply{Hang: true} }
+
+// A Model gives scripted replies and remembers the requests it saw. It may be
+// used by several goroutines; each request takes the next reply.
+type Model struct {
+	reply func(n int, req *model.Request) Reply
+
+	mu       sync.Mutex
+	requests []model.Request
+}
+
+// New returns a model that gives the replies in their order, one for each
+// request, and fails when there are no more.
+func New(replies ...Reply) *Model {
+	return Func(func(n int, _ *model.Request) Reply {
+		if n < len(replies) {
+			return replies[n]
+		}
+		return Error(model.Errorf(abi.CodeModel,
+			"the script has %d replies, and this is request %d; add a reply, or look for why the agent asks once more", len(replies), n+1))
+	})
+}
+
+// Func returns a model whose replies fn makes: n counts the requests from 0.
+// Calls of fn may be concurrent.
+func Func(fn func(n int, req *model.Request) Reply) *Model { return &Model{reply: fn} }
+
+// Requests returns copies of the requests so far, in the order in which they came.
+func (m *Model) Requests() []model.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.requests)
+}
+
+// Generate implements [model.Model].
+func (m *Model) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	m.mu.Lock()
+	n := len(m.requests)
+	m.requests = append(m.requests, model.Request{
+		Model: req.Model, Messages: slices.Clone(req.Messages), Tools: slices.Clone(req.Tools), Params: maps.Clone(req.Params),
+	})
+	m.mu.Unlock()
+
+	r := m.reply(n, req)
+	if r.Do != nil {
+		if err := r.Do(ctx, req); err != nil {
+			return nil, err
+		}
+	}
+	if err := wait(ctx, r.Delay); err != nil {
+		return nil, err
+	}
+	if sink != nil {
+		for _, c := range r.chunks() {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := sink(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if r.Hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if r.Err != nil {
+		return nil, r.Err
+	}
+	if r.Response == nil {
+		return nil, model.Errorf(abi.CodeModel, "reply %d of the script has neither a response nor an error", n+1)
+	}
+	res := *r.Response
+	res.Message.ToolCalls = slices.Clone(res.Message.ToolCalls)
+	return &res, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Reply) chunks() []abi.Chunk {
+	if r.Chunks != nil || r.Response == nil {
+		return r.Chunks
+	}
+	whole := model.Chunks(&r.Response.Message)
+	if r.Size <= 0 {
+		return whole
+	}
+	var out []abi.Chunk
+	for _, c := range whole {
+		out = append(out, split(c, r.Size)...)
+	}
+	return out
+}
+
+// split cuts a chunk into pieces of n characters.
+func split(c abi.Chunk, n int) []abi.Chunk {
+	text := &c.Text
+	if c.Kind == abi.ChunkToolCall {
+		text = &c.Arguments
+	}
+	var out []abi.Chunk
+	for rest := *text; ; {
+		size := 0
+		for i := 0; i < n && size < len(rest); i++ {
+			_, w := utf8.DecodeRuneInString(rest[size:])
+			size += w
+		}
+		*text, rest = rest[:size], rest[size:]
+		out = append(out, c)
+		if rest == "" {
+			return out
+		}
+		c.ID, c.Name = "", ""
+	}
+}
