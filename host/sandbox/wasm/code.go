@@ -1,5 +1,7 @@
 package wasm
 
+import "slices"
+
 // frame is a block that is open while a body is checked.
 type frame struct {
 	op     Opcode // OpBlock, OpLoop, OpIf, OpElse
@@ -8,7 +10,8 @@ type frame struct {
 
 // codeTotals are the sums over all functions that Limits caps.
 type codeTotals struct {
-	bytes, locals, targets, values, blockLocals uint64
+	bytes, locals, targets, values                     uint64
+	blockSquares, blockLocals, loopLocals, callGlobals uint64
 }
 
 func (d *decoder) code() {
@@ -18,7 +21,7 @@ func (d *decoder) code() {
 			grouped(uint64(len(d.m.Functions))), grouped(uint64(n)))
 		return
 	}
-	d.m.Code = make([]Code, 0, n)
+	d.m.Code = slices.Grow(d.m.Code, n)
 	all := d.b
 	for i := 0; i < n && d.err == nil; i++ {
 		at := d.pos
@@ -38,7 +41,8 @@ func (d *decoder) code() {
 		}
 		d.b = all[:d.pos+int(size)]
 		c := Code{Locals: d.locals()}
-		c.Offset, c.Body = d.pos, d.bytes(uint64(d.remaining()), "the function body")
+		c.Offset = d.pos
+		c.Body = d.bytes(uint64(d.remaining()), "the function body")
 		if d.err == nil {
 			d.instructions(&c, d.m.Types[d.m.Functions[i]])
 		}
@@ -70,7 +74,8 @@ type body struct {
 	it     *Instructions
 	in     Instruction
 	locals uint64
-	blocks uint64
+	// What limits on the shape of the function count.
+	blocks, loops, openLoops, calls uint64
 }
 
 func (d *decoder) instructions(c *Code, t FuncType) {
@@ -91,8 +96,37 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 	if d.err == nil && len(d.frames) > 0 {
 		d.failAt(len(d.b), Malformed, "end", uint64(len(d.frames)), 0, "the body stops before the end of %d blocks", len(d.frames))
 	}
-	if d.totals.blockLocals += b.blocks * b.locals; d.totals.blockLocals > uint64(d.limits.BlockLocals) && d.err == nil {
-		d.overLimit(c.Offset, "blocks times locals", d.totals.blockLocals, d.limits.BlockLocals, " for all functions")
+	if d.err == nil {
+		b.shape(c)
+	}
+}
+
+// shape holds a function, and all up to it, to the limits on what makes
+// compiling costly.
+func (b *body) shape(c *Code) {
+	d, t := b.d, &b.d.totals
+	if b.blocks > uint64(d.limits.Blocks) {
+		d.overLimit(c.Offset, "basic blocks", b.blocks, d.limits.Blocks, " per function; split the function")
+		return
+	}
+	t.blockSquares += b.blocks * b.blocks
+	t.blockLocals += b.blocks * b.locals
+	t.loopLocals += b.loops * b.locals
+	t.callGlobals += b.calls * d.mutableGlobals
+	for _, sum := range []struct {
+		thing string
+		value uint64
+		limit int
+	}{
+		{"basic blocks squared", t.blockSquares, d.limits.BlockSquares},
+		{"basic blocks times locals", t.blockLocals, d.limits.BlockLocals},
+		{"loops times locals", t.loopLocals, d.limits.LoopLocals},
+		{"calls times mutable globals", t.callGlobals, d.limits.CallGlobals},
+	} {
+		if sum.value > uint64(sum.limit) {
+			d.overLimit(c.Offset, sum.thing, sum.value, sum.limit, " for all functions")
+			return
+		}
 	}
 }
 
@@ -132,16 +166,19 @@ func (b *body) check() {
 		b.global()
 	case immLabel:
 		b.label(in.X)
+		b.blocks++
 	case immLabels:
 		b.branchTable()
 	case immBlock:
 		b.open()
 	case immFunction:
+		b.calls++
 		b.index("function", in.X, len(d.functionTypes))
 		if in.Op == OpRefFunc && d.err == nil && (d.referable == nil || !d.referable[in.X]) {
 			b.fail(Invalid, "ref.func", uint64(in.X), 0, "ref.func takes function %d, which no export, global or element segment names", in.X)
 		}
 	case immIndirect:
+		b.calls++
 		b.index("type", in.X, len(d.m.Types))
 		b.index("table", in.Y, len(d.tableTypes))
 		if d.err == nil && d.tableTypes[in.Y].Type != FuncRef {
@@ -200,6 +237,9 @@ func (b *body) structure() {
 		d.frames[top].op = OpElse
 		b.blocks++
 	case OpEnd:
+		if d.frames[top].op == OpLoop {
+			b.openLoops--
+		}
 		d.frames = d.frames[:top]
 	}
 }
@@ -218,8 +258,18 @@ func (b *body) open() {
 		results = 1
 	}
 	f := frame{op: in.Op, values: results}
-	if in.Op == OpLoop {
+	b.blocks++
+	switch in.Op {
+	case OpIf:
+		b.blocks++
+	case OpLoop:
 		f.values = params
+		b.blocks++
+		b.loops++
+		if b.openLoops++; b.openLoops > uint64(d.limits.LoopNesting) {
+			d.overLimit(b.it.r.base+in.Start, "nested loops", b.openLoops, d.limits.LoopNesting, " per function")
+			return
+		}
 	}
 	// The function itself is a frame, but no nesting that its author wrote.
 	if len(d.frames) > d.limits.Nesting {
@@ -227,7 +277,6 @@ func (b *body) open() {
 		return
 	}
 	d.frames = append(d.frames, f)
-	b.blocks++
 }
 
 func (b *body) label(label uint32) {
@@ -254,4 +303,5 @@ func (b *body) branchTable() {
 		return
 	}
 	b.in.Labels(b.label)
+	b.blocks += n + 1
 }

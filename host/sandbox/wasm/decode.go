@@ -49,17 +49,18 @@ type decoder struct {
 	limits Limits
 	m      *Module
 
-	functionTypes []uint32 // of all functions, imported ones first
-	globalTypes   []GlobalType
-	tableTypes    []Table
-	imported      struct{ functions, globals int }
-	memoryCount   int
-	tableEntries  uint64
-	elementCount  int // entries of all segments so far
-	announced     int // by the data count section, or -1
-	referable     []bool
-	totals        codeTotals
-	frames        []frame
+	functionTypes  []uint32 // of all functions, imported ones first
+	globalTypes    []GlobalType
+	tableTypes     []Table
+	imported       struct{ functions, globals int }
+	mutableGlobals uint64
+	memoryCount    int
+	tableEntries   uint64
+	elementCount   int // entries of all segments so far
+	announced      int // by the data count section, or -1
+	referable      []bool
+	totals         codeTotals
+	frames         []frame
 }
 
 // Decode reads a module and checks it as the package comment says. Custom

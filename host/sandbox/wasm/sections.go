@@ -1,8 +1,10 @@
 package wasm
 
+import "slices"
+
 func (d *decoder) types() {
 	n := d.count("types", d.limits.Types, 3)
-	d.m.Types = make([]FuncType, 0, n)
+	d.m.Types = slices.Grow(d.m.Types, n)
 	for range n {
 		at := d.pos
 		switch form := d.u8("the form of a type"); {
@@ -38,7 +40,7 @@ func (d *decoder) valueTypes(thing string, limit int) []ValueType {
 
 func (d *decoder) imports() {
 	n := d.count("imports", d.limits.Imports, 4)
-	d.m.Imports = make([]Import, 0, n)
+	d.m.Imports = slices.Grow(d.m.Imports, n)
 	for i := 0; i < n && d.err == nil; i++ {
 		at := d.pos
 		imp := Import{
@@ -93,11 +95,9 @@ func (d *decoder) typeIndex() uint32 {
 
 func (d *decoder) functions() {
 	n := d.count("functions", d.limits.Functions, 1)
-	d.m.Functions = make([]uint32, n)
-	for i := range d.m.Functions {
-		if d.m.Functions[i] = d.typeIndex(); d.err != nil {
-			return
-		}
+	d.m.Functions = slices.Grow(d.m.Functions, n)
+	for i := 0; i < n && d.err == nil; i++ {
+		d.m.Functions = append(d.m.Functions, d.typeIndex())
 	}
 	d.functionTypes = append(d.functionTypes, d.m.Functions...)
 }
@@ -127,7 +127,7 @@ func (d *decoder) table() Table {
 }
 
 func (d *decoder) memories() {
-	n := d.count("memories", 1<<20, 2)
+	n := d.count("memories", 1<<32-1, 2)
 	for i := 0; i < n && d.err == nil; i++ {
 		d.m.Memories = append(d.m.Memories, d.memory())
 	}
@@ -191,7 +191,7 @@ func (d *decoder) tooLarge(at int, thing string, size uint32, most uint64) {
 
 func (d *decoder) globals() {
 	n := d.count("globals", d.limits.Globals, 4)
-	d.m.Globals = make([]Global, 0, n)
+	d.m.Globals = slices.Grow(d.m.Globals, n)
 	for i := 0; i < n && d.err == nil; i++ {
 		at := d.pos
 		g := Global{GlobalType: d.globalType()}
@@ -202,6 +202,9 @@ func (d *decoder) globals() {
 }
 
 func (d *decoder) addGlobal(at int, t GlobalType) {
+	if t.Mutable {
+		d.mutableGlobals++
+	}
 	if d.globalTypes = append(d.globalTypes, t); len(d.globalTypes) > d.limits.Globals && d.err == nil {
 		d.overLimit(at, "globals", uint64(len(d.globalTypes)), d.limits.Globals, "")
 	}
@@ -224,7 +227,7 @@ func (d *decoder) globalType() GlobalType {
 
 func (d *decoder) exports() {
 	n := d.count("exports", d.limits.Exports, 3)
-	d.m.Exports = make([]Export, 0, n)
+	d.m.Exports = slices.Grow(d.m.Exports, n)
 	seen := make(map[string]bool, n)
 	for i := 0; i < n && d.err == nil; i++ {
 		at := d.pos

@@ -1,5 +1,7 @@
 package wasm
 
+import "slices"
+
 // The flags of an element segment. Its lowest bit says that it is not active;
 // what the second bit means depends on that.
 const (
@@ -11,7 +13,7 @@ const (
 
 func (d *decoder) elements() {
 	n := d.count("element segments", d.limits.ElementSegments, 2)
-	d.m.Elements = make([]Element, 0, n)
+	d.m.Elements = slices.Grow(d.m.Elements, n)
 	for i := 0; i < n && d.err == nil; i++ {
 		d.m.Elements = append(d.m.Elements, d.element())
 	}
@@ -100,14 +102,14 @@ func (d *decoder) elementEntries(e *Element, flags uint32) {
 
 func (d *decoder) data() {
 	n := d.count("data segments", d.limits.DataSegments, 2)
-	d.m.Data = make([]Data, 0, n)
+	d.m.Data = slices.Grow(d.m.Data, n)
 	for i := 0; i < n && d.err == nil; i++ {
 		var s Data
 		at := d.pos
 		switch flags := d.u32("the flags of a data segment"); flags {
 		case 0, 2:
 			if flags == 2 {
-				d.zero("the memory of a data segment")
+				d.memoryIndex()
 			}
 			if d.memoryCount == 0 && d.err == nil {
 				d.failAt(at, Invalid, "memory", 0, 0, "data segment %d is for a memory, but the module has none", i)
@@ -193,11 +195,20 @@ func (d *decoder) constVector(at int, e *ConstExpr) ValueType {
 // notConst refuses an instruction that a constant expression may not have.
 func (d *decoder) notConst(at int, op byte) {
 	switch {
-	case op >= 0x6a && op <= 0x6c, op >= 0x7c && op <= 0x7e:
+	case op >= 0x6a && op <= 0x6c, op >= 0x7c && op <= 0x7e,
+		// A second constant is there for one of the former to follow.
+		op == byte(OpI32Const), op == byte(OpI64Const), op == byte(OpGlobalGet):
 		d.unsupported(at, "extended constant expressions")
 	case featureOfOpcode(op, 0) != "":
 		d.unsupported(at, featureOfOpcode(op, 0))
 	default:
 		d.failAt(at, Invalid, "constant expression", uint64(op), 0, "a constant expression has %s, want one constant and end", Opcode(op))
+	}
+}
+
+func (d *decoder) memoryIndex() {
+	at := d.pos
+	if d.u32("the memory of a data segment") != 0 && d.err == nil {
+		d.unsupported(at, "multiple memories")
 	}
 }

@@ -1,0 +1,58 @@
+package wasm
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seeds adds modules that have a bit of everything.
+func seeds(f *testing.F) {
+	for _, c := range limitCases {
+		f.Add(c.build(c.n))
+	}
+	f.Add(oneFunction(0xfe, 0x03, 0))
+	f.Add(oneFunction(nested(20, 0x02, 0x40, 0x03, 0x40)...))
+	f.Add(binaryOf(
+		types1,
+		section(sectionImport, []byte{1, 1, 'm', 1, 'g', 3, 0x7f, 0}),
+		section(sectionFunction, []byte{1, 0}), table1, memory,
+		section(sectionElement, []byte{3, 0, 0x23, 0, 0x0b, 1, 0, 3, 0, 1, 0, 5, 0x6f, 1, 0xd0, 0x6f, 0x0b}),
+		section(sectionDataCount, []byte{2}),
+		section(sectionCode, codeWithEverything()),
+		section(sectionData, []byte{2, 1, 1, 'x', 0, 0x41, 0, 0x0b, 1, 'y'}),
+	))
+}
+
+// FuzzDecode looks for panics, for errors that say nothing, and for modules
+// that make the decoder allocate out of proportion to their size.
+func FuzzDecode(f *testing.F) {
+	seeds(f)
+	l := DefaultLimits()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m, err := Decode(b, l)
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100*len(b)+64<<10))
+		if err == nil {
+			require.NotNil(t, m)
+			return
+		}
+		var refusal *Error
+		require.ErrorAs(t, err, &refusal)
+		require.LessOrEqual(t, refusal.Offset, len(b))
+		require.NotEmpty(t, refusal.text)
+	})
+}
+
+// FuzzRoundTrip reads, writes and reads again.
+func FuzzRoundTrip(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := Decode(b, DefaultLimits()); err == nil {
+			requireSame(t, m)
+		}
+	})
+}
