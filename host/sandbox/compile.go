@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // code is a verified and compiled module, shared by all images of the same
@@ -26,6 +26,7 @@ type code struct {
 	ready  chan struct{} // closed when shape, or err, is there
 	err    error
 	shape  *shape
+	names  *names
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -74,8 +75,8 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 
 // acquire returns the code of these bytes, which is compiled once however many
 // ask for it at the same time. The caller releases it.
-func (s *Sandbox) acquire(ctx context.Context, wasm []byte) (*code, error) {
-	sum := sha256.Sum256(wasm)
+func (s *Sandbox) acquire(ctx context.Context, b []byte) (*code, error) {
+	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])
 
 	s.mu.Lock()
@@ -85,14 +86,14 @@ func (s *Sandbox) acquire(ctx context.Context, wasm []byte) (*code, error) {
 	}
 	c, ok := s.codes[digest]
 	if !ok {
-		c = &code{digest: digest, size: int64(len(wasm)), ready: make(chan struct{}), refs: 1}
+		c = &code{digest: digest, size: int64(len(b)), ready: make(chan struct{}), refs: 1}
 		s.codes[digest] = c
 		s.compiling++
 		// On its own goroutine, so that those who wait for the same bytes do not
 		// depend on the context of whoever came first.
 		go func() {
 			defer s.compiled(c)
-			c.err = s.compile(context.WithoutCancel(ctx), c, wasm)
+			c.err = s.compile(context.WithoutCancel(ctx), c, b)
 		}()
 	}
 	c.refs++
@@ -155,26 +156,34 @@ func (c *code) close() {
 	})
 }
 
-// compile verifies and compiles c. A panic of the compiler is an error, since
-// the bytes are not the host's.
-func (s *Sandbox) compile(ctx context.Context, c *code, wasm []byte) (err error) {
+// compile verifies and compiles c. wazero sees the module as we wrote it, never
+// the bytes that came; custom sections are gone then. A panic of the compiler is
+// an error, since the module is not the host's.
+func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.log.Error("the WebAssembly compiler panicked", "digest", c.digest, "panic", r)
 			err = &RefusedError{Reason: fmt.Sprintf("cannot be compiled: %v", r)}
 		}
 	}()
-	if what, fix := looksLike(wasm); what != "" {
-		return &RefusedError{Reason: what, Fix: fix}
+	m, err := wasm.Decode(b, s.structure)
+	if err != nil {
+		return &RefusedError{Reason: err.Error(), Err: err}
 	}
-	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	if c.compiled, err = c.runtime.CompileModule(ctx, wasm); err != nil {
-		return &RefusedError{Reason: "is not valid WebAssembly: " + err.Error()}
+	if c.shape, err = shapeOf(m); err != nil {
+		return err
 	}
-	c.shape = shapeOf(c.compiled)
 	if err := s.surface.verify(c.shape); err != nil {
 		return err
+	}
+	c.names = readNames(b)
+	boundTables(m, uint32(s.structure.TableEntries))
+
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
+	if c.compiled, err = c.runtime.CompileModule(ctx, m.Encode()); err != nil {
+		// Only the types of operands are left to be found wrong here.
+		return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
 	}
 	return s.link(ctx, c)
 }
@@ -199,30 +208,4 @@ func (s *Sandbox) link(ctx context.Context, c *code) error {
 		}
 	}
 	return nil
-}
-
-// shapeOf reads a module's outside off the compiled module.
-func shapeOf(m wazero.CompiledModule) *shape {
-	s := &shape{memoryMax: maxMemoryBytes}
-	for _, def := range m.ImportedFunctions() {
-		module, name, _ := def.Import()
-		s.imports = append(s.imports, ImportInfo{module, name, FuncType{def.ParamTypes(), def.ResultTypes()}})
-	}
-	for _, def := range m.ImportedMemories() {
-		module, name, _ := def.Import()
-		s.otherImport = "memory " + module + "." + name
-	}
-	for name, def := range m.ExportedFunctions() {
-		s.exports = append(s.exports, ExportInfo{name, "func", FuncType{def.ParamTypes(), def.ResultTypes()}})
-	}
-	for name, def := range m.ExportedMemories() {
-		s.exports = append(s.exports, ExportInfo{Name: name, Kind: "memory"})
-		s.memoryMin = uint64(def.Min()) * pageBytes
-		if most, ok := def.Max(); ok {
-			s.memoryMax = uint64(most) * pageBytes
-		}
-		s.hasMemory = s.hasMemory || name == "memory"
-	}
-	slices.SortFunc(s.exports, func(a, b ExportInfo) int { return strings.Compare(a.Name, b.Name) })
-	return s
 }

@@ -21,7 +21,11 @@ type RefusedError struct {
 	Name   string // what the module was loaded as, often its file
 	Reason string // the thing that is wrong with it
 	Fix    string // what its author can do; may be empty
+	Err    error  // what is behind it, a *wasm.Error for one; may be nil
 }
+
+// Unwrap returns what is behind the refusal.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 func (e *RefusedError) Error() string {
 	text := e.Reason
@@ -69,10 +73,12 @@ type Fault struct {
 	// Cause is the host's error behind a fault of kind FaultInternal, nil
 	// otherwise.
 	Cause error
+
+	words string // the line it printed in this call that says most
 }
 
-// Error tells the message, and the last line that the guest printed if the
-// message alone says little.
+// Error tells the message, and what the guest printed last if it gave up by
+// itself: the message alone says little then.
 func (f *Fault) Error() string {
 	text := f.Message
 	if last := f.lastWords(); last != "" {
@@ -87,24 +93,15 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Cause }
 
-// lastWords finds the line in which a language runtime said why it gave up: the
-// first one that says panic, or the last one.
+// lastWords is what the guest's language runtime said about why it gave up, if
+// the guest gave up by itself.
 func (f *Fault) lastWords() string {
-	if (f.Kind != FaultTrap && f.Kind != FaultExit) || len(f.Output) == 0 {
+	switch f.Kind {
+	case FaultTrap, FaultExit, FaultMemory:
+		return cut(f.words, 200)
+	default:
 		return ""
 	}
-	line := f.Output[len(f.Output)-1]
-	for _, l := range f.Output {
-		if strings.Contains(l, "panic") || strings.Contains(l, "fatal error") {
-			line = l
-			break
-		}
-	}
-	const most = 200
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
 }
 
 // maxFrames bounds Fault.Stack; wazero itself tells 30.
@@ -112,7 +109,7 @@ const maxFrames = 30
 
 // splitTrap takes wazero's error text apart: the trap and the guest's stack.
 // wazero has no exported type for either.
-func splitTrap(err error) (trap string, stack []string) {
+func (in *Instance) splitTrap(err error) (trap string, stack []string) {
 	const mark = "\nwasm stack trace:\n"
 	text := err.Error()
 	head, tail, _ := strings.Cut(text, mark)
@@ -121,7 +118,7 @@ func splitTrap(err error) (trap string, stack []string) {
 		if line == "" || len(stack) == maxFrames {
 			break // what follows an empty line is the host's own stack
 		}
-		stack = append(stack, cut(strings.TrimPrefix(line, "."), 256))
+		stack = append(stack, in.image.code.names.inFrame(cut(strings.TrimPrefix(line, "."), 256)))
 	}
 	if i := strings.LastIndex(head, "wasm error: "); i >= 0 {
 		head = head[i+len("wasm error: "):]

@@ -30,19 +30,19 @@ type Image struct {
 // a compilation that has begun goes on for nobody.
 //
 // The bytes must not change afterwards. The caller closes the image.
-func (s *Sandbox) Load(ctx context.Context, name string, wasm []byte, l Limits) (*Image, error) {
+func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*Image, error) {
 	l, err := l.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(wasm)) > l.ModuleBytes {
+	if int64(len(b)) > l.ModuleBytes {
 		return nil, &RefusedError{
 			Name:   name,
-			Reason: fmt.Sprintf("has %s, more than the limit of %s", size(int64(len(wasm))), size(l.ModuleBytes)),
+			Reason: fmt.Sprintf("has %s, more than the limit of %s", size(int64(len(b))), size(l.ModuleBytes)),
 			Fix:    "strip debug information (Go: -ldflags=-s -w; Rust: strip = true; wasm-opt --strip-debug), or raise the limit",
 		}
 	}
-	c, err := s.acquire(ctx, wasm)
+	c, err := s.acquire(ctx, b)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		mine := *refused // the code is shared, the name is not

@@ -72,6 +72,8 @@ type Instance struct {
 	stdout    lines
 	stderr    lines
 	recent    [][]byte // the last lines of both
+	words     []byte   // what it printed in this call that tells most
+	gaveUp    bool     // words say that its runtime gave up
 	printed   int      // bytes printed in this call
 	random    *mathrand.ChaCha8
 	now       int64 // what the guest's clock shows
@@ -136,7 +138,7 @@ func (in *Instance) configure(cfg InstanceConfig) {
 	in.config = cfg
 	in.stdout = lines{in: in, sink: cfg.Stdout}
 	in.stderr = lines{in: in, sink: cfg.Stderr}
-	in.recent, in.random = nil, nil
+	in.recent, in.random, in.now, in.slept = nil, nil, 0, 0
 }
 
 // Reseed determines the guest's random bytes from now on. It must not be called
@@ -196,6 +198,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	}
 	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
 	in.linear.refused, in.printed, in.report = false, 0, Report{}
+	in.words, in.gaveUp = nil, false
 	in.now = max(in.now, in.config.Clock())
 
 	guestCtx, stop := context.WithCancel(hostCtx)
@@ -296,7 +299,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	switch {
 	case in.ending != nil:
 		if in.own != nil && err != nil {
-			_, in.own.Stack = splitTrap(err)
+			_, in.own.Stack = in.splitTrap(err)
 		}
 		return in.ending
 	case ctx.Err() != nil:
@@ -312,7 +315,7 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 		fault.Cause = err
 		return fault
 	}
-	trap, stack := splitTrap(err)
+	trap, stack := in.splitTrap(err)
 	kind, message := FaultTrap, trapText(trap)
 	switch {
 	case trap == "stack overflow":
@@ -334,7 +337,7 @@ func (in *Instance) fault(kind FaultKind, message string) *Fault {
 	return &Fault{
 		Kind: kind, Message: message,
 		Module: in.image.name, Digest: in.image.code.digest, Export: in.export,
-		Output: output,
+		Output: output, words: string(in.words),
 	}
 }
 

@@ -16,16 +16,20 @@ import (
 
 // requireFault holds err against a fault of that kind and text, and the instance
 // against being dead.
-func requireFault(t *testing.T, in *Instance, err error, kind FaultKind, text string) *Fault {
+func requireFault(t *testing.T, in *Instance, err error, kind FaultKind, text string) {
 	t.Helper()
-	var fault *Fault
-	require.ErrorAs(t, err, &fault)
+	fault := faultOf(t, err)
 	require.Equal(t, kind, fault.Kind)
 	require.Contains(t, fault.Error(), text)
 	require.Equal(t, "guest.wasm", fault.Module)
 	require.Equal(t, in.Image().Digest(), fault.Digest)
 	_, err = in.Call(t.Context(), "count")
 	require.ErrorIs(t, err, ErrDead)
+}
+
+func faultOf(t *testing.T, err error) (fault *Fault) {
+	t.Helper()
+	require.ErrorAs(t, err, &fault)
 	return fault
 }
 
@@ -60,7 +64,8 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			in := guest(t, InstanceConfig{}, tc.limits)
 			_, err := in.Call(t.Context(), tc.export, tc.args...)
-			fault := requireFault(t, in, err, tc.kind, tc.text)
+			requireFault(t, in, err, tc.kind, tc.text)
+			fault := faultOf(t, err)
 			require.Equal(t, tc.export, fault.Export)
 			if tc.frame == "" {
 				require.Empty(t, fault.Stack)
@@ -166,8 +171,7 @@ func TestNestingLimit(t *testing.T) {
 	}}
 	in := instantiate(t, im, InstanceConfig{Value: value})
 	_, err := in.Call(t.Context(), "call", 1)
-	var fault *Fault
-	require.ErrorAs(t, err, &fault)
+	fault := faultOf(t, err)
 	require.Equal(t, FaultNesting, fault.Kind)
 	require.ErrorContains(t, err, "guests call guests more than 3 deep")
 	require.Equal(t, 3, calls)
@@ -193,7 +197,8 @@ func TestImportPanics(t *testing.T) {
 				call: func(context.Context, *Guest, uint32) uint32 { tc.call(); return 0 },
 			}})
 			_, err := in.Call(t.Context(), "call", 0)
-			fault := requireFault(t, in, err, FaultInternal, tc.text)
+			requireFault(t, in, err, FaultInternal, tc.text)
+			fault := faultOf(t, err)
 			require.True(t, tc.cause(fault.Cause), "%v", fault.Cause)
 			require.Contains(t, fault.Error(), "test_v1.call")
 			require.Contains(t, log.String(), "a host function panicked")
@@ -366,8 +371,7 @@ func TestPrepareFails(t *testing.T) {
 		_, err := in.Call(ctx, "trap")
 		return err
 	})
-	var fault *Fault
-	require.ErrorAs(t, err, &fault)
+	faultOf(t, err)
 }
 
 // The configuration of Prepare holds while setup runs, that of Instantiate after.

@@ -61,12 +61,18 @@ func (l *lines) emit() {
 	}
 }
 
-// remember keeps the last lines for a fault.
+// remember keeps the last lines for a fault, and the line that tells most: the
+// first in which a language runtime gives up, since stack traces follow it, or
+// the last one.
 func (in *Instance) remember(line []byte) {
 	if len(in.recent) == recentLines {
 		in.recent = append(in.recent[:0], in.recent[1:]...)
 	}
 	in.recent = append(in.recent, line)
+	if !in.gaveUp {
+		in.words = line
+		in.gaveUp = bytes.Contains(line, []byte("panic")) || bytes.Contains(line, []byte("fatal error"))
+	}
 }
 
 // reportDropped says at the end of a call that not all of its output was kept.

@@ -4,8 +4,9 @@
 //
 // # From bytes to a closed instance
 //
-//  1. Verify (verify.go). Nothing reaches wazero before our own reading of the
-//     module has passed: size, imports from the surface or WASI with exactly
+//  1. Verify (verify.go, and package wasm below). Nothing reaches wazero before
+//     our own strict reading of the module has passed: its structure, caps on
+//     all that can be counted, imports from the surface or WASI with exactly
 //     their types, an exported memory that fits the limit, exports of the type
 //     that the surface wants. What is wrong is told in a [RefusedError].
 //  2. Meter. Not there yet: a call is bounded in time by wazero's own
@@ -31,9 +32,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // ErrClosed is what a closed sandbox, image or instance answers, and how a call
@@ -53,6 +57,11 @@ type Options struct {
 	// be typed. The zero value allows WASI alone and any exports.
 	Surface Surface
 
+	// Structure caps what can be counted in a module; ModuleBytes and MemoryPages
+	// in it do not matter, since Limits bounds them for each module. Nil:
+	// wasm.DefaultLimits.
+	Structure *wasm.Limits
+
 	// Logger hears what an operator should look into: panics of host functions,
 	// which are bugs of the host. Nil: nobody hears it.
 	Logger *slog.Logger
@@ -64,10 +73,11 @@ type Options struct {
 
 // Sandbox loads modules. It is safe for concurrent use.
 type Sandbox struct {
-	surface *surface
-	log     *slog.Logger
-	config  wazero.RuntimeConfig
-	cache   wazero.CompilationCache
+	surface   *surface
+	structure wasm.Limits
+	log       *slog.Logger
+	config    wazero.RuntimeConfig
+	cache     wazero.CompilationCache
 
 	mu        sync.Mutex
 	codes     map[string]*code       // by digest; guarded by mu
@@ -88,6 +98,11 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.idle = sync.NewCond(&s.mu)
+	s.structure = wasm.DefaultLimits()
+	if opts.Structure != nil {
+		s.structure = *opts.Structure
+	}
+	s.structure.ModuleBytes, s.structure.MemoryPages = math.MaxInt, maxMemoryBytes/pageBytes
 	var err error
 	if s.surface, err = newSurface(opts.Surface); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)

@@ -1,11 +1,14 @@
 package sandbox
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // ImportInfo is one function that a module imports: something it can do.
@@ -17,18 +20,15 @@ type ImportInfo struct {
 // ExportInfo is one thing that a module exports.
 type ExportInfo struct {
 	Name string
-	Kind string   // "func", "memory", "table" or "global"
-	Type FuncType // of a func
+	Kind string   // "function", "memory", "table" or "global"
+	Type FuncType // of a function
 }
 
 // shape is what the outside of a module looks like.
 type shape struct {
-	imports     []ImportInfo
-	exports     []ExportInfo // sorted by name
-	otherImport string       // "memory env.memory": an import that is no function; empty if there is none
-	memoryMin   uint64       // bytes
-	memoryMax   uint64       // bytes; what the module declares, or 4 GiB
-	hasMemory   bool         // it exports its memory as "memory"
+	imports              []ImportInfo
+	exports              []ExportInfo // sorted by name
+	memoryMin, memoryMax uint64       // bytes; 4 GiB is the maximum of a module that declares none
 }
 
 // funcType is the type of an exported function.
@@ -36,61 +36,76 @@ func (m *shape) funcType(export string) (FuncType, bool) {
 	i, ok := slices.BinarySearchFunc(m.exports, export, func(e ExportInfo, name string) int {
 		return strings.Compare(e.Name, name)
 	})
-	if !ok || m.exports[i].Kind != "func" {
+	if !ok || m.exports[i].Kind != "function" {
 		return FuncType{}, false
 	}
 	return m.exports[i].Type, true
 }
 
-// looksLike tells what bytes are that are no WebAssembly module, or "".
-func looksLike(b []byte) (what, fix string) {
-	module := []byte("\x00asm\x01\x00\x00\x00")
-	switch {
-	case bytes.HasPrefix(b, module):
-		return "", ""
-	case len(b) == 0:
-		return "is empty", "build the module again"
-	case bytes.HasPrefix(b, []byte("\x00asm")):
-		if len(b) >= 8 && b[6] == 1 {
-			return "is a WebAssembly component", "build a core module: GOOS=wasip1, wasm32-wasip1 or wasm32-unknown-unknown, not wasip2"
+// shapeOf reads the outside off a decoded module.
+func shapeOf(m *wasm.Module) (*shape, error) {
+	s := &shape{memoryMax: maxMemoryBytes}
+	for _, imp := range m.Imports {
+		if imp.Kind != wasm.ExternalFunction {
+			return nil, &RefusedError{
+				Reason: fmt.Sprintf("imports the %v %s.%s, but only functions can be imported", imp.Kind, cut(imp.Module, 64), cut(imp.Name, 64)),
+				Fix:    "let the module define and export its own memory, tables and globals",
+			}
 		}
-		return "is WebAssembly of an unknown binary version", "build it as version 1 of the binary format"
-	case bytes.HasPrefix(b, []byte("\x1f\x8b")):
-		return "is compressed with gzip", "unpack it first"
-	case bytes.HasPrefix(b, []byte("\x28\xb5\x2f\xfd")):
-		return "is compressed with zstd", "unpack it first"
-	case bytes.HasPrefix(b, []byte("PK\x03\x04")):
-		return "is a zip archive", "unpack it first"
-	case bytes.HasPrefix(b, []byte("\x7fELF")):
-		return "is a native program (ELF)", "build it for WebAssembly: GOOS=wasip1 GOARCH=wasm, or --target wasm32-wasip1"
-	case bytes.HasPrefix(b, []byte("\xcf\xfa\xed\xfe")):
-		return "is a native program (Mach-O)", "build it for WebAssembly: GOOS=wasip1 GOARCH=wasm, or --target wasm32-wasip1"
-	case bytes.HasPrefix(b, []byte("MZ")):
-		return "is a native program (PE)", "build it for WebAssembly: GOOS=wasip1 GOARCH=wasm, or --target wasm32-wasip1"
-	case bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("(module")), bytes.HasPrefix(b, []byte(";;")):
-		return "is WebAssembly text", "translate it with wat2wasm"
-	case bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("<")):
-		return "is a web page or XML", "check where it was downloaded from"
-	default:
-		return "is not WebAssembly", "a module begins with the bytes 00 61 73 6d"
+		s.imports = append(s.imports, ImportInfo{imp.Module, imp.Name, funcTypeOf(m.Types[imp.Type])})
+	}
+	for _, exp := range m.Exports {
+		info := ExportInfo{Name: exp.Name, Kind: exp.Kind.String()}
+		if t, ok := m.FunctionType(exp.Index); ok && exp.Kind == wasm.ExternalFunction {
+			info.Type = funcTypeOf(t)
+		}
+		s.exports = append(s.exports, info)
+	}
+	slices.SortFunc(s.exports, func(a, b ExportInfo) int { return strings.Compare(a.Name, b.Name) })
+	if len(m.Memories) > 0 {
+		memory := m.Memories[0].Size
+		s.memoryMin = uint64(memory.Min) * pageBytes
+		if memory.HasMax {
+			s.memoryMax = uint64(memory.Max) * pageBytes
+		}
+	}
+	return s, nil
+}
+
+// funcTypeOf names the same types in wazero's words.
+func funcTypeOf(t wasm.FuncType) FuncType {
+	return FuncType{Params: valueTypes(t.Params), Results: valueTypes(t.Results)}
+}
+
+func valueTypes(types []wasm.ValueType) []api.ValueType {
+	out := make([]api.ValueType, len(types))
+	for i, t := range types {
+		out[i] = api.ValueType(t) // both are the bytes of the binary format
+	}
+	return out
+}
+
+// boundTables sets a maximum for the tables that can grow without one. They are
+// not under the limit of the memory.
+func boundTables(m *wasm.Module, most uint32) {
+	for i := range m.Tables {
+		size := &m.Tables[i].Size
+		if !size.HasMax {
+			size.Max = size.Min
+		}
+		size.HasMax, size.Max = true, max(size.Min, min(size.Max, most))
 	}
 }
 
 // verify holds a module's outside against the surface. It knows nothing of
 // limits, which differ from load to load.
 func (s *surface) verify(m *shape) error {
-	if m.otherImport != "" {
-		return &RefusedError{
-			Reason: "imports " + m.otherImport + ", but only functions can be imported",
-			Fix:    "let the module define and export its own memory, tables and globals",
-		}
-	}
 	for _, imp := range m.imports {
 		if err := s.verifyImport(imp); err != nil {
 			return err
 		}
 	}
-	if !m.hasMemory {
+	if !slices.ContainsFunc(m.exports, func(e ExportInfo) bool { return e.Name == "memory" && e.Kind == "memory" }) {
 		return &RefusedError{
 			Reason: `does not export its memory as "memory"`,
 			Fix:    "in C: -Wl,--export-memory; in WebAssembly text: (memory (export \"memory\") 1)",
@@ -103,7 +118,7 @@ func (s *surface) verify(m *shape) error {
 		}
 		switch {
 		case !known:
-		case exp.Kind != "func":
+		case exp.Kind != "function":
 			return &RefusedError{Reason: fmt.Sprintf("exports %s as a %s; want a function %v", exp.Name, exp.Kind, want)}
 		case !exp.Type.Equal(want):
 			return &RefusedError{Reason: fmt.Sprintf("%s: want %v, got %v", exp.Name, want, exp.Type)}

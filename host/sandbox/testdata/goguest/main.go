@@ -1,0 +1,77 @@
+//go:build wasip1
+
+// The guest of TestGoGuest: it does what Go programs do, on a host that has no
+// files and never waits.
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+//go:wasmimport test_v1 call
+func call(n uint32) uint32
+
+//go:wasmexport hook
+func hook(n uint32) uint32 {
+	report := map[string]any{
+		"args": len(os.Args), "environ": len(os.Environ()),
+		"call": call(n), "sum": sum(int(n)),
+	}
+	_, err := os.ReadFile("/etc/passwd")
+	report["file"] = err.Error()
+	begin := time.Now()
+	time.Sleep(time.Hour)
+	report["slept"] = time.Since(begin).Round(time.Hour).String()
+	report["now"] = begin.UTC().Format(time.RFC3339)
+	random := make([]byte, 8)
+	_, _ = rand.Read(random)
+	report["random"] = hex.EncodeToString(random)
+	runtime.GC()
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		return 1
+	}
+	fmt.Fprintln(os.Stderr, "done")
+	return 0
+}
+
+// sum adds up numbers in goroutines.
+func sum(n int) int {
+	var wg sync.WaitGroup
+	results := make(chan int)
+	for i := range n {
+		wg.Go(func() { results <- i })
+	}
+	go func() { wg.Wait(); close(results) }()
+	total := 0
+	for r := range results {
+		total += r
+	}
+	return total
+}
+
+//go:wasmexport fail
+func fail() { panic("the guest gave up") }
+
+//go:wasmexport eat
+func eat() {
+	var kept [][]byte
+	for {
+		kept = append(kept, make([]byte, 1<<20))
+		runtime.KeepAlive(kept)
+	}
+}
+
+//go:wasmexport spin
+func spin() {
+	for {
+	}
+}
+
+func main() {}
