@@ -371,7 +371,7 @@ func TestPrepareFails(t *testing.T) {
 		_, err := in.Call(ctx, "trap")
 		return err
 	})
-	faultOf(t, err)
+	require.Equal(t, FaultTrap, faultOf(t, err).Kind)
 }
 
 // The configuration of Prepare holds while setup runs, that of Instantiate after.
