@@ -281,3 +281,18 @@ type CallToolAnswer struct {
 	Control
 	Result *Result `json:"result,omitempty"`
 }
+
+// TranslateInput is the input of translate_before and translate_after.
+type TranslateInput struct {
+	Common
+	// Event is an [Event] before it is put into the client's protocol, and
+	// what the protocol made of it after.
+	Event    json.RawMessage `json:"event"`
+	Protocol string          `json:"protocol"`
+}
+
+// TranslateAnswer is the answer of translate_before and translate_after.
+type TranslateAnswer struct {
+	Event json.RawMessage `json:"event,omitempty"` // replaces it
+	Drop  bool            `json:"drop,omitempty"`  // it is not sent
+}

@@ -1,0 +1,183 @@
+package middleware
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A part is one middleware of a module.
+type part struct {
+	value  any // whose hooks are called; nil until it is built
+	sample any // of the same type, to see which hooks it has
+
+	// One of these, if the part takes a configuration: a struct behind a
+	// pointer that is decoded into, as it was registered, or a builder.
+	prototype reflect.Value
+	defaults  json.RawMessage
+	build     *builder
+}
+
+// A builder makes a middleware from its configuration.
+type builder struct {
+	config reflect.Type
+	sample any
+	build  func(config any) (any, error)
+}
+
+// Build makes a middleware from a function that is called with the module's
+// configuration, where decoding it into the middleware's own exported fields
+// is not enough. M is a concrete type with the hooks; C is anything that JSON
+// decodes into, usually a struct.
+func Build[C, M any](fn func(config C) (M, error)) Middleware {
+	var sample M
+	return &builder{
+		config: reflect.TypeFor[C](),
+		sample: sample,
+		build:  func(config any) (any, error) { return fn(*config.(*C)) },
+	}
+}
+
+func newPart(mw Middleware) *part {
+	if b, ok := mw.(*builder); ok {
+		if b.sample == nil {
+			panic("middleware: Build needs a function that returns a concrete type, not an interface: its hooks must be known before it is called")
+		}
+		check(b.sample)
+		return &part{sample: b.sample, build: b}
+	}
+	check(mw)
+	p := &part{value: mw, sample: mw}
+	v := reflect.ValueOf(mw)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return p
+	}
+	if v.IsNil() {
+		panic(fmt.Sprintf("middleware: %s is nil: register &%s{}", v.Type(), v.Type().Elem()))
+	}
+	if len(configFields(v.Type().Elem())) == 0 {
+		return p
+	}
+	p.prototype = reflect.New(v.Type().Elem()).Elem()
+	p.prototype.Set(v.Elem())
+	defaults, err := abi.Marshal(configOnly(v.Elem()))
+	if err != nil {
+		panic(fmt.Sprintf("middleware: %s cannot be configured: %v. Tag fields that are no configuration `json:\"-\"`", v.Type(), err))
+	}
+	p.defaults = defaults
+	return p
+}
+
+func (p *part) name() string { return reflect.TypeOf(p.sample).String() }
+
+func (p *part) takesConfig() bool { return p.build != nil || p.prototype.IsValid() }
+
+// configType is what the part's configuration is decoded into.
+func (p *part) configType() reflect.Type {
+	if p.build != nil {
+		return p.build.config
+	}
+	return p.prototype.Type()
+}
+
+// configFields are the fields of a struct that JSON decodes into.
+func configFields(t reflect.Type) []int {
+	var out []int
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if tag := f.Tag.Get("json"); tag == "-" || !f.IsExported() {
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// configOnly returns the fields of a struct that JSON decodes into, encoded,
+// without looking for methods of the struct itself.
+func configOnly(v reflect.Value) any {
+	fields := make([]reflect.StructField, 0, v.NumField())
+	values := make([]reflect.Value, 0, v.NumField())
+	for _, i := range configFields(v.Type()) {
+		fields = append(fields, v.Type().Field(i))
+		values = append(values, v.Field(i))
+	}
+	out := reflect.New(reflect.StructOf(fields)).Elem()
+	for i := range values {
+		out.Field(i).Set(values[i])
+	}
+	return out.Interface()
+}
+
+// configure decodes the configuration into the part that takes it, has it
+// checked, and forgets what earlier calls left behind.
+func (m *Module) configure(c *call, b []byte) (any, error) {
+	var in abi.ConfigureInput
+	if _, err := abi.Decode(b, &in); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
+	}
+	c.ctx.Entry = in.Entry
+	m.lists = [2]listCache{}
+	config := in.Config
+	if null(config) {
+		config = json.RawMessage("{}")
+	}
+	target := m.configured()
+	if target == nil {
+		var none struct{}
+		if err := decodeConfig(config, &none); err != nil {
+			return nil, err
+		}
+	} else if err := target.configure(config); err != nil {
+		return nil, err
+	}
+	err := each(m, func(h ConfigureHook) (bool, error) { return true, h.Configure(c.ctx) })
+	return &abi.ConfigureAnswer{}, err
+}
+
+func (p *part) configure(config json.RawMessage) error {
+	fresh := reflect.New(p.configType())
+	if err := decodeConfig(config, fresh.Interface()); err != nil {
+		return err
+	}
+	if p.build != nil {
+		value, err := p.build.build(fresh.Interface())
+		p.value = value
+		return err
+	}
+	// What JSON says nothing of is as it was registered, and no decoding
+	// writes into slices and maps that the prototype has, too.
+	v := reflect.ValueOf(p.value).Elem()
+	v.Set(p.prototype)
+	for _, i := range configFields(v.Type()) {
+		v.Field(i).SetZero()
+	}
+	for _, b := range []json.RawMessage{p.defaults, config} {
+		if err := json.Unmarshal(b, p.value); err != nil {
+			return fmt.Errorf("config: %w", err)
+		}
+	}
+	return nil
+}
+
+// decodeConfig decodes a configuration strictly: keys that v does not have are
+// errors.
+func decodeConfig(config json.RawMessage, v any) error {
+	unknown, err := abi.Decode(config, v)
+	if err != nil {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	allowed := "this module takes no configuration"
+	if names := configNames(reflect.TypeOf(v).Elem()); len(names) > 0 {
+		allowed = "allowed: " + strings.Join(names, ", ")
+	}
+	slices.Sort(unknown)
+	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: unknown key %s; %s", strings.Join(unknown, ", "), allowed)}
+}

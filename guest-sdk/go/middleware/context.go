@@ -1,0 +1,112 @@
+package middleware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Context is one call of a hook: where in the run it is, and what the
+// module can do beside answering. It must not be used after the hook returned.
+type Context struct {
+	// Run says which run, and where in it. It is empty in configure.
+	Run abi.Run
+	// Entry is this module's name in the chain.
+	Entry string
+
+	host Host
+}
+
+// Emit makes a custom event of the run, marked with this module. Data is
+// anything that encodes as JSON; nil is none. It is denied in observe.
+func (c *Context) Emit(name string, data any) error {
+	event := abi.Custom{Name: name}
+	if data != nil {
+		raw, err := abi.Marshal(data)
+		if err != nil {
+			return fmt.Errorf("encode the data of event %q: %w", name, err)
+		}
+		event.Data = raw
+	}
+	b, err := abi.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode event %q: %w", name, err)
+	}
+	return c.host.Emit(b)
+}
+
+// Debugf, Infof, Warnf and Errorf write a line to the run's log.
+func (c *Context) Debugf(format string, args ...any) {
+	c.host.Log(abi.LogDebug, fmt.Sprintf(format, args...))
+}
+
+// Infof is described at [Context.Debugf].
+func (c *Context) Infof(format string, args ...any) {
+	c.host.Log(abi.LogInfo, fmt.Sprintf(format, args...))
+}
+
+// Warnf is described at [Context.Debugf].
+func (c *Context) Warnf(format string, args ...any) {
+	c.host.Log(abi.LogWarn, fmt.Sprintf(format, args...))
+}
+
+// Errorf is described at [Context.Debugf]. It does not fail the hook:
+// returning an error does.
+func (c *Context) Errorf(format string, args ...any) {
+	c.host.Log(abi.LogError, fmt.Sprintf(format, args...))
+}
+
+// Stop makes an error that ends the run when a hook returns it: nothing
+// catches it, and whatever else the hook changed is dropped. The reason is for
+// people, the code for programs; it may be empty.
+func (c *Context) Stop(reason, code string) error {
+	return &ending{abi.Control{Stop: &abi.Stop{Reason: reason, Code: code}}}
+}
+
+// Interrupt makes an error that pauses the run when a hook returns it, until
+// somebody answers. Payload is what that somebody gets to see, anything that
+// encodes as JSON; nil is none. In a gate it asks.
+func (c *Context) Interrupt(reason string, payload any) error {
+	raw, err := encodePayload(payload)
+	if err != nil {
+		return fmt.Errorf("encode the payload of interrupt %q: %w", reason, err)
+	}
+	return &ending{abi.Control{Interrupt: &abi.Interrupt{Reason: reason, Payload: raw}}}
+}
+
+func encodePayload(payload any) (json.RawMessage, error) {
+	if payload == nil {
+		return nil, nil
+	}
+	return abi.Marshal(payload)
+}
+
+// An ending is an error that ends or pauses the run.
+type ending struct{ abi.Control }
+
+func (e *ending) Error() string {
+	if e.Stop != nil {
+		return "stop: " + e.Stop.Reason
+	}
+	return "interrupt: " + e.Interrupt.Reason
+}
+
+// errorObject is what a hook that returned err writes as its output. The
+// nearest *abi.Error in err keeps its code and the rest; the text is err's.
+func errorObject(err error) *abi.Error {
+	var known *abi.Error
+	if !errors.As(err, &known) {
+		return &abi.Error{Code: abi.CodeInternal, Message: err.Error()}
+	}
+	out := *known
+	if text := err.Error(); text != string(out.Code) {
+		out.Message = text
+	}
+	return &out
+}
+
+// A hostFailure is the panic with which reading a list gives up when the host
+// does: the hook fails with the host's error.
+type hostFailure struct{ err error }

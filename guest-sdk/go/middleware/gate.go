@@ -1,0 +1,86 @@
+package middleware
+
+import (
+	"errors"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Decision is what a gate says to a tool call. The zero value is none: the
+// call is denied.
+type Decision struct {
+	decision string
+	message  string
+	payload  any
+}
+
+// Allow lets the call happen, as far as this gate is concerned.
+func Allow() Decision { return Decision{decision: abi.DecideAllow} }
+
+// Deny refuses the call; the model gets the message as an error result.
+func Deny(message string) Decision { return Decision{decision: abi.DecideDeny, message: message} }
+
+// Ask pauses the run until somebody allows or denies the call.
+func Ask(message string) Decision { return Decision{decision: abi.DecideAsk, message: message} }
+
+// StopRun ends the run.
+func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop, message: reason} }
+
+// With returns the decision with something for the one who is asked:
+// anything that encodes as JSON.
+func (d Decision) With(payload any) Decision {
+	d.payload = payload
+	return d
+}
+
+// strictness orders decisions; the strictest of several counts.
+func (d Decision) strictness() int {
+	switch d.decision {
+	case abi.DecideAllow:
+		return 1
+	case abi.DecideAsk:
+		return 2
+	case abi.DecideDeny:
+		return 3
+	case abi.DecideStop:
+		return 4
+	default:
+		return 0
+	}
+}
+
+func (m *Module) gateTool(c *call, in *abi.GateToolInput) (any, error) {
+	var strictest Decision
+	for _, h := range hooks[GateToolHook](m) {
+		asked := &Call{Call: in.Call, Tool: in.Tool}
+		d, err := h.GateTool(c.ctx, asked)
+		if err != nil {
+			return gateEnding(err)
+		}
+		if d.strictness() == 0 {
+			return nil, misuse("a gate returned no decision: return Allow, Deny, Ask or StopRun")
+		}
+		if asked.Arguments != in.Call.Arguments {
+			return nil, misuse("a gate cannot change the arguments: change them in BeforeTool or WrapToolCall")
+		}
+		if d.strictness() > strictest.strictness() {
+			strictest = d
+		}
+	}
+	payload, err := encodePayload(strictest.payload)
+	return &abi.GateToolAnswer{Decision: strictest.decision, Message: strictest.message, Payload: payload}, err
+}
+
+// gateEnding says what a gate that returned a stop or an interrupt decided:
+// the decision must be there beside a stop, and an interrupt is a question.
+func gateEnding(err error) (any, error) {
+	var end *ending
+	switch {
+	case !errors.As(err, &end):
+		return nil, err
+	case end.Stop != nil:
+		return &abi.GateToolAnswer{Control: end.Control, Decision: abi.DecideStop, Message: end.Stop.Reason}, nil
+	default:
+		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: end.Interrupt.Reason, Payload: end.Interrupt.Payload}, nil
+	}
+}

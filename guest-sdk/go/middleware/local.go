@@ -1,0 +1,115 @@
+package middleware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Local is a value that belongs to the run and outlives the module's
+// memory: it is there in every later hook of the run, after an interrupt, and
+// after a crash of the host. T is anything that JSON encodes. Declare one with
+// its key:
+//
+//	var seen = middleware.Local[[]string]("seen")
+//
+// Keys are the entry's own. One that begins with [abi.SharedPrefix] is shared
+// by all entries of a ring.
+type Local[T any] string
+
+// Get returns the value, or false if there is none.
+func (l Local[T]) Get(ctx *Context) (value T, ok bool, err error) {
+	value, version, err := l.Load(ctx)
+	return value, version != 0, err
+}
+
+// Set sets the value. If the hook fails, it is dropped.
+func (l Local[T]) Set(ctx *Context, value T) error {
+	return l.store(ctx, value, abi.LocalAlways)
+}
+
+// Delete removes the value. That there is none is no error.
+func (l Local[T]) Delete(ctx *Context) error { return ctx.host.LocalDelete(string(l)) }
+
+// Load returns the value with its version, which is 0 if there is none.
+func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
+	b, err := ctx.host.LocalGet(string(l))
+	if err != nil || len(b) == 0 {
+		return value, 0, err
+	}
+	var reply abi.LocalValue
+	if _, err := abi.Decode(b, &reply); err != nil {
+		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
+	}
+	if err := json.Unmarshal(reply.Value, &value); err != nil {
+		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
+	}
+	return value, reply.Version, nil
+}
+
+// CompareAndSet sets the value if its version is still the one that Load
+// returned, and reports whether it was. It takes effect at once, also if the
+// hook fails later.
+func (l Local[T]) CompareAndSet(ctx *Context, value T, version int64) (bool, error) {
+	err := l.store(ctx, value, version)
+	if errors.Is(err, &abi.Error{Code: abi.CodeConflict}) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Update sets the value to what fn makes of the old one, the zero value if
+// there was none. When another hook of the run changed it meanwhile, fn is
+// called again with the new one. An error of fn changes nothing.
+func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
+	for {
+		old, version, err := l.Load(ctx)
+		if err != nil {
+			return err
+		}
+		value, err := fn(old)
+		if err != nil {
+			return err
+		}
+		if ok, err := l.CompareAndSet(ctx, value, version); ok || err != nil {
+			return err
+		}
+	}
+}
+
+func (l Local[T]) store(ctx *Context, value T, version int64) error {
+	b, err := abi.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("local %q: %w", string(l), err)
+	}
+	_, err = ctx.host.LocalSet(string(l), b, version)
+	return err
+}
+
+// A Counter is a number that belongs to the run, as a [Local] does, and is
+// added to atomically, also by parallel hooks.
+type Counter string
+
+// Add adds delta, at once, and returns the new value.
+func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
+	b, err := ctx.host.LocalAdd(string(c), delta)
+	if err != nil {
+		return 0, err
+	}
+	var value int64
+	if _, err := abi.Decode(b, &value); err != nil {
+		return 0, fmt.Errorf("counter %q: %w", string(c), err)
+	}
+	return value, nil
+}
+
+// Get returns the value, 0 if nothing was added yet.
+func (c Counter) Get(ctx *Context) (int64, error) {
+	value, _, err := Local[int64](c).Get(ctx)
+	return value, err
+}
+
+// Reset sets the counter to 0. If the hook fails, that is dropped.
+func (c Counter) Reset(ctx *Context) error { return Local[int64](c).Delete(ctx) }

@@ -1,0 +1,224 @@
+package middleware
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A History is a list of messages to read. Nothing of it crosses the border
+// before it is looked at, and what was pulled once is remembered across hooks.
+//
+// Indices are those of the list as it is now, with the edits of this hook. An
+// index out of range panics, as a slice's does. If the host refuses to give a
+// message, the hook fails with the host's error at once: the method does not
+// return. Messages are the caller's own copies: to change the list, use the
+// methods of [Messages].
+type History struct {
+	shown  *shown
+	pieces []piece
+	length int
+
+	// The piece in which something was found last, and the index it begins
+	// at: neighbours are found without a walk.
+	cursor, start int
+}
+
+// A piece is a stretch of a list: n messages of the list as shown, from index
+// from on, or messages that were put in.
+type piece struct {
+	from, n int
+	put     []abi.Message // not nil: these
+}
+
+func (p *piece) len() int {
+	if p.put != nil {
+		return len(p.put)
+	}
+	return p.n
+}
+
+func newHistory(s *shown) History {
+	h := History{shown: s, length: s.Total}
+	if s.Total > 0 {
+		h.pieces = []piece{{n: s.Total}}
+	}
+	return h
+}
+
+// Len returns how many messages there are. It costs nothing.
+func (h *History) Len() int { return h.length }
+
+// At returns message i.
+func (h *History) At(i int) abi.Message {
+	h.check(i, h.length-1)
+	p, off := h.find(i)
+	if h.pieces[p].put != nil {
+		return cloneMessage(&h.pieces[p].put[off])
+	}
+	return cloneMessage(h.shown.at(h.pieces[p].from + off))
+}
+
+// Last returns the last message, or false of an empty list.
+func (h *History) Last() (abi.Message, bool) {
+	if h.length == 0 {
+		return abi.Message{}, false
+	}
+	return h.At(h.length - 1), true
+}
+
+// All iterates over the messages from first to last. It pulls them in growing
+// blocks: breaking off early is cheap. If the loop's body edits the list, the
+// iteration goes on with the next index of the list as it is then.
+func (h *History) All() iter.Seq2[int, abi.Message] {
+	return func(yield func(int, abi.Message) bool) {
+		for i := 0; i < h.length; i++ {
+			if !yield(i, h.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Backward iterates from last to first, as [History.All] does. If the loop's
+// body edits the list at or behind the index it is at, the iteration is not
+// disturbed.
+func (h *History) Backward() iter.Seq2[int, abi.Message] {
+	return func(yield func(int, abi.Message) bool) {
+		for i := h.length - 1; i >= 0; i-- {
+			if i < h.length && !yield(i, h.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Slice returns messages from up to, not including, to.
+func (h *History) Slice(from, to int) []abi.Message {
+	h.check(from, h.length)
+	h.check(to, h.length)
+	if from >= to {
+		return nil
+	}
+	out := make([]abi.Message, 0, to-from)
+	for p, off := h.find(from); len(out) < to-from; p, off = p+1, 0 {
+		piece := &h.pieces[p]
+		end := min(piece.len(), off+to-from-len(out))
+		if piece.put != nil {
+			out = append(out, cloneMessages(piece.put[off:end])...)
+			continue
+		}
+		h.shown.need(piece.from+off, piece.from+end)
+		for i := off; i < end; i++ {
+			out = append(out, cloneMessage(h.shown.at(piece.from+i)))
+		}
+	}
+	return out
+}
+
+func (h *History) check(i, last int) {
+	if i < 0 || i > last {
+		panic(fmt.Sprintf("index %d is out of range: the list has %d messages", i, h.length))
+	}
+}
+
+// find returns the piece that message i is in, and its place there.
+func (h *History) find(i int) (p, off int) {
+	for i < h.start {
+		h.cursor--
+		h.start -= h.pieces[h.cursor].len()
+	}
+	for i >= h.start+h.pieces[h.cursor].len() {
+		h.start += h.pieces[h.cursor].len()
+		h.cursor++
+	}
+	return h.cursor, i - h.start
+}
+
+// Messages is a list of messages to read and edit. The edits are visible to
+// whoever reads on in the same hook, and only they are sent back.
+type Messages struct{ History }
+
+// Append puts messages at the end.
+func (m *Messages) Append(messages ...abi.Message) { m.Replace(m.length, m.length, messages...) }
+
+// Insert puts messages before message i, or at the end if i is the length.
+func (m *Messages) Insert(i int, messages ...abi.Message) { m.Replace(i, i, messages...) }
+
+// Delete removes messages from up to, not including, to.
+func (m *Messages) Delete(from, to int) { m.Replace(from, to) }
+
+// Set replaces message i.
+func (m *Messages) Set(i int, message abi.Message) { m.Replace(i, i+1, message) }
+
+// SetAll replaces the whole list. Messages that were read from it and are
+// unchanged are not sent again.
+func (m *Messages) SetAll(messages []abi.Message) { m.Replace(0, m.length, messages...) }
+
+// Replace puts messages in the place of those from up to, not including, to.
+// All other methods are forms of it.
+func (m *Messages) Replace(from, to int, messages ...abi.Message) {
+	m.check(from, m.length)
+	m.check(to, m.length)
+	if from > to {
+		panic(fmt.Sprintf("messages %d to %d: the second index is below the first", from, to))
+	}
+	if from == to && len(messages) == 0 {
+		return
+	}
+	a := m.split(from)
+	b := m.split(to)
+	begin := from // of piece a, after the edit
+	switch {
+	case len(messages) == 0:
+		m.pieces = slices.Delete(m.pieces, a, b)
+	case a > 0 && m.pieces[a-1].put != nil:
+		m.pieces[a-1].put = append(m.pieces[a-1].put, cloneMessages(messages)...)
+		m.pieces = slices.Delete(m.pieces, a, b)
+		begin += len(messages)
+	default:
+		m.pieces = slices.Replace(m.pieces, a, b, piece{put: cloneMessages(messages)})
+	}
+	m.length += len(messages) - (to - from)
+	switch n := len(m.pieces); {
+	case a < n:
+		m.cursor, m.start = a, begin
+	case n > 0:
+		m.cursor, m.start = n-1, m.length-m.pieces[n-1].len()
+	default:
+		m.cursor, m.start = 0, 0
+	}
+}
+
+// split makes a piece begin at message i and returns its number.
+func (m *Messages) split(i int) int {
+	if i == m.length {
+		return len(m.pieces)
+	}
+	p, off := m.find(i)
+	if off == 0 {
+		return p
+	}
+	whole := m.pieces[p]
+	left, right := whole, whole
+	if whole.put != nil {
+		left.put, right.put = whole.put[:off:off], whole.put[off:]
+	} else {
+		left.n, right.from, right.n = off, whole.from+off, whole.n-off
+	}
+	m.pieces[p] = left
+	m.pieces = slices.Insert(m.pieces, p+1, right)
+	return p + 1
+}
+
+// clone returns a list with the same edits, whose edits are its own.
+func (m *Messages) clone() *Messages {
+	out := *m
+	out.pieces = slices.Clone(m.pieces)
+	for i := range out.pieces {
+		out.pieces[i].put = slices.Clip(out.pieces[i].put)
+	}
+	return &out
+}

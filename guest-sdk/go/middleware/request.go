@@ -1,0 +1,87 @@
+package middleware
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Request is a model call as it will be sent. Messages, Tools, Model and
+// Params may be changed, in any way, for this call.
+type Request struct {
+	Messages *Messages
+	Tools    []abi.Tool
+	Model    string
+	// Params are the parameters by their OpenAI names; it is never nil.
+	Params abi.Params
+
+	// Stream says whether the answer is streamed.
+	Stream bool
+
+	shown *abi.Request
+}
+
+func (c *call) request(in *abi.Request) *Request {
+	r := &Request{
+		Messages: c.list(in.Messages), Tools: slices.Clone(in.Tools), Model: in.Model, Params: maps.Clone(in.Params),
+		Stream: in.Stream, shown: in,
+	}
+	if r.Params == nil {
+		r.Params = abi.Params{}
+	}
+	return r
+}
+
+// SetParam sets a parameter of the call by its OpenAI name, for example
+// SetParam("temperature", 0.2).
+func (r *Request) SetParam(name string, value any) error {
+	raw, err := abi.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode parameter %s: %w", name, err)
+	}
+	r.Params[name] = raw
+	return nil
+}
+
+// patch returns what was changed.
+func (r *Request) patch() (abi.RequestPatch, error) {
+	var out abi.RequestPatch
+	if r.Model != r.shown.Model {
+		if r.Model == "" {
+			return out, misuse("a request needs a model")
+		}
+		out.Model = r.Model
+	}
+	params := abi.Params{}
+	for name, value := range r.Params {
+		if old, ok := r.shown.Params[name]; !ok || !bytes.Equal(old, value) {
+			params[name] = value
+		}
+	}
+	for name := range r.shown.Params {
+		if _, ok := r.Params[name]; !ok {
+			params[name] = []byte("null")
+		}
+	}
+	if len(params) > 0 {
+		out.Params = params
+	}
+	var err error
+	if out.Tools, err = toolsPatch(r.shown.Tools, r.Tools); err != nil {
+		return out, err
+	}
+	out.Messages, err = r.Messages.patch()
+	return out, err
+}
+
+// clone returns a request with the same changes, whose changes are its own.
+func (r *Request) clone() *Request {
+	out := *r
+	out.Messages = r.Messages.clone()
+	out.Tools = slices.Clone(r.Tools)
+	out.Params = maps.Clone(r.Params)
+	return &out
+}

@@ -1,0 +1,120 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Tool is a tool with the function that runs it.
+type Tool struct {
+	abi.Tool
+	Run func(ctx *Context, call *Call) (*abi.Result, error)
+}
+
+// NewTool makes a tool of a function. Its parameters are a JSON Schema of A, a
+// struct: fields without omitempty are required, `doc` tags describe them.
+// Arguments that do not fit are an error result, which the model can mend. R
+// is the result: a string, an [abi.Content], an *[abi.Result], or anything
+// else that JSON encodes.
+func NewTool[A, R any](name, description string, fn func(ctx *Context, args A) (R, error)) Tool {
+	parameters := encodeSchema((&schemaMaker{required: true}).schema(reflect.TypeFor[A]()))
+	return Tool{
+		Tool: abi.Tool{Name: name, Description: description, Parameters: parameters},
+		Run: func(ctx *Context, call *Call) (*abi.Result, error) {
+			var args A
+			if err := call.Args(&args); err != nil {
+				return abi.ErrorResult(err.Error()), nil
+			}
+			value, err := fn(ctx, args)
+			if err != nil {
+				return nil, err
+			}
+			return resultOf(value)
+		},
+	}
+}
+
+func resultOf(value any) (*abi.Result, error) {
+	switch v := value.(type) {
+	case string:
+		return abi.TextResult(v), nil
+	case abi.Content:
+		return &abi.Result{Content: v}, nil
+	case *abi.Result:
+		return v, nil
+	}
+	b, err := abi.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode the result: %w", err)
+	}
+	return abi.TextResult(string(b)), nil
+}
+
+// WithTools makes a middleware that adds tools to the agent and runs them.
+func WithTools(tools ...Tool) Middleware {
+	for i, t := range tools {
+		if err := t.Check(); err != nil {
+			panic("middleware: WithTools: " + err.Error())
+		}
+		if t.Run == nil {
+			panic(fmt.Sprintf("middleware: WithTools: tool %q has no Run", t.Name))
+		}
+		if slices.ContainsFunc(tools[:i], func(o Tool) bool { return o.Name == t.Name }) {
+			panic(fmt.Sprintf("middleware: WithTools: two tools are named %q", t.Name))
+		}
+	}
+	return &toolset{tools: slices.Clone(tools)}
+}
+
+type toolset struct{ tools []Tool }
+
+func (s *toolset) find(name string) int {
+	return slices.IndexFunc(s.tools, func(t Tool) bool { return t.Name == name })
+}
+
+// BeforeAgent adds the tools.
+func (s *toolset) BeforeAgent(_ *Context, run *AgentStart) error {
+	for i := range s.tools {
+		if err := run.AddTool(s.tools[i].Tool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CallTool runs one of them.
+func (s *toolset) CallTool(ctx *Context, call *Call) (*abi.Result, error) {
+	return s.tools[s.find(call.Name)].Run(ctx, call)
+}
+
+// callTool finds who runs a tool: the toolset that has it, or else the
+// middleware with a CallTool of its own.
+func (m *Module) callTool(c *call, in *abi.CallToolInput) (any, error) {
+	var runs CallToolHook
+	for _, h := range hooks[CallToolHook](m) {
+		set, ok := h.(*toolset)
+		if !ok {
+			runs = h
+			continue
+		}
+		if set.find(in.Call.Name) >= 0 {
+			runs = h
+			break
+		}
+	}
+	if runs == nil {
+		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("this module has no tool %q", in.Call.Name)}
+	}
+	result, err := runs.CallTool(c.ctx, &Call{Call: in.Call})
+	if err != nil {
+		return nil, err
+	}
+	if result == nil {
+		return nil, errors.New("tool " + in.Call.Name + " returned neither a result nor an error")
+	}
+	return &abi.CallToolAnswer{Result: result}, nil
+}

@@ -1,0 +1,47 @@
+package middleware
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func findTool(tools []abi.Tool, name string) int {
+	return slices.IndexFunc(tools, func(t abi.Tool) bool { return t.Name == name })
+}
+
+func sameTool(a, b *abi.Tool) bool {
+	return a.Name == b.Name && a.Description == b.Description && a.Owner == b.Owner && a.Idempotent == b.Idempotent &&
+		bytes.Equal(a.Parameters, b.Parameters)
+}
+
+// toolsPatch says how shown became now: some removed and others added at the
+// end, or a whole new list where tools were altered or moved.
+func toolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
+	for i := range now {
+		if err := now[i].Check(); err != nil {
+			return abi.ToolsPatch{}, err
+		}
+		if j := findTool(now, now[i].Name); j != i {
+			return abi.ToolsPatch{}, fmt.Errorf("two tools are named %q", now[i].Name)
+		}
+	}
+	var out abi.ToolsPatch
+	kept := 0
+	for i := range shown {
+		if kept < len(now) && sameTool(&now[kept], &shown[i]) {
+			kept++
+		} else {
+			out.Remove = append(out.Remove, shown[i].Name)
+		}
+	}
+	for _, t := range now[kept:] {
+		if findTool(shown, t.Name) >= 0 {
+			return abi.ToolsPatch{Whole: true, Replace: now}, nil
+		}
+		out.Add = append(out.Add, t)
+	}
+	return out, nil
+}

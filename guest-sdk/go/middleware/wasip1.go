@@ -1,0 +1,222 @@
+//go:build wasip1
+
+package middleware
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// The exports: every hook, since exports of Go are fixed when a program is
+// built. What describe says of hooks tells the host which to call.
+
+//go:wasmexport describe
+func describe(n int32) int32 { return export(abi.HookDescribe, n) }
+
+//go:wasmexport configure
+func configure(n int32) int32 { return export(abi.HookConfigure, n) }
+
+//go:wasmexport before_agent
+func beforeAgent(n int32) int32 { return export(abi.HookBeforeAgent, n) }
+
+//go:wasmexport before_model_rewrite_state
+func beforeModelRewriteState(n int32) int32 { return export(abi.HookBeforeModelRewriteState, n) }
+
+//go:wasmexport before_model
+func beforeModel(n int32) int32 { return export(abi.HookBeforeModel, n) }
+
+//go:wasmexport wrap_model
+func wrapModel(n int32) int32 { return export(abi.HookWrapModel, n) }
+
+//go:wasmexport on_chunk
+func onChunk(n int32) int32 { return export(abi.HookOnChunk, n) }
+
+//go:wasmexport after_model
+func afterModel(n int32) int32 { return export(abi.HookAfterModel, n) }
+
+//go:wasmexport after_model_rewrite_state
+func afterModelRewriteState(n int32) int32 { return export(abi.HookAfterModelRewriteState, n) }
+
+//go:wasmexport before_tool
+func beforeTool(n int32) int32 { return export(abi.HookBeforeTool, n) }
+
+//go:wasmexport wrap_tool_call
+func wrapToolCall(n int32) int32 { return export(abi.HookWrapToolCall, n) }
+
+//go:wasmexport gate_tool
+func gateTool(n int32) int32 { return export(abi.HookGateTool, n) }
+
+//go:wasmexport call_tool
+func callTool(n int32) int32 { return export(abi.HookCallTool, n) }
+
+//go:wasmexport after_tool
+func afterTool(n int32) int32 { return export(abi.HookAfterTool, n) }
+
+//go:wasmexport tool_messages
+func toolMessages(n int32) int32 { return export(abi.HookToolMessages, n) }
+
+//go:wasmexport after_tools
+func afterTools(n int32) int32 { return export(abi.HookAfterTools, n) }
+
+//go:wasmexport after_agent
+func afterAgent(n int32) int32 { return export(abi.HookAfterAgent, n) }
+
+//go:wasmexport observe
+func observe(n int32) int32 { return export(abi.HookObserve, n) }
+
+//go:wasmexport translate_before
+func translateBefore(n int32) int32 { return export(abi.HookTranslateBefore, n) }
+
+//go:wasmexport translate_after
+func translateAfter(n int32) int32 { return export(abi.HookTranslateAfter, n) }
+
+func export(hook abi.Hook, n int32) int32 {
+	host := &imports{}
+	return callRegistered(host, hook, host.pending(n), write)
+}
+
+//go:wasmimport agent_middleware_v1 read
+func hostRead(ptr unsafe.Pointer, capacity int32) int32
+
+//go:wasmimport agent_middleware_v1 write
+func hostWrite(ptr unsafe.Pointer, n int32)
+
+//go:wasmimport agent_middleware_v1 next
+func hostNext(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 messages
+func hostMessages(list, from, to int32) int32
+
+//go:wasmimport agent_middleware_v1 changed
+func hostChanged(list int32, revision int64) int32
+
+//go:wasmimport agent_middleware_v1 local_get
+func hostLocalGet(key unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 local_delete
+func hostLocalDelete(key unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 local_set
+func hostLocalSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueLen int32, version int64) int32
+
+//go:wasmimport agent_middleware_v1 local_add
+func hostLocalAdd(key unsafe.Pointer, n int32, delta int64) int32
+
+//go:wasmimport agent_middleware_v1 emit
+func hostEmit(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 log
+func hostLog(level int32, ptr unsafe.Pointer, n int32)
+
+// imports is the [Host] that the imports are.
+type imports struct{}
+
+// buffer receives what is pending. It is used again by every host call of a
+// hook, and given up when something large was read.
+var buffer []byte
+
+const maxKeptBuffer = 256 << 10
+
+// pending reads n bytes.
+func (*imports) pending(n int32) []byte {
+	if int(n) > cap(buffer) || cap(buffer) > maxKeptBuffer {
+		buffer = make([]byte, n)
+	}
+	b := buffer[:n]
+	if n > 0 {
+		b = b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
+	}
+	return b
+}
+
+// reply reads what a host call that returned n left pending.
+func (h *imports) reply(n int32) ([]byte, error) {
+	if n >= 0 {
+		return h.pending(n), nil
+	}
+	failed := &abi.Error{}
+	if _, err := abi.Decode(h.pending(-n), failed); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's error: " + err.Error()}
+	}
+	return nil, failed
+}
+
+// done is reply for calls that answer nothing.
+func (h *imports) done(n int32) error {
+	if n >= 0 {
+		return nil
+	}
+	_, err := h.reply(n)
+	return err
+}
+
+func bytesAt(b []byte) (unsafe.Pointer, int32) {
+	return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b))
+}
+
+func textAt(s string) (unsafe.Pointer, int32) {
+	return unsafe.Pointer(unsafe.StringData(s)), int32(len(s))
+}
+
+func write(output []byte) {
+	hostWrite(bytesAt(output))
+	runtime.KeepAlive(output)
+}
+
+// Next implements [Host].
+func (h *imports) Next(patch []byte) ([]byte, error) {
+	n := hostNext(bytesAt(patch))
+	runtime.KeepAlive(patch)
+	return h.reply(n)
+}
+
+// Messages implements [Host].
+func (h *imports) Messages(list, from, to int) ([]byte, error) {
+	return h.reply(hostMessages(int32(list), int32(from), int32(to)))
+}
+
+// Changed implements [Host].
+func (h *imports) Changed(list int, revision int64) (int, error) {
+	n := hostChanged(int32(list), revision)
+	return int(n), h.done(n)
+}
+
+// LocalGet implements [Host].
+func (h *imports) LocalGet(key string) ([]byte, error) {
+	return h.reply(hostLocalGet(textAt(key)))
+}
+
+// LocalDelete implements [Host].
+func (h *imports) LocalDelete(key string) error {
+	return h.done(hostLocalDelete(textAt(key)))
+}
+
+// LocalSet implements [Host].
+func (h *imports) LocalSet(key string, value []byte, version int64) ([]byte, error) {
+	keyPtr, keyLen := textAt(key)
+	valuePtr, valueLen := bytesAt(value)
+	n := hostLocalSet(keyPtr, keyLen, valuePtr, valueLen, version)
+	runtime.KeepAlive(value)
+	return h.reply(n)
+}
+
+// LocalAdd implements [Host].
+func (h *imports) LocalAdd(key string, delta int64) ([]byte, error) {
+	ptr, n := textAt(key)
+	return h.reply(hostLocalAdd(ptr, n, delta))
+}
+
+// Emit implements [Host].
+func (h *imports) Emit(event []byte) error {
+	n := hostEmit(bytesAt(event))
+	runtime.KeepAlive(event)
+	return h.done(n)
+}
+
+// Log implements [Host].
+func (h *imports) Log(level int, text string) {
+	ptr, n := textAt(text)
+	hostLog(int32(level), ptr, n)
+}
