@@ -59,12 +59,12 @@ func newPart(mw Middleware) *part {
 	if v.IsNil() {
 		panic(fmt.Sprintf("middleware: %s is nil: register &%s{}", v.Type(), v.Type().Elem()))
 	}
-	if len(configFields(v.Type().Elem())) == 0 {
+	if len(configNames(v.Type().Elem())) == 0 {
 		return p
 	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
-	defaults, err := abi.Marshal(configOnly(v.Elem()))
+	defaults, err := abi.Marshal(mw)
 	if err != nil {
 		panic(fmt.Sprintf("middleware: %s cannot be configured: %v. Tag fields that are no configuration `json:\"-\"`", v.Type(), err))
 	}
@@ -82,35 +82,6 @@ func (p *part) configType() reflect.Type {
 		return p.build.config
 	}
 	return p.prototype.Type()
-}
-
-// configFields are the fields of a struct that JSON decodes into.
-func configFields(t reflect.Type) []int {
-	var out []int
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if tag := f.Tag.Get("json"); tag == "-" || !f.IsExported() {
-			continue
-		}
-		out = append(out, i)
-	}
-	return out
-}
-
-// configOnly returns the fields of a struct that JSON decodes into, encoded,
-// without looking for methods of the struct itself.
-func configOnly(v reflect.Value) any {
-	fields := make([]reflect.StructField, 0, v.NumField())
-	values := make([]reflect.Value, 0, v.NumField())
-	for _, i := range configFields(v.Type()) {
-		fields = append(fields, v.Type().Field(i))
-		values = append(values, v.Field(i))
-	}
-	out := reflect.New(reflect.StructOf(fields)).Elem()
-	for i := range values {
-		out.Field(i).Set(values[i])
-	}
-	return out.Interface()
 }
 
 // configure decodes the configuration into the part that takes it, has it
@@ -153,8 +124,10 @@ func (p *part) configure(config json.RawMessage) error {
 	// writes into slices and maps that the prototype has, too.
 	v := reflect.ValueOf(p.value).Elem()
 	v.Set(p.prototype)
-	for _, i := range configFields(v.Type()) {
-		v.Field(i).SetZero()
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
+			v.Field(i).SetZero()
+		}
 	}
 	for _, b := range []json.RawMessage{p.defaults, config} {
 		if err := json.Unmarshal(b, p.value); err != nil {

@@ -70,12 +70,12 @@ func (s *shown) at(i int) *abi.Message {
 	if known[i] != nil {
 		return known[i]
 	}
-	switch i {
-	case s.to:
-		s.block = min(max(s.block, 1)*4, maxBlock)
+	switch {
+	case s.block > 0 && i == s.to:
+		s.block = min(s.block*4, maxBlock)
 		s.pull(i, min(i+s.block, s.Total))
-	case s.from - 1:
-		s.block = min(max(s.block, 1)*4, maxBlock)
+	case s.block > 0 && i == s.from-1:
+		s.block = min(s.block*4, maxBlock)
 		s.pull(max(i-s.block+1, 0), i+1)
 	default:
 		s.block = 1

@@ -1,0 +1,125 @@
+package middlewaretest
+
+import "github.com/agent-runner/agent-runner/abi"
+
+// One method for each hook. The run and the entry of an input are filled in.
+// So are lists of messages: an input whose list has items shows those, any
+// other the run's messages. What a hook did to the run's messages is kept.
+
+// BeforeAgent calls the hook.
+func (h *Host) BeforeAgent(in abi.BeforeAgentInput) (abi.BeforeAgentAnswer, error) {
+	h.show(&in.Messages, abi.ListState)
+	answer, err := call[abi.BeforeAgentAnswer](h, abi.HookBeforeAgent, &in)
+	if err != nil || answer.Stop != nil || answer.Interrupt != nil {
+		return answer, err
+	}
+	return answer, h.keep(answer.Messages)
+}
+
+// BeforeModelRewriteState calls the hook.
+func (h *Host) BeforeModelRewriteState(in abi.BeforeModelRewriteStateInput) (abi.BeforeModelRewriteStateAnswer, error) {
+	h.show(&in.Messages, abi.ListState)
+	answer, err := call[abi.BeforeModelRewriteStateAnswer](h, abi.HookBeforeModelRewriteState, &in)
+	if err != nil || answer.Stop != nil || answer.Interrupt != nil {
+		return answer, err
+	}
+	return answer, h.keep(answer.Messages)
+}
+
+// BeforeModel calls the hook.
+func (h *Host) BeforeModel(in abi.BeforeModelInput) (abi.BeforeModelAnswer, error) {
+	h.show(&in.Request.Messages, abi.ListRequest)
+	return call[abi.BeforeModelAnswer](h, abi.HookBeforeModel, &in)
+}
+
+// WrapModel calls the hook. Its next runs Host.Model.
+func (h *Host) WrapModel(in abi.WrapModelInput) (abi.WrapModelAnswer, error) {
+	h.show(&in.Request.Messages, abi.ListRequest)
+	h.request = &in.Request
+	defer func() { h.request = nil }()
+	return call[abi.WrapModelAnswer](h, abi.HookWrapModel, &in)
+}
+
+// OnChunk calls the hook.
+func (h *Host) OnChunk(in abi.OnChunkInput) (abi.OnChunkAnswer, error) {
+	return call[abi.OnChunkAnswer](h, abi.HookOnChunk, &in)
+}
+
+// AfterModel calls the hook.
+func (h *Host) AfterModel(in abi.AfterModelInput) (abi.AfterModelAnswer, error) {
+	h.show(&in.Request.Messages, abi.ListRequest)
+	return call[abi.AfterModelAnswer](h, abi.HookAfterModel, &in)
+}
+
+// AfterModelRewriteState calls the hook.
+func (h *Host) AfterModelRewriteState(in abi.AfterModelRewriteStateInput) (abi.AfterModelRewriteStateAnswer, error) {
+	h.show(&in.Messages, abi.ListState)
+	answer, err := call[abi.AfterModelRewriteStateAnswer](h, abi.HookAfterModelRewriteState, &in)
+	if err != nil || answer.Stop != nil || answer.Interrupt != nil {
+		return answer, err
+	}
+	return answer, h.keep(answer.Messages)
+}
+
+// BeforeTool calls the hook.
+func (h *Host) BeforeTool(in abi.BeforeToolInput) (abi.BeforeToolAnswer, error) {
+	return call[abi.BeforeToolAnswer](h, abi.HookBeforeTool, &in)
+}
+
+// WrapToolCall calls the hook. Its next runs Host.Tool.
+func (h *Host) WrapToolCall(in abi.WrapToolCallInput) (abi.WrapToolCallAnswer, error) {
+	h.call = &in.Call
+	defer func() { h.call = nil }()
+	return call[abi.WrapToolCallAnswer](h, abi.HookWrapToolCall, &in)
+}
+
+// GateTool calls the hook.
+func (h *Host) GateTool(in abi.GateToolInput) (abi.GateToolAnswer, error) {
+	return call[abi.GateToolAnswer](h, abi.HookGateTool, &in)
+}
+
+// CallTool calls the hook.
+func (h *Host) CallTool(in abi.CallToolInput) (abi.CallToolAnswer, error) {
+	return call[abi.CallToolAnswer](h, abi.HookCallTool, &in)
+}
+
+// AfterTool calls the hook.
+func (h *Host) AfterTool(in abi.AfterToolInput) (abi.AfterToolAnswer, error) {
+	return call[abi.AfterToolAnswer](h, abi.HookAfterTool, &in)
+}
+
+// ToolMessages calls the hook.
+func (h *Host) ToolMessages(in abi.ToolMessagesInput) (abi.ToolMessagesAnswer, error) {
+	return call[abi.ToolMessagesAnswer](h, abi.HookToolMessages, &in)
+}
+
+// AfterTools calls the hook.
+func (h *Host) AfterTools(in abi.AfterToolsInput) (abi.AfterToolsAnswer, error) {
+	h.show(&in.Messages, abi.ListState)
+	answer, err := call[abi.AfterToolsAnswer](h, abi.HookAfterTools, &in)
+	if err != nil || answer.Stop != nil || answer.Interrupt != nil {
+		return answer, err
+	}
+	return answer, h.keep(answer.Messages)
+}
+
+// AfterAgent calls the hook.
+func (h *Host) AfterAgent(in abi.AfterAgentInput) (abi.AfterAgentAnswer, error) {
+	h.show(&in.Messages, abi.ListState)
+	return call[abi.AfterAgentAnswer](h, abi.HookAfterAgent, &in)
+}
+
+// Observe calls the hook.
+func (h *Host) Observe(in abi.ObserveInput) (abi.ObserveAnswer, error) {
+	return call[abi.ObserveAnswer](h, abi.HookObserve, &in)
+}
+
+// TranslateBefore calls the hook.
+func (h *Host) TranslateBefore(in abi.TranslateInput) (abi.TranslateAnswer, error) {
+	return call[abi.TranslateAnswer](h, abi.HookTranslateBefore, &in)
+}
+
+// TranslateAfter calls the hook.
+func (h *Host) TranslateAfter(in abi.TranslateInput) (abi.TranslateAnswer, error) {
+	return call[abi.TranslateAnswer](h, abi.HookTranslateAfter, &in)
+}

@@ -1,0 +1,123 @@
+package middlewaretest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A list is one list of messages, with its earlier revisions.
+type list struct {
+	id        int
+	revisions []revision
+}
+
+type revision struct {
+	number   int64
+	messages []abi.Message
+}
+
+func (l *list) push(number int64, messages []abi.Message) {
+	l.revisions = append(l.revisions, revision{number, messages})
+}
+
+func (l *list) now() []abi.Message {
+	if len(l.revisions) == 0 {
+		return nil
+	}
+	return l.revisions[len(l.revisions)-1].messages
+}
+
+// shown is the list as it stands in an input.
+func (l *list) shown() abi.List {
+	out := abi.List{List: l.id, Total: len(l.now())}
+	if len(l.revisions) > 0 {
+		out.Revision = l.revisions[len(l.revisions)-1].number
+	}
+	return out
+}
+
+// changed is the first index at which the list differs from a revision.
+func (l *list) changed(number int64) int {
+	i := slices.IndexFunc(l.revisions, func(r revision) bool { return r.number == number })
+	if i < 0 {
+		return 0
+	}
+	old, now := l.revisions[i].messages, l.now()
+	for i := range min(len(old), len(now)) {
+		if !reflect.DeepEqual(old[i], now[i]) {
+			return i
+		}
+	}
+	return min(len(old), len(now))
+}
+
+// set makes messages the list's next revision.
+func (h *Host) set(l *list, messages []abi.Message) {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		if messages[i].ID == "" {
+			h.ids++
+			messages[i].ID = fmt.Sprintf("m%d", h.ids)
+		}
+	}
+	h.revisions++
+	l.push(h.revisions, messages)
+}
+
+// show makes the list that an input shows: the messages in it, or else the
+// run's.
+func (h *Host) show(in *abi.List, id int) {
+	l := &h.lists[id]
+	switch {
+	case in.Items != nil:
+		h.set(l, in.Items)
+	case id != abi.ListState:
+		h.set(l, h.Messages())
+	}
+	*in = l.shown()
+}
+
+// keep applies what a hook that succeeded did to the run's messages.
+func (h *Host) keep(patch abi.ListPatch) error {
+	if patch.IsZero() {
+		return nil
+	}
+	messages, err := h.apply(h.Messages(), patch)
+	if err == nil {
+		h.set(&h.lists[abi.ListState], messages)
+	}
+	return err
+}
+
+// apply returns messages with a patch applied. A message that the patch
+// removed and put in again keeps its id; other ids are the host's to give.
+func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message, error) {
+	if err := patch.Check(len(messages)); err != nil {
+		return nil, err
+	}
+	if patch.Whole {
+		return h.own(patch.Replace, messages), nil
+	}
+	var out []abi.Message
+	at := 0
+	for _, s := range patch.Splice {
+		out = append(out, messages[at:s.At]...)
+		out = append(out, h.own(s.Insert, messages)...)
+		at = s.At + s.Remove
+	}
+	return append(out, messages[at:]...), nil
+}
+
+func (h *Host) own(put, shown []abi.Message) []abi.Message {
+	out := slices.Clone(put)
+	for i := range out {
+		known := slices.ContainsFunc(shown, func(m abi.Message) bool { return m.ID != "" && m.ID == out[i].ID })
+		if !known {
+			out[i].ID, out[i].Origin = "", abi.OriginModule+h.Entry
+		}
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package middlewaretest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// locals are the run-local values. Plain sets and deletes wait for the hook's
+// success; the others take effect at once.
+type locals struct {
+	values  map[string]abi.LocalValue
+	version int64
+	staged  map[string]*abi.LocalValue // nil: deleted
+}
+
+func (l *locals) begin() { l.staged = map[string]*abi.LocalValue{} }
+
+func (l *locals) end(ok bool) {
+	for key, value := range l.staged {
+		switch {
+		case !ok:
+		case value == nil:
+			delete(l.values, key)
+		default:
+			l.values[key] = *value
+		}
+	}
+	l.staged = nil
+}
+
+// get returns a value as the hook sees it.
+func (l *locals) get(key string) (abi.LocalValue, bool) {
+	if staged, ok := l.staged[key]; ok {
+		if staged == nil {
+			return abi.LocalValue{}, false
+		}
+		return *staged, true
+	}
+	value, ok := l.values[key]
+	return value, ok
+}
+
+func (l *locals) next(value []byte) abi.LocalValue {
+	l.version++
+	return abi.LocalValue{Value: slices.Clone(value), Version: l.version}
+}
+
+// setNow is what a set with a version and an add do.
+func (l *locals) setNow(key string, value []byte) abi.LocalValue {
+	next := l.next(value)
+	l.values[key] = next
+	delete(l.staged, key)
+	return next
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > abi.MaxKey {
+		return fail(abi.CodeInvalid, "a key has 1 to %d bytes, not %d", abi.MaxKey, len(key))
+	}
+	return nil
+}
+
+// LocalGet implements the local_get import.
+func (i *imports) LocalGet(key string) ([]byte, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	value, ok := i.h.locals.get(key)
+	if !ok {
+		return nil, nil
+	}
+	return abi.Marshal(value)
+}
+
+// LocalDelete implements the local_delete import.
+func (i *imports) LocalDelete(key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	i.h.locals.staged[key] = nil
+	return nil
+}
+
+// LocalSet implements the local_set import.
+func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if err := abi.Valid(value); err != nil {
+		return nil, fail(abi.CodeInvalid, "the value of %q: %v", key, err)
+	}
+	l := &i.h.locals
+	if version == abi.LocalAlways {
+		next := l.next(value)
+		l.staged[key] = &next
+		return abi.Marshal(abi.LocalVersion{Version: next.Version})
+	}
+	if now, _ := l.get(key); now.Version != version {
+		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
+	}
+	return abi.Marshal(abi.LocalVersion{Version: l.setNow(key, value).Version})
+}
+
+// LocalAdd implements the local_add import.
+func (i *imports) LocalAdd(key string, delta int64) ([]byte, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	value, ok := i.h.locals.get(key)
+	var n int64
+	if ok {
+		if err := json.Unmarshal(value.Value, &n); err != nil {
+			return nil, fail(abi.CodeInvalid, "%q is no integer", key)
+		}
+	}
+	return i.h.locals.setNow(key, strconv.AppendInt(nil, n+delta, 10)).Value, nil
+}
+
+// Locals returns all run-local values.
+func (h *Host) Locals() map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(h.locals.values))
+	for key, value := range maps.All(h.locals.values) {
+		out[key] = value.Value
+	}
+	return out
+}
