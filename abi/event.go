@@ -66,6 +66,7 @@ type Event struct {
 	Error        *Error       `json:"error,omitempty"`
 	StoppedBy    string       `json:"stopped_by,omitempty"`
 	Reason       string       `json:"reason,omitempty"`
+	StopCode     string       `json:"stop_code,omitempty"`
 	Entries      []EntryStats `json:"entries,omitempty"`
 }
 

@@ -66,6 +66,8 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 	return rep.res, rep.source, err
 }
 
+var _ kind[ModelRequest, abi.RequestPatch, abi.Response] = (*modelKind)(nil)
+
 type modelKind struct {
 	run  *Run
 	call *ModelCall

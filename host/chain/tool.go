@@ -47,6 +47,8 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 	return out, nil
 }
 
+var _ kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
+
 type toolKind struct {
 	run      *Run
 	call     *ToolCall

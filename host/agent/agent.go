@@ -1,0 +1,155 @@
+// Package agent runs an agent's loop: it asks the model, calls the tools, and
+// lets a chain of middlewares change all of it on the way.
+//
+//	run
+//	├ before_agent                       once
+//	├ step 1 … max_steps
+//	│  ├ before_model_rewrite_state      kept in the state
+//	│  ├ model call, ring by ring
+//	│  ├ after_model_rewrite_state       kept in the state; its last message decides how it goes on
+//	│  ├ tool calls, in parallel
+//	│  └ after_tools
+//	└ after_agent                        once, at the real end
+//
+// Everything that matters of a run is in its [State], a plain value.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxSteps  = 20
+	DefaultParallel  = 8
+	DefaultCallLimit = 2 * time.Minute
+)
+
+// Options make an agent.
+type Options struct {
+	Name  string // "agent" when empty
+	Model model.Model
+	// ModelName and Params are what the model is asked with; modules may
+	// change them for a call.
+	ModelName string
+	Params    abi.Params
+	// Models are those that modules may choose beside ModelName; nil: any.
+	Models []string
+
+	Instruction string
+	Tools       []tool.Tool
+	// ReturnDirectly names the tools whose result ends the run.
+	ReturnDirectly []string
+	// Chain are the middlewares; nil: none.
+	Chain *chain.Chain
+
+	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0
+	Timeout   time.Duration // of a run; 0: none
+	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
+	Parallel  int           // tool calls at once; DefaultParallel when 0
+	NoStream  bool          // ask the model for whole answers
+}
+
+// An Agent runs. It is used by many runs at once and does not change.
+type Agent struct {
+	Options
+	tools map[string]tool.Tool
+}
+
+// New returns an agent, or says what is wrong with the options.
+func New(o *Options) (*Agent, error) {
+	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
+	if a.Model == nil {
+		return nil, errors.New("an agent needs a model")
+	}
+	a.Tools, a.ReturnDirectly, a.Models = slices.Clone(o.Tools), slices.Clone(o.ReturnDirectly), slices.Clone(o.Models)
+	for _, t := range a.Tools {
+		d := t.Declaration()
+		if err := d.Check(); err != nil {
+			return nil, err
+		}
+		if a.tools[d.Name] != nil {
+			return nil, fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
+		}
+		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
+	}
+	for _, name := range a.ReturnDirectly {
+		if a.tools[name] == nil && a.Chain == nil {
+			return nil, fmt.Errorf("return_directly names %q, which is no tool of the agent", name)
+		}
+	}
+	if a.Chain == nil {
+		a.Chain, _ = chain.New()
+	}
+	if a.Name == "" {
+		a.Name = "agent"
+	}
+	if a.MaxSteps <= 0 {
+		a.MaxSteps = DefaultMaxSteps
+	}
+	if a.Parallel <= 0 {
+		a.Parallel = DefaultParallel
+	}
+	return a, nil
+}
+
+// An Input is what a run begins with.
+type Input struct {
+	// Messages are the conversation so far, the last usually the user's.
+	Messages []abi.Message
+	// RunID names the run; a random one when empty.
+	RunID string
+	// Metadata is the caller's own; modules see it.
+	Metadata abi.Params
+	// Parent is the run that this one is a tool of, if it is one.
+	Parent string
+}
+
+// Run runs the agent and yields its events as they happen; the last is
+// run_finished, with an *Error where the run did not come to an answer. A
+// caller that takes no further events cancels the run, and a slow one slows it.
+func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r := newRun(a, in)
+		go r.execute(ctx)
+		gone := false
+		for e := range r.events {
+			if gone {
+				continue
+			}
+			var err error
+			if e.Type == abi.EventRunFinished && r.err != nil {
+				err = r.err
+			}
+			if !yield(e, err) {
+				gone = true
+				cancel()
+			}
+		}
+	}
+}
+
+// An Error says why a run came to no answer.
+type Error struct {
+	FinishReason string // one of package abi's Run constants
+	StoppedBy    string // the entry that stopped it, if one did
+	Err          error
+}
+
+// Error returns the text of the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// How long after_agent and the last observe may take together.
+const (
+	endBudget      = 10 * time.Second
+	canceledBudget = 2 * time.Second // from the cancel on
+)
+
+// finish ends the run, however it came to its end: open calls are answered,
+// after_agent and the observers learn of it, and run_finished is last.
+func (r *run) finish(caller, ctx context.Context, err error) {
+	s := &r.state
+	e := r.outcome(caller, ctx, err)
+	why := "the run ended before it came to it"
+	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
+		why = "the run came to its answer without it"
+	}
+	r.answerAll(why)
+	r.endStep()
+	s.Phase = PhaseEnd
+
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
+	defer cancel()
+	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
+	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: s.NewFrom, Final: e.Message,
+		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
+	e.Entries = r.chain.Stats()
+	r.chain.Note(r.peek(e))
+	r.chain.Observe(end)
+	e.Entries = r.chain.Stats()
+	r.Send(e)
+}
+
+// peek is an event as it will be sent, but for its number where observers
+// have something to say before it.
+func (r *run) peek(e abi.Event) abi.Event {
+	r.out.Lock()
+	defer r.out.Unlock()
+	return r.stamp(e, r.state.LastSeq+1)
+}
+
+// outcome says how the run ended, as run_finished will.
+func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
+	usage := r.state.Usage
+	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
+	var (
+		done *answer
+		stop *chain.Stop
+		over *chain.Over
+		most *maxSteps
+	)
+	switch {
+	case errors.As(err, &done):
+		e.FinishReason, e.Message = done.reason, &done.final
+		return e
+	case errors.As(err, &stop):
+		e.FinishReason, e.StoppedBy, e.Reason, e.StopCode = abi.RunStopped, stop.Entry, stop.Reason, stop.Code
+	case errors.As(err, &most):
+		e.FinishReason = abi.RunMaxSteps
+		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
+		e.FinishReason = abi.RunCanceled
+		err = fmt.Errorf("the run was canceled: %w", context.Cause(caller))
+	case errors.As(err, &over):
+		e.FinishReason = abi.RunTimeout
+		e.Error = &abi.Error{Code: abi.CodeLimit, Message: r.timeoutText()}
+		err = fmt.Errorf("%s: %w", e.Error.Message, context.Cause(ctx))
+	default:
+		e.FinishReason, e.Error = abi.RunError, runError(err)
+	}
+	r.err = &Error{FinishReason: e.FinishReason, StoppedBy: e.StoppedBy, Err: err}
+	return e
+}
+
+func (r *run) timeoutText() string {
+	if t := r.agent.Timeout; t > 0 {
+		return fmt.Sprintf("the run did not end within its time-out of %v", t)
+	}
+	return "the run did not end before its deadline"
+}
+
+// runError is what run_finished says of an error.
+func runError(err error) *abi.Error {
+	var failed *chain.Failed
+	if errors.As(err, &failed) {
+		e := *failed.Err
+		e.Message = failed.Error()
+		return &e
+	}
+	var fault *chain.Fault
+	if errors.As(err, &fault) {
+		return &abi.Error{Code: abi.CodeInternal, Message: fault.Error()}
+	}
+	return chain.AsError(err, abi.CodeInternal)
+}
+
+func asModelError(err error) (*model.Error, bool) {
+	var e *model.Error
+	ok := errors.As(err, &e)
+	return e, ok
+}

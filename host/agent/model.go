@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// callModel makes the step's model call and appends its response.
+func (r *run) callModel(ctx context.Context) (Phase, error) {
+	s := &r.state
+	if s.Messages.Len() == 0 {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
+	}
+	tools := s.activeTools()
+	s.Told = toolNames(tools)
+	s.Streamed = nil
+	call := chain.ModelCall{
+		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: r.agent.ModelName,
+			Params: r.agent.Params, Stream: !r.agent.NoStream},
+		State:     s.Messages,
+		Generate:  r.generate,
+		Delivered: func() bool { return len(s.Streamed) > 0 },
+		Allow:     r.allow,
+	}
+	if !r.agent.NoStream {
+		call.Out = r.deliver
+	}
+	res, _, err := r.chain.CallModel(ctx, call)
+	if err != nil {
+		return "", err
+	}
+	m := res.Message
+	m.ToolCalls = uniqueIDs(m.ToolCalls)
+	if m.ID == "" {
+		m.ID = r.NewID()
+	}
+	s.Messages = s.Messages.Append(m)
+	return PhaseDecide, nil
+}
+
+// request is what the model is shown: the instruction, then the messages.
+func (r *run) request() *chain.List {
+	s := &r.state
+	if r.system == nil && s.Instruction != "" {
+		r.system = chain.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
+	}
+	if r.system == nil {
+		return s.Messages.Prefixed()
+	}
+	return s.Messages.Prefixed(r.system)
+}
+
+// allow holds modules to the models they may choose.
+func (r *run) allow(req *chain.ModelRequest) error {
+	if req.Model == r.agent.ModelName || r.agent.Models == nil || slices.Contains(r.agent.Models, req.Model) {
+		return nil
+	}
+	return fmt.Errorf("model %q is not one of this agent's: %s and %q", req.Model, r.agent.ModelName, r.agent.Models)
+}
+
+// generate asks the model itself: innermost, inside all rings.
+func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+	if q.Messages.Len() == 0 {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
+	}
+	r.state.Told = toolNames(q.Tools)
+	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}
+	res, err := r.stream(ctx, req, out)
+	if err != nil {
+		return nil, modelError(err)
+	}
+	r.mu.Lock()
+	r.state.Usage.Add(res.Usage)
+	r.mu.Unlock()
+	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
+	return res, nil
+}
+
+// stream lets the model and the chain work side by side.
+func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*abi.Response, error) {
+	if out == nil {
+		return r.agent.Model.Generate(ctx, req, nil)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := newFeed()
+	var res *abi.Response
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer f.end()
+		res, failed = r.agent.Model.Generate(ctx, req, func(c abi.Chunk) error { return f.put(ctx, c) })
+	}()
+	defer func() { cancel(); <-ended }()
+	for {
+		chunks, done, err := f.take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			<-ended
+		}
+		final := done && failed == nil
+		if len(chunks) > 0 || final {
+			if err := out(ctx, chunks, final); err != nil {
+				return nil, err
+			}
+		}
+		if done {
+			return res, failed
+		}
+	}
+}
+
+// modelError turns a model's error into what modules see of it.
+func modelError(err error) error {
+	if e, ok := asModelError(err); ok {
+		return &abi.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Status: e.Status, RetryAfterMS: e.RetryAfter.Milliseconds()}
+	}
+	return err
+}
+
+// deliver gives the caller the chunks that left the outermost ring.
+func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
+	for _, c := range chunks {
+		if c.Kind != abi.ChunkPart && c.Text == "" && c.Kind != abi.ChunkToolCall {
+			continue
+		}
+		r.state.Streamed = append(r.state.Streamed, c)
+		c.Seq = int64(len(r.state.Streamed))
+		r.tell(abi.Event{Type: abi.EventChunk, Chunk: &c})
+	}
+	return nil
+}
+
+func toolNames(tools []abi.Tool) []string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// uniqueIDs gives calls whose id is missing, or stands twice, one of their own.
+func uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
+	seen := map[string]bool{}
+	out := slices.Clone(calls)
+	for i := range out {
+		id := out[i].ID
+		for n := i + 1; id == "" || seen[id]; n++ {
+			id = "call_" + strconv.Itoa(n)
+		}
+		seen[id] = true
+		out[i].ID = id
+	}
+	return out
+}

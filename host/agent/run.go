@@ -1,0 +1,304 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// A run is one run of an agent.
+type run struct {
+	agent  *Agent
+	chain  *chain.Run
+	events chan abi.Event
+	err    *Error // set before run_finished is sent
+
+	out   sync.Mutex // held while an event is numbered and sent
+	mu    sync.Mutex // guards what hooks of parallel calls see of the state
+	state State
+	ids   map[string]bool // ids of messages that came from outside
+
+	stepOpen bool
+	answered int64 // the revision of the messages whose calls are all answered
+	system   *chain.List
+	revs     *chain.Revisions
+}
+
+func newRun(a *Agent, in Input) *run {
+	id := in.RunID
+	if id == "" {
+		id = "run_" + strings.ToLower(rand.Text())
+	}
+	r := &run{agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r.state = State{
+		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
+		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
+		NewFrom: len(in.Messages),
+	}
+	for _, t := range a.Tools {
+		d := t.Declaration()
+		d.Owner = "host"
+		r.state.Tools = append(r.state.Tools, d)
+		r.state.Active = append(r.state.Active, d.Name)
+	}
+	r.state.Messages = chain.NewList(r.revs, r.adopt(in.Messages))
+	return r
+}
+
+// adopt gives the caller's messages ids and origins where they have none.
+func (r *run) adopt(messages []abi.Message) []abi.Message {
+	out := make([]abi.Message, len(messages))
+	for i, m := range messages {
+		if m.ID != "" && !r.ids[m.ID] && len(m.ID) <= abi.MaxName {
+			r.ids[m.ID] = true
+		} else {
+			m.ID = ""
+		}
+		if m.Origin == "" {
+			m.Origin = map[string]string{abi.RoleAssistant: abi.OriginModel, abi.RoleTool: abi.OriginTool}[m.Role]
+		}
+		if m.Origin == "" {
+			m.Origin = abi.OriginUser
+		}
+		out[i] = m
+	}
+	for i := range out {
+		if out[i].ID == "" {
+			out[i].ID = r.NewID()
+		}
+	}
+	return out
+}
+
+// NewID returns an id for a message of the run.
+func (r *run) NewID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		r.state.LastID++
+		if id := "msg_" + strconv.FormatInt(r.state.LastID, 10); !r.ids[id] {
+			return id
+		}
+	}
+}
+
+// Where says where in the run it is.
+func (r *run) Where() abi.Run {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.state
+	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.agent.MaxSteps,
+		Usage: s.Usage, Metadata: s.Metadata, NowMS: now.UnixMilli(), Parent: s.Parent}
+	if !s.Deadline.IsZero() {
+		w.DeadlineMS = max(1, s.Deadline.Sub(now).Milliseconds())
+	}
+	return w
+}
+
+// Send sends an event to the caller, and waits while it is behind.
+func (r *run) Send(e abi.Event) {
+	r.out.Lock()
+	defer r.out.Unlock()
+	r.state.LastSeq++
+	r.events <- r.stamp(e, r.state.LastSeq)
+}
+
+// tell sends an event to the caller and to the observers.
+func (r *run) tell(e abi.Event) {
+	r.out.Lock()
+	defer r.out.Unlock()
+	r.state.LastSeq++
+	e = r.stamp(e, r.state.LastSeq)
+	r.chain.Note(e)
+	r.events <- e
+}
+
+func (r *run) stamp(e abi.Event, seq int64) abi.Event {
+	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
+	e.Step, e.StepID = r.state.Step, r.state.StepID
+	return e
+}
+
+// execute runs the run to its end.
+func (r *run) execute(ctx context.Context) {
+	defer close(r.events)
+	caller := ctx
+	if t := r.agent.Timeout; t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
+		defer cancel()
+	}
+	r.state.Deadline, _ = ctx.Deadline()
+	var err error
+	r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)
+	if err != nil {
+		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
+	}
+	defer r.chain.Close()
+	r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
+	if err == nil {
+		err = r.loop(ctx)
+	}
+	r.finish(caller, ctx, err)
+}
+
+func mustEmpty() *chain.Chain {
+	c, _ := chain.New()
+	return c
+}
+
+// errTimeout is the cause of a run's end when its own time is up.
+var errTimeout = errors.New("the run's time is up")
+
+// An answer is how a run ends well.
+type answer struct {
+	reason string
+	final  abi.Message
+}
+
+// Error makes an answer the error that leaves the loop.
+func (a *answer) Error() string { return "finished: " + a.reason }
+
+// loop runs phase after phase until one ends the run.
+func (r *run) loop(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}
+		}
+	}()
+	phases := map[Phase]func(context.Context) (Phase, error){
+		PhaseStart:  r.start,
+		PhaseStep:   r.beginStep,
+		PhaseModel:  r.callModel,
+		PhaseDecide: r.decide,
+		PhaseTools:  r.callTools,
+	}
+	for {
+		if cause := context.Cause(ctx); cause != nil {
+			return &chain.Over{Cause: cause}
+		}
+		next, err := phases[r.state.Phase](ctx)
+		if err != nil {
+			return err
+		}
+		r.state.Phase = next
+		r.chain.Observe(ctx)
+	}
+}
+
+// start runs before_agent.
+func (r *run) start(ctx context.Context) (Phase, error) {
+	s := &r.state
+	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
+		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
+		Model: r.agent.ModelName, Params: r.agent.Params, Limits: abi.RunLimits{MaxSteps: r.agent.MaxSteps},
+	})
+	if err != nil {
+		return "", err
+	}
+	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
+	s.Messages, s.Tools = begun.Messages, begun.Tools
+	s.NewFrom = min(s.NewFrom, s.Messages.Len())
+	s.Active = nil
+	for _, t := range s.Tools {
+		s.Active = append(s.Active, t.Name)
+	}
+	return PhaseStep, nil
+}
+
+// beginStep begins a step and runs before_model_rewrite_state.
+func (r *run) beginStep(ctx context.Context) (Phase, error) {
+	s := &r.state
+	if s.Step >= r.agent.MaxSteps {
+		return "", &maxSteps{r.agent.MaxSteps}
+	}
+	r.mu.Lock()
+	s.Step++
+	s.StepID = "step_" + strconv.Itoa(s.Step)
+	r.mu.Unlock()
+	r.stepOpen = true
+	r.tell(abi.Event{Type: abi.EventStepStarted})
+	if s.Respond != nil {
+		s.Respond.ID = r.NewID()
+		s.Messages, s.Respond = s.Messages.Append(*s.Respond), nil
+		return PhaseDecide, nil
+	}
+	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
+	if err != nil {
+		return "", err
+	}
+	s.Messages, s.Active = d.Messages, d.Active
+	r.answerAll("the conversation went on before it was answered")
+	return PhaseModel, nil
+}
+
+func (r *run) draft() chain.Draft {
+	s := &r.state
+	return chain.Draft{Messages: s.Messages, Tools: s.Tools, Active: s.Active, Model: r.agent.ModelName, Params: r.agent.Params}
+}
+
+// decide runs after_model_rewrite_state; what is then the last message says
+// how the run goes on.
+func (r *run) decide(ctx context.Context) (Phase, error) {
+	s := &r.state
+	response, _ := s.Messages.Last()
+	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
+	if err != nil {
+		return "", err
+	}
+	s.Messages = messages
+	last, ok := s.Messages.Last()
+	if !ok {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "after_model_rewrite_state left no messages"}
+	}
+	r.tellMessage(response.ID)
+	switch {
+	case last.Role != abi.RoleAssistant:
+		r.answerAll("the conversation went on before it was answered")
+		r.endStep()
+		return PhaseStep, nil
+	case len(last.ToolCalls) == 0:
+		return "", &answer{abi.RunStop, last}
+	default:
+		return PhaseTools, nil
+	}
+}
+
+// tellMessage tells the caller of the step's response as it now stands in
+// the state: the message of that id, or the last one where it is gone.
+func (r *run) tellMessage(id string) {
+	s := &r.state
+	m, _ := s.Messages.Last()
+	for i := s.Messages.Len() - 1; i >= 0; i-- {
+		if at := s.Messages.At(i); at.ID == id {
+			m = at
+			break
+		}
+	}
+	replaced := s.Streamed != nil && !chain.Says(s.Streamed, &m)
+	r.tell(abi.Event{Type: abi.EventMessage, Message: &m, Replaced: replaced})
+	s.Streamed = nil
+}
+
+func (r *run) endStep() {
+	if r.stepOpen {
+		r.stepOpen = false
+		r.tell(abi.Event{Type: abi.EventStepFinished})
+	}
+}
+
+// A maxSteps error ends a run that used all its steps.
+type maxSteps struct{ steps int }
+
+func (m *maxSteps) Error() string {
+	return fmt.Sprintf("the run used all its %d steps without coming to an answer; raise the limit of steps, or see in its events why it goes on", m.steps)
+}

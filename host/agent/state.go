@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// A Phase is where in its loop a run is.
+type Phase string
+
+// The phases of a run.
+const (
+	PhaseStart  Phase = "start"  // before_agent
+	PhaseStep   Phase = "step"   // before_model_rewrite_state
+	PhaseModel  Phase = "model"  // the model call
+	PhaseDecide Phase = "decide" // after_model_rewrite_state, and what follows from it
+	PhaseTools  Phase = "tools"  // tool calls, after_tools
+	PhaseEnd    Phase = "end"
+)
+
+// A State is the whole of a run, as a plain value: what is not in it does not
+// matter to how the run goes on.
+type State struct {
+	ID       string     `json:"id"`
+	Agent    string     `json:"agent"`
+	Parent   string     `json:"parent,omitempty"`
+	Metadata abi.Params `json:"metadata,omitempty"`
+	Phase    Phase      `json:"phase"`
+
+	Step     int       `json:"step"`
+	StepID   string    `json:"step_id,omitempty"`
+	Usage    abi.Usage `json:"usage"`
+	Deadline time.Time `json:"deadline,omitzero"`
+
+	Instruction    string     `json:"instruction"`
+	Tools          []abi.Tool `json:"tools"`
+	Active         []string   `json:"active"` // of the tools, those that the model is told of
+	Told           []string   `json:"told"`   // those of the last request: what may be called
+	ReturnDirectly []string   `json:"return_directly"`
+
+	Messages *chain.List   `json:"messages"`
+	NewFrom  int           `json:"new_from"` // the index of the run's first own message
+	Locals   *chain.Locals `json:"locals"`
+	Calls    []CallState   `json:"calls,omitempty"` // of the current round
+	Respond  *abi.Message  `json:"respond,omitempty"`
+
+	// Streamed are the chunks of the last response that the caller got.
+	Streamed []abi.Chunk `json:"streamed,omitempty"`
+	LastID   int64       `json:"last_id"` // of messages
+	LastSeq  int64       `json:"last_seq"`
+}
+
+// A CallState is one call of a round and, once there, what came of it.
+type CallState struct {
+	Call     abi.Call      `json:"call"`
+	Result   *abi.Result   `json:"result,omitempty"`
+	Source   string        `json:"source,omitempty"`
+	Messages []abi.Message `json:"messages,omitempty"`
+}
+
+func (s *State) tool(name string) (abi.Tool, bool) {
+	i := slices.IndexFunc(s.Tools, func(t abi.Tool) bool { return t.Name == name })
+	if i < 0 {
+		return abi.Tool{}, false
+	}
+	return s.Tools[i], true
+}
+
+// activeTools are the tools that the model is told of.
+func (s *State) activeTools() []abi.Tool {
+	out := make([]abi.Tool, 0, len(s.Tools))
+	for _, t := range s.Tools {
+		if slices.Contains(s.Active, t.Name) {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// callTools runs the calls of the last message, in parallel, records their
+// results in the order of the calls, and runs after_tools.
+func (r *run) callTools(ctx context.Context) (Phase, error) {
+	s := &r.state
+	last, _ := s.Messages.Last()
+	s.Calls = nil
+	for _, c := range last.ToolCalls {
+		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
+		if t, ok := s.tool(call.Name); ok {
+			call.Owner, call.Idempotent = t.Owner, t.Idempotent
+		}
+		s.Calls = append(s.Calls, CallState{Call: call})
+	}
+	ending := r.runCalls(ctx)
+	var calls []abi.Call
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		calls = append(calls, c.Call)
+		if c.Result == nil {
+			continue
+		}
+		for _, m := range c.Messages {
+			m.ID = r.NewID()
+			s.Messages = s.Messages.Append(m)
+		}
+	}
+	if ending != nil {
+		return "", ending
+	}
+	messages, err := r.chain.AfterTools(ctx, s.Messages, calls)
+	if err != nil {
+		return "", err
+	}
+	s.Messages = messages
+	if final, ok := r.returnsDirectly(); ok {
+		return "", &answer{abi.RunReturnDirectly, final}
+	}
+	s.Calls = nil
+	r.endStep()
+	return PhaseStep, nil
+}
+
+// returnsDirectly finds the answer of the last successful call of a tool
+// whose result ends the run.
+func (r *run) returnsDirectly() (abi.Message, bool) {
+	for _, c := range slices.Backward(r.state.Calls) {
+		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
+			continue
+		}
+		for i := r.state.Messages.Len() - 1; i >= 0; i-- {
+			if m := r.state.Messages.At(i); m.ToolCallID == c.Call.ID {
+				return m, true
+			}
+		}
+	}
+	return abi.Message{}, false
+}
+
+// runCalls runs the calls of the round. Each finishes, whatever becomes of
+// its siblings; the first ending in the order of the calls is returned.
+func (r *run) runCalls(ctx context.Context) error {
+	calls := r.state.Calls
+	endings := make([]error, len(calls))
+	slots := make(chan struct{}, r.agent.Parallel)
+	var wg sync.WaitGroup
+	for i := range calls {
+		r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			endings[i] = r.runCall(ctx, &calls[i])
+		})
+	}
+	wg.Wait()
+	for _, err := range endings {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runCall runs one call and records what came of it.
+func (r *run) runCall(ctx context.Context, c *CallState) error {
+	t, ok := r.state.tool(c.Call.Name)
+	if !ok || !slices.Contains(r.state.Told, t.Name) {
+		r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
+		return nil
+	}
+	args, err := chain.ParseArguments(c.Call.Arguments)
+	if err != nil {
+		r.record(c, chain.ToolOutcome{Call: c.Call, Result: chain.BadArguments(t.Name, args, err), Source: "host"})
+		return nil
+	}
+	call := c.Call
+	call.Arguments = args
+	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Run: r.runTool})
+	if err != nil {
+		return err
+	}
+	messages, err := r.chain.ToolMessages(ctx, r.state.Messages, t, outcome, toolMessage(outcome))
+	if err != nil {
+		return err
+	}
+	r.record(c, outcome, messages...)
+	return nil
+}
+
+// runTool calls one of the agent's own tools: innermost, after the gates.
+func (r *run) runTool(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	t := r.agent.tools[call.Name]
+	if t == nil {
+		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool %q is gone", call.Name)}
+	}
+	res, err := t.Call(ctx, call)
+	if err == nil && res == nil {
+		res = &abi.Result{Content: abi.Text("")}
+	}
+	return res, err
+}
+
+// record keeps what came of a call and tells of it.
+func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message) {
+	if messages == nil {
+		messages = []abi.Message{toolMessage(o)}
+	}
+	c.Result, c.Source, c.Messages = o.Result, o.Source, messages
+	r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+}
+
+// toolMessage is how a result is recorded unless a module says otherwise.
+func toolMessage(o chain.ToolOutcome) abi.Message {
+	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
+	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool
+	if m.Content.IsNull() {
+		m.Content = abi.Text("")
+	}
+	return m
+}
+
+func (r *run) unknownTool(name string) *abi.Result {
+	names := r.state.Told
+	text := fmt.Sprintf("There is no tool %q.", name)
+	switch near := tool.Closest(name, names); {
+	case len(near) > 0:
+		text += fmt.Sprintf(" Did you mean %s?", strings.Join(near, ", "))
+	case len(names) == 0:
+		text += " There are no tools at all."
+	}
+	if len(names) > 0 {
+		text += " Available tools: " + strings.Join(names, ", ") + "."
+	}
+	return abi.ErrorResult(text)
+}
+
+// answerAll gives every tool call that has no answer an error result that
+// says why: a model is not asked, and a run does not end, with open calls.
+// Only what changed since it was last looked at is looked at.
+func (r *run) answerAll(why string) {
+	s := &r.state
+	from := s.Messages.Changed(r.answered)
+	for from > 0 && (from >= s.Messages.Len() || s.Messages.At(from).Role == abi.RoleTool) {
+		from--
+	}
+	if from > 0 && s.Messages.At(from).Role != abi.RoleAssistant {
+		from--
+	}
+	for i := max(0, from); i < s.Messages.Len(); i++ {
+		calls := s.Messages.At(i).ToolCalls
+		if len(calls) == 0 {
+			continue
+		}
+		end := i + 1
+		answered := map[string]bool{}
+		for ; end < s.Messages.Len() && s.Messages.At(end).Role == abi.RoleTool; end++ {
+			answered[s.Messages.At(end).ToolCallID] = true
+		}
+		var missing []abi.Message
+		for _, c := range calls {
+			if !answered[c.ID] {
+				missing = append(missing, r.notRun(c, why, i >= s.NewFrom))
+			}
+		}
+		s.Messages = s.Messages.Insert(end, missing...)
+	}
+	r.answered = s.Messages.Revision()
+}
+
+// notRun is the answer of a call that was not run. The caller is told of
+// calls that this run's model made.
+func (r *run) notRun(c abi.ToolCall, why string, tell bool) abi.Message {
+	o := chain.ToolOutcome{
+		Call:   abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},
+		Result: abi.ErrorResult(fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)),
+		Source: "host",
+	}
+	if tell {
+		if !slices.ContainsFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID }) {
+			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
+		}
+		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	}
+	m := toolMessage(o)
+	m.ID = r.NewID()
+	return m
+}

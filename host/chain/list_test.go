@@ -1,0 +1,79 @@
+package chain
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// TestChanged holds Changed against lists that were kept whole: whatever edits
+// lie between two revisions, all before the index it names is the same.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		revs := NewRevisions()
+		prefix := NewList(revs, []abi.Message{abi.System("s")})
+		list := NewList(revs, nil)
+		seen := map[int64][]abi.Message{list.rev: {}}
+		requests := map[int64][]abi.Message{}
+		for n := range 30 {
+			at := rnd.IntN(list.Len() + 1)
+			remove := rnd.IntN(list.Len() - at + 1)
+			list = list.splice([]abi.Splice{{At: at, Remove: remove, Insert: []abi.Message{abi.User(strconv.Itoa(n))}}})
+			seen[list.rev] = list.All()
+			req := list.Prefixed(prefix)
+			if rnd.IntN(2) == 0 {
+				req = req.Insert(rnd.IntN(req.Len()+1), abi.User("r"+strconv.Itoa(n)))
+			}
+			requests[req.rev] = req.All()
+
+			for rev, before := range seen {
+				holds(t, list, rev, before)
+			}
+			for rev, before := range requests {
+				holds(t, req, rev, before)
+			}
+			require.Equal(t, list.Len(), list.Changed(list.rev))
+		}
+	}
+}
+
+func holds(t *testing.T, now *List, rev int64, before []abi.Message) {
+	t.Helper()
+	first := now.Changed(rev)
+	require.LessOrEqual(t, first, now.Len())
+	require.LessOrEqual(t, first, len(before))
+	require.Equal(t, before[:first], now.All()[:first])
+}
+
+// TestChangedIsExact shows that a module which saw the list one step ago
+// looks at the new messages only.
+func TestChangedIsExact(t *testing.T) {
+	t.Parallel()
+	revs := NewRevisions()
+	prefix := NewList(revs, []abi.Message{abi.System("s")})
+	list := NewList(revs, []abi.Message{abi.User("a"), abi.User("b")})
+	before := list.Prefixed(prefix)
+	after := list.Append(abi.User("c")).Prefixed(prefix)
+	require.Equal(t, 3, after.Changed(before.rev))
+	require.Equal(t, 2, list.Append(abi.User("c")).Changed(list.rev))
+	require.Equal(t, 0, list.Changed(99), "an unknown revision")
+}
+
+func TestListJSONIsBounded(t *testing.T) {
+	t.Parallel()
+	list := NewList(NewRevisions(), []abi.Message{abi.User("aaaa"), abi.User("bbbb")})
+	b, ok := list.JSON(-5, 99, 1000)
+	require.True(t, ok)
+	require.JSONEq(t, `[{"role":"user","content":"aaaa"},{"role":"user","content":"bbbb"}]`, string(b))
+	_, ok = list.JSON(0, 2, 40)
+	require.False(t, ok)
+	b, ok = list.JSON(2, 1, 10)
+	require.True(t, ok)
+	require.Equal(t, "[]", string(b))
+}

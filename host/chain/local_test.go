@@ -1,0 +1,134 @@
+package chain
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func localCall(locals *Locals, name string, ring Ring) *Call {
+	return &Call{run: &Run{locals: locals}, member: &member{Entry: Entry{Name: name, Ring: ring}}}
+}
+
+func TestLocalsWaitForTheHook(t *testing.T) {
+	t.Parallel()
+	locals := NewLocals()
+	c := localCall(locals, "a", Tenant)
+	v1, err := c.LocalSet("k", json.RawMessage(`1`), abi.LocalAlways)
+	require.NoError(t, err)
+	got, ok, err := c.LocalGet("k")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, abi.LocalValue{Value: json.RawMessage(`1`), Version: v1}, got, "the hook sees its own write")
+	_, ok, _ = localCall(locals, "a", Tenant).LocalGet("k")
+	require.False(t, ok, "nobody else does before it has succeeded")
+	require.NoError(t, c.commit())
+	got, ok, _ = localCall(locals, "a", Tenant).LocalGet("k")
+	require.True(t, ok)
+	require.Equal(t, v1, got.Version)
+	_, ok, _ = localCall(locals, "b", Tenant).LocalGet("k")
+	require.False(t, ok, "keys are the entry's own")
+}
+
+func TestLocalsWithVersions(t *testing.T) {
+	t.Parallel()
+	locals := NewLocals()
+	c := localCall(locals, "a", Tenant)
+	v1, err := c.LocalSet("k", json.RawMessage(`"x"`), 0)
+	require.NoError(t, err, "a missing key has version 0")
+	_, err = c.LocalSet("k", json.RawMessage(`"y"`), 0)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeConflict})
+	v2, err := c.LocalSet("k", json.RawMessage(`"y"`), v1)
+	require.NoError(t, err)
+	require.Greater(t, v2, v1)
+	got, _, _ := localCall(locals, "a", Tenant).LocalGet("k")
+	require.Equal(t, json.RawMessage(`"y"`), got.Value, "at once, without a commit")
+
+	v3, err := c.LocalSet("k", json.RawMessage(`"z"`), abi.LocalAlways)
+	require.NoError(t, err)
+	v4, err := c.LocalSet("k", json.RawMessage(`"zz"`), v3)
+	require.NoError(t, err, "a write that waits is made before one that takes effect at once")
+	require.NoError(t, c.LocalDelete("k"))
+	got, ok, _ := c.LocalGet("k")
+	require.False(t, ok, got)
+	require.NoError(t, c.commit())
+	_, err = c.LocalSet("k", json.RawMessage(`1`), v4)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeConflict}, "versions do not come again")
+}
+
+func TestLocalsAdd(t *testing.T) {
+	t.Parallel()
+	c := localCall(NewLocals(), "a", Tenant)
+	n, err := c.LocalAdd("n", 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+	n, err = c.LocalAdd("n", -7)
+	require.NoError(t, err)
+	require.EqualValues(t, -2, n)
+	_, err = c.LocalAdd("n", math.MinInt64)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid}, "no silent overflow")
+	_, err = c.LocalSet("s", json.RawMessage(`"x"`), abi.LocalAlways)
+	require.NoError(t, err)
+	_, err = c.LocalAdd("s", 1)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
+}
+
+func TestLocalsOfRings(t *testing.T) {
+	t.Parallel()
+	locals := NewLocals()
+	_, err := localCall(locals, "op", Outer).LocalSet("run/budget", json.RawMessage(`10`), 0)
+	require.NoError(t, err)
+	tenant := localCall(locals, "t1", Tenant)
+	got, ok, err := tenant.LocalGet("run/budget")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, json.RawMessage(`10`), got.Value)
+	_, err = tenant.LocalSet("run/budget", json.RawMessage(`99`), abi.LocalAlways)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeDenied})
+	_, err = tenant.LocalAdd("run/budget", 1)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeDenied})
+	_, err = tenant.LocalSet("run/note", json.RawMessage(`1`), 0)
+	require.NoError(t, err)
+	_, ok, _ = localCall(locals, "t2", Tenant).LocalGet("run/note")
+	require.True(t, ok, "shared in a ring")
+	_, ok, _ = localCall(locals, "op", Outer).LocalGet("run/note")
+	require.False(t, ok, "not outward")
+}
+
+func TestLocalsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := localCall(NewLocals(), "a", Tenant)
+	big := json.RawMessage(`"` + strings.Repeat("x", maxLocalBytes) + `"`)
+	_, err := c.LocalSet("k", big, 0)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
+	_, err = c.LocalSet("k", big, abi.LocalAlways)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
+	_, err = c.LocalSet("k", json.RawMessage(`{"a":1,"a":2}`), 0)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
+	_, err = c.LocalSet(strings.Repeat("k", 257), json.RawMessage(`1`), 0)
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
+}
+
+func TestLocalsSurviveSerialisation(t *testing.T) {
+	t.Parallel()
+	locals := NewLocals()
+	c := localCall(locals, "a", Tenant)
+	v, err := c.LocalSet("k", json.RawMessage(`{"deep":[1,2.50]}`), 0)
+	require.NoError(t, err)
+	b, err := json.Marshal(locals)
+	require.NoError(t, err)
+	var again Locals
+	require.NoError(t, json.Unmarshal(b, &again))
+	c = localCall(&again, "a", Tenant)
+	got, ok, _ := c.LocalGet("k")
+	require.True(t, ok)
+	require.Equal(t, json.RawMessage(`{"deep":[1,2.50]}`), got.Value)
+	v2, err := c.LocalSet("k", json.RawMessage(`1`), v)
+	require.NoError(t, err)
+	require.Greater(t, v2, v)
+}

@@ -1,0 +1,50 @@
+package tool
+
+import (
+	"slices"
+)
+
+// Closest returns the names that name was probably meant to be: at most
+// three, at an edit distance of at most three, the nearest first.
+func Closest(name string, names []string) []string {
+	const most, far = 3, 3
+	type near struct {
+		name     string
+		distance int
+	}
+	var found []near
+	for _, n := range names {
+		if len(n) > len(name)+far || len(name) > len(n)+far {
+			continue
+		}
+		if d := distance(name, n); d <= far && d < max(len(name), len(n)) {
+			found = append(found, near{n, d})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return a.distance - b.distance })
+	var out []string
+	for _, f := range found[:min(most, len(found))] {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// distance is the Levenshtein distance of two short strings.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
