@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,9 +252,9 @@ func TestStatePipelineCommitsAsAWhole(t *testing.T) {
 
 func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
 	t.Parallel()
-	ran := 0
+	var ran atomic.Int64
 	weather := tool.Func(abi.Tool{Name: "weather"}, func(context.Context, abi.Call) (*abi.Result, error) {
-		ran++
+		ran.Add(1)
 		return abi.TextResult("sunny"), nil
 	})
 	tr := try(t, agent.Options{Tools: []tool.Tool{weather}}, []scripted.Reply{
@@ -269,7 +270,7 @@ func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
 	require.Contains(t, saw[4], "want a JSON object")
 	require.Equal(t, "T:sunny#4", saw[5], "no arguments are an empty object")
 	require.Equal(t, "A:[wether#1][weather#2][weather#3][weather#4][weather#call_5][weather#call_6]", saw[1], "ids are made unique")
-	require.Equal(t, 3, ran)
+	require.EqualValues(t, 3, ran.Load())
 }
 
 func TestOneToolFailsItsSiblingsFinish(t *testing.T) {
