@@ -27,6 +27,10 @@ type code struct {
 	err    error
 	shape  *shape
 	names  *names
+	data   []dataSegment // what a new memory holds
+
+	globals       int    // mutable globals that are exported for snapshots
+	notResettable string // why instances cannot be reset; empty if they can
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -178,6 +182,10 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 	}
 	c.names = readNames(b)
 	boundTables(m, uint32(s.structure.TableEntries))
+	if c.data, err = takeData(m); err != nil {
+		return err
+	}
+	c.globals, c.notResettable = prepareReset(m)
 
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))

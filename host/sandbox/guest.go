@@ -32,7 +32,7 @@ func (g *Guest) Write(ptr uint32, b []byte) {
 }
 
 // MemorySize is the present size of the guest's memory in bytes.
-func (g *Guest) MemorySize() uint32 { return g.in.memory.Size() }
+func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 
 // Abort ends the call from inside an import: all frames of the guest are
 // discarded, and [Instance.Call] returns err as it is. It does not return. An
@@ -55,10 +55,10 @@ func (in *Instance) fail(kind FaultKind, message string, cause error) {
 
 // view is the part of the guest's memory itself. It must not be kept.
 func (g *Guest) view(ptr, length uint32) []byte {
-	b, ok := g.in.memory.Read(ptr, length)
+	b, ok := g.in.core.memory.Read(ptr, length)
 	if !ok {
 		g.in.fail(FaultBounds, fmt.Sprintf("%s: %d bytes at 0x%x do not lie in the memory of %d bytes",
-			g.in.inside, length, ptr, g.in.memory.Size()), nil)
+			g.in.inside, length, ptr, g.in.core.memory.Size()), nil)
 	}
 	return b
 }
@@ -78,7 +78,7 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 	inside := imp.Module + "." + imp.Name
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		in := ctx.Value(instanceKey{}).(*Instance)
-		in.memory = mod.Memory() // in a start function it is not known yet
+		in.core.memory = mod.Memory() // in a start function it is not known yet
 		in.inside = inside
 		in.report.HostCalls++
 		defer in.recoverImport()

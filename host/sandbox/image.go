@@ -15,10 +15,8 @@ type Image struct {
 	code    *code
 	name    string
 	limits  Limits
-
-	// What Prepare was given; setup is nil in an image that Load returned.
-	prepared InstanceConfig
-	setup    func(ctx context.Context, in *Instance) error
+	stages  []stage // what Prepare was given, nothing in an image that Load returned
+	pool    pool
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
@@ -38,7 +36,7 @@ func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*I
 	if int64(len(b)) > l.ModuleBytes {
 		return nil, &RefusedError{
 			Name:   name,
-			Reason: fmt.Sprintf("has %s, more than the limit of %s", size(int64(len(b))), size(l.ModuleBytes)),
+			Reason: fmt.Sprintf("has %s, more than the limit of %s", bytesText(int64(len(b))), bytesText(l.ModuleBytes)),
 			Fix:    "strip debug information (Go: -ldflags=-s -w; Rust: strip = true; wasm-opt --strip-debug), or raise the limit",
 		}
 	}
@@ -57,11 +55,11 @@ func (s *Sandbox) Load(ctx context.Context, name string, b []byte, l Limits) (*I
 		return nil, &RefusedError{
 			Name: name,
 			Reason: fmt.Sprintf("asks for %s of memory from the start, more than the limit of %s",
-				size(int64(c.shape.memoryMin)), size(l.MemoryBytes)),
+				bytesText(int64(c.shape.memoryMin)), bytesText(l.MemoryBytes)),
 			Fix: "build it with a smaller initial memory, or raise the limit",
 		}
 	}
-	return &Image{sandbox: s, code: c, name: name, limits: l}, nil
+	return s.newImage(c, name, l), nil
 }
 
 // Name is what the module was loaded as.
@@ -94,27 +92,41 @@ func (im *Image) Memory() (first, most int64) {
 	return int64(im.code.shape.memoryMin), min(int64(im.code.shape.memoryMax), im.limits.MemoryBytes)
 }
 
+// ResetInfo tells how instances are made clean between uses.
+type ResetInfo struct {
+	// Method says it in words: "copies back the pages it wrote to".
+	Method string
+	// ImageBytes is how much memory an instance begins with; 0 if each is made
+	// anew, and before the first was made.
+	ImageBytes int64
+}
+
+// Reset tells how instances are made clean between uses.
+func (im *Image) Reset() ResetInfo {
+	if why := im.code.notResettable; why != "" {
+		return ResetInfo{Method: "is made anew each time: " + why}
+	}
+	pages := im.pool.peek()
+	if pages == nil {
+		return ResetInfo{Method: "is known when the first instance was made"}
+	}
+	return ResetInfo{Method: pages.method(), ImageBytes: int64(pages.size())}
+}
+
 // Prepare returns an image whose instances begin where setup left one: with the
 // configuration read, say. It makes an instance now and runs setup on it, under
 // cfg, and fails if setup does. The new image is closed on its own.
 //
-// Whether setup runs once or for each instance is the sandbox's choice, so it
-// must do the same each time, and keep nothing of the instance that it is given.
-// Clock and Seed of cfg are best left empty: they are then fixed, and every
-// instance begins in the same state.
+// Setup runs once for a module that can be reset, and for each instance
+// otherwise, so it must do the same each time, and keep nothing of the instance
+// that it is given. Clock and Seed of cfg are best left empty: they are then
+// fixed, and every instance begins in the same state.
 func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
 	if err := im.retain(); err != nil {
 		return nil, err
 	}
-	out := &Image{sandbox: im.sandbox, code: im.code, name: im.name, limits: im.limits, prepared: cfg, setup: setup}
-	if before := im.setup; before != nil {
-		out.setup = func(ctx context.Context, in *Instance) error {
-			if err := before(ctx, in); err != nil {
-				return err
-			}
-			return setup(ctx, in)
-		}
-	}
+	out := im.sandbox.newImage(im.code, im.name, im.limits)
+	out.stages = append(slices.Clone(im.stages), stage{cfg, setup})
 	in, err := out.Instantiate(ctx, InstanceConfig{})
 	if err != nil {
 		out.Close()
@@ -124,27 +136,96 @@ func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx
 	return out, nil
 }
 
+// stage is one step of the way to the state in which instances begin.
+type stage struct {
+	config InstanceConfig
+	do     func(ctx context.Context, in *Instance) error
+}
+
 // Instantiate makes an instance: the start function and _initialize have run, a
 // prepared image's setup too. All of them run under a fixed clock and random
-// bytes that the digest determines, with a nil Value, and print to nobody; in a
-// prepared image they run under the configuration given to Prepare. Then cfg
-// applies.
+// bytes that the digest determines, with a nil Value, and print to nobody; setup
+// runs under the configuration that Prepare was given. Then cfg applies.
 //
 // The error is a *Fault if the guest did wrong, ctx's cause if ctx ended, what
 // setup returned, or ErrClosed. The caller closes the instance.
 func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance, error) {
-	in, err := im.newInstance(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	in, err := im.newInstance()
 	if err != nil {
 		return nil, err
 	}
-	if im.setup != nil {
-		if err := im.setup(ctx, in); err != nil {
-			in.Close()
-			return nil, err
-		}
+	if err := im.supply(ctx, in); err != nil {
+		in.Close()
+		return nil, err
 	}
 	in.configure(cfg)
 	return in, nil
+}
+
+// supply gives in its core: a clean one from the pool, a new one in the state in
+// which instances begin, or one that goes all the way there itself.
+func (im *Image) supply(ctx context.Context, in *Instance) error {
+	if in.core = im.pool.take(); in.core != nil {
+		return nil
+	}
+	in.core = &core{code: im.code}
+	if s := im.pool.begin(); s != nil {
+		return in.core.instantiate(ctx, s, uint64(im.limits.MemoryBytes))
+	}
+	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
+		return err
+	}
+	s, err := in.core.capture(im.sandbox.portable)
+	if err != nil {
+		return err
+	}
+	in.core.free()
+	in.core = &core{code: im.code}
+	return in.core.instantiate(ctx, im.pool.adopt(s), uint64(im.limits.MemoryBytes))
+}
+
+// build brings an instance from the module's bytes to the state in which
+// instances begin.
+func (im *Image) build(ctx context.Context, in *Instance) error {
+	in.configure(im.fixed(InstanceConfig{}))
+	if err := in.start(ctx); err != nil {
+		return err
+	}
+	if im.HasExport(initialize) {
+		if _, err := in.Call(ctx, initialize); err != nil {
+			return err
+		}
+	}
+	for _, s := range im.stages {
+		in.configure(im.fixed(s.config))
+		if err := s.do(ctx, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fixed fills in a clock and a seed that depend on the module alone.
+func (im *Image) fixed(cfg InstanceConfig) InstanceConfig {
+	if cfg.Seed == nil {
+		cfg.Seed = []byte(im.code.digest)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = func() int64 { return imageTime }
+	}
+	return cfg
+}
+
+// newImage counts on a use of the code that the caller has.
+func (s *Sandbox) newImage(c *code, name string, l Limits) *Image {
+	im := &Image{sandbox: s, code: c, name: name, limits: l, pool: pool{budget: &s.idleBudget, rest: s.idleTime}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images[im] = struct{}{}
+	return im
 }
 
 // retain counts another user of the image's code, unless the image is closed.
@@ -163,8 +244,17 @@ func (im *Image) retain() error {
 func (im *Image) Close() {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if !im.closed {
-		im.closed = true
-		im.sandbox.release(im.code)
+	if im.closed {
+		return
 	}
+	im.closed = true
+	im.pool.close()
+	im.sandbox.forget(im)
+	im.sandbox.release(im.code)
+}
+
+func (s *Sandbox) forget(im *Image) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.images, im)
 }

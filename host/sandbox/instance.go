@@ -9,10 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental"
 )
 
 // initialize is the export that a reactor's toolchain sets the module up with.
@@ -54,10 +50,9 @@ type Report struct {
 // Instance is a running module. Its methods are safe for concurrent use, but it
 // serves one call at a time.
 type Instance struct {
-	image  *Image
-	module api.Module
-	linear linear
-	guest  Guest
+	image *Image
+	core  *core
+	guest Guest
 
 	mu        sync.Mutex
 	busy      bool                    // guarded by mu
@@ -66,18 +61,16 @@ type Instance struct {
 	interrupt context.CancelCauseFunc // of the call that runs; guarded by mu
 
 	// The rest belongs to the goroutine of the call that runs.
-	config    InstanceConfig
-	functions map[string]api.Function
-	memory    api.Memory
-	stdout    lines
-	stderr    lines
-	recent    [][]byte // the last lines of both
-	words     []byte   // what it printed in this call that tells most
-	gaveUp    bool     // words say that its runtime gave up
-	printed   int      // bytes printed in this call
-	random    *mathrand.ChaCha8
-	now       int64 // what the guest's clock shows
-	slept     int64 // by how much sleeping moved it, in nanoseconds
+	config  InstanceConfig
+	stdout  lines
+	stderr  lines
+	recent  [][]byte // the last lines of both
+	words   []byte   // what it printed in this call that tells most
+	gaveUp  bool     // words say that its runtime gave up
+	printed int      // bytes printed in this call
+	random  *mathrand.ChaCha8
+	now     int64 // what the guest's clock shows
+	slept   int64 // by how much sleeping moved it, in nanoseconds
 
 	export  string          // that is being called
 	inside  string          // the import that was called last
@@ -89,45 +82,26 @@ type Instance struct {
 	report  Report
 }
 
-// newInstance makes an instance as far as _initialize.
-func (im *Image) newInstance(ctx context.Context) (*Instance, error) {
+// newInstance makes an instance that has no core yet.
+func (im *Image) newInstance() (*Instance, error) {
 	if err := im.retain(); err != nil {
 		return nil, err
 	}
-	in := &Instance{image: im, functions: map[string]api.Function{}}
+	in := &Instance{image: im}
 	in.guest.in = in
-	in.linear.limit = uint64(im.limits.MemoryBytes)
 	if !im.sandbox.enter(in) {
 		im.sandbox.release(im.code)
 		return nil, ErrClosed
 	}
-
-	cfg := im.prepared
-	if cfg.Seed == nil {
-		cfg.Seed = []byte(im.code.digest)
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = func() int64 { return imageTime }
-	}
-	in.configure(cfg)
-
-	_, err := in.run(ctx, "", func(ctx context.Context) (_ []uint64, err error) {
-		ctx = experimental.WithMemoryAllocator(ctx, &in.linear)
-		config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-		in.module, err = im.code.runtime.InstantiateModule(ctx, im.code.compiled, config)
-		if err == nil {
-			in.memory = in.module.Memory()
-		}
-		return nil, err
-	})
-	if err == nil && im.HasExport(initialize) {
-		_, err = in.Call(ctx, initialize)
-	}
-	if err != nil {
-		in.Close()
-		return nil, err
-	}
 	return in, nil
+}
+
+// start makes the core from the module, whose start function runs.
+func (in *Instance) start(ctx context.Context) error {
+	_, err := in.run(ctx, "", func(ctx context.Context) ([]uint64, error) {
+		return nil, in.core.instantiate(ctx, nil, uint64(in.image.limits.MemoryBytes))
+	})
+	return err
 }
 
 // configure makes cfg the configuration from now on.
@@ -167,12 +141,7 @@ func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]
 		return nil, fmt.Errorf("sandbox: %s takes %d parameters, not %d", export, len(want.Params), len(args))
 	}
 	return in.run(ctx, export, func(ctx context.Context) ([]uint64, error) {
-		function, ok := in.functions[export]
-		if !ok {
-			function = in.module.ExportedFunction(export)
-			in.functions[export] = function
-		}
-		return function.Call(ctx, args...)
+		return in.core.function(export).Call(ctx, args...)
 	})
 }
 
@@ -197,7 +166,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 		return nil, in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
 	}
 	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
-	in.linear.refused, in.printed, in.report = false, 0, Report{}
+	in.core.linear.refused, in.printed, in.report = false, 0, Report{}
 	in.words, in.gaveUp = nil, false
 	in.now = max(in.now, in.config.Clock())
 
@@ -258,7 +227,7 @@ func (in *Instance) end() {
 	in.busy, in.interrupt = false, nil
 	closed := in.closed
 	if in.dead {
-		in.functions = nil // they hold the guest's stack, which may be large
+		in.core.functions = nil // they hold the guest's stack, which may be large
 	}
 	in.mu.Unlock()
 	if closed {
@@ -286,9 +255,10 @@ func (in *Instance) Close() {
 }
 
 func (in *Instance) free() {
-	if in.module != nil {
-		_ = in.module.Close(context.Background()) // only file systems of guests could fail
+	if in.core != nil && (in.dead || !in.image.pool.put(in.core)) {
+		in.core.free()
 	}
+	in.core = nil
 	in.image.sandbox.release(in.image.code)
 	in.image.sandbox.leave(in)
 }
@@ -320,9 +290,9 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	switch {
 	case trap == "stack overflow":
 		kind, message, stack = FaultStack, "its calls nest too deep (stack overflow)", nil
-	case in.linear.refused:
+	case in.core.linear.refused:
 		kind = FaultMemory
-		message += fmt.Sprintf(", after it was refused memory beyond %s", size(in.image.limits.MemoryBytes))
+		message += fmt.Sprintf(", after it was refused memory beyond %s", bytesText(in.image.limits.MemoryBytes))
 	}
 	fault := in.fault(kind, message)
 	fault.Stack = stack
@@ -346,9 +316,7 @@ func (in *Instance) finishReport() {
 	in.stderr.flush()
 	in.reportDropped()
 	in.report.Time, in.report.Waited = in.watch.used, in.watch.waited
-	if in.memory != nil {
-		in.report.Memory = int64(in.memory.Size())
-	}
+	in.report.Memory = int64(in.core.linear.size)
 }
 
 // waited ends an import that waits: the guest's time runs again, and its clock

@@ -78,8 +78,8 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// size writes a number of bytes the way a person would.
-func size(n int64) string {
+// bytesText writes a number of bytes the way a person would.
+func bytesText(n int64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:
 		return fmt.Sprintf("%d GiB", n>>30)

@@ -1,39 +1,115 @@
 package sandbox
 
-import "github.com/tetratelabs/wazero/experimental"
+import (
+	"github.com/tetratelabs/wazero/experimental"
+)
 
-// linear is the memory of one instance. It grows by doubling within its limit,
-// so that a guest that grows page by page makes no quadratic garbage.
-type linear struct {
-	limit   uint64
-	buf     []byte
-	refused bool // a growth beyond the limit was asked for in this call
+// memory is the linear memory of one instance.
+type memory struct {
+	size    uint64
+	pages   pages
+	refused bool // growth beyond the limit was asked for since this was last cleared
 }
 
 var (
-	_ experimental.MemoryAllocator = (*linear)(nil)
-	_ experimental.LinearMemory    = (*linear)(nil)
+	_ experimental.MemoryAllocator = (*memory)(nil)
+	_ experimental.LinearMemory    = (*memory)(nil)
 )
 
-// Allocate makes linear the memory of the instance that is being made.
-func (m *linear) Allocate(_, _ uint64) experimental.LinearMemory { return m }
+// Allocate makes m the memory of the instance that is being made.
+func (m *memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // Reallocate returns nil, which memory.grow tells the guest as -1, if size is
-// beyond the limit. It is never asked for less than before.
-func (m *linear) Reallocate(size uint64) []byte {
-	if size > m.limit {
+// beyond the limit or there is no more memory. It is never asked for less than
+// before.
+func (m *memory) Reallocate(size uint64) []byte {
+	b := m.pages.resize(size)
+	if b == nil {
 		m.refused = true
 		return nil
 	}
-	if size > uint64(cap(m.buf)) {
-		bigger := make([]byte, size, min(m.limit, max(size, 2*uint64(cap(m.buf)))))
-		copy(bigger, m.buf)
-		m.buf = bigger
-	}
-	m.buf = m.buf[:size]
-	return m.buf
+	m.size = size
+	return b
 }
 
-// Free has nothing to do: the garbage collector takes the buffer when the last
-// reference to the instance is gone.
-func (m *linear) Free() {}
+// Free leaves the pages alone: wazero calls it when a module is closed, at a
+// time of its own. The owner of the memory frees them when nothing can touch
+// them any more.
+func (m *memory) Free() {}
+
+// pages are where the bytes of a memory lie.
+type pages interface {
+	// resize makes the memory that large, never smaller than before, with zeros
+	// at the end. It returns nil if it cannot.
+	resize(size uint64) []byte
+	// reset makes the first bytes those of the image again, and returns how many
+	// bytes are the memory's own and not shared with the image.
+	reset() int64
+	// free gives the bytes back. Whoever touches them then ends the process.
+	free()
+}
+
+// pageImage is the content that memories begin with.
+type pageImage interface {
+	// size is a whole number of pages of 64 KiB.
+	size() uint64
+	// open returns pages that begin with the image, and may grow to limit.
+	open(limit uint64) (pages, error)
+	// method says how memories are reset, for people.
+	method() string
+	// close frees the image. No pages of it may be open.
+	close()
+}
+
+// newPageImage makes an image of a copy of b.
+func newPageImage(b []byte, portable bool) (pageImage, error) {
+	if len(b) > copyAtMost && !portable && canMap() {
+		return mapImage(b)
+	}
+	return copiedImage(append(make([]byte, 0, len(b)), b...)), nil
+}
+
+// copyAtMost is the size up to which copying an image back is quicker than
+// finding out which pages changed.
+const copyAtMost = 256 << 10
+
+// copiedImage is an image that works everywhere: each memory is a copy in Go's
+// heap, and is copied back as a whole.
+type copiedImage []byte
+
+func (i copiedImage) size() uint64   { return uint64(len(i)) }
+func (i copiedImage) method() string { return "copies all of it" }
+func (i copiedImage) close()         {}
+
+func (i copiedImage) open(limit uint64) (pages, error) {
+	return &heapPages{image: i, limit: limit, buf: append(make([]byte, 0, len(i)), i...)}, nil
+}
+
+// heapPages grow by doubling within the limit, so that a guest that grows page
+// by page makes no quadratic garbage.
+type heapPages struct {
+	image copiedImage
+	limit uint64
+	buf   []byte
+}
+
+func (p *heapPages) resize(size uint64) []byte {
+	if size > p.limit {
+		return nil
+	}
+	if size > uint64(cap(p.buf)) {
+		bigger := make([]byte, size, min(p.limit, max(size, 2*uint64(cap(p.buf)))))
+		copy(bigger, p.buf)
+		p.buf = bigger
+	}
+	p.buf = p.buf[:max(size, uint64(len(p.buf)))]
+	return p.buf[:size]
+}
+
+func (p *heapPages) reset() int64 {
+	copy(p.buf, p.image)
+	return int64(cap(p.buf))
+}
+
+// free leaves the rest to the garbage collector.
+func (p *heapPages) free() { p.buf = nil }

@@ -79,7 +79,7 @@ func (in *Instance) remember(line []byte) {
 func (in *Instance) reportDropped() {
 	if in.report.Dropped > 0 && in.stderr.sink != nil {
 		in.stderr.sink(fmt.Appendf(nil, "(%d bytes of output dropped: the limit is %s a call, %s a line)",
-			in.report.Dropped, size(int64(in.image.limits.LogBytes)), size(int64(in.image.limits.LogLineBytes))))
+			in.report.Dropped, bytesText(int64(in.image.limits.LogBytes)), bytesText(int64(in.image.limits.LogLineBytes))))
 	}
 }
 

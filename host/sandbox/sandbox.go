@@ -16,15 +16,20 @@
 //     bytes at once; shared, counted, and closed with its last user. With
 //     [Options.CacheDir], machine code is kept on disk. It happens in this
 //     process, without a limit of its own.
-//  4. Instantiate (image.go, instance.go). Simple today: each instance is made
-//     from nothing, runs the module's start function and _initialize, and then
-//     what [Image.Prepare] was given. A snapshot that does this once comes
-//     behind the same names.
-//  5. Call (instance.go, guest.go). One at a time; the guest's own time is
+//  4. Snapshot (snapshot.go, memory_linux.go). The first instance of an image
+//     runs the module's start function and _initialize, and what
+//     [Image.Prepare] was given; its memory and globals are then the state in
+//     which all others begin. On Linux they map that memory privately, and a
+//     reset copies back only the pages that were written to; elsewhere all of
+//     it is copied. A module that changes its tables, or has a start function,
+//     goes all the way each time; [Image.Reset] says so.
+//  5. Pool (pool.go). An instance that is closed is reset and waits for the next
+//     user of the same image, as long as there is memory for it and it did not
+//     fault or grow. There is no admission by memory yet: who makes instances
+//     has to bound how many.
+//  6. Call (instance.go, guest.go). One at a time; the guest's own time is
 //     limited, its memory bounded, its pointers checked. What it does wrong is a
 //     [Fault], after which the instance is dead.
-//  6. Close. Simple today: the instance is thrown away. A pool that resets it
-//     and hands it out again comes behind the same names.
 package sandbox
 
 import (
@@ -32,8 +37,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -62,6 +70,13 @@ type Options struct {
 	// wasm.DefaultLimits.
 	Structure *wasm.Limits
 
+	// IdleBytes bounds the memory that instances which nobody uses keep for
+	// themselves, all together. Default 256 MiB, negative: none are kept.
+	IdleBytes int64
+
+	// IdleTime is how long an instance is kept that nobody uses. Default 30 s.
+	IdleTime time.Duration
+
 	// Logger hears what an operator should look into: panics of host functions,
 	// which are bugs of the host. Nil: nobody hears it.
 	Logger *slog.Logger
@@ -69,6 +84,9 @@ type Options struct {
 	// interpret uses wazero's interpreter even where its compiler works, so that
 	// tests can compare both.
 	interpret bool
+
+	// portable uses what works on every system, for the same reason.
+	portable bool
 }
 
 // Sandbox loads modules. It is safe for concurrent use.
@@ -78,8 +96,13 @@ type Sandbox struct {
 	log       *slog.Logger
 	config    wazero.RuntimeConfig
 	cache     wazero.CompilationCache
+	portable  bool
+
+	idleBudget idleBudget
+	idleTime   time.Duration
 
 	mu        sync.Mutex
+	images    map[*Image]struct{}    // guarded by mu
 	codes     map[string]*code       // by digest; guarded by mu
 	live      map[*Instance]struct{} // guarded by mu
 	compiling int                    // guarded by mu
@@ -93,7 +116,13 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Sandbox{log: opts.Logger, codes: map[string]*code{}, live: map[*Instance]struct{}{}}
+	s := &Sandbox{
+		log: opts.Logger, portable: opts.portable, idleTime: opts.IdleTime,
+		images: map[*Image]struct{}{}, codes: map[string]*code{}, live: map[*Instance]struct{}{},
+	}
+	def(&s.idleTime, 30*time.Second)
+	s.idleBudget.most = opts.IdleBytes
+	def(&s.idleBudget.most, 256<<20)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -138,9 +167,12 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	codes := s.codes
-	s.codes = nil // images that are closed from now on have nothing to do
+	images, codes := slices.Collect(maps.Keys(s.images)), s.codes
+	s.codes = nil // images that are closed from now on have little to do
 	s.mu.Unlock()
+	for _, im := range images {
+		im.pool.close()
+	}
 	for _, c := range codes {
 		c.close()
 	}

@@ -85,6 +85,15 @@ func TestRefused(t *testing.T) {
 			"_initialize: want () -> (), got (i32) -> i32"},
 		"operand of a wrong type": {module(func(m *wasm.Module) { m.Code[0].Body = []byte{0x42, 0, 0x0b} }), Limits{}, "is not valid: "},
 
+		"data out of bounds": {module(func(m *wasm.Module) {
+			m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 65535}, Init: []byte("xx")}}
+		}), Limits{}, "data segment 0 has 2 bytes for address 0xffff, which do not lie in the memory of 64 KiB"},
+		"data at a negative offset": {module(func(m *wasm.Module) {
+			m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 0xffffffff}, Init: []byte("xx")}}
+		}), Limits{}, "has 2 bytes for address 0xffffffff"},
+		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = globalName(0) }), Limits{},
+			"control character"},
+
 		"unknown import": {importing(function("test_v1", "rad", 0)), Limits{},
 			"guest.wasm: imports test_v1.rad, which ABI v1 does not have; did you mean read?"},
 		"import nothing is like": {importing(function("test_v1", "frobnicate", 0)), Limits{}, "which ABI v1 does not have"},
@@ -158,7 +167,7 @@ func TestStartFunction(t *testing.T) {
 	}
 	s := newSandbox(t, Options{})
 	in := instantiate(t, load(t, s, start(0x41, 0, 0x41, 7, 0x36, 2, 0), Limits{}), InstanceConfig{}) // stores 7 at 0
-	b, _ := in.memory.Read(0, 4)
+	b, _ := in.core.memory.Read(0, 4)
 	require.EqualValues(t, 7, binary.LittleEndian.Uint32(b))
 
 	for body, text := range map[string]string{
@@ -171,16 +180,6 @@ func TestStartFunction(t *testing.T) {
 		require.Equal(t, text, fault.Message)
 		require.Empty(t, fault.Export)
 	}
-}
-
-func TestDataOutOfBounds(t *testing.T) {
-	t.Parallel()
-	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
-		m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: 0x41, Bits: 65535}, Init: []byte("xx")}}
-	}), Limits{})
-	_, err := im.Instantiate(t.Context(), InstanceConfig{})
-	fault := faultOf(t, err)
-	require.Contains(t, fault.Message, "data[0]: out of bounds memory access")
 }
 
 // table.grow is held to the maximum that is set for tables without one.

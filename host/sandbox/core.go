@@ -1,0 +1,104 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// core is an instance of wazero's with its memory. It knows nothing of whom it
+// serves, so that a pool can hand it from one Instance to the next.
+type core struct {
+	code      *code
+	module    api.Module
+	memory    api.Memory
+	linear    memory
+	globals   []api.MutableGlobal
+	functions map[string]api.Function
+	state     *state // that it was made from and can be reset to, or nil
+}
+
+// instantiate makes c an instance, from s if there is one and from the module's
+// data otherwise. The module's start function runs under ctx. The caller's use
+// of s becomes that of c.
+func (c *core) instantiate(ctx context.Context, s *state, limit uint64) (err error) {
+	c.state = s
+	if s != nil {
+		c.linear.pages, err = s.pages.open(limit)
+	} else {
+		c.linear.pages = freshPages(c.code, limit)
+	}
+	if err != nil {
+		return err
+	}
+	ctx = experimental.WithMemoryAllocator(ctx, &c.linear)
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	if c.module, err = c.code.runtime.InstantiateModule(ctx, c.code.compiled, config); err != nil {
+		return err
+	}
+	c.memory = c.module.Memory()
+	if err := c.findGlobals(c.code.globals); err != nil {
+		return err
+	}
+	if s == nil {
+		return nil
+	}
+	missing := uint32((s.pages.size() - uint64(c.memory.Size())) / pageBytes)
+	if _, ok := c.memory.Grow(missing); !ok {
+		return fmt.Errorf("sandbox: the image of %d bytes does not fit", s.pages.size())
+	}
+	s.restoreGlobals(c)
+	return nil
+}
+
+// freshPages are what the memory of a module is before anything ran: its data.
+func freshPages(c *code, limit uint64) pages {
+	p := &heapPages{limit: limit}
+	b := p.resize(c.shape.memoryMin)
+	for _, d := range c.data {
+		copy(b[d.at:], d.bytes)
+	}
+	return p
+}
+
+// reset puts c back to the state it was made from. It reports false if that
+// cannot be done, and otherwise how many bytes c keeps for itself.
+func (c *core) reset() (own int64, ok bool) {
+	if c.state == nil || uint64(c.memory.Size()) != c.state.pages.size() {
+		return 0, false // memory that grew cannot shrink again
+	}
+	own = c.linear.pages.reset()
+	c.state.restoreGlobals(c)
+	c.functions = nil // they hold the guest's stack, which may have become large
+	return own, true
+}
+
+// function looks up an exported function.
+func (c *core) function(name string) api.Function {
+	f, ok := c.functions[name]
+	if !ok {
+		f = c.module.ExportedFunction(name)
+		if c.functions == nil {
+			c.functions = map[string]api.Function{}
+		}
+		c.functions[name] = f
+	}
+	return f
+}
+
+// free gives everything back. Nothing of c may be running.
+func (c *core) free() {
+	if c.module != nil {
+		_ = c.module.Close(context.Background()) // only file systems of guests could fail
+	}
+	if c.linear.pages != nil {
+		c.linear.pages.free()
+	}
+	if c.state != nil {
+		c.state.release()
+	}
+	*c = core{} // the garbage collector must not see what points to pages that are gone
+}

@@ -1,0 +1,189 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mappedImage is an image in a file in memory that every memory maps privately:
+// what an instance does not touch is shared by all of them, and what it wrote
+// to is known to the kernel, so that a reset copies only that back.
+type mappedImage struct {
+	fd      int
+	content []byte // the same file, mapped once more and never written to
+}
+
+// canMap finds out once whether this kernel tells about pages what a reset needs
+// to know.
+var canMap = sync.OnceValue(func() bool {
+	if osPage != 4096 || openPagemap() == nil {
+		return false
+	}
+	const size = pageBytes
+	want := make([]byte, size)
+	for i := range want {
+		want[i] = byte(i)
+	}
+	image, err := mapImage(want)
+	if err != nil {
+		return false
+	}
+	defer image.close()
+	p, err := image.open(size)
+	if err != nil {
+		return false
+	}
+	defer p.free()
+	b := p.resize(size)
+	_ = b[0] // present, and not its own
+	b[5*osPage], b[6*osPage+1] = 0xff, 0xff
+	return p.reset() == 2*int64(osPage) && string(b) == string(want)
+})
+
+var osPage = os.Getpagesize()
+
+// openPagemap opens the kernel's table of this process's pages, one 64-bit entry
+// for each; see https://docs.kernel.org/admin-guide/mm/pagemap.html.
+var openPagemap = sync.OnceValue(func() *os.File {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return nil
+	}
+	return f
+})
+
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+	pageShared  = 1 << 61 // of a file, or shared: not the process's own copy
+)
+
+// mapImage makes an image of b. Pages of zeros take no memory.
+func mapImage(b []byte) (pageImage, error) {
+	fd, err := unix.MemfdCreate("sandbox-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: make image: %w", err)
+	}
+	image := &mappedImage{fd: fd}
+	if err := image.write(b); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("sandbox: make image: %w", err)
+	}
+	content, err := mapAt(fd, nil, uintptr(len(b)), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("sandbox: map image: %w", err)
+	}
+	image.content = content
+	return image, nil
+}
+
+func (i *mappedImage) write(b []byte) error {
+	if err := unix.Ftruncate(i.fd, int64(len(b))); err != nil {
+		return err
+	}
+	zeros := make([]byte, osPage)
+	for at := 0; at < len(b); at += osPage {
+		page := b[at:min(at+osPage, len(b))]
+		if string(page) == string(zeros[:len(page)]) {
+			continue
+		}
+		if n, err := unix.Pwrite(i.fd, page, int64(at)); err != nil {
+			return err
+		} else if n != len(page) {
+			return unix.EIO
+		}
+	}
+	// A file that shrank would end the process at the next access.
+	_, err := unix.FcntlInt(uintptr(i.fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+	return err
+}
+
+func (i *mappedImage) size() uint64   { return uint64(len(i.content)) }
+func (i *mappedImage) method() string { return "copies back the pages it wrote to" }
+
+func (i *mappedImage) close() {
+	unmap(i.content)
+	_ = unix.Close(i.fd)
+}
+
+// open reserves addresses up to the limit, so that growing moves nothing, and
+// maps the image at their beginning.
+func (i *mappedImage) open(limit uint64) (pages, error) {
+	space, err := mapAt(-1, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: reserve memory: %w", err)
+	}
+	_, err = mapAt(i.fd, unsafe.Pointer(&space[0]), uintptr(i.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	if err != nil {
+		unmap(space)
+		return nil, fmt.Errorf("sandbox: map image: %w", err)
+	}
+	return &mappedPages{image: i, space: space, usable: i.size()}, nil
+}
+
+// mappedPages are a private mapping of an image, and empty pages behind it.
+type mappedPages struct {
+	image  *mappedImage
+	space  []byte
+	usable uint64 // of space, from the beginning
+}
+
+func (p *mappedPages) resize(size uint64) []byte {
+	if size > uint64(len(p.space)) {
+		return nil
+	}
+	if size > p.usable {
+		if unix.Mprotect(p.space[p.usable:size], unix.PROT_READ|unix.PROT_WRITE) != nil {
+			return nil
+		}
+		p.usable = size
+	}
+	return p.space[:size:size]
+}
+
+// reset copies back the pages of which the kernel made a copy when they were
+// written to. They stay the memory's own: giving them back would cost a page
+// fault each time they are written to again.
+func (p *mappedPages) reset() int64 {
+	content := p.image.content
+	entries := make([]byte, len(content)/osPage*8)
+	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
+	if _, err := openPagemap().ReadAt(entries, at); err != nil {
+		copy(p.space, content)
+		return int64(len(content))
+	}
+	own := int64(0)
+	for page := 0; page < len(content); page += osPage {
+		entry := binary.NativeEndian.Uint64(entries[page/osPage*8:])
+		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
+			copy(p.space[page:page+osPage], content[page:])
+			own += int64(osPage)
+		}
+	}
+	return own
+}
+
+func (p *mappedPages) free() {
+	unmap(p.space)
+	p.space = nil
+}
+
+// mapAt maps a file, or nothing. Unlike unix.Mmap it keeps no list of mappings
+// under a lock, and takes an address.
+func mapAt(fd int, addr unsafe.Pointer, length uintptr, prot, flags int) ([]byte, error) {
+	p, err := unix.MmapPtr(fd, 0, addr, length, prot, flags)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), length), nil
+}
+
+// unmap cannot fail on what mapAt returned.
+func unmap(b []byte) { _ = unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))) }

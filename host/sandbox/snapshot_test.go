@@ -1,0 +1,420 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+)
+
+// This test is not parallel, so that no other holds images meanwhile.
+func TestNothingStaysMapped(t *testing.T) {
+	if !canMap() {
+		t.Skip("this system maps no images")
+	}
+	mapped := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		require.NoError(t, err)
+		return strings.Count(string(maps), "sandbox-image")
+	}
+	require.Zero(t, mapped())
+	s, err := New(t.Context(), &Options{Surface: testSurface()})
+	require.NoError(t, err)
+	im, err := s.Load(t.Context(), "guest.wasm", large(nil), Limits{})
+	require.NoError(t, err)
+	prepared, err := im.Prepare(t.Context(), InstanceConfig{}, func(context.Context, *Instance) error { return nil })
+	require.NoError(t, err)
+	a, err := prepared.Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	b, err := im.Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	require.Equal(t, 4, mapped(), "two images, two memories")
+	prepared.Close()
+	a.Close()
+	require.Equal(t, 2, mapped())
+	im.Close()
+	require.Equal(t, 2, mapped(), "b lives")
+	require.NoError(t, s.Close(t.Context()))
+	require.Zero(t, mapped())
+	_, err = b.Call(t.Context(), "hook", 1)
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// large is a module whose memory is large enough to be mapped. Its hook adds its
+// parameter to a counter in memory and to one in a global, and returns the sum.
+func large(change func(m *wasm.Module)) []byte {
+	return module(func(m *wasm.Module) {
+		m.Memories[0].Size.Min = 2 * copyAtMost / pageBytes
+		m.Globals = []wasm.Global{{GlobalType: wasm.GlobalType{Type: wasm.I32, Mutable: true}, Init: wasm.ConstExpr{Op: wasm.OpI32Const}}}
+		m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 300_000}, Init: []byte("some data")}}
+		m.Code[0].Body = []byte{
+			0x23, 0, 0x20, 0, 0x6a, 0x24, 0, // global += parameter
+			0x41, 0, 0x41, 0, 0x28, 2, 0, 0x20, 0, 0x6a, 0x36, 2, 0, // memory[0] += parameter
+			0x23, 0, 0x41, 0, 0x28, 2, 0, 0x6a, 0x0b, // global + memory[0]
+		}
+		if change != nil {
+			change(m)
+		}
+	})
+}
+
+// eachWay runs a test with images that are mapped and with ones that are copied.
+func eachWay(t *testing.T, test func(t *testing.T, opts Options)) {
+	for name, portable := range map[string]bool{"mapped": false, "copied": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, Options{portable: portable})
+		})
+	}
+}
+
+func TestInstancesAreClean(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, opts Options) {
+		im := load(t, newSandbox(t, opts), large(nil), Limits{})
+		var first *core
+		for i := range 3 {
+			in, err := im.Instantiate(t.Context(), InstanceConfig{})
+			require.NoError(t, err)
+			if i == 0 {
+				first = in.core
+			}
+			require.Same(t, first, in.core, "the instance before was used again")
+			data, _ := in.core.memory.Read(300_000, 9)
+			require.Equal(t, "some data", string(data))
+			require.Equal(t, []uint64{6}, call(t, in, "hook", 3))
+			require.Equal(t, []uint64{10}, call(t, in, "hook", 2))
+			copy(data, "overwritten")
+			in.Close()
+			if !canMap() || opts.portable {
+				require.Equal(t, "copies all of it", im.Reset().Method)
+			} else {
+				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
+				require.EqualValues(t, 2*osPage, im.pool.idle[0].bytes)
+			}
+			require.EqualValues(t, 2*copyAtMost, im.Reset().ImageBytes)
+		}
+	})
+}
+
+func TestPreparedInstancesAreClean(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, opts Options) {
+		runs := 0
+		im, err := load(t, newSandbox(t, opts), large(nil), Limits{}).Prepare(t.Context(), InstanceConfig{},
+			func(ctx context.Context, in *Instance) error {
+				runs++
+				_, err := in.Call(ctx, "hook", 50)
+				return err
+			})
+		require.NoError(t, err)
+		t.Cleanup(im.Close)
+		var live []*Instance
+		for range 4 { // some new, some used before
+			for range 3 {
+				in := instantiate(t, im, InstanceConfig{})
+				require.Equal(t, []uint64{102}, call(t, in, "hook", 1))
+				live = append(live, in)
+			}
+			for _, in := range live {
+				in.Close()
+			}
+		}
+		require.Equal(t, 1, runs)
+	})
+}
+
+// What an image is made from may have grown beyond the module's first memory.
+func TestImageThatGrew(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, opts Options) {
+		im, err := load(t, newSandbox(t, opts), guestWasm, Limits{}).Prepare(t.Context(), InstanceConfig{},
+			func(ctx context.Context, in *Instance) error {
+				if _, err := in.Call(ctx, "grow", 20); err != nil {
+					return err
+				}
+				_, err := in.Call(ctx, "store", 21*65536, 77)
+				return err
+			})
+		require.NoError(t, err)
+		t.Cleanup(im.Close)
+		for range 2 {
+			in := instantiate(t, im, InstanceConfig{})
+			require.Equal(t, []uint64{77}, call(t, in, "load", 21*65536))
+			require.Equal(t, []uint64{22}, call(t, in, "grow", 0))
+			call(t, in, "store", 21*65536, 1)
+			in.Close()
+		}
+
+		// An instance that grows does not come back.
+		in := instantiate(t, im, InstanceConfig{})
+		before := in.core
+		require.Equal(t, []uint64{22}, call(t, in, "grow", 30))
+		require.Equal(t, []uint64{0}, call(t, in, "load", 40*65536))
+		call(t, in, "store", 51*65536, 5)
+		require.Equal(t, []uint64{52}, call(t, in, "grow", 0))
+		in.Close()
+		in = instantiate(t, im, InstanceConfig{})
+		require.NotSame(t, before, in.core)
+		require.Equal(t, []uint64{22}, call(t, in, "grow", 0))
+		_, err = in.Call(t.Context(), "load", 40*65536)
+		require.Equal(t, FaultTrap, faultOf(t, err).Kind)
+	})
+}
+
+func TestFaultedInstancesDoNotComeBack(t *testing.T) {
+	t.Parallel()
+	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
+	in := instantiate(t, im, InstanceConfig{})
+	before := in.core
+	_, err := in.Call(t.Context(), "trap")
+	require.Error(t, err)
+	in.Close()
+	in = instantiate(t, im, InstanceConfig{Value: &testValue{
+		call: func(_ context.Context, g *Guest, _ uint32) uint32 { g.Abort(errors.New("no more")); return 0 },
+	}})
+	require.NotSame(t, before, in.core)
+	before = in.core
+	_, err = in.Call(t.Context(), "call", 1)
+	require.Error(t, err)
+	in.Close()
+	in = instantiate(t, im, InstanceConfig{})
+	require.NotSame(t, before, in.core)
+}
+
+// Modules that cannot be reset are made anew, and come out the same.
+func TestNotResettable(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(m *wasm.Module){
+		"a start function": func(m *wasm.Module) {
+			m.Functions = append(m.Functions, 2)
+			m.Code = append(m.Code, wasm.Code{Body: []byte{0x0b}})
+			index := uint32(1)
+			m.Start = &index
+		},
+		"table.set": func(m *wasm.Module) {
+			m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 1}}}
+			m.Functions = append(m.Functions, 2)
+			m.Code = append(m.Code, wasm.Code{Body: []byte{0x41, 0, 0xd0, 0x70, 0x26, 0, 0x0b}})
+		},
+		"a mutable global of type funcref": func(m *wasm.Module) {
+			m.Globals = append(m.Globals, wasm.Global{GlobalType: wasm.GlobalType{Type: wasm.FuncRef, Mutable: true},
+				Init: wasm.ConstExpr{Op: wasm.OpRefNull, Bits: uint64(wasm.FuncRef)}})
+		},
+		"data.drop": func(m *wasm.Module) {
+			m.HasDataCount = true
+			m.Data = append(m.Data, wasm.Data{Mode: wasm.Passive, Init: []byte("x")})
+			m.Functions = append(m.Functions, 2)
+			m.Code = append(m.Code, wasm.Code{Body: []byte{0xfc, 9, 1, 0x0b}})
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			runs := 0
+			im, err := load(t, newSandbox(t, Options{}), large(change), Limits{}).Prepare(t.Context(), InstanceConfig{},
+				func(ctx context.Context, in *Instance) error {
+					runs++
+					_, err := in.Call(ctx, "hook", 50)
+					return err
+				})
+			require.NoError(t, err)
+			t.Cleanup(im.Close)
+			require.Equal(t, ResetInfo{Method: "is made anew each time: it " + map[bool]string{true: "uses ", false: "has "}[strings.Contains(want, ".")] + want}, im.Reset())
+			for range 2 {
+				in := instantiate(t, im, InstanceConfig{})
+				require.Equal(t, []uint64{102}, call(t, in, "hook", 1))
+				in.Close()
+			}
+			require.Equal(t, 3, runs)
+		})
+	}
+}
+
+// A passive segment is still there for memory.init, an active one is not.
+func TestMemoryInit(t *testing.T) {
+	t.Parallel()
+	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
+		m.HasDataCount = true
+		m.Data = []wasm.Data{
+			{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 8}, Init: []byte("active")},
+			{Mode: wasm.Passive, Init: []byte{7, 0, 0, 0}},
+		}
+		// memory.init 1: 4 bytes to 0; memory.init 0: parameter bytes to 100; load from 0
+		m.Code[0].Body = []byte{
+			0x41, 0, 0x41, 0, 0x41, 4, 0xfc, 8, 1, 0,
+			0x41, 0xe4, 0, 0x41, 0, 0x20, 0, 0xfc, 8, 0, 0,
+			0x41, 0, 0x28, 2, 0, 0x0b,
+		}
+	}), Limits{})
+	in := instantiate(t, im, InstanceConfig{})
+	data, _ := in.core.memory.Read(8, 6)
+	require.Equal(t, "active", string(data))
+	require.Equal(t, []uint64{7}, call(t, in, "hook", 0))
+	_, err := in.Call(t.Context(), "hook", 1)
+	require.Equal(t, FaultTrap, faultOf(t, err).Kind)
+}
+
+func TestIdleBudget(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		bytes int64
+		kept  int
+	}{
+		"two":  {2 * 131072, 2}, // the guest has 2 pages of 64 KiB
+		"none": {-1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t, Options{IdleBytes: tc.bytes})
+			im := load(t, s, guestWasm, Limits{})
+			var live []*Instance
+			for range 4 {
+				live = append(live, instantiate(t, im, InstanceConfig{}))
+			}
+			for _, in := range live {
+				in.Close()
+			}
+			require.Equal(t, tc.kept, im.pool.count())
+			im.Close()
+			require.Zero(t, s.idleBudget.used)
+		})
+	}
+}
+
+func TestIdleTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(t.Context(), &Options{Surface: testSurface(), IdleTime: time.Minute})
+		require.NoError(t, err)
+		im, err := s.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
+		require.NoError(t, err)
+		hold := func() *Instance {
+			in, err := im.Instantiate(t.Context(), InstanceConfig{})
+			require.NoError(t, err)
+			return in
+		}
+		a, b := hold(), hold()
+		a.Close()
+		time.Sleep(40 * time.Second)
+		b.Close()
+		require.Equal(t, 2, im.pool.count())
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, im.pool.count(), "a is a minute old, b is not")
+		hold().Close()
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, im.pool.count(), "b was used meanwhile")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Zero(t, im.pool.count())
+		require.Zero(t, s.idleBudget.used)
+		hold().Close()
+		require.NoError(t, s.Close(t.Context()))
+		im.Close()
+	})
+}
+
+// Memories of an image show the image whatever was written to them before.
+func FuzzPages(f *testing.F) {
+	f.Add(uint64(1), uint16(10))
+	f.Fuzz(func(t *testing.T, seed uint64, writes uint16) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		content := make([]byte, (1+random.IntN(8))*pageBytes)
+		for range random.IntN(40) {
+			content[random.IntN(len(content))] = byte(random.Uint32())
+		}
+		for _, image := range images(t, content) {
+			a, err := image.open(uint64(len(content)) + 2*pageBytes)
+			require.NoError(t, err)
+			b, err := image.open(uint64(len(content)))
+			require.NoError(t, err)
+			mine, other := a.resize(uint64(len(content))), b.resize(uint64(len(content)))
+			for range 2 {
+				require.True(t, bytes.Equal(content, mine))
+				for range writes {
+					at := random.IntN(len(mine))
+					n := min(random.IntN(10_000), len(mine)-at)
+					for i := range n {
+						mine[at+i] ^= byte(i)
+					}
+				}
+				a.reset()
+			}
+			require.True(t, bytes.Equal(content, mine))
+			require.True(t, bytes.Equal(content, other))
+			require.Nil(t, b.resize(uint64(len(content))+pageBytes))
+			grown := a.resize(uint64(len(content)) + pageBytes)
+			require.Equal(t, make([]byte, pageBytes), grown[len(content):])
+			a.free()
+			b.free()
+			image.close()
+		}
+	})
+}
+
+func images(t *testing.T, content []byte) []pageImage {
+	copied, err := newPageImage(content, true)
+	require.NoError(t, err)
+	if !canMap() {
+		return []pageImage{copied}
+	}
+	mapped, err := mapImage(content)
+	require.NoError(t, err)
+	return []pageImage{copied, mapped}
+}
+
+// Many goroutines use the pool of one image at once, and each finds a clean
+// instance.
+func TestPoolHammer(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, opts Options) {
+		s := newSandbox(t, opts)
+		im := load(t, s, large(nil), Limits{})
+		errs := make(chan error, 8)
+		var wg sync.WaitGroup
+		for g := range uint64(8) {
+			wg.Go(func() {
+				errs <- func() error {
+					for range 50 {
+						in, err := im.Instantiate(context.Background(), InstanceConfig{})
+						if err != nil {
+							return err
+						}
+						results, err := in.Call(context.Background(), "hook", g)
+						if err != nil {
+							return err
+						}
+						if results[0] != 2*g {
+							return errors.New("the instance was not clean")
+						}
+						in.Close()
+					}
+					return nil
+				}()
+			})
+		}
+		wg.Wait()
+		for range 8 {
+			require.NoError(t, <-errs)
+		}
+		require.LessOrEqual(t, im.pool.count(), 8)
+	})
+}
+
+// count is how many instances the pool holds.
+func (p *pool) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle)
+}
