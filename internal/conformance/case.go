@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+)
+
+// A Case is one golden file.
+type Case struct {
+	Name     string // of the file, without .txtar
+	About    string
+	Agent    []byte            // agent.yaml, may be empty
+	Modules  map[string][]byte // Go sources by name
+	Tools    []Tool
+	Messages []abi.Message
+	Replies  []scripted.Reply
+	Expect   []Section // what is to come out, in the file's order
+
+	archive *txtar.Archive
+	path    string
+}
+
+// A Tool is one of a case's tools.
+type Tool struct {
+	Name, Result string
+	Fails        bool
+}
+
+// A Section is one expectation of a case: what it is about, and its text.
+type Section struct {
+	Kind  string // request, told, events, state, error
+	Arg   string
+	Text  string
+	index int // in the archive
+}
+
+// Load reads all cases below a folder, sorted by name.
+func Load(folder string) ([]*Case, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no cases in %s", folder)
+	}
+	var out []*Case
+	for _, path := range paths {
+		c, err := load(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func load(path string) (*Case, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	a := txtar.Parse(b)
+	c := &Case{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), About: strings.TrimSpace(string(a.Comment)),
+		Modules: map[string][]byte{}, archive: a, path: path}
+	if c.About == "" {
+		return nil, fmt.Errorf("the head must say which behaviour the case guards")
+	}
+	for i, f := range a.Files {
+		if err := c.file(i, f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	if c.Tools == nil {
+		c.Tools = []Tool{{Name: "t", Result: "t-ok"}}
+	}
+	if c.Messages == nil {
+		c.Messages = []abi.Message{abi.User("hi")}
+	}
+	if len(c.Expect) == 0 {
+		return nil, fmt.Errorf("nothing is expected: add request, events or state")
+	}
+	return c, nil
+}
+
+func (c *Case) file(i int, name string, data []byte) (err error) {
+	kind, arg, _ := strings.Cut(name, " ")
+	switch {
+	case name == "agent.yaml":
+		c.Agent = data
+	case strings.HasSuffix(name, ".go"):
+		c.Modules[strings.TrimSuffix(name, ".go")] = data
+	case strings.HasSuffix(name, ".wat"):
+	case name == "tools":
+		c.Tools, err = parseTools(data)
+	case name == "messages":
+		c.Messages, err = parseMessages(data)
+	case name == "model":
+		c.Replies, err = parseReplies(data)
+	case slices.Contains([]string{"request", "told", "events", "state", "error"}, kind):
+		c.Expect = append(c.Expect, Section{kind, arg, string(data), i})
+	default:
+		err = fmt.Errorf("a case has no such file")
+	}
+	return err
+}
+
+func lines(data []byte) []string {
+	var out []string
+	for _, l := range strings.Split(string(data), "\n") {
+		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "#") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func parseTools(data []byte) ([]Tool, error) {
+	out := []Tool{}
+	for _, l := range lines(data) {
+		if name, text, ok := strings.Cut(l, "! "); ok && !strings.Contains(name, ":") {
+			out = append(out, Tool{name, text, true})
+			continue
+		}
+		name, text, ok := strings.Cut(l, ": ")
+		if !ok {
+			return nil, fmt.Errorf("%q is no tool; want \"name: result\" or \"name! error\"", l)
+		}
+		out = append(out, Tool{name, unescape(text), false})
+	}
+	return out, nil
+}
+
+func parseMessages(data []byte) ([]abi.Message, error) {
+	out := []abi.Message{}
+	for _, l := range lines(data) {
+		m, err := ParseMessage(l)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// parseReplies reads one reply a line: a message, "size N MESSAGE" for one
+// that is streamed in pieces of N characters, or the JSON of package scripted.
+func parseReplies(data []byte) ([]scripted.Reply, error) {
+	var out []scripted.Reply
+	for _, l := range lines(data) {
+		if strings.HasPrefix(l, "{") {
+			r, err := scripted.Parse([]byte(l))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, r...)
+			continue
+		}
+		size := 0
+		if rest, ok := strings.CutPrefix(l, "size "); ok {
+			n, message, _ := strings.Cut(rest, " ")
+			var err error
+			if size, err = strconv.Atoi(n); err != nil {
+				return nil, err
+			}
+			l = message
+		}
+		m, err := ParseMessage(l)
+		if err != nil {
+			return nil, err
+		}
+		r := scripted.Message(m)
+		r.Size = size
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Update writes what came out into the case's file. Expectations are written
+// by people, from the rule they guard; so it refuses those that are empty.
+func (c *Case) Update(got []string) error {
+	for i, s := range c.Expect {
+		if strings.TrimSpace(s.Text) == "" {
+			return fmt.Errorf("%s: %s is empty: write what you expect first", c.path, s.Kind)
+		}
+		c.archive.Files[s.index].Data = append(bytes.TrimRight([]byte(got[i]), "\n"), '\n')
+	}
+	return os.WriteFile(c.path, txtar.Format(c.archive), 0o644)
+}

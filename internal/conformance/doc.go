@@ -1,0 +1,24 @@
+// Package conformance runs the golden cases of testdata/cases: conversations
+// that say what an agent with some middlewares does.
+//
+// A case is a txtar file. Its head says which behaviour it guards. Its files:
+//
+//	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional
+//	NAME.go          a module: a package with a type Middleware that has the hooks it wants
+//	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
+//	tools            one tool a line, "name: result" or "name! error"; without it "t: t-ok"
+//	messages         the conversation so far; without it "user: hi"
+//	model            the model's replies in their order, one a line
+//	request N        what the model saw in call N: expected
+//	told N           the tools it was told of in call N: expected
+//	events [TYPES]   the events: expected. TYPES are some of package abi's, separated by
+//	                 commas; without them message,tool_call,tool_result,custom,fault,run_finished
+//	state            the run's messages at its end: expected
+//	error            the start is refused, with a text that holds this: expected
+//
+// A message is written on one line, as "role: text [tool#id {arguments}] …",
+// "tool#id: text" or, for anything else, as its JSON.
+//
+// All Go modules of all cases are built into one WebAssembly module, once;
+// which of them an entry is, its configuration says. See [Suite].
+package conformance
