@@ -1,0 +1,377 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// maxFields is how many fields that the host does not know a message may have.
+const maxFields = 256
+
+// An answer puts a response together from events, and gives its pieces to the
+// sink. A whole message is one large piece.
+type answer struct {
+	client *Client
+	sink   func(abi.Chunk) error
+
+	chosen    bool // there was a choice
+	content   content
+	reasoning strings.Builder
+	calls     calls
+	unknown   abi.Fields
+	finish    string
+	usage     *abi.Usage
+}
+
+// event takes one event of the answer.
+func (a *answer) event(raw []byte) error {
+	raw, err := strict(raw)
+	if err != nil {
+		return a.client.brokenOff("an event that is not JSON: " + short(string(raw)))
+	}
+	var e struct {
+		Error   json.RawMessage   `json:"error"`
+		Choices []json.RawMessage `json:"choices"`
+		Usage   json.RawMessage   `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return a.client.brokenOff("an event of another shape: " + short(string(raw)))
+	}
+	if isSet(e.Error) || len(e.Choices) == 0 && isProblem(raw) {
+		return a.client.eventError(raw)
+	}
+	if isSet(e.Usage) {
+		a.usage = usage(e.Usage)
+	}
+	for _, c := range e.Choices {
+		if err := a.choice(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choice takes a piece of the first choice; a request for several is not
+// answered with more than one.
+func (a *answer) choice(raw json.RawMessage) error {
+	var c struct {
+		Index   json.Number     `json:"index"`
+		Delta   json.RawMessage `json:"delta"`
+		Message json.RawMessage `json:"message"`
+		Finish  json.RawMessage `json:"finish_reason"`
+		Error   json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return a.client.brokenOff("a choice of another shape: " + short(string(raw)))
+	}
+	if c.Index != "" && c.Index != "0" {
+		return nil
+	}
+	if isSet(c.Error) {
+		return a.client.eventError(raw)
+	}
+	a.chosen = true
+	piece, whole := c.Delta, false
+	if !isSet(piece) {
+		piece, whole = c.Message, true
+	}
+	if isSet(piece) {
+		if err := a.piece(piece, whole); err != nil {
+			return err
+		}
+	}
+	if f := str(c.Finish); f != "" {
+		a.finish = f
+		return a.calls.flush(a.emit)
+	}
+	return nil
+}
+
+// piece takes a piece of the message, or all of it.
+func (a *answer) piece(raw json.RawMessage, whole bool) error {
+	fields, err := fieldsOf(raw)
+	if err != nil {
+		return a.client.brokenOff("a message of another shape: " + short(string(raw)))
+	}
+	if err := a.think(fields); err != nil {
+		return err
+	}
+	for _, f := range fields {
+		switch f.Name {
+		case "role", "id", "extra", "origin": // the host's own, whoever writes them
+		case "reasoning_content", "reasoning":
+			if !isText(f.Value) && isSet(f.Value) {
+				a.keep(f)
+			}
+		case "content":
+			err = a.say(f.Value)
+		case "tool_calls":
+			err = a.call(f.Value, whole)
+		default:
+			a.keep(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(a.unknown) > maxFields {
+		return model.Errorf(abi.CodeModel, "the model's message has more than %d fields", maxFields)
+	}
+	return nil
+}
+
+// think takes the reasoning, which goes by two names; where both stand, they
+// say the same.
+func (a *answer) think(fields abi.Fields) error {
+	for _, name := range []string{"reasoning_content", "reasoning"} {
+		if s := str(fields.Get(name)); s != "" {
+			a.client.saysReasoning.Store(name == "reasoning")
+			a.reasoning.WriteString(s)
+			return a.emit(abi.Chunk{Kind: abi.ChunkReasoning, Text: s})
+		}
+	}
+	return nil
+}
+
+func (a *answer) say(raw json.RawMessage) error {
+	switch raw[0] {
+	case 'n':
+		return nil
+	case '"':
+		return a.part(abi.Part{Type: abi.PartText, Text: str(raw)})
+	}
+	var parts []abi.Part
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return a.client.brokenOff("content of another shape: " + short(string(raw)))
+	}
+	for _, p := range parts {
+		if err := a.part(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *answer) part(p abi.Part) error {
+	a.content.add(p)
+	switch {
+	case p.Type != abi.PartText:
+		return a.emit(abi.Chunk{Kind: abi.ChunkPart, Part: &p})
+	case p.Text != "":
+		return a.emit(abi.Chunk{Kind: abi.ChunkText, Text: p.Text})
+	}
+	return nil
+}
+
+func (a *answer) call(raw json.RawMessage, whole bool) error {
+	if !isSet(raw) {
+		return nil
+	}
+	var pieces []json.RawMessage
+	if err := json.Unmarshal(raw, &pieces); err != nil {
+		return a.client.brokenOff("tool calls of another shape: " + short(string(raw)))
+	}
+	for _, p := range pieces {
+		piece, err := callPieceOf(p)
+		if err != nil {
+			return a.client.brokenOff("a tool call of another shape: " + short(string(p)))
+		}
+		if err := a.calls.add(piece, whole, a.emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep adds to a field that the host does not know: a string is continued,
+// an array is, anything else is replaced, and null says nothing new.
+func (a *answer) keep(f abi.Field) { a.unknown = keep(a.unknown, f) }
+
+func keep(fields abi.Fields, f abi.Field) abi.Fields {
+	for i := range fields {
+		old := &fields[i]
+		if old.Name != f.Name {
+			continue
+		}
+		switch {
+		case f.Value[0] == 'n':
+		case f.Value[0] == '"' && old.Value[0] == '"', f.Value[0] == '[' && old.Value[0] == '[':
+			old.Value = join(old.Value, f.Value)
+		default:
+			old.Value = f.Value
+		}
+		return fields
+	}
+	return append(fields, f)
+}
+
+// join puts two strings, or two arrays, of JSON together.
+func join(a, b json.RawMessage) json.RawMessage {
+	if len(a) > 2 && len(b) > 2 && a[0] == '[' {
+		a = append(a[:len(a)-1], ',')
+	} else {
+		a = a[:len(a)-1]
+	}
+	return append(a, b[1:]...)
+}
+
+func (a *answer) emit(c abi.Chunk) error {
+	if a.sink == nil {
+		return nil
+	}
+	return a.sink(c)
+}
+
+// end returns the response when no more events come. An answer that came in
+// pieces is complete if it says why it finished; a document always is.
+func (a *answer) end(document bool) (*abi.Response, error) {
+	switch {
+	case document && !a.chosen:
+		return nil, a.client.brokenOff("no choices")
+	case !document && a.finish == "":
+		return nil, a.client.brokenOff("a stream that ends without a finish_reason")
+	}
+	if err := a.calls.flush(a.emit); err != nil {
+		return nil, err
+	}
+	m := abi.Message{
+		Role: abi.RoleAssistant, Content: a.content.content(), ReasoningContent: a.reasoning.String(),
+		ToolCalls: a.calls.calls(), Unknown: a.unknown,
+	}
+	if m.Content.IsNull() && len(m.ToolCalls) == 0 {
+		m.Content = abi.Text("")
+	} else if len(m.ToolCalls) > 0 && !m.Content.IsParts() && m.Content.String() == "" {
+		m.Content = abi.Content{} // some endpoints say "" and refuse to hear it again
+	}
+	if a.finish == "" {
+		a.finish = abi.FinishStop
+		if len(m.ToolCalls) > 0 {
+			a.finish = abi.FinishToolCalls
+		}
+	}
+	return &abi.Response{Message: m, FinishReason: a.finish, Usage: a.usage}, nil
+}
+
+// content is what a message says, put together from pieces.
+type content struct {
+	pieces []contentPiece
+}
+
+type contentPiece struct {
+	part abi.Part
+	text *strings.Builder // of a text part that has no other fields
+}
+
+func (c *content) add(p abi.Part) {
+	if p.Type != abi.PartText || len(p.Unknown) > 0 {
+		c.pieces = append(c.pieces, contentPiece{part: p})
+		return
+	}
+	if n := len(c.pieces); n == 0 || c.pieces[n-1].text == nil {
+		c.pieces = append(c.pieces, contentPiece{part: p, text: new(strings.Builder)})
+	}
+	c.pieces[len(c.pieces)-1].text.WriteString(p.Text)
+}
+
+// content returns null, a string if there is only text, or parts.
+func (c *content) content() abi.Content {
+	if len(c.pieces) == 0 {
+		return abi.Content{}
+	}
+	if len(c.pieces) == 1 && c.pieces[0].text != nil {
+		return abi.Text(c.pieces[0].text.String())
+	}
+	var parts []abi.Part
+	for _, p := range c.pieces {
+		if p.text != nil {
+			p.part.Text = p.text.String()
+		}
+		if p.text == nil || p.part.Text != "" {
+			parts = append(parts, p.part)
+		}
+	}
+	return abi.Parts(parts...)
+}
+
+// usage reads what of the usage is numbers.
+func usage(raw json.RawMessage) *abi.Usage {
+	var u map[string]json.RawMessage
+	if json.Unmarshal(raw, &u) != nil {
+		return nil
+	}
+	number := func(name string) int64 {
+		var f float64
+		if json.Unmarshal(u[name], &f) != nil || f < 0 || f > 1<<53 {
+			return 0
+		}
+		return int64(f)
+	}
+	out := abi.Usage{
+		PromptTokens: number("prompt_tokens"), CompletionTokens: number("completion_tokens"), TotalTokens: number("total_tokens"),
+	}
+	if out.TotalTokens == 0 {
+		out.TotalTokens = out.PromptTokens + out.CompletionTokens
+	}
+	return &out
+}
+
+// strict returns JSON that package abi accepts. What Go's reader takes and
+// that one does not, invalid UTF-8 or a key that stands twice, is mended the
+// way Go's reader does: a stray byte becomes U+FFFD, the last key counts.
+func strict(raw []byte) ([]byte, error) {
+	if abi.Valid(raw) == nil {
+		return raw, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return raw, err
+	}
+	b, err := abi.Marshal(v)
+	if err != nil {
+		return raw, err
+	}
+	return b, abi.Valid(b)
+}
+
+// fieldsOf returns the fields of an object in their order.
+func fieldsOf(raw json.RawMessage) (abi.Fields, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil {
+		return nil, err
+	} else if t != json.Delim('{') {
+		return nil, model.Errorf(abi.CodeModel, "not an object")
+	}
+	var out abi.Fields
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		f := abi.Field{Name: name.(string)}
+		if err := dec.Decode(&f.Value); err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// isSet reports whether a field is there and not null.
+func isSet(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] != 'n' }
+
+func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
+
+// str is a string's value, and empty for anything else.
+func str(raw json.RawMessage) string {
+	var s string
+	if !isText(raw) || json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,239 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// maxCalls is how many tool calls one message may hold.
+const maxCalls = 1024
+
+// A callPiece is a piece of a tool call as it came.
+type callPiece struct {
+	index     string // as it came, or empty
+	id        string
+	kind      string
+	name      string
+	arguments string
+	unknown   abi.Fields
+}
+
+func callPieceOf(raw json.RawMessage) (callPiece, error) {
+	var p callPiece
+	fields, err := fieldsOf(raw)
+	if err != nil {
+		return p, err
+	}
+	for _, f := range fields {
+		switch f.Name {
+		case "index":
+			if isSet(f.Value) {
+				p.index = string(f.Value)
+			}
+		case "id":
+			p.id = str(f.Value)
+		case "type":
+			p.kind = str(f.Value)
+		case "function":
+			if err := p.function(f.Value); err != nil {
+				return p, err
+			}
+		default:
+			p.unknown = append(p.unknown, f)
+		}
+	}
+	return p, nil
+}
+
+// function reads name and arguments; some endpoints send the arguments as an
+// object instead of a string with one.
+func (p *callPiece) function(raw json.RawMessage) error {
+	if !isSet(raw) {
+		return nil
+	}
+	var f struct {
+		Name      json.RawMessage `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	p.name, p.arguments = str(f.Name), str(f.Arguments)
+	if isSet(f.Arguments) && !isText(f.Arguments) {
+		p.arguments = string(f.Arguments)
+	}
+	return nil
+}
+
+// calls puts tool calls together. A call is known by the index that the
+// endpoint gave it, or, where it gives none, by being the last.
+type calls struct {
+	list    []*toolCall
+	byIndex map[string]*toolCall
+}
+
+type toolCall struct {
+	index     int // its place in the message
+	id        string
+	kind      string
+	name      string
+	arguments strings.Builder
+	braces    braces
+	unknown   abi.Fields
+
+	// What is out of it.
+	told, toldID, toldName bool
+	sent                   int // bytes of the arguments
+}
+
+// add takes a piece. Chunks go to emit once the call's name is known and
+// arguments have begun, so that the first one has the id and the whole name.
+func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
+	t := c.find(p, whole)
+	if t == nil {
+		if len(c.list) == maxCalls {
+			return model.Errorf(abi.CodeModel, "the model answered with more than %d tool calls", maxCalls)
+		}
+		if err := c.flush(emit); err != nil {
+			return err
+		}
+		t = &toolCall{index: len(c.list)}
+		c.list = append(c.list, t)
+	}
+	if p.index != "" {
+		if c.byIndex == nil {
+			c.byIndex = map[string]*toolCall{}
+		}
+		c.byIndex[p.index] = t
+	}
+	t.take(p)
+	if t.name == "" || t.arguments.Len() == 0 {
+		return nil
+	}
+	return t.tell(emit)
+}
+
+// find returns the call that a piece belongs to, or nil if it begins one.
+func (c *calls) find(p callPiece, whole bool) *toolCall {
+	if whole || len(c.list) == 0 {
+		return nil
+	}
+	t := c.list[len(c.list)-1]
+	if p.index != "" {
+		t = c.byIndex[p.index]
+	} else if p.id != "" && p.id != t.id && t.id != "" {
+		return c.byID(p.id)
+	}
+	if t == nil || p.begins(t) {
+		return nil
+	}
+	return t
+}
+
+func (c *calls) byID(id string) *toolCall {
+	for _, t := range c.list {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// begins tells a piece that begins another call under the index of t, which
+// some endpoints give to every call, from one that repeats the name or the
+// id: such a piece comes with a name once the call before has all it needs.
+func (p *callPiece) begins(t *toolCall) bool {
+	if p.name == "" {
+		return false
+	}
+	if t.braces.closed && strings.HasPrefix(p.arguments, "{") {
+		return true
+	}
+	return p.id != "" && t.id != "" && p.id != t.id && (t.braces.closed || t.arguments.Len() == 0)
+}
+
+func (t *toolCall) take(p callPiece) {
+	if t.id == "" {
+		t.id = p.id
+	}
+	if t.kind == "" {
+		t.kind = p.kind
+	}
+	// A name comes at once, in pieces, or again with each piece.
+	if p.name != t.name && t.arguments.Len() == 0 {
+		t.name += p.name
+	}
+	t.arguments.WriteString(p.arguments)
+	t.braces.read(p.arguments)
+	for _, f := range p.unknown {
+		t.unknown = keep(t.unknown, f)
+	}
+}
+
+// tell sends what of the call is not out yet.
+func (t *toolCall) tell(emit func(abi.Chunk) error) error {
+	c := abi.Chunk{Kind: abi.ChunkToolCall, Index: t.index, Arguments: t.arguments.String()[t.sent:]}
+	if !t.toldID {
+		c.ID = t.id
+	}
+	if !t.toldName {
+		c.Name = t.name
+	}
+	if t.told && c.ID == "" && c.Name == "" && c.Arguments == "" {
+		return nil
+	}
+	t.told, t.toldID, t.toldName, t.sent = true, t.id != "", t.name != "", t.arguments.Len()
+	return emit(c)
+}
+
+// flush sends what was held back.
+func (c *calls) flush(emit func(abi.Chunk) error) error {
+	for _, t := range c.list {
+		if err := t.tell(emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *calls) calls() []abi.ToolCall {
+	var out []abi.ToolCall
+	for _, t := range c.list {
+		call := abi.NewToolCall(t.id, t.name, t.arguments.String())
+		if t.kind != "" {
+			call.Type = t.kind
+		}
+		call.Unknown = t.unknown
+		out = append(out, call)
+	}
+	return out
+}
+
+// braces follow a JSON object that comes in pieces up to its last brace.
+type braces struct {
+	depth            int
+	text, escaped    bool
+	closed, unusable bool
+}
+
+func (b *braces) read(s string) {
+	for i := 0; i < len(s) && !b.closed && !b.unusable; i++ {
+		switch c := s[i]; {
+		case b.escaped:
+			b.escaped = false
+		case b.text:
+			b.escaped, b.text = c == '\\', c != '"'
+		case c == '"' && b.depth > 0:
+			b.text = true
+		case c == '{':
+			b.depth++
+		case c == '}':
+			b.depth--
+			b.closed = b.depth == 0
+		}
+		b.unusable = b.depth <= 0 && !b.closed && !strings.ContainsRune(" \t\r\n", rune(s[i]))
+	}
+}

@@ -1,0 +1,133 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// events turns a stream of server-sent events into the only form that
+// go-openai reads well: each event one line. It leaves out comments, since
+// go-openai gives up after a number of them and mixes them into error events,
+// puts events of several lines together, and ends one as soon as it is
+// complete, since some endpoints forget the empty line between two.
+type events struct {
+	r   *bufio.Reader
+	max int
+
+	name string       // of the event that is being read
+	data bytes.Buffer // its data so far
+	more bool         // data holds a line
+	out  bytes.Buffer // lines for go-openai
+	err  error        // to be returned when out is empty
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	for e.out.Len() == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		line, err := e.line()
+		if err != nil {
+			e.err = err
+			if err == io.EOF {
+				e.field(line)
+				e.dispatch()
+			}
+			continue
+		}
+		if len(line) == 0 {
+			e.dispatch()
+			continue
+		}
+		e.field(line)
+	}
+	return e.out.Read(p)
+}
+
+// line reads a line of at most max bytes, without its end.
+func (e *events) line() ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := e.r.ReadSlice('\n')
+		if len(line)+len(piece)+e.data.Len() > e.max {
+			return nil, &model.Error{
+				Code: abi.CodeModel, Message: fmt.Sprintf("the stream holds an event of more than %d bytes", e.max),
+			}
+		}
+		if err == nil && line == nil {
+			return bytes.TrimRight(piece, "\r\n"), nil
+		}
+		line = append(line, piece...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(line, "\r\n"), err
+		}
+	}
+}
+
+func (e *events) field(line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "event":
+		e.name = string(value)
+	case "data":
+		if e.more {
+			e.data.WriteByte('\n')
+		}
+		e.data.Write(value)
+		// Only an event's first line is looked at, so that many lines do not
+		// cost more than they are long.
+		if !e.more && (json.Valid(value) || isDone(value)) {
+			e.dispatch()
+			return
+		}
+		e.more = true
+	}
+}
+
+func isDone(b []byte) bool { return string(bytes.TrimSpace(b)) == "[DONE]" }
+
+// dispatch writes the event that has been read.
+func (e *events) dispatch() {
+	if data := bytes.TrimSpace(e.data.Bytes()); len(data) > 0 {
+		data = oneLine(data)
+		if e.name == "error" {
+			if !json.Valid(data) {
+				data = text(string(data))
+			}
+			data = []byte(fmt.Sprintf(`{"error":%s}`, data))
+		}
+		writeLine(&e.out, data)
+	}
+	e.name, e.more = "", false
+	e.data.Reset()
+}
+
+// oneLine returns b, which may be JSON of several lines, in one.
+func oneLine(b []byte) []byte {
+	var line bytes.Buffer
+	if err := json.Compact(&line, b); err != nil {
+		return bytes.ReplaceAll(b, []byte("\n"), []byte(" "))
+	}
+	return line.Bytes()
+}
+
+// writeLine writes an event for go-openai, which takes a line that begins
+// with {"error": for itself, and loses some of them. A blank behind the brace
+// keeps it from that.
+func writeLine(out *bytes.Buffer, line []byte) {
+	out.WriteString("data: ")
+	if rest, ok := bytes.CutPrefix(line, []byte("{")); ok {
+		out.WriteString("{ ")
+		line = rest
+	}
+	out.Write(line)
+	out.WriteByte('\n')
+}

@@ -1,0 +1,336 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// maxShown is how much of an endpoint's own words is repeated, in characters.
+const maxShown = 300
+
+// errStreamOptions marks a failure that a request without stream_options may not have.
+var errStreamOptions = errors.New("the endpoint does not know stream_options")
+
+// A problem is what an endpoint says of a failure, in any of the usual forms.
+type problem struct {
+	message string
+	kind    string // its type or code, in words
+	status  int    // an HTTP status in it
+}
+
+// problemOf reads {"error": {"message", "type", "code"}}, {"error": "text"},
+// the same without the error around it or in an array, {"detail": ...}.
+func problemOf(raw []byte) problem {
+	raw = bytes.TrimSpace(raw)
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
+		raw = list[0]
+	}
+	var p problem
+	for range 3 { // an error may stand in an error
+		var o map[string]json.RawMessage
+		if json.Unmarshal(raw, &o) != nil {
+			break
+		}
+		p.merge(o)
+		if raw = o["error"]; !isSet(raw) {
+			break
+		}
+		if s := str(raw); s != "" {
+			p.message = s
+			break
+		}
+	}
+	return p
+}
+
+// merge takes what the fields of o say; those further in say it better.
+func (p *problem) merge(o map[string]json.RawMessage) {
+	for _, name := range []string{"detail", "error_description", "message"} {
+		switch v := o[name]; {
+		case str(v) != "":
+			p.message = str(v)
+		case isSet(v):
+			p.message = string(v)
+		}
+	}
+	for _, name := range []string{"type", "status", "code"} {
+		var n int
+		if json.Unmarshal(o[name], &n) == nil && n >= 400 && n < 600 {
+			p.status = n
+		}
+		if s := str(o[name]); s != "" && s != "error" {
+			p.kind += " " + s
+			if n, err := strconv.Atoi(s); err == nil && n >= 400 && n < 600 {
+				p.status = n
+			}
+		}
+	}
+}
+
+// isProblem reports whether an event without choices and without an error in
+// it is a failure nevertheless.
+func isProblem(raw []byte) bool {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(raw, &o) != nil {
+		return false
+	}
+	return str(o["type"]) == "error" || str(o["object"]) == "error" || isSet(o["detail"]) || isSet(o["code"]) && isSet(o["message"])
+}
+
+var (
+	finalWords = regexp.MustCompile(`(?i)invalid|authenti|permission|not_found|quota|billing|content_filter|content_policy|context_length|unsupported`)
+	title      = regexp.MustCompile(`(?is)<title[^>]*>(.{0,400}?)</title>`)
+	blanks     = regexp.MustCompile(`[\s\pC]+`)
+)
+
+// retryable reports whether the same request may succeed later.
+func (p problem) retryable() bool {
+	switch {
+	case p.status == 429:
+		return !strings.Contains(p.kind, "insufficient_quota")
+	case p.status != 0:
+		return retryableStatus(p.status)
+	default:
+		return !finalWords.MatchString(p.kind)
+	}
+}
+
+func retryableStatus(status int) bool {
+	return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500
+}
+
+// statusError is the failure of an answer whose status is not a success.
+func (c *Client) statusError(resp *http.Response, body []byte, modelName string) *model.Error {
+	status := resp.StatusCode
+	p := problemOf(body)
+	p.status = status
+	said := short(p.message)
+	if said == "" {
+		said = page(body)
+	}
+	e := &model.Error{
+		Code: abi.CodeModel, Status: status, Retryable: p.retryable(), RetryAfter: retryAfter(resp.Header, time.Now()),
+		Message: fmt.Sprintf("%s answered %s", c.shown, strings.TrimSpace(fmt.Sprint(status, " ", http.StatusText(status)))),
+	}
+	if said != "" {
+		e.Message += ": " + said
+	}
+	if hint := c.hint(resp, p, modelName); hint != "" {
+		e.Message += "; " + hint
+	}
+	if (status == 400 || status == 422) && bytes.Contains(body, []byte("stream_options")) {
+		e.Err = errStreamOptions
+	}
+	return e
+}
+
+// hint says what to do.
+func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
+	switch status := resp.StatusCode; {
+	case status == 401 && c.opts.APIKey == "":
+		return "set OPENAI_API_KEY to a key of this endpoint"
+	case status == 401:
+		return "check that OPENAI_API_KEY is a key of this endpoint (--base-url)"
+	case status == 403:
+		return fmt.Sprintf("check that the key in OPENAI_API_KEY may use model %q", modelName)
+	case status == 404:
+		return fmt.Sprintf("check that this endpoint has model %q (--model) and that its address is right (--base-url or OPENAI_BASE_URL)", modelName)
+	case status == 429 && !p.retryable():
+		return "the account has nothing left to spend"
+	case status < 400:
+		if u, err := resp.Location(); err == nil {
+			u.User, u.RawQuery = nil, ""
+			return fmt.Sprintf("redirects are not followed; if %s is right, use it for --base-url", strings.TrimSuffix(u.String(), "/chat/completions"))
+		}
+		return "redirects are not followed; check --base-url"
+	}
+	return ""
+}
+
+// eventError is the failure that an answer with status 200 tells of.
+func (c *Client) eventError(raw []byte) *model.Error {
+	p := problemOf(raw)
+	said := short(p.message)
+	if said == "" {
+		said = short(string(raw))
+	}
+	return &model.Error{
+		Code: abi.CodeModel, Status: p.status, Retryable: p.retryable(),
+		Message: fmt.Sprintf("%s answered with an error: %s", c.shown, said),
+	}
+}
+
+// brokenOff is the failure of an answer that is not complete, or damaged.
+func (c *Client) brokenOff(what string) *model.Error {
+	return &model.Error{Code: abi.CodeModel, Retryable: true, Message: fmt.Sprintf("%s broke off: it answered with %s", c.shown, what)}
+}
+
+func (c *Client) tooLarge() *model.Error {
+	return model.Errorf(abi.CodeModel, "%s answered with more than %d bytes", c.shown, c.opts.MaxAnswer)
+}
+
+// notJSON is the failure of an answer with status 200 that is no answer.
+func (c *Client) notJSON(body []byte) *model.Error {
+	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
+		return c.brokenOff("JSON that is not whole: " + short(string(body)))
+	}
+	return model.Errorf(abi.CodeModel, "%s answered with something that is not JSON: %s; check that it is the address of an OpenAI-compatible API (--base-url or OPENAI_BASE_URL)",
+		c.shown, page(body))
+}
+
+// page is a short form of a body that is not an error object.
+func page(body []byte) string {
+	body = bytes.TrimSpace(body)
+	if !bytes.HasPrefix(body, []byte("<")) {
+		return short(string(body))
+	}
+	if m := title.FindSubmatch(body); m != nil {
+		return fmt.Sprintf("an HTML page, %q", short(string(m[1])))
+	}
+	return "an HTML page"
+}
+
+// short makes one line of at most maxShown characters of s.
+func short(s string) string {
+	if len(s) > 8*maxShown {
+		s = s[:8*maxShown]
+	}
+	s = strings.TrimSpace(blanks.ReplaceAllString(strings.ToValidUTF8(s, "\ufffd"), " "))
+	if r := []rune(s); len(r) > maxShown {
+		s = string(r[:maxShown]) + "…"
+	}
+	return s
+}
+
+// retryAfter reads how long an endpoint asks to wait: milliseconds, seconds,
+// or a date.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
+		return pause(ms / 1000)
+	}
+	value := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(value, 64); err == nil {
+		return pause(s)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return pause(at.Sub(now).Seconds())
+	}
+	return 0
+}
+
+// pause is a duration between nothing and a day.
+func pause(seconds float64) time.Duration {
+	if math.IsNaN(seconds) {
+		return 0
+	}
+	return time.Duration(max(0, min(seconds, 24*60*60)) * float64(time.Second))
+}
+
+// failure says why a request failed that was not answered, or not to its end.
+func (k *call) failure(err error) error {
+	var told *model.Error
+	switch cause := context.Cause(k.ctx); {
+	case k.parent.Err() != nil:
+		return k.parent.Err()
+	case errors.As(err, &told):
+		return told
+	case errors.Is(cause, errFirstByte):
+		return late(abi.CodeUnavailable, "%s did not answer within %s", k.client.shown, k.client.opts.FirstByte)
+	case errors.Is(cause, errIdle):
+		return late(abi.CodeModel, "%s broke off: it paused for more than %s", k.client.shown, k.client.opts.Idle)
+	case k.begun:
+		return k.client.brokenOff("a part of it: " + plain(err).Error())
+	}
+	return k.client.unreached(plain(err))
+}
+
+// late has no cause: whoever asks it for context.DeadlineExceeded means the
+// deadline of the run.
+func late(code abi.Code, format string, args ...any) *model.Error {
+	return &model.Error{Code: code, Retryable: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// plain strips an error of the address, which may hold a key.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+func (c *Client) unreached(err error) *model.Error {
+	e := &model.Error{Code: abi.CodeUnavailable, Retryable: true, Err: err}
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		e.Message = fmt.Sprintf("cannot connect to %s: connection refused; is it running, and is the address right (--base-url or OPENAI_BASE_URL)?", c.shown)
+	case errors.As(err, &dns):
+		e.Retryable = !dns.IsNotFound
+		e.Message = fmt.Sprintf("cannot connect to %s: host %s is not found; check the network and the address (--base-url or OPENAI_BASE_URL)", c.shown, dns.Name)
+	case isTLS(err):
+		e.Retryable = false
+		e.Message = fmt.Sprintf("cannot connect to %s securely: %s", c.shown, short(err.Error()))
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return late(abi.CodeUnavailable, "cannot connect to %s in time", c.shown)
+	default:
+		e.Message = fmt.Sprintf("cannot get an answer of %s: %s", c.shown, short(err.Error()))
+	}
+	return e
+}
+
+func isTLS(err error) bool {
+	var verify *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var unknown x509.UnknownAuthorityError
+	return errors.As(err, &verify) || errors.As(err, &header) || errors.As(err, &unknown)
+}
+
+// secrets are the values that no error may show.
+func secrets(opts Options, base *url.URL) []string {
+	out := []string{opts.APIKey}
+	for _, v := range opts.Headers {
+		out = append(out, v, strings.TrimPrefix(v, "Bearer "))
+	}
+	for _, vs := range base.Query() {
+		out = append(out, vs...)
+	}
+	if p, ok := base.User.Password(); ok {
+		out = append(out, p)
+	}
+	return out
+}
+
+// failure is err as the caller may see it.
+func (c *Client) failure(err error) error {
+	e, ok := err.(*model.Error)
+	if !ok {
+		return err
+	}
+	shown := *e
+	for _, s := range c.secrets {
+		if len(s) >= 4 { // a shorter one is no secret, and its letters are everywhere
+			shown.Message = strings.ReplaceAll(shown.Message, s, "***")
+		}
+	}
+	return &shown
+}

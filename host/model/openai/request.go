@@ -1,0 +1,132 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// reserved are the parts of a request's body that are not parameters.
+var reserved = map[string]string{
+	"model":    "give the request another model",
+	"messages": "change the request's messages",
+	"tools":    "change the request's tools",
+	"stream":   "a request streams if its caller wants chunks",
+}
+
+// body writes the body of a request: the parameters as they are, in the order
+// of their names, behind the model, the messages and the tools.
+func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) {
+	var b object
+	if err := b.add("model", req.Model); err != nil {
+		return nil, err
+	}
+	if err := b.add("messages", c.messages(req.Messages)); err != nil {
+		return nil, invalid("a message cannot be sent: %w", err)
+	}
+	if len(req.Tools) > 0 {
+		if err := b.add("tools", tools(req.Tools)); err != nil {
+			return nil, invalid("a tool cannot be sent: %w", err)
+		}
+	}
+	if stream {
+		b.raw("stream", []byte("true"))
+		if options {
+			b.raw("stream_options", []byte(`{"include_usage":true}`))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Params)) {
+		value := req.Params[name]
+		if instead, ok := reserved[name]; ok {
+			return nil, invalid("%q is not a parameter; %s", name, instead)
+		}
+		if err := abi.Valid(value); err != nil {
+			return nil, invalid("parameter %q is not JSON: %w", name, err)
+		}
+		if name == "stream_options" && !stream {
+			continue // endpoints refuse it without stream
+		}
+		b.raw(name, value)
+	}
+	return b.bytes(), nil
+}
+
+func invalid(format string, args ...any) error {
+	return model.Errorf(abi.CodeInvalid, format, args...)
+}
+
+// messages are the messages without what is the host's own.
+func (c *Client) messages(in []abi.Message) []abi.Message {
+	out := make([]abi.Message, len(in))
+	for i, m := range in {
+		m.ID, m.Extra, m.Origin = "", nil, ""
+		if m.ReasoningContent != "" && c.saysReasoning.Load() {
+			m.Unknown = append(slices.Clone(m.Unknown), abi.Field{Name: "reasoning", Value: text(m.ReasoningContent)})
+			m.ReasoningContent = ""
+		}
+		out[i] = m
+	}
+	return out
+}
+
+type functionTool struct {
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// tools are the tools in the form of the API. A tool without parameters gets
+// a schema that says so, since some endpoints insist on one.
+func tools(in []abi.Tool) []functionTool {
+	out := make([]functionTool, len(in))
+	for i, t := range in {
+		if len(t.Parameters) == 0 || string(t.Parameters) == "null" {
+			t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		out[i] = functionTool{"function", function{t.Name, t.Description, t.Parameters}}
+	}
+	return out
+}
+
+// An object is a JSON object that is written field by field.
+type object struct{ b bytes.Buffer }
+
+func (o *object) raw(name string, value []byte) {
+	if o.b.Len() == 0 {
+		o.b.WriteByte('{')
+	} else {
+		o.b.WriteByte(',')
+	}
+	o.b.Write(text(name))
+	o.b.WriteByte(':')
+	o.b.Write(value)
+}
+
+func (o *object) add(name string, value any) error {
+	b, err := abi.Marshal(value)
+	if err != nil {
+		return err
+	}
+	o.raw(name, b)
+	return nil
+}
+
+func (o *object) bytes() []byte { return append(o.b.Bytes(), '}') }
+
+// text is a string in JSON.
+func text(s string) []byte {
+	b, err := abi.Marshal(s)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	return b
+}

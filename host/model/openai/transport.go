@@ -1,0 +1,216 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// maxErrorBody is how much of the body of a failure is read, in bytes.
+	maxErrorBody = 64 << 10
+	// afterEnd is the longest pause once the answer is complete and only its
+	// usage may follow.
+	afterEnd = 5 * time.Second
+	// drain is how long, and drainBytes how far, a stream that is over is
+	// read so that its connection can be used again.
+	drain      = 100 * time.Millisecond
+	drainBytes = 4 << 10
+)
+
+// httpClient is the client that makes the requests, and whether it is our own.
+func httpClient(opts Options) (*http.Client, bool) {
+	// A redirect would take the key to another place, and an agent's
+	// configuration is better than its detours.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if opts.HTTPClient != nil {
+		c := *opts.HTTPClient
+		c.CheckRedirect = stay
+		return &c, false
+	}
+	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: opts.Connect}).DialContext,
+		TLSHandshakeTimeout:    opts.Connect,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 1 << 20,
+	}}, true
+}
+
+// What a call's own timer ends it with.
+var (
+	errFirstByte = errors.New("no answer in time")
+	errIdle      = errors.New("a pause in the answer")
+)
+
+// A call is one HTTP request. It is what go-openai takes for its HTTP client.
+type call struct {
+	client *Client
+	parent context.Context
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	body   []byte
+	stream bool
+	model  string
+
+	idle  time.Duration
+	begun bool // the answer's first byte was read
+	ended bool // the answer is complete, but for its usage
+	whole bool // the answer is one document, not a stream
+}
+
+func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName string) *call {
+	k := &call{client: c, parent: ctx, body: body, stream: stream, model: modelName, idle: c.opts.Idle}
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	k.timer = time.AfterFunc(c.opts.FirstByte, func() { k.cancel(errFirstByte) })
+	return k
+}
+
+func (k *call) close() {
+	k.timer.Stop()
+	k.cancel(nil)
+}
+
+// hurry says that the answer is complete.
+func (k *call) hurry() { k.ended, k.idle = true, min(k.idle, afterEnd) }
+
+// Do sends the call's body in place of go-openai's. What it returns is a
+// stream of events, one a line, whatever form the answer has; failures are
+// errors.
+func (k *call) Do(req *http.Request) (*http.Response, error) {
+	c := k.client
+	req.URL.RawQuery = c.query
+	req.Body = io.NopCloser(bytes.NewReader(k.body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(k.body)), nil }
+	req.ContentLength = int64(len(k.body))
+	req.Header.Set("User-Agent", "agent-runner")
+	if !k.stream {
+		req.Header.Set("Accept", "application/json")
+	}
+	for name, value := range c.opts.Headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		return nil, c.statusError(resp, b, k.model)
+	}
+	b := &body{call: k, r: resp.Body, left: c.opts.MaxAnswer}
+	events, err := k.events(bufio.NewReader(b), resp.Header.Get("Content-Type"))
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{events, b}
+	return resp, nil
+}
+
+// events reads the answer as what it begins like, since endpoints answer with
+// a document where a stream was asked for, with the wrong type, and the reverse.
+func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
+	first, err := begin(r)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	isDocument := first == '{' || first == '[' || first == '<'
+	if !isDocument && (err == io.EOF || strings.HasPrefix(contentType, "text/event-stream") || looksLikeEvents(r)) {
+		return &events{r: r, max: k.client.opts.MaxEvent}, nil
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(b) {
+		return nil, k.client.notJSON(b)
+	}
+	k.whole = true
+	var line bytes.Buffer
+	writeLine(&line, oneLine(b))
+	return &line, nil
+}
+
+// begin skips the blanks that some endpoints send to keep a connection open,
+// and returns the first other byte.
+func begin(r *bufio.Reader) (byte, error) {
+	if b, _ := r.Peek(3); string(b) == "\xef\xbb\xbf" {
+		_, _ = r.Discard(3)
+	}
+	for {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return b, r.UnreadByte()
+		}
+	}
+}
+
+func looksLikeEvents(r *bufio.Reader) bool {
+	b, _ := r.Peek(5)
+	for _, prefix := range []string{":", "data:", "event", "id:", "retry"} {
+		if bytes.HasPrefix(b, []byte(prefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A body is an answer's bytes, within the limit and the time for them.
+type body struct {
+	call *call
+	r    io.ReadCloser
+	left int64
+	over bool // the stream is over, or broken
+}
+
+// Read arms the timer only while it waits, so that a slow reader is not
+// taken for a slow endpoint.
+func (b *body) Read(p []byte) (int, error) {
+	k := b.call
+	if b.left < 0 {
+		return 0, k.client.tooLarge()
+	}
+	if k.begun {
+		// The first byte's timer was another.
+		k.timer = time.AfterFunc(k.idle, func() { k.cancel(errIdle) })
+	}
+	// One byte more than is allowed tells an answer that is too large from
+	// one that just fits.
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left+1)])
+	if k.begun || n > 0 || err != nil {
+		k.timer.Stop()
+	}
+	k.begun = k.begun || n > 0
+	b.over = b.over || err != nil
+	if b.left -= int64(n); b.left < 0 {
+		return 0, k.client.tooLarge()
+	}
+	return n, err
+}
+
+// Close ends the answer, after a short look for its end if it is complete.
+func (b *body) Close() error {
+	if b.call.ended && !b.over {
+		b.call.idle = drain
+		_, _ = io.CopyN(io.Discard, b, drainBytes)
+	}
+	return b.r.Close()
+}
