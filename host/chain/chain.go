@@ -42,9 +42,22 @@ func New(entries ...Entry) (*Chain, error) {
 		case !slices.Contains([]Read{"", ReadAll, ReadLast, ReadNone}, e.Read):
 			return nil, fmt.Errorf("middleware %q: reading is %q; want all, last or none", e.Name, e.Read)
 		}
+		if err := e.checkHooks(); err != nil {
+			return nil, err
+		}
 		names[e.Name] = true
 	}
 	return &Chain{slices.Clone(entries)}, nil
+}
+
+func (e *Entry) checkHooks() error {
+	has := e.Middleware.Describe().Hooks
+	for _, h := range e.Hooks {
+		if !slices.Contains(has, h) {
+			return fmt.Errorf("middleware %q has no hook %q to call; it has %v", e.Name, h, has)
+		}
+	}
+	return nil
 }
 
 // Entries returns the entries in their order.
@@ -92,7 +105,7 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 		}
 		m := &member{Entry: e, desc: desc, session: session, hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
 		for _, h := range desc.Hooks {
-			m.hooks[h] = true
+			m.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 		}
 		m.observes(desc.Events)
 		r.all = append(r.all, m)

@@ -77,5 +77,7 @@ type Entry struct {
 	Ring       Ring
 	OnFault    OnFault // Fail when empty
 	Read       Read    // ReadAll when empty
+	// Hooks are those of the middleware's hooks that are called; nil: all.
+	Hooks      []abi.Hook
 	Middleware Middleware
 }

@@ -26,6 +26,10 @@ type Suite struct {
 // Build builds the modules of the cases, or finds them built. root is the
 // repository's folder.
 func Build(root string, cases []*Case) (*Suite, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
 	s := &Suite{Hooks: map[string][]string{}}
 	overlay := map[string]string{}
 	work, err := os.MkdirTemp("", "cases")
