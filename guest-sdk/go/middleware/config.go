@@ -53,7 +53,7 @@ func newPart(mw Middleware) *part {
 	check(mw)
 	p := &part{value: mw, sample: mw}
 	v := reflect.ValueOf(mw)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+	if v.Kind() != reflect.Pointer || v.Type().Elem().Kind() != reflect.Struct {
 		return p
 	}
 	if v.IsNil() {
@@ -116,8 +116,11 @@ func (p *part) configure(config json.RawMessage) error {
 		return err
 	}
 	if p.build != nil {
+		p.value = nil
 		value, err := p.build.build(fresh.Interface())
-		p.value = value
+		if err == nil {
+			p.value = value
+		}
 		return err
 	}
 	// What JSON says nothing of is as it was registered, and no decoding
