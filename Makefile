@@ -1,0 +1,76 @@
+# Everything a fresh machine needs beside Go, git, make, a C compiler and Node
+# is fetched by these targets, through Go and npm, into build/ and Go's caches.
+
+GOLANGCI_LINT := v2.6.2
+TOOLS := $(CURDIR)/build/tools
+BIN := build/agent-runner
+FUZZTIME ?= 20s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build examples ## run an agent with the example modules, offline, on a recorded conversation
+	@./$(BIN) run -f examples/demo/agent.yaml --messages examples/demo/messages.json --replay examples/demo/demo.cassette "$$(cat examples/demo/prompt.txt)"
+
+.PHONY: build
+build: ## the command, as build/agent-runner
+	@mkdir -p build
+	go build -trimpath -o $(BIN) ./cmd/agent-runner
+
+.PHONY: examples
+examples: ## the example modules, as build/wasm/*.wasm
+	go run ./internal/guestbuild/cmd ./examples/wasm-middlewares/...
+
+.PHONY: test
+test: ## all tests
+	go test ./...
+
+.PHONY: check
+check: lint tidy generated race ## what else must hold: lint, tidy, generated files, races
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
+	go vet ./...
+	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
+	$< run ./...
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
+	@mkdir -p $(TOOLS)
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+	@mv $(TOOLS)/golangci-lint $@
+
+.PHONY: tidy
+tidy:
+	go mod tidy -diff
+
+.PHONY: generate
+generate: ## write the generated files anew
+	go generate ./...
+
+.PHONY: generated
+generated: generate
+	@git diff --exit-code --stat -- . || { echo "generated files are not fresh: commit what 'make generate' writes"; exit 1; }
+
+.PHONY: race
+race: ## the concurrent packages, with the race detector
+	go test -race ./host/agent ./host/chain ./host/module ./host/sandbox ./host/model/... ./host/tool/...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## benchmarks, five counts each
+	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
+
+.PHONY: clean
+clean:
+	rm -rf build
