@@ -1,7 +1,5 @@
 package middleware
 
-import "github.com/agent-runner/agent-runner/abi"
-
 // registered is the module's own side of the ABI. There can be only one: the
 // exports of a WebAssembly module are functions of the whole program.
 var registered *Module
@@ -42,24 +40,4 @@ func flatten(list []Middleware) []Middleware {
 		}
 	}
 	return out
-}
-
-// current is the registered module, for the exports.
-func current() *Module {
-	if registered == nil {
-		panic("middleware: no middleware was registered; call middleware.Register in init")
-	}
-	return registered
-}
-
-// callRegistered is one call of an export: it returns what the export does.
-func callRegistered(host Host, hook abi.Hook, input []byte, write func([]byte)) int32 {
-	output, ok := current().Call(host, hook, input)
-	if output != nil {
-		write(output)
-	}
-	if !ok {
-		return 1
-	}
-	return 0
 }

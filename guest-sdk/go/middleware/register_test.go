@@ -97,3 +97,20 @@ func TestToolsetRefuses(t *testing.T) {
 		}()
 	}
 }
+
+func TestRegister(t *testing.T) {
+	t.Parallel()
+	register := func(middlewares ...middleware.Middleware) (message string) {
+		defer func() {
+			if p := recover(); p != nil {
+				message = fmt.Sprint(p)
+			}
+		}()
+		middleware.Register(middleware.Options{}, middlewares...)
+		return ""
+	}
+	require.Contains(t, register(), "without a middleware")
+	require.Contains(t, register(noHooks{}), "has no hooks")
+	require.Empty(t, register(&byPointer{}))
+	require.Contains(t, register(&byPointer{}), "Register was called twice")
+}

@@ -72,9 +72,21 @@ func translateBefore(n int32) int32 { return export(abi.HookTranslateBefore, n) 
 //go:wasmexport translate_after
 func translateAfter(n int32) int32 { return export(abi.HookTranslateAfter, n) }
 
+// export is what every export does.
 func export(hook abi.Hook, n int32) int32 {
+	if registered == nil {
+		panic("middleware: no middleware was registered: call middleware.Register in init")
+	}
 	host := &imports{}
-	return callRegistered(host, hook, host.pending(n), write)
+	output, ok := registered.Call(host, hook, host.pending(n))
+	if output != nil {
+		hostWrite(bytesAt(output))
+		runtime.KeepAlive(output)
+	}
+	if !ok {
+		return 1
+	}
+	return 0
 }
 
 //go:wasmimport agent_middleware_v1 read
@@ -158,11 +170,6 @@ func bytesAt(b []byte) (unsafe.Pointer, int32) {
 
 func textAt(s string) (unsafe.Pointer, int32) {
 	return unsafe.Pointer(unsafe.StringData(s)), int32(len(s))
-}
-
-func write(output []byte) {
-	hostWrite(bytesAt(output))
-	runtime.KeepAlive(output)
 }
 
 // Next implements [Host].

@@ -46,14 +46,13 @@ func (e *buildError) Error() string { return e.err.Error() + "\n" + e.text }
 // A wasmHost is a host of the imports as ABI.md describes them, as small as
 // it can be.
 type wasmHost struct {
-	t       *testing.T
+	t       testing.TB
 	module  api.Module
 	stderr  bytes.Buffer
 	pending []byte
 	output  []byte
 
 	messages []abi.Message
-	revision int64
 	pulls    [][2]int32
 	changed  map[int64]int32 // answers to changed, by revision
 	counters map[string]int64
@@ -132,7 +131,7 @@ func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, 
 
 // wasmGuests compiles the guest, once, and returns what starts instances of
 // it, one after the other: each has the host anew.
-func wasmGuests(t *testing.T) (wazero.CompiledModule, func() *wasmHost) {
+func wasmGuests(t testing.TB) (wazero.CompiledModule, func() *wasmHost) {
 	t.Helper()
 	binary, err := guestBinary()
 	require.NoError(t, err)
@@ -159,7 +158,7 @@ func wasmGuests(t *testing.T) (wazero.CompiledModule, func() *wasmHost) {
 	}
 }
 
-func configured(t *testing.T, h *wasmHost) *wasmHost {
+func configured(t testing.TB, h *wasmHost) *wasmHost {
 	t.Helper()
 	status, output, err := h.call(abi.HookConfigure, abi.ConfigureInput{Entry: "guest", Config: []byte(`{"phrase":"hi"}`)})
 	require.NoError(t, err, h.stderr.String())
@@ -282,4 +281,29 @@ func testWasmWrap(t *testing.T, h *wasmHost) {
 	var answer abi.WrapModelAnswer
 	require.NoError(t, json.Unmarshal([]byte(output), &answer))
 	require.Equal(t, "hi: ünï", answer.Response.Message.Content.String())
+}
+
+// BenchmarkWasm is a hook on a warm instance, with its transport.
+func BenchmarkWasm(b *testing.B) {
+	_, start := wasmGuests(b)
+	h := configured(b, start())
+	h.messages = users(100)
+	for name, run := range map[string]func() (int32, string, error){
+		"gate": func() (int32, string, error) {
+			return h.call(abi.HookGateTool, abi.GateToolInput{Common: common, Call: abi.Call{ID: "c", Name: "add", Arguments: `{"a":1}`}})
+		},
+		"state": func() (int32, string, error) {
+			return h.call(abi.HookBeforeModelRewriteState, abi.BeforeModelRewriteStateInput{
+				Common: common, Messages: abi.List{Revision: 1, Total: 100},
+			})
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				status, output, err := run()
+				require.NoError(b, err)
+				require.Zero(b, status, output)
+			}
+		})
+	}
 }
