@@ -119,7 +119,7 @@ func (a *answer) piece(raw json.RawMessage, whole bool) error {
 		}
 	}
 	if len(a.unknown) > maxFields {
-		return model.Errorf(abi.CodeModel, "the model's message has more than %d fields", maxFields)
+		return model.Errorf(abi.CodeModel, "%s answered with a message of more than %d fields", a.client.shown, maxFields)
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func (p *callPiece) function(raw json.RawMessage) error {
 // calls puts tool calls together. A call is known by the index that the
 // endpoint gave it, or, where it gives none, by being the last.
 type calls struct {
+	client  *Client
 	list    []*toolCall
 	byIndex map[string]*toolCall
 }
@@ -95,7 +96,7 @@ func (c *calls) add(p callPiece, whole bool, emit func(abi.Chunk) error) error {
 	t := c.find(p, whole)
 	if t == nil {
 		if len(c.list) == maxCalls {
-			return model.Errorf(abi.CodeModel, "the model answered with more than %d tool calls", maxCalls)
+			return model.Errorf(abi.CodeModel, "%s answered with more than %d tool calls", c.client.shown, maxCalls)
 		}
 		if err := c.flush(emit); err != nil {
 			return err

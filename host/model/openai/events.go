@@ -18,8 +18,8 @@ import (
 // puts events of several lines together, and ends one as soon as it is
 // complete, since some endpoints forget the empty line between two.
 type events struct {
-	r   *bufio.Reader
-	max int
+	r      *bufio.Reader
+	client *Client
 
 	name string       // of the event that is being read
 	data bytes.Buffer // its data so far
@@ -38,7 +38,7 @@ func (e *events) Read(p []byte) (int, error) {
 			e.err = err
 			if err == io.EOF {
 				e.field(line)
-				e.dispatch()
+				e.last()
 			}
 			continue
 		}
@@ -51,15 +51,14 @@ func (e *events) Read(p []byte) (int, error) {
 	return e.out.Read(p)
 }
 
-// line reads a line of at most max bytes, without its end.
+// line reads a line without its end. Together with the lines before it, it
+// is within the limit for events.
 func (e *events) line() ([]byte, error) {
 	var line []byte
 	for {
 		piece, err := e.r.ReadSlice('\n')
-		if len(line)+len(piece)+e.data.Len() > e.max {
-			return nil, &model.Error{
-				Code: abi.CodeModel, Message: fmt.Sprintf("the stream holds an event of more than %d bytes", e.max),
-			}
+		if len(line)+len(piece)+e.data.Len() > e.client.opts.MaxEvent {
+			return nil, model.Errorf(abi.CodeModel, "%s answered with an event of more than %d bytes", e.client.shown, e.client.opts.MaxEvent)
 		}
 		if err == nil && line == nil {
 			return bytes.TrimRight(piece, "\r\n"), nil
@@ -108,6 +107,13 @@ func (e *events) dispatch() {
 	}
 	e.name, e.more = "", false
 	e.data.Reset()
+}
+
+// last writes an event that the stream ended in, unless it was cut there.
+func (e *events) last() {
+	if e.name == "error" || json.Valid(e.data.Bytes()) {
+		e.dispatch()
+	}
 }
 
 // oneLine returns b, which may be JSON of several lines, in one.

@@ -183,7 +183,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi
 	}
 	defer stream.Close()
 
-	a := answer{client: c, sink: sink}
+	a := answer{client: c, sink: sink, calls: calls{client: c}}
 	for {
 		raw, err := stream.RecvRaw()
 		switch {

@@ -131,7 +131,7 @@ func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	}
 	isDocument := first == '{' || first == '[' || first == '<'
 	if !isDocument && (err == io.EOF || strings.HasPrefix(contentType, "text/event-stream") || looksLikeEvents(r)) {
-		return &events{r: r, max: k.client.opts.MaxEvent}, nil
+		return &events{r: r, client: k.client}, nil
 	}
 	b, err := io.ReadAll(r)
 	if err != nil {

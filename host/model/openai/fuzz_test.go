@@ -1,0 +1,78 @@
+package openai
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
+
+// Whatever an endpoint answers: no panic, an error of the right type or a
+// response that is a message of a conversation, and the same with and without
+// a sink, and however the bytes are cut.
+func FuzzAnswer(f *testing.F) {
+	for _, s := range []string{
+		"", "{", "[", "<html>", "data", ":\n", "data: [DONE]", "data:\n\n", "event: error\ndata: x\n\n",
+		sse(delta(`{"content":"a"}`), finish("stop"), "[DONE]"),
+		sse(delta(`{"content":[{"type":"text","text":"a"},{"type":"x"}],"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"a\":"}}]}`), delta(`{"tool_calls":[{"function":{"arguments":"1}"}}]}`), finish("x")),
+		sse(delta(`{"refusal":"a","list":[1]}`), delta(`{"refusal":"b","list":[]}`), delta(`{"refusal":null,"list":[2]}`), finish("x")),
+		`{"choices":[{"message":{"content":"a","reasoning":"b","tool_calls":[{}]}}],"usage":{"prompt_tokens":1e99}}`,
+		`{"error":{"error":{"error":"deep"}}}`, `{"choices":[{"delta":null,"message":null}]}`, "data: {\"choices\":[{\"delta\":{\"content\":\"\xff\"}}]}",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, answer string) {
+		client := func(cut func(io.Reader) io.Reader) *Client {
+			c, err := New(Options{MaxEvent: 1 << 12, MaxAnswer: 1 << 14, HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(cut(strings.NewReader(answer)))}, nil
+			})}})
+			require.NoError(t, err)
+			return c
+		}
+		whole := client(func(r io.Reader) io.Reader { return r })
+		res, err := whole.Generate(t.Context(), ask(), func(c abi.Chunk) error { return c.Check() })
+		if err != nil {
+			var e *model.Error
+			require.ErrorAs(t, err, &e)
+			require.NotEmpty(t, e.Message)
+		} else {
+			require.NoError(t, res.Message.Check())
+			b, err := json.Marshal(res)
+			require.NoError(t, err)
+			require.NoError(t, abi.Valid(b))
+		}
+		for _, again := range []*Client{whole, client(iotest.OneByteReader), client(iotest.DataErrReader)} {
+			res2, err2 := again.Generate(t.Context(), ask(), nil)
+			require.Equal(t, res, res2)
+			require.Equal(t, err == nil, err2 == nil)
+		}
+	})
+}
+
+// go-openai must get lines that it neither skips nor takes for its own.
+func FuzzEvents(f *testing.F) {
+	f.Add("data: {\"error\":1}\n\ndata: a\ndata: b\n\n: c\n\nevent: error\ndata: {\n\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		c := &Client{opts: Options{MaxEvent: 1 << 10}}
+		out, err := io.ReadAll(&events{r: bufio.NewReaderSize(strings.NewReader(s), 16), client: c})
+		var e *model.Error
+		require.True(t, err == nil || errors.As(err, &e), "%v", err)
+		for line := range strings.Lines(string(out)) {
+			require.True(t, strings.HasPrefix(line, "data: ") && strings.HasSuffix(line, "\n"), "%q", line)
+			require.False(t, strings.HasPrefix(line, `data: {"`), "%q", line)
+		}
+	})
+}
