@@ -85,7 +85,11 @@ type WrapModelAnswer struct {
 type OnChunkInput struct {
 	Common
 	Chunks []Chunk `json:"chunks"`
-	Final  bool    `json:"final"` // the last of this message; once a message
+	// Stream says which stream of the run the chunks are of: one number for
+	// each attempt of a call, so that what was held of one that broke off is
+	// not taken for the begin of the next.
+	Stream int64 `json:"stream,omitempty"`
+	Final  bool  `json:"final"` // the last of this message; once a message
 }
 
 // OnChunkAnswer is the answer of on_chunk.

@@ -334,3 +334,32 @@ func TestObserversSeeTheFinalForm(t *testing.T) {
 	require.Equal(t, abi.EventRunFinished, tr.last().Type, "the last batch comes before that line")
 	require.Positive(t, tr.count(abi.EventLog))
 }
+
+// What a module held back of an attempt that broke off is of another stream
+// than the next attempt.
+func TestEachAttemptIsAStream(t *testing.T) {
+	t.Parallel()
+	held := map[int64]string{}
+	hold := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		for _, c := range in.Chunks {
+			held[in.Stream] += c.Text
+		}
+		if !in.Final {
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+		}
+		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: held[in.Stream]}}}, nil
+	}}
+	retry := &chain.Native{WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		res, err := c.NextModel(ctx, abi.RequestPatch{})
+		if err != nil {
+			res, err = c.NextModel(ctx, abi.RequestPatch{})
+		}
+		return &abi.WrapModelAnswer{Response: res}, err
+	}}
+	broken := pieces("lost")
+	broken.Err = &model.Error{Code: abi.CodeModel, Message: "broke off"}
+	tr := try(t, agent.Options{Chain: with(t, native("hold", hold), native("retry", retry))}, []scripted.Reply{broken, pieces("found")})
+	require.NoError(t, tr.err)
+	require.Equal(t, "found", tr.message(t).Message.Content.String())
+	require.Equal(t, "found", tr.streamed())
+}

@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -79,6 +80,8 @@ type Run struct {
 	all    []*member
 	ring   [rings][]*member
 	queue  queue
+
+	streams atomic.Int64 // how many streams there were
 }
 
 // A member is an entry in a run.

@@ -174,6 +174,7 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	case s.entered && s.came.says(chunks):
 		passed = s.passed.chunks()
 	default:
+		s.id = x.run.streams.Add(1)
 		passed, err = s.filter(ctx, chunks, true)
 	}
 	var failed *Failed

@@ -22,11 +22,12 @@ type stream struct {
 	came    assembly
 	passed  assembly
 	entered bool // something came
+	id      int64
 	seq     int64
 }
 
 func (r *Run) newStream(ring Ring, out Sink) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), out: out, off: map[*member]bool{}}
+	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
 }
 
 // live reports whether chunks go on outward as they come.
@@ -49,7 +50,7 @@ func (s *stream) beganDelivery(delivered func() bool) bool {
 	if delivered() {
 		return true
 	}
-	s.entered, s.came, s.passed = false, assembly{}, assembly{}
+	s.entered, s.came, s.passed, s.id = false, assembly{}, assembly{}, s.run.streams.Add(1)
 	return false
 }
 
@@ -79,7 +80,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		}
 		c := s.run.call(m, abi.HookOnChunk)
 		var out abi.OnChunkAnswer
-		v, err := s.run.invoke(ctx, c, &abi.OnChunkInput{Chunks: numbered, Final: final}, &out, func() error {
+		v, err := s.run.invoke(ctx, c, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {
 				if err := out.Chunks[i].Check(); err != nil {
 					return faultf("chunks[%d]: %w", i, err)

@@ -10,12 +10,16 @@ import (
 // in any way: emptied, they are dropped.
 type Chunks struct {
 	Items []abi.Chunk
+	// Stream says which stream of the run they are of: what a hook keeps of
+	// one has nothing to do with the next, for example after a call that
+	// broke off was made once more.
+	Stream int64
 	// Final is true once a message, with its last pieces; there may be none.
 	Final bool
 }
 
 func (m *Module) onChunk(c *call, in *abi.OnChunkInput) (any, error) {
-	chunks := &Chunks{Items: cloneChunks(in.Chunks), Final: in.Final}
+	chunks := &Chunks{Items: cloneChunks(in.Chunks), Stream: in.Stream, Final: in.Final}
 	err := each(m, func(h OnChunkHook) (bool, error) { return true, h.OnChunk(c.ctx, chunks) })
 	if err != nil {
 		return nil, err
