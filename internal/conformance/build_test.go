@@ -16,11 +16,3 @@ func TestNotation(t *testing.T) {
 	_, err := ParseMessage("nobody: hi")
 	require.Error(t, err)
 }
-
-func TestSuiteBuilds(t *testing.T) {
-	cases, err := Load("../../testdata/cases")
-	require.NoError(t, err)
-	s, err := Build("../..", cases)
-	require.NoError(t, err)
-	require.FileExists(t, s.Path)
-}

@@ -95,7 +95,7 @@ func FormatEvent(e abi.Event) string {
 		return "tool_result " + formatCall(e.Call.Name, e.Call.ID, e.Call.Arguments) + " " + e.Source +
 			optional(" error", e.Result.IsError) + ": " + formatContent(e.Result.Content)
 	case abi.EventCustom:
-		return fmt.Sprintf("custom %s.%s %s %s", e.Entry, e.Hook, e.Name, e.Data)
+		return strings.TrimSuffix(fmt.Sprintf("custom %s.%s %s %s", e.Entry, e.Hook, e.Name, e.Data), " ")
 	case abi.EventLog:
 		return fmt.Sprintf("log %s.%s %s: %s", e.Entry, e.Hook, e.Level, escape(e.Text))
 	case abi.EventFault:
