@@ -1,8 +1,6 @@
 package tool
 
-import (
-	"slices"
-)
+import "slices"
 
 // Closest returns the names that name was probably meant to be: at most
 // three, at an edit distance of at most three, the nearest first.
@@ -14,9 +12,12 @@ func Closest(name string, names []string) []string {
 	}
 	var found []near
 	for _, n := range names {
+		// The distance is at least the difference of the lengths, so that this
+		// also keeps a very long name from costing anything.
 		if len(n) > len(name)+far || len(name) > len(n)+far {
 			continue
 		}
+		// Names that share nothing are not near, however short they are.
 		if d := distance(name, n); d <= far && d < max(len(name), len(n)) {
 			found = append(found, near{n, d})
 		}
@@ -29,7 +30,8 @@ func Closest(name string, names []string) []string {
 	return out
 }
 
-// distance is the Levenshtein distance of two short strings.
+// distance is the Levenshtein distance of two strings, in bytes, computed
+// row by row.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -2,9 +2,14 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -13,83 +18,191 @@ import (
 const (
 	DefaultTimeout   = 2 * time.Minute
 	DefaultMaxResult = 1 << 20
+	DefaultMaxLeft   = 64
 )
 
 // SafeOptions bound a tool.
 type SafeOptions struct {
 	Timeout   time.Duration // of one call; DefaultTimeout when 0
-	MaxResult int           // bytes of a result's text; DefaultMaxResult when 0
+	MaxResult int           // bytes of a result, all its parts together; DefaultMaxResult when 0
+	MaxLeft   int           // calls left behind at one time; DefaultMaxLeft when 0
 }
 
 // Safe wraps a tool so that no call of it panics, outlasts its time, or gives
-// a result that is too large or not valid UTF-8. A tool that does not end
-// with its context is left behind.
-func Safe(t Tool, o SafeOptions) Tool {
+// a result that is too large or not valid UTF-8. A call that does not end
+// with its context is left behind; while too many such calls have not ended,
+// the tool is not called again.
+func Safe(t Tool, o SafeOptions) *SafeTool {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
 	if o.MaxResult <= 0 {
 		o.MaxResult = DefaultMaxResult
 	}
-	return &safeTool{t, o}
+	if o.MaxLeft <= 0 {
+		o.MaxLeft = DefaultMaxLeft
+	}
+	return &SafeTool{Tool: t, o: o}
 }
 
-type safeTool struct {
+// A SafeTool is a tool that its caller need not trust.
+type SafeTool struct {
 	Tool
-	o SafeOptions
+	o    SafeOptions
+	left atomic.Int64
 }
+
+// Left is how many calls were left behind and have not ended yet.
+func (t *SafeTool) Left() int { return int(t.left.Load()) }
+
+// A PanicError is a panic of a tool. Its text is for the model; the stack is
+// for whoever mends the tool.
+type PanicError struct {
+	Tool  string
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("tool %q panicked: %v", e.Tool, e.Value) }
 
 type outcome struct {
 	res *abi.Result
 	err error
 }
 
-func (t *safeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
-	limit := fmt.Errorf("tool %q did not answer within %v", call.Name, t.o.Timeout)
+// Call calls the tool. A time limit that passed is an *abi.Error of code
+// limit; a panic is a *PanicError.
+func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	if left := t.Left(); left >= t.o.MaxLeft {
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf(
+			"tool %q is not called: %d earlier calls did not end when they had to", call.Name, left)}
+	}
+	limit := &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool %q did not answer within %v", call.Name, t.o.Timeout)}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.o.Timeout, limit)
 	defer cancel()
+
 	done := make(chan outcome, 1)
-	go func() {
-		var out outcome
-		defer func() {
-			if v := recover(); v != nil {
-				out = outcome{err: fmt.Errorf("tool %q panicked: %v", call.Name, v)}
-			}
-			done <- out
-		}()
-		out.res, out.err = t.Tool.Call(ctx, call)
-	}()
+	var over atomic.Bool // of the tool and its caller, the first to finish sets it
+	go t.run(ctx, call, func(out outcome) {
+		done <- out
+		if over.Swap(true) {
+			t.left.Add(-1)
+		}
+	})
 	select {
 	case out := <-done:
-		if out.err != nil && context.Cause(ctx) == limit { //nolint:errorlint // this very error, not one like it
+		if out.err != nil && context.Cause(ctx) == error(limit) { //nolint:errorlint // this very error, not one like it
 			out.err = limit
 		}
-		return t.clean(out.res), out.err
+		return t.clean(out)
 	case <-ctx.Done():
+		t.left.Add(1)
+		if over.Swap(true) {
+			t.left.Add(-1)
+		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (t *safeTool) clean(res *abi.Result) *abi.Result {
-	if res == nil {
-		return nil
-	}
-	out := *res
-	if !res.Content.IsParts() {
-		out.Content = abi.Text(t.cut(res.Content.String()))
-		return &out
-	}
-	parts := append([]abi.Part(nil), res.Content.Parts()...)
-	for i := range parts {
-		parts[i].Text = t.cut(parts[i].Text)
-	}
-	out.Content = abi.Parts(parts...)
-	return &out
+// run calls the tool and reports what came of it, whichever way the tool
+// leaves: also runtime.Goexit, which only a deferred function sees.
+func (t *SafeTool) run(ctx context.Context, call abi.Call, report func(outcome)) {
+	out := outcome{err: fmt.Errorf("tool %q ended its goroutine", call.Name)}
+	defer func() {
+		if v := recover(); v != nil {
+			out = outcome{err: &PanicError{Tool: call.Name, Value: v, Stack: debug.Stack()}}
+		}
+		report(out)
+	}()
+	res, err := t.Tool.Call(ctx, call)
+	out = outcome{res, err}
 }
 
-func (t *safeTool) cut(s string) string {
-	if len(s) > t.o.MaxResult {
-		return strings.ToValidUTF8(s[:t.o.MaxResult], "") + fmt.Sprintf("\n[cut: the result has %d bytes, at most %d are kept]", len(s), t.o.MaxResult)
+// clean makes sure of what goes to the model and to modules.
+func (t *SafeTool) clean(out outcome) (*abi.Result, error) {
+	if out.err != nil {
+		return nil, t.cleanError(out.err)
 	}
-	return strings.ToValidUTF8(s, "\ufffd")
+	if out.res == nil {
+		return abi.TextResult(""), nil
+	}
+	res := *out.res
+	if !isObject(res.Extra) || len(res.Extra) > t.o.MaxResult {
+		return nil, fmt.Errorf("the tool's result is unusable: extra must be a JSON object of at most %d bytes", t.o.MaxResult)
+	}
+	if !res.Content.IsParts() {
+		if !res.Content.IsNull() {
+			res.Content = abi.Text(t.cut(res.Content.String(), t.o.MaxResult))
+		}
+		return &res, nil
+	}
+	res.Content = abi.Parts(t.cleanParts(res.Content.Parts())...)
+	return &res, nil
+}
+
+func isObject(b json.RawMessage) bool {
+	return len(b) == 0 || b[0] == '{' && json.Valid(b)
+}
+
+// partSize is what a part counts beside its text.
+const partSize = 32
+
+func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
+	left := t.o.MaxResult
+	out := make([]abi.Part, 0, min(len(parts), left/partSize+1))
+	for i, p := range parts {
+		left -= partSize
+		if left <= 0 {
+			return append(out, textPart(fmt.Sprintf("[cut: %d more parts of the result; at most %d bytes are kept]", len(parts)-i, t.o.MaxResult)))
+		}
+		if p.Type == abi.PartText {
+			p.Text = t.cut(p.Text, left)
+			left -= len(p.Text)
+			out = append(out, p)
+			continue
+		}
+		b, err := abi.Marshal(p)
+		switch {
+		case err != nil || !utf8.Valid(b):
+			p = textPart(fmt.Sprintf("[left out: a part of type %q that is not valid JSON]", strings.ToValidUTF8(p.Type, "\ufffd")))
+		case len(b) > left:
+			p = textPart(fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]", p.Type, len(b), t.o.MaxResult))
+		default:
+			left -= len(b)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func textPart(s string) abi.Part { return abi.Part{Type: abi.PartText, Text: s} }
+
+// cut returns at most limit bytes of s as valid UTF-8, and says so if that is
+// not all of it.
+func (t *SafeTool) cut(s string, limit int) string {
+	if len(s) <= limit {
+		return strings.ToValidUTF8(s, "\ufffd")
+	}
+	kept := limit
+	for kept > 0 && !utf8.RuneStart(s[kept]) && kept > limit-utf8.UTFMax {
+		kept--
+	}
+	return strings.ToValidUTF8(s[:kept], "\ufffd") +
+		fmt.Sprintf("\n[cut: this has %d bytes; at most %d bytes of a result are kept]", len(s), t.o.MaxResult)
+}
+
+// cleanError keeps an error as it is unless its text is unusable.
+func (t *SafeTool) cleanError(err error) error {
+	text := err.Error()
+	if len(text) <= t.o.MaxResult && utf8.ValidString(text) {
+		return err
+	}
+	text = t.cut(text, t.o.MaxResult)
+	var coded *abi.Error
+	if errors.As(err, &coded) {
+		c := *coded
+		c.Message = text
+		return &c
+	}
+	return errors.New(text)
 }

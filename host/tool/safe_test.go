@@ -1,0 +1,172 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func fake(call func(ctx context.Context) (*abi.Result, error)) Tool {
+	return Func(abi.Tool{Name: "fake"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) { return call(ctx) })
+}
+
+func call(ctx context.Context, t Tool) (*abi.Result, error) {
+	return t.Call(ctx, abi.Call{ID: "c1", Name: "fake", Arguments: "{}"})
+}
+
+func TestSafePassesResultsOn(t *testing.T) {
+	t.Parallel()
+	want := &abi.Result{
+		Content: abi.Parts(
+			abi.Part{Type: abi.PartText, Text: "ä"},
+			abi.Part{Type: abi.PartImage, ImageURL: json.RawMessage(`{"url":"data:,"}`)},
+			abi.Part{Type: "video", Unknown: abi.Fields{{Name: "fps", Value: json.RawMessage("30.0")}}}),
+		IsError: true,
+		Extra:   json.RawMessage(`{"a":1}`),
+	}
+	got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return want, nil }), SafeOptions{}))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+
+	for name, res := range map[string]*abi.Result{"nothing": nil, "an empty text": abi.TextResult("")} {
+		got, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return res, nil }), SafeOptions{}))
+		require.NoError(t, err, name)
+		require.Equal(t, abi.TextResult(""), got, name)
+	}
+	got, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{}, nil }), SafeOptions{}))
+	require.NoError(t, err)
+	require.True(t, got.Content.IsNull())
+}
+
+func TestSafeCutsResults(t *testing.T) {
+	t.Parallel()
+	image := func(n int) abi.Part {
+		return abi.Part{Type: abi.PartImage, ImageURL: json.RawMessage(`{"url":"` + strings.Repeat("x", n) + `"}`)}
+	}
+	for name, tc := range map[string]struct {
+		in   abi.Content
+		want string // of the text
+	}{
+		"a text":             {abi.Text(strings.Repeat("x", 101)), strings.Repeat("x", 100) + "\n[cut: this has 101 bytes; at most 100 bytes of a result are kept]"},
+		"in a rune":          {abi.Text(strings.Repeat("x", 99) + "ä"), strings.Repeat("x", 99) + "\n[cut: this has 101 bytes; at most 100 bytes of a result are kept]"},
+		"as long as allowed": {abi.Text(strings.Repeat("x", 98) + "ä"), strings.Repeat("x", 98) + "ä"},
+		"invalid UTF-8":      {abi.Text("a\xffb\xf0\x9f"), "a\ufffdb\ufffd"},
+		"only bad bytes":     {abi.Text(strings.Repeat("\x80", 101)), "\ufffd\n[cut: this has 101 bytes; at most 100 bytes of a result are kept]"},
+		"parts share the limit": {abi.Parts(textPart(strings.Repeat("a", 30)), textPart(strings.Repeat("b", 30))),
+			strings.Repeat("a", 30) + "bbbbbb\n[cut: this has 30 bytes; at most 100 bytes of a result are kept]"},
+		"a large part":     {abi.Parts(image(90)), `[left out: a part of type "image_url" of 133 bytes; at most 100 bytes of a result are kept]`},
+		"too many parts":   {abi.Parts(make([]abi.Part, 9)...), "[cut: 7 more parts of the result; at most 100 bytes are kept]"},
+		"not JSON":         {abi.Parts(abi.Part{Type: "file", File: json.RawMessage("{")}), `[left out: a part of type "file" that is not valid JSON]`},
+		"a part not UTF-8": {abi.Parts(abi.Part{Type: "file", File: json.RawMessage("\"\xff\"")}), `[left out: a part of type "file" that is not valid JSON]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			safe := Safe(fake(func(context.Context) (*abi.Result, error) { return &abi.Result{Content: tc.in}, nil }), SafeOptions{MaxResult: 100})
+			res, err := call(t.Context(), safe)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, res.Content.String())
+			b, err := abi.Marshal(res)
+			require.NoError(t, err)
+			require.NoError(t, abi.Valid(b))
+		})
+	}
+}
+
+func TestSafeErrors(t *testing.T) {
+	t.Parallel()
+	sentinel := errors.New("as it is")
+	for name, tc := range map[string]struct {
+		call func(context.Context) (*abi.Result, error)
+		want string
+	}{
+		"an error":            {func(context.Context) (*abi.Result, error) { return nil, sentinel }, "as it is"},
+		"a panic":             {func(context.Context) (*abi.Result, error) { panic("boom") }, `tool "fake" panicked: boom`},
+		"a runtime panic":     {func(context.Context) (*abi.Result, error) { return nil, []error{}[len(t.Name())-len(t.Name())] }, "index out of range"},
+		"the goroutine's end": {func(context.Context) (*abi.Result, error) { runtime.Goexit(); return nil, nil }, `tool "fake" ended its goroutine`},
+		"a long error":        {func(context.Context) (*abi.Result, error) { return nil, errors.New(strings.Repeat("x", 1000)) }, "[cut: this has 1000 bytes; at most 100 bytes of a result are kept]"},
+		"an error not UTF-8":  {func(context.Context) (*abi.Result, error) { return nil, errors.New("a\xff") }, "a\ufffd"},
+		"a bad extra":         {func(context.Context) (*abi.Result, error) { return &abi.Result{Extra: json.RawMessage("[]")}, nil }, "extra must be a JSON object"},
+		"a broken extra":      {func(context.Context) (*abi.Result, error) { return &abi.Result{Extra: json.RawMessage("{")}, nil }, "extra must be a JSON object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			res, err := call(t.Context(), Safe(fake(tc.call), SafeOptions{MaxResult: 100}))
+			require.Nil(t, res)
+			require.ErrorContains(t, err, tc.want)
+			require.True(t, utf8.ValidString(err.Error()))
+		})
+	}
+	_, err := call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, sentinel }), SafeOptions{}))
+	require.ErrorIs(t, err, sentinel)
+
+	long := &abi.Error{Code: abi.CodeUnavailable, Message: strings.Repeat("x", 1000)}
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), SafeOptions{MaxResult: 100}))
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
+	require.Less(t, len(err.Error()), 200)
+
+	var panicked *PanicError
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { panic("boom") }), SafeOptions{}))
+	require.ErrorAs(t, err, &panicked)
+	require.Contains(t, string(panicked.Stack), "safe_test.go")
+}
+
+func TestSafeTimeLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		obedient := Safe(fake(func(ctx context.Context) (*abi.Result, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}), SafeOptions{Timeout: time.Minute})
+		start := time.Now()
+		_, err := call(t.Context(), obedient)
+		require.EqualError(t, err, `tool "fake" did not answer within 1m0s`)
+		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
+		require.Equal(t, time.Minute, time.Since(start))
+		synctest.Wait()
+		require.Zero(t, obedient.Left())
+	})
+}
+
+func TestSafeLeavesBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		stubborn := Safe(fake(func(context.Context) (*abi.Result, error) {
+			<-release
+			return abi.TextResult("late"), nil
+		}), SafeOptions{MaxLeft: 2})
+
+		cause := errors.New("the run was canceled")
+		for range 2 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(cause) })
+			_, err := call(ctx, stubborn)
+			require.ErrorIs(t, err, cause)
+		}
+		require.Equal(t, 2, stubborn.Left())
+
+		_, err := call(t.Context(), stubborn)
+		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
+		require.ErrorContains(t, err, "2 earlier calls did not end")
+
+		close(release)
+		synctest.Wait()
+		require.Zero(t, stubborn.Left())
+		res, err := call(t.Context(), stubborn)
+		require.NoError(t, err, "a tool that came back is called again")
+		require.Equal(t, "late", res.Content.String())
+	})
+}

@@ -1,0 +1,49 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Set is the tools of one owner, as a person would name it: `MCP server
+// "files"`, `the built-in tools`.
+type Set struct {
+	Owner string
+	Tools []Tool
+}
+
+// Join puts sets together. Names stay as they are, so two tools of one name
+// are refused, with their owners.
+func Join(sets ...Set) ([]Tool, error) {
+	var all []Tool
+	var names []string
+	owners := map[string][]string{}
+	for _, set := range sets {
+		for _, t := range set.Tools {
+			name := t.Declaration().Name
+			if owners[name] == nil {
+				names = append(names, name)
+			}
+			owners[name] = append(owners[name], set.Owner)
+			all = append(all, t)
+		}
+	}
+	var clashes []error
+	for _, name := range names {
+		who := owners[name]
+		if len(who) == 1 {
+			continue
+		}
+		by := strings.Join(slices.Compact(who), " and by ")
+		if by == who[0] {
+			by += " twice"
+		}
+		clashes = append(clashes, fmt.Errorf("tool %q is offered by %s; leave out all but one", name, by))
+	}
+	if err := errors.Join(clashes...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
