@@ -131,12 +131,12 @@ func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, 
 
 // wasmGuests compiles the guest, once, and returns what starts instances of
 // it, one after the other: each has the host anew.
-func wasmGuests(t testing.TB) (wazero.CompiledModule, func() *wasmHost) {
+func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModule, func() *wasmHost) {
 	t.Helper()
 	binary, err := guestBinary()
 	require.NoError(t, err)
 	ctx := context.Background()
-	runtime := wazero.NewRuntime(ctx)
+	runtime := wazero.NewRuntimeWithConfig(ctx, config)
 	t.Cleanup(func() { require.NoError(t, runtime.Close(ctx)) })
 	wasi_snapshot_preview1.MustInstantiate(ctx, runtime)
 	compiled, err := runtime.CompileModule(ctx, binary)
@@ -171,7 +171,7 @@ var common = abi.Common{Run: abi.Run{ID: "r", Step: 1}, Entry: "guest"}
 
 func TestWasm(t *testing.T) {
 	t.Parallel()
-	compiled, start := wasmGuests(t)
+	compiled, start := wasmGuests(t, wazero.NewRuntimeConfigInterpreter()) // it starts sooner
 
 	t.Run("exports", func(t *testing.T) {
 		for _, hook := range abi.Hooks() {
@@ -285,7 +285,7 @@ func testWasmWrap(t *testing.T, h *wasmHost) {
 
 // BenchmarkWasm is a hook on a warm instance, with its transport.
 func BenchmarkWasm(b *testing.B) {
-	_, start := wasmGuests(b)
+	_, start := wasmGuests(b, wazero.NewRuntimeConfigCompiler())
 	h := configured(b, start())
 	h.messages = users(100)
 	for name, run := range map[string]func() (int32, string, error){

@@ -117,13 +117,6 @@ func (h *Host) SetMessages(messages ...abi.Message) { h.set(&h.lists[abi.ListSta
 // Messages returns the run's messages, as the hooks so far left them.
 func (h *Host) Messages() []abi.Message { return slices.Clone(h.lists[abi.ListState].now()) }
 
-// SetList shows messages as a list of an exact form in the next input, for
-// tests of recorded inputs.
-func (h *Host) SetList(l abi.List, messages []abi.Message) {
-	h.revisions = max(h.revisions, l.Revision)
-	h.lists[l.List].push(l.Revision, messages)
-}
-
 // Local decodes a run-local value, and reports whether it is there.
 func (h *Host) Local(key string, v any) (bool, error) {
 	value, ok := h.locals.values[key]
