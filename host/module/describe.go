@@ -1,0 +1,233 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// maxText bounds each text in a description, in bytes.
+const maxText = 4 << 10
+
+// prepare calls describe, if the module has it, and checks what it says. The
+// image is then one in which _initialize and describe have run.
+func (m *Module) prepare(ctx context.Context) error {
+	if !slices.ContainsFunc(abi.Hooks(), m.has) {
+		return refuse(m.Name(), "exports no hook, so nothing of it would ever be called", "export one of "+joinHooks(calledHooks()))
+	}
+	output, err := m.describe(ctx)
+	if err != nil {
+		return m.refusal(err)
+	}
+	if len(output) > 0 {
+		unknown, err := abi.Decode(output, &m.desc)
+		if err != nil {
+			return refuse(m.Name(), "describe: the answer: "+err.Error(), "")
+		}
+		for _, key := range unknown {
+			m.warn("describe: unknown key " + key)
+		}
+	}
+	return m.checkDescription()
+}
+
+// describe makes the image in which describe has run, and returns its output.
+func (m *Module) describe(ctx context.Context) ([]byte, error) {
+	var output []byte
+	var once sync.Once // a module that cannot be reset describes itself to each instance
+	described, err := m.build(ctx, m.image, abi.HookDescribe, func(ctx context.Context, in *sandbox.Instance) error {
+		if !m.has(abi.HookDescribe) {
+			return nil
+		}
+		v := m.buildVisit(abi.HookDescribe, rawObject)
+		if err := m.callBuilding(ctx, in, v); err != nil {
+			return err
+		}
+		once.Do(func() { output = v.output })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.image.Close()
+	m.image = described
+	return output, nil
+}
+
+// build makes an image from another one and a setup. Whatever of the module
+// runs in between finds a visit that gives it nothing.
+func (m *Module) build(ctx context.Context, from *sandbox.Image, hook abi.Hook, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
+	print := func(line []byte) { m.logBuilding(hook, abi.LogInfo, string(line)) }
+	return from.Prepare(m.buildVisit(hook, nil).context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print}, setup)
+}
+
+// buildVisit is a call while the image is built.
+func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
+	return &visit{hook: hook, limits: &m.limits, pending: input,
+		log: func(level int32, text string) { m.logBuilding(hook, level, text) }}
+}
+
+func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
+	m.loader.log.Debug("a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
+		"level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
+}
+
+// callBuilding calls describe or configure; that it failed is an *abi.Error.
+func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, v *visit) error {
+	failed, err := m.transport.call(ctx, in, v)
+	switch {
+	case err != nil:
+		return err
+	case !failed:
+		return nil
+	}
+	e, err := v.failure()
+	if err != nil {
+		return err
+	}
+	return e
+}
+
+// refusal says why a module was refused that went wrong while its image was
+// built. Errors that are not the module's are returned as they are.
+func (m *Module) refusal(err error) error {
+	var fault *sandbox.Fault
+	var failed *abi.Error
+	var limit *limitError
+	var answer *answerError
+	refused := &sandbox.RefusedError{Name: m.Name(), Err: err}
+	switch {
+	case errors.As(err, &fault):
+		refused.Reason = fault.Error()
+		if fault.Export == "" {
+			refused.Reason = "its start function: " + refused.Reason
+		}
+	case errors.As(err, &failed):
+		refused.Reason = "describe failed: " + failed.Error()
+	case errors.As(err, &limit), errors.As(err, &answer):
+		refused.Reason = "describe: " + err.Error()
+	default:
+		return fmt.Errorf("load module %s: %w", m.Name(), err)
+	}
+	return refused
+}
+
+// features are what a module may require beside hooks: the imports that this
+// host serves, and what else it can do.
+func features() []string {
+	out := []string{"hold_stream"}
+	for _, row := range nativeImports() {
+		if row.served() {
+			out = append(out, row.name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// calledHooks are the hooks that this host calls in runs.
+func calledHooks() []abi.Hook {
+	return slices.DeleteFunc(abi.Hooks(), func(h abi.Hook) bool {
+		switch h {
+		case abi.HookDescribe, abi.HookConfigure, abi.HookTranslateBefore, abi.HookTranslateAfter:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func joinHooks(hooks []abi.Hook) string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = string(h)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkDescription refuses what makes no sense to this host, and finds out
+// which hooks are to be called.
+func (m *Module) checkDescription() error {
+	d := &m.desc
+	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
+		if len(t.text) > abi.MaxName {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)), fmt.Sprintf("at most %d are allowed", abi.MaxName))
+		}
+	}
+	if len(d.Description) > maxText {
+		return refuse(m.Name(), fmt.Sprintf("describe: description has %d bytes", len(d.Description)), fmt.Sprintf("at most %d are allowed", maxText))
+	}
+	switch d.Messages {
+	case "", abi.MessagesFull, abi.MessagesLazy, abi.MessagesNone:
+	default:
+		return refuse(m.Name(), fmt.Sprintf("describe: messages is %q", short(d.Messages)), "want full, lazy or none")
+	}
+	for _, t := range d.Events {
+		if !slices.Contains(abi.EventTypes(), t) {
+			return refuse(m.Name(), fmt.Sprintf("describe: events names %q, which no event is", short(string(t))), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
+		}
+	}
+	if err := m.checkRequires(); err != nil {
+		return err
+	}
+	if err := m.chooseHooks(); err != nil {
+		return err
+	}
+	var err error
+	if m.schema, err = compileSchema(d.ConfigSchema); err != nil {
+		return refuse(m.Name(), "describe: config_schema: "+err.Error(), "")
+	}
+	return nil
+}
+
+func (m *Module) checkRequires() error {
+	known := append(calledHooks(), abi.HookDescribe, abi.HookConfigure)
+	for _, r := range m.desc.Requires {
+		if !slices.Contains(known, abi.Hook(r)) && !slices.Contains(features(), r) {
+			return refuse(m.Name(), fmt.Sprintf("describe: requires %q, which this host does not have", short(r)),
+				fmt.Sprintf("it has the hooks %s, and the features %s", joinHooks(known), strings.Join(features(), ", ")))
+		}
+	}
+	return nil
+}
+
+// chooseHooks takes the hooks that describe names, or else all exports that
+// are hooks.
+func (m *Module) chooseHooks() error {
+	wanted := m.has
+	if m.desc.Hooks != nil {
+		for _, h := range m.desc.Hooks {
+			switch {
+			case !h.Known():
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %q, which is no hook", short(string(h))), "there are "+joinHooks(abi.Hooks()))
+			case !m.has(h):
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or leave it out")
+			}
+		}
+		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }
+	}
+	for _, h := range abi.Hooks() {
+		switch {
+		case !wanted(h) || h == abi.HookDescribe || h == abi.HookConfigure:
+		case !slices.Contains(calledHooks(), h):
+			m.warn(fmt.Sprintf("%s is not called by this version of the host", h))
+		default:
+			m.hooks = append(m.hooks, h)
+		}
+	}
+	return nil
+}
+
+// short cuts a module's text for a message.
+func short(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:64], "") + "…"
+}

@@ -1,0 +1,179 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+)
+
+// LoaderOptions configure a [Loader]. They are copied by [NewLoader].
+type LoaderOptions struct {
+	// CacheDir keeps compiled machine code between processes; see
+	// sandbox.Options. Empty: no cache on disk.
+	CacheDir string
+
+	// Logger hears warnings about modules, and what modules print and log while
+	// they are loaded and configured, at level debug. Nil: nobody hears it.
+	Logger *slog.Logger
+}
+
+// A Loader turns files into modules. It is safe for concurrent use.
+type Loader struct {
+	sandbox *sandbox.Sandbox
+	log     *slog.Logger
+}
+
+// NewLoader returns a loader. It fails if the cache directory cannot be used.
+// The caller must close it.
+func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
+	if opts == nil {
+		opts = &LoaderOptions{}
+	}
+	l := &Loader{log: opts.Logger}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	box, err := sandbox.New(ctx, &sandbox.Options{CacheDir: opts.CacheDir, Surface: surface(), Logger: l.log})
+	if err != nil {
+		return nil, err
+	}
+	l.sandbox = box
+	return l, nil
+}
+
+// Close ends the calls that are running, and frees all modules. It returns an
+// error if ctx ends before the calls have.
+func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
+
+// Load loads a module: a .wasm file, or an Extism manifest (.json) that names
+// one. A manifest may lower limits, not raise them. What is wrong with a
+// module is told in a *sandbox.RefusedError, which names the file, the thing
+// and the fix. The caller closes the module.
+func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
+	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	case ".json":
+		return l.loadManifest(ctx, path, limits)
+	case ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx":
+		return nil, refuse(path, "JavaScript and TypeScript modules come with a later version", "build the module to a .wasm file")
+	case ".wat", ".wast":
+		return nil, refuse(path, "this is WebAssembly text", "assemble it first: wat2wasm "+path)
+	}
+	b, err := readModule(path, limits)
+	if err != nil {
+		return nil, err
+	}
+	return l.LoadBytes(ctx, path, b, limits)
+}
+
+// LoadBytes loads a module from its bytes, which must not change afterwards.
+// The name is for messages.
+func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits Limits) (*Module, error) {
+	return l.load(ctx, source{name: name}, b, limits)
+}
+
+// A source is where a module came from, and what stood beside it.
+type source struct {
+	name     string
+	config   map[string]string // an Extism manifest's
+	warnings []string
+}
+
+func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) (*Module, error) {
+	limits, err := limits.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("load module %s: %w", src.name, err)
+	}
+	image, err := l.sandbox.Load(ctx, src.name, b, limits.Limits)
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &refused) && importsExtism(b):
+		return nil, refuse(src.name, "is an Extism plug-in: it imports extism:host/env; Extism plug-ins come with a later version",
+			"build it against the imports of "+abi.ImportModule)
+	case errors.As(err, &refused):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("load module %s: %w", src.name, err)
+	}
+	limits.Limits = image.Limits()
+	m := &Module{loader: l, source: src, limits: limits, image: image, transport: native{}}
+	if err := m.prepare(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
+	for _, w := range m.source.warnings {
+		l.log.Warn("module", "module", src.name, "warning", w)
+	}
+	return m, nil
+}
+
+// importsExtism looks into a module that was refused for what it imports.
+func importsExtism(b []byte) bool {
+	m, err := wasm.Decode(b, wasm.DefaultLimits())
+	if err != nil {
+		return false
+	}
+	for _, imp := range m.Imports {
+		if strings.HasPrefix(imp.Module, "extism:") {
+			return true
+		}
+	}
+	return false
+}
+
+// readModule reads a module's file, as far as the limit of its size.
+func readModule(path string, limits Limits) ([]byte, error) {
+	most := limits.ModuleBytes
+	if most == 0 {
+		most = sandbox.DefaultModuleBytes
+	}
+	b, err := readFile(path, most)
+	if errors.Is(err, errTooLarge) {
+		return nil, refuse(path, fmt.Sprintf("has more bytes than the limit module_bytes of %d", most),
+			"strip debug information (Go: -ldflags='-s -w'; Rust: strip = true), or raise the limit")
+	}
+	return b, err
+}
+
+var errTooLarge = errors.New("too large")
+
+// readFile reads a regular file of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, refuse(path, "there is no such file", "check the path, or build the module first")
+	case err != nil:
+		return nil, fmt.Errorf("load module: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("load module: %w", err)
+	case info.IsDir():
+		return nil, refuse(path, "is a directory", "name the .wasm file in it")
+	case !info.Mode().IsRegular():
+		return nil, refuse(path, "is not a regular file", "name a .wasm file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("load module: %w", err)
+	case int64(len(b)) > most:
+		return nil, errTooLarge
+	}
+	return b, nil
+}
+
+func refuse(name, reason, fix string) error {
+	return &sandbox.RefusedError{Name: name, Reason: reason, Fix: fix}
+}

@@ -1,0 +1,288 @@
+package module
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// native is the transport of the ABI itself: hooks are exports of type
+// (input_len: i32) -> i32, and host calls are imports that leave their reply
+// pending for read.
+type native struct{}
+
+func (native) name() string { return "native" }
+
+func (native) call(ctx context.Context, in *sandbox.Instance, v *visit) (failed bool, err error) {
+	results, err := in.Call(v.context(ctx), string(v.hook), api.EncodeI32(int32(len(v.pending))))
+	if err != nil {
+		return false, err
+	}
+	switch n := api.DecodeI32(results[0]); n {
+	case 0:
+		return false, nil
+	case 1:
+		return true, nil
+	default:
+		return false, fmt.Errorf("returned %d; want 0 for done or 1 for failed", n)
+	}
+}
+
+var nativeHook = sandbox.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
+
+// A nativeImport is one row of the ABI's table of imports.
+type nativeImport struct {
+	name   string
+	params string // a letter each: i is an i32, I an i64
+	result string // the same
+	waits  bool
+	does   string // the power, in words
+	grant  string // without which it is denied
+
+	// do makes the host call. It is called only where there is a run, or a
+	// configuration for config; nil answers denied.
+	do func(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) (reply []byte, err error)
+	// raw stands in the place of do for imports that leave no reply.
+	raw func(v *visit, g *sandbox.Guest, p []uint64)
+}
+
+// nativeImports are all functions of the ABI, in the order of its table.
+func nativeImports() []nativeImport {
+	return []nativeImport{
+		{name: "read", params: "ii", result: "i", raw: nativeRead, does: "read its input and the replies of host calls"},
+		{name: "write", params: "ii", raw: nativeWrite, does: "answer"},
+		{name: "next", params: "ii", result: "i", waits: true, do: nativeNext, does: "run what it wraps, also several times or not at all"},
+		{name: "next_stream", params: "ii", result: "i", waits: true, does: "open the stream of what it wraps"},
+		{name: "recv", result: "i", waits: true, does: "read the stream of what it wraps"},
+		{name: "send", params: "ii", result: "i", waits: true, does: "send chunks of its own"},
+		{name: "messages", params: "iii", result: "i", do: nativeMessages, does: "read the conversation, as far as it is granted"},
+		{name: "changed", params: "iI", result: "i", raw: nativeChanged, does: "learn where the conversation has changed"},
+		{name: "local_get", params: "ii", result: "i", do: nativeLocalGet, does: "read run-local values"},
+		{name: "local_set", params: "iiiiI", result: "i", do: nativeLocalSet, does: "keep run-local values"},
+		{name: "local_delete", params: "ii", result: "i", do: nativeLocalDelete, does: "delete run-local values"},
+		{name: "local_add", params: "iiI", result: "i", do: nativeLocalAdd, does: "count in run-local values"},
+		{name: "emit", params: "ii", result: "i", do: nativeEmit, does: "send events of its own"},
+		{name: "config", result: "i", do: nativeConfig, does: "read its configuration"},
+		{name: "log", params: "iii", raw: nativeLog, does: "log"},
+		{name: "model", params: "ii", result: "i", waits: true, grant: "model", does: "call a model"},
+		{name: "tool", params: "ii", result: "i", waits: true, grant: "tool:NAME", does: "call tools of the agent"},
+		{name: "http", params: "ii", result: "i", waits: true, grant: "http:HOST", does: "send HTTP requests"},
+		{name: "store_get", params: "ii", result: "i", waits: true, grant: "store", does: "read durable values"},
+		{name: "store_set", params: "iiiiII", result: "i", waits: true, grant: "store", does: "keep durable values"},
+		{name: "store_delete", params: "ii", result: "i", waits: true, grant: "store", does: "delete durable values"},
+		{name: "store_add", params: "iiI", result: "i", waits: true, grant: "store", does: "count in durable values"},
+	}
+}
+
+// served reports whether this version of the host does it.
+func (row *nativeImport) served() bool { return row.do != nil || row.raw != nil }
+
+// surface is what native modules may import and how their hooks are typed.
+func surface() sandbox.Surface {
+	s := sandbox.Surface{Name: "ABI version 1"}
+	for _, row := range nativeImports() {
+		s.Imports = append(s.Imports, sandbox.Import{
+			Module: abi.ImportModule, Name: row.name,
+			Params: valueTypes(row.params), Results: valueTypes(row.result),
+			Waits: row.waits, Func: row.call,
+		})
+	}
+	s.CheckExport = func(name string) (sandbox.FuncType, bool) { return nativeHook, abi.Hook(name).Known() }
+	return s
+}
+
+func valueTypes(letters string) []api.ValueType {
+	types := make([]api.ValueType, len(letters))
+	for i := range letters {
+		types[i] = api.ValueTypeI32
+		if letters[i] == 'I' {
+			types[i] = api.ValueTypeI64
+		}
+	}
+	return types
+}
+
+// call is the import as the sandbox calls it.
+func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
+	v := visitOf(ctx)
+	if err := v.count(); err != nil {
+		g.Abort(err)
+	}
+	if row.raw != nil {
+		row.raw(v, g, p)
+		return
+	}
+	v.pending = nil // what is handed over must not see an older reply
+	reply, err := row.reply(ctx, v, g, p)
+	p[0] = api.EncodeI32(v.settle(g, reply, err))
+}
+
+func (row *nativeImport) reply(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	switch {
+	case row.name == "config" && v.config != nil:
+		return row.do(ctx, v, g, p)
+	case v.call == nil:
+		return nil, errBuilding(row.name)
+	case row.do == nil:
+		return nil, &abi.Error{Code: abi.CodeDenied, Message: row.name + " is not available in this version of the host"}
+	default:
+		return row.do(ctx, v, g, p)
+	}
+}
+
+func errBuilding(name string) error {
+	return &abi.Error{Code: abi.CodeUnavailable, Message: name + " is not available while the module's image is built"}
+}
+
+// settle leaves the outcome of a host call pending, and returns its length:
+// negative for an error. What ends the run ends the guest here.
+func (v *visit) settle(g *sandbox.Guest, reply []byte, err error) int32 {
+	if err != nil && chain.IsEnding(err) {
+		g.Abort(err)
+	}
+	if err == nil && len(reply) > v.limits.ReplyBytes {
+		err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d", len(reply), v.limits.ReplyBytes)}
+	}
+	if err == nil {
+		v.pending = reply
+		return int32(len(reply))
+	}
+	if v.pending, err = abi.Marshal(chain.AsError(err, abi.CodeInternal)); err != nil {
+		g.Abort(err)
+	}
+	return -int32(len(v.pending))
+}
+
+// take copies what the guest hands over from its memory.
+func (v *visit) take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	if n == 0 {
+		return nil
+	}
+	if !holds(g, ptr, n) {
+		g.Read(uint32(ptr), uint32(n)) // does not return
+	}
+	if n > uint64(v.limits.OutputBytes) {
+		g.Abort(&limitError{"output_bytes", v.limits.OutputBytes, fmt.Sprintf("%s: %d bytes", what, n), ""})
+	}
+	v.bytesOut += int64(n)
+	return g.Read(uint32(ptr), uint32(n))
+}
+
+// holds reports whether n bytes at ptr lie in the guest's memory.
+func holds(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.MemorySize()) }
+
+func (v *visit) takeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
+	if n > abi.MaxKey && holds(g, ptr, n) {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
+	}
+	key := v.take(g, "key", ptr, n)
+	if !utf8.Valid(key) {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "the key is not valid UTF-8"}
+	}
+	return string(key), nil
+}
+
+// number is a parameter that is a signed i32.
+func number(p uint64) int { return int(api.DecodeI32(p)) }
+
+// u32 is a parameter that is a pointer or a length.
+func u32(p uint64) uint64 { return uint64(api.DecodeU32(p)) }
+
+func nativeRead(v *visit, g *sandbox.Guest, p []uint64) {
+	n := min(uint64(len(v.pending)), u32(p[1]))
+	if n > 0 {
+		g.Write(uint32(u32(p[0])), v.pending[:n])
+		v.bytesIn += int64(n)
+	}
+	p[0] = n
+}
+
+func nativeWrite(v *visit, g *sandbox.Guest, p []uint64) {
+	v.output = v.take(g, "the answer", u32(p[0]), u32(p[1]))
+}
+
+func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
+	level, ptr, n := api.DecodeI32(p[0]), u32(p[1]), u32(p[2])
+	if !holds(g, ptr, n) {
+		g.Read(uint32(ptr), uint32(n)) // does not return
+	}
+	keep := v.room(int(n))
+	if keep == 0 && n > 0 {
+		return
+	}
+	text := g.Read(uint32(ptr), uint32(keep))
+	v.bytesOut += int64(keep)
+	if uint64(keep) < n {
+		text = fmt.Appendf(text, "… (%d bytes more)", n-uint64(keep))
+	}
+	v.log(level, string(text))
+}
+
+// nativeChanged returns the index itself, which is no length.
+func nativeChanged(v *visit, g *sandbox.Guest, p []uint64) {
+	v.pending = nil
+	err := errBuilding("changed")
+	first := 0
+	if v.call != nil {
+		first, err = v.call.Changed(number(p[0]), int64(p[1]))
+	}
+	if err != nil {
+		p[0] = api.EncodeI32(v.settle(g, nil, err))
+		return
+	}
+	p[0] = api.EncodeI32(int32(first))
+}
+
+func nativeNext(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	return v.next(ctx, v.take(g, "next", u32(p[0]), u32(p[1])))
+}
+
+func nativeMessages(_ context.Context, v *visit, _ *sandbox.Guest, p []uint64) ([]byte, error) {
+	return v.messages(number(p[0]), number(p[1]), number(p[2]))
+}
+
+func nativeLocalGet(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := v.takeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return v.localGet(key)
+}
+
+func nativeLocalSet(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := v.takeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return v.localSet(key, v.take(g, "local_set", u32(p[2]), u32(p[3])), int64(p[4]))
+}
+
+func nativeLocalDelete(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := v.takeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return nil, v.call.LocalDelete(key)
+}
+
+func nativeLocalAdd(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := v.takeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return v.localAdd(key, int64(p[2]))
+}
+
+func nativeEmit(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	return nil, v.emit(v.take(g, "emit", u32(p[0]), u32(p[1])))
+}
+
+func nativeConfig(_ context.Context, v *visit, _ *sandbox.Guest, _ []uint64) ([]byte, error) {
+	return v.config, nil
+}

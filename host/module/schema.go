@@ -1,0 +1,229 @@
+package module
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+const (
+	// maxSchema is the length of a schema, in bytes.
+	maxSchema = 64 << 10
+	// maxSchemaWork is how many values a schema may consist of when each
+	// reference is replaced by what it refers to: a bound for the work that
+	// checking one value of a configuration takes.
+	maxSchemaWork = 50_000
+)
+
+// compileSchema makes a module's schema ready. The schema is the module's
+// word, and the validator follows it without bounds, so that references
+// within it must come to an end, soon, and there are none to elsewhere.
+func compileSchema(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(raw), maxSchema)
+	}
+	var tree any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return nil, err
+	}
+	if _, ok := tree.(map[string]any); !ok {
+		return nil, errors.New("want an object")
+	}
+	w := schemaWork{root: tree, refs: map[string]int{}}
+	if _, err := w.of(tree, true); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be used: %v", r)
+		}
+	}()
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return nil, cutError(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return nil, cutError(err)
+	}
+	// Draft and meta-schema are looked at by Validate only.
+	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") && !strings.Contains(s, "json-schema.org/draft-07/") {
+		return nil, fmt.Errorf("$schema is %q; want draft 2020-12 or draft-07", short(s))
+	}
+	return resolved, nil
+}
+
+// schemaWork measures a schema.
+type schemaWork struct {
+	root any
+	refs map[string]int // what a reference stands for; 0 while it is measured
+}
+
+// of counts the values in a part of a schema, references followed.
+func (w *schemaWork) of(part any, top bool) (int, error) {
+	work := 1
+	add := func(n int, err error) error {
+		if work += n; err == nil && work > maxSchemaWork {
+			err = fmt.Errorf("its references multiply to more than %d values", maxSchemaWork)
+		}
+		return err
+	}
+	switch part := part.(type) {
+	case []any:
+		for _, v := range part {
+			if err := add(w.of(v, false)); err != nil {
+				return 0, err
+			}
+		}
+	case map[string]any:
+		for key, v := range part {
+			text, isText := v.(string)
+			var err error
+			switch {
+			case key == "$ref" && isText:
+				err = add(w.ofRef(text))
+			case (key == "$id" && !top || key == "$dynamicRef" || key == "$recursiveRef") && isText:
+				err = fmt.Errorf("%s is not allowed; refer to a part of the schema with a $ref like #/$defs/name", key)
+			default:
+				err = add(w.of(v, false))
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return work, nil
+}
+
+func (w *schemaWork) ofRef(ref string) (int, error) {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok || pointer != "" && pointer[0] != '/' {
+		return 0, fmt.Errorf("$ref %q: only references within the schema are allowed, like #/$defs/name", short(ref))
+	}
+	if work, seen := w.refs[ref]; seen {
+		if work == 0 {
+			return 0, fmt.Errorf("$ref %q leads back to itself; recursive schemas are not allowed", short(ref))
+		}
+		return work, nil
+	}
+	target, err := follow(w.root, pointer)
+	if err != nil {
+		return 0, fmt.Errorf("$ref %q: %w", short(ref), err)
+	}
+	w.refs[ref] = 0
+	work, err := w.of(target, pointer == "")
+	w.refs[ref] = work
+	return work, err
+}
+
+// follow finds what a JSON pointer in a URI fragment points to.
+func follow(v any, pointer string) (any, error) {
+	pointer, err := url.PathUnescape(pointer)
+	if err != nil {
+		return nil, errors.New("is not well-formed")
+	}
+	if pointer == "" {
+		return v, nil
+	}
+	for step := range strings.SplitSeq(pointer[1:], "/") {
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[step]
+			if !ok {
+				return nil, fmt.Errorf("there is no %q", short(step))
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, fmt.Errorf("there is no element %q", short(step))
+			}
+			v = in[i]
+		default:
+			return nil, fmt.Errorf("there is no %q", short(step))
+		}
+	}
+	return v, nil
+}
+
+// checkConfig holds a configuration against a schema. The error begins with
+// the path of what is wrong.
+func checkConfig(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
+	if err := abi.Valid(config); err != nil {
+		return err
+	}
+	if schema == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the module's config_schema cannot be used: %v", r)
+		}
+	}()
+	var v any
+	if err := json.Unmarshal(config, &v); err != nil {
+		return err
+	}
+	if err := schema.Validate(v); err != nil {
+		return configError(err)
+	}
+	return nil
+}
+
+// validating is how the validator says where in the schema it was.
+var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
+
+// configError turns where the validator was in the schema into where that is
+// in the configuration.
+func configError(err error) error {
+	text, at := err.Error(), ""
+	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
+		at, text = m[1], m[2]
+	}
+	text = cutError(errors.New(text)).Error()
+	if path := configPath(at); path != "" {
+		return errors.New(path + ": " + text)
+	}
+	return errors.New(text)
+}
+
+func configPath(schemaPath string) string {
+	steps := strings.Split(schemaPath, "/")
+	var b strings.Builder
+	for i := 0; i < len(steps); i++ {
+		switch steps[i] {
+		case "properties":
+			if i++; i < len(steps) {
+				if b.Len() > 0 {
+					b.WriteByte('.')
+				}
+				b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i]))
+			}
+		case "items", "prefixItems", "contains":
+			b.WriteString("[]")
+		}
+	}
+	return b.String()
+}
+
+// cutError bounds an error that may hold a whole schema or configuration.
+func cutError(err error) error {
+	const most = 500
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return errors.New(text)
+}

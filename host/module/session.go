@@ -1,0 +1,235 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// maxIdle is how many instances of an entry wait for its next call in a run.
+const maxIdle = 4
+
+// Open begins a run. Instances are made when hooks are called.
+func (mw *Middleware) Open(_ context.Context, entry, run string) (chain.Session, error) {
+	return &session{mw: mw, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
+}
+
+// A session is a middleware in one run.
+type session struct {
+	mw         *Middleware
+	entry, run string
+
+	mu     sync.Mutex
+	idle   []*worker
+	live   int // calls under way
+	calls  int64
+	closed bool
+	stats  abi.EntryStats
+}
+
+// A worker is an instance of a session.
+type worker struct {
+	in    *sandbox.Instance
+	visit *visit // the call that it serves
+}
+
+// Call runs one hook in an instance that has no live call. Fault, failure and
+// ending are told as chain.Session says.
+func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
+	began := time.Now()
+	v, err := s.visit(c, in)
+	var fuel uint64
+	if err == nil {
+		fuel, err = s.serve(ctx, v, out)
+	}
+	s.count(v, time.Since(began)-c.Waited(), fuel, isFault(err))
+	return err
+}
+
+// visit makes the visit of a call.
+func (s *session) visit(c *chain.Call, in any) (*visit, error) {
+	m := s.mw.module
+	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, log: c.Log}
+	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
+		v.began = e.Envelope().Run.NowMS * 1e6
+	}
+	var err error
+	if v.pending, err = abi.Marshal(in); err != nil {
+		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
+	}
+	if len(v.pending) > m.limits.InputBytes {
+		limit := &limitError{limit: "input_bytes", most: m.limits.InputBytes, what: fmt.Sprintf("an input of %d bytes", len(v.pending))}
+		if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(c.Hook) {
+			limit.fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
+		}
+		return v, v.fault(limit)
+	}
+	return v, nil
+}
+
+// showsMessages reports whether a hook's input has a list of messages.
+func showsMessages(h abi.Hook) bool {
+	switch h {
+	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookAfterModel,
+		abi.HookAfterModelRewriteState, abi.HookAfterTools, abi.HookAfterAgent:
+		return true
+	default:
+		return false
+	}
+}
+
+// serve lets an instance do the visit.
+func (s *session) serve(ctx context.Context, v *visit, out any) (fuel uint64, err error) {
+	w, err := s.acquire(ctx, v)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, err // the end of the run
+	case err != nil:
+		return 0, v.fault(err)
+	}
+	failed, err := s.mw.module.transport.call(ctx, w.in, v)
+	fuel = w.in.Report().Fuel
+	var refusal *abi.Error
+	switch {
+	case err != nil:
+	case failed:
+		refusal, err = v.failure()
+	default:
+		err = v.answer(out)
+	}
+	w.visit = nil
+	s.release(w, err == nil)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fuel, err // the end of the run
+	case err != nil:
+		return fuel, v.fault(err)
+	case refusal != nil:
+		return fuel, refusal
+	}
+	return fuel, nil
+}
+
+// acquire returns an instance for a call: one that waits, or a new one.
+func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
+	s.mu.Lock()
+	most := v.limits.Instances
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return nil, sandbox.ErrClosed
+	case s.live >= most:
+		s.mu.Unlock()
+		return nil, &limitError{"instances", most, fmt.Sprintf("%d calls of the entry at once", most+1), ""}
+	}
+	s.live++
+	s.calls++
+	seed := fmt.Appendf(nil, "%q %q %d", s.run, s.entry, s.calls)
+	var w *worker
+	if n := len(s.idle); n > 0 {
+		w, s.idle = s.idle[n-1], s.idle[:n-1]
+	}
+	s.mu.Unlock()
+	if w == nil {
+		var err error
+		if w, err = s.instantiate(ctx); err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.live--
+			return nil, err
+		}
+	}
+	w.visit = v
+	w.in.Reseed(seed)
+	return w, nil
+}
+
+func (s *session) instantiate(ctx context.Context) (*worker, error) {
+	w := &worker{}
+	print := func(line []byte) { w.visit.print(line) }
+	in, err := s.mw.image.Instantiate(
+		// A module that cannot be reset is built again here, and must not find
+		// the visit of a module that waits for this one.
+		s.mw.module.buildVisit(abi.HookConfigure, nil).context(ctx),
+		sandbox.InstanceConfig{Stdout: print, Stderr: print, Clock: func() int64 { return w.visit.clock() }})
+	if err != nil {
+		return nil, err
+	}
+	w.in = in
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Instances++
+	return w, nil
+}
+
+// release takes an instance back after a call. One whose call went wrong is
+// not used again.
+func (s *session) release(w *worker, good bool) {
+	s.mu.Lock()
+	s.live--
+	keep := good && !s.closed && len(s.idle) < maxIdle
+	if keep {
+		s.idle = append(s.idle, w)
+	}
+	s.mu.Unlock()
+	if !keep {
+		w.in.Close()
+	}
+}
+
+// Close closes the instances; calls that are still under way close theirs.
+func (s *session) Close() {
+	s.mu.Lock()
+	idle := s.idle
+	s.idle, s.closed = nil, true
+	s.mu.Unlock()
+	for _, w := range idle {
+		w.in.Close()
+	}
+}
+
+func (s *session) count(v *visit, wall time.Duration, fuel uint64, faulted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Count(v.hook, wall, faulted)
+	s.stats.BytesIn += v.bytesIn
+	s.stats.BytesOut += v.bytesOut
+	s.stats.Fuel += int64(fuel)
+}
+
+// Stats tell what the session has used so far.
+func (s *session) Stats() abi.EntryStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats.Clone()
+}
+
+// fault makes what went wrong in a visit a fault of the entry, unless it is an
+// ending that the visit met in next.
+func (v *visit) fault(err error) error {
+	var guest *sandbox.Fault
+	switch {
+	case chain.IsEnding(err):
+		return err
+	case errors.As(err, &guest):
+		cause := *guest
+		cause.Export = "" // the fault names the hook already
+		return &chain.Fault{Cause: &cause, Stderr: guest.Output, Stack: strings.Join(guest.Stack, "\n")}
+	default:
+		return &chain.Fault{Cause: err, Stderr: v.recent}
+	}
+}
+
+// isFault reports whether err is a fault of this entry, and not an ending that
+// came from inside.
+func isFault(err error) bool {
+	fault, ok := err.(*chain.Fault)
+	return ok && fault.Entry == ""
+}

@@ -1,0 +1,4 @@
+(module
+  (memory (export "memory") 1)
+  (func (export "describe") (param i32) (result i32) unreachable)
+  (func (export "before_agent") (param i32) (result i32) (i32.const 0)))

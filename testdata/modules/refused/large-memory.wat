@@ -1,0 +1,3 @@
+(module
+  (memory (export "memory") 2000)
+  (func (export "before_agent") (param i32) (result i32) (i32.const 0)))
