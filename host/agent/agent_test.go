@@ -411,13 +411,18 @@ func TestCancelWhileAToolHangs(t *testing.T) {
 	a, err := agent.New(&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, native("m", end))})
 	require.NoError(t, err)
 	var last abi.Event
+	var result string
 	for e, err := range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
 		last = e
+		if e.Type == abi.EventToolResult {
+			result = e.Result.Content.String()
+		}
 		if e.Type == abi.EventRunFinished {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 	}
 	require.Equal(t, abi.RunCanceled, last.FinishReason)
+	require.Equal(t, "The call of hang was cut off when the run ended. Whether it had an effect is not known.", result)
 	require.Equal(t, abi.RunCanceled, ended, "after_agent learns it")
 }
 

@@ -56,6 +56,7 @@ type State struct {
 // A CallState is one call of a round and, once there, what came of it.
 type CallState struct {
 	Call     abi.Call      `json:"call"`
+	Started  bool          `json:"started,omitempty"` // the tool itself was called
 	Result   *abi.Result   `json:"result,omitempty"`
 	Source   string        `json:"source,omitempty"`
 	Messages []abi.Message `json:"messages,omitempty"`

@@ -108,7 +108,11 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 	}
 	call := c.Call
 	call.Arguments = args
-	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Run: r.runTool})
+	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages,
+		Run: func(ctx context.Context, call abi.Call) (*abi.Result, error) {
+			c.Started = true
+			return r.runTool(ctx, call)
+		}})
 	if err != nil {
 		return err
 	}
@@ -200,16 +204,21 @@ func (r *run) answerAll(why string) {
 	r.answered = s.Messages.Revision()
 }
 
-// notRun is the answer of a call that was not run. The caller is told of
-// calls that this run's model made.
+// notRun is the answer of a call that was not run, or not to its end. The
+// caller is told of calls that this run's model made.
 func (r *run) notRun(c abi.ToolCall, why string, tell bool) abi.Message {
+	text := fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)
+	at := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID })
+	if at >= 0 && r.state.Calls[at].Started {
+		text = fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", c.Function.Name)
+	}
 	o := chain.ToolOutcome{
 		Call:   abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},
-		Result: abi.ErrorResult(fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)),
+		Result: abi.ErrorResult(text),
 		Source: "host",
 	}
 	if tell {
-		if !slices.ContainsFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID }) {
+		if at < 0 {
 			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
 		}
 		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
