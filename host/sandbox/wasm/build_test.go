@@ -69,7 +69,7 @@ var guest = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	out := filepath.Join(dir, "guest.wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", out, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")

@@ -58,7 +58,7 @@ func (it *Instructions) Next(in *Instruction) bool {
 	if r.pos >= len(r.b) || r.err != nil {
 		return false
 	}
-	in.Start = r.pos
+	in.Start, in.X, in.Y = r.pos, 0, 0
 	c := r.b[r.pos]
 	r.pos++
 	var o *operation

@@ -1,0 +1,107 @@
+package wasm
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+)
+
+// document is JSON of about that many bytes.
+func document(t testing.TB, size int) []byte {
+	type item struct {
+		ID    int               `json:"id"`
+		Role  string            `json:"role"`
+		Text  string            `json:"text"`
+		Score float64           `json:"score"`
+		Tags  []string          `json:"tags"`
+		Extra map[string]string `json:"extra"`
+	}
+	var items []item
+	for n := 0; n < size; {
+		i := item{len(items), "user", "what is the \"weather\" like in Zürich?\n", float64(len(items)) / 3, []string{"a", "bc"}, map[string]string{"k": "v"}}
+		b, err := json.Marshal(i)
+		require.NoError(t, err)
+		items = append(items, i)
+		n += len(b) + 1
+	}
+	b, err := json.Marshal(items)
+	require.NoError(t, err)
+	return b
+}
+
+// hook sends a document through the Go guest.
+func (k *machine) hook(t testing.TB, in []byte) []byte {
+	at, trap := k.call("room", uint64(len(in)))
+	require.Empty(t, trap)
+	require.True(t, k.Memory().Write(uint32(at[0]), in))
+	n, trap := k.call("hook")
+	require.Empty(t, trap)
+	at, trap = k.call("output")
+	require.Empty(t, trap)
+	out, ok := k.Memory().Read(uint32(at[0]), uint32(n[0]))
+	require.True(t, ok)
+	return append([]byte(nil), out...)
+}
+
+func TestGoGuestMetered(t *testing.T) {
+	t.Parallel()
+	m, err := Decode(goGuest(t), DefaultLimits())
+	require.NoError(t, err)
+	require.Empty(t, m.ResetObstacles())
+	original := start(t, wazero.NewRuntimeConfig(), m)
+	k := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
+	again := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
+	again.tank.slice = 777_777 // how fuel is handed out changes no count
+	for _, size := range []int{1 << 10, 100 << 10, 10} {
+		in := document(t, size)
+		want := original.hook(t, in)
+		require.JSONEq(t, string(in), string(want))
+		require.Equal(t, want, k.hook(t, in))
+		require.Equal(t, want, again.hook(t, in))
+		require.Equal(t, k.used(), again.used())
+	}
+	require.Positive(t, k.tank.calls)
+}
+
+// The count for a Go guest is the number of instructions that it executed.
+func TestGoGuestIsCountedExactly(t *testing.T) {
+	t.Parallel()
+	m, err := Decode(goGuest(t), DefaultLimits())
+	require.NoError(t, err)
+	exact := start(t, wazero.NewRuntimeConfig(), countExactly(m))
+	k := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{}))
+	for _, size := range []int{1 << 10, 100 << 10} {
+		in := document(t, size)
+		before, used := exact.ExportedGlobal("exact").Get(), k.used()
+		require.Equal(t, exact.hook(t, in), k.hook(t, in))
+		require.Equal(t, int64(exact.ExportedGlobal("exact").Get()-before), k.used()-used)
+	}
+}
+
+func BenchmarkHook(b *testing.B) {
+	m, err := Decode(goGuest(b), DefaultLimits())
+	require.NoError(b, err)
+	for _, size := range []int{1 << 10, 100 << 10} {
+		in := document(b, size)
+		for _, c := range []struct {
+			name string
+			m    *Module
+		}{
+			{"plain", m},
+			{"metered", metered(b, m, MeterOptions{FixTables: true})},
+			{"exact", countExactly(m)},
+		} {
+			b.Run(fmt.Sprintf("%dKB/%s", size>>10, c.name), func(b *testing.B) {
+				k := start(b, wazero.NewRuntimeConfig(), c.m)
+				k.tank.slice = 100_000
+				k.hook(b, in)
+				for b.Loop() {
+					k.hook(b, in)
+				}
+			})
+		}
+	}
+}

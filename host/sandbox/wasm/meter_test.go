@@ -1,0 +1,206 @@
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+)
+
+var (
+	errFuel  = errors.New("fuel used up")
+	errDepth = errors.New("stack used up")
+)
+
+// tank is the host's side of a metered module.
+type tank struct {
+	slice, budget int64 // budget 0 is without end
+	given         int64
+	calls         int
+}
+
+func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
+	fuel, depth := int64(stack[0]), int64(stack[1])
+	if depth < 0 {
+		panic(errDepth)
+	}
+	if k.budget != 0 && k.given-fuel > k.budget {
+		panic(errFuel)
+	}
+	k.calls++
+	add := max(k.slice, k.slice-fuel)
+	k.given += add
+	stack[0] = uint64(fuel + add)
+}
+
+// machine is a runtime for one module under test.
+type machine struct {
+	api.Module
+	tank tank
+	ctx  context.Context
+}
+
+const testDepth = 1 << 20
+
+// start instantiates a module. Metered ones find the host's import.
+func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
+	t.Helper()
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, config)
+	t.Cleanup(func() { require.NoError(t, r.Close(ctx)) })
+	_, err := wasi_snapshot_preview1.Instantiate(ctx, r)
+	require.NoError(t, err)
+	k := &machine{ctx: ctx, tank: tank{slice: 10_000}}
+	_, err = r.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(k.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		Export(RefuelImport).Instantiate(ctx)
+	require.NoError(t, err)
+	k.Module, err = r.InstantiateWithConfig(ctx, m.Encode(), wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	require.NoError(t, err)
+	return k
+}
+
+// used is the fuel that was charged so far.
+func (k *machine) used() int64 {
+	return k.tank.given - int64(k.ExportedGlobal(FuelExport).Get())
+}
+
+// call sets the depth, as a host does before each call, and returns the first
+// line of an error, which is what it says without the stack.
+func (k *machine) call(name string, params ...uint64) ([]uint64, string) {
+	if g, ok := k.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
+		g.Set(testDepth)
+	}
+	if g, ok := k.ExportedGlobal("budget").(api.MutableGlobal); ok {
+		g.Set(300)
+	}
+	results, err := k.ExportedFunction(name).Call(k.ctx, params...)
+	if err != nil {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return nil, line
+	}
+	return results, ""
+}
+
+func metered(t testing.TB, m *Module, o MeterOptions) *Module {
+	t.Helper()
+	if o.Depth == 0 {
+		o.Depth = testDepth
+	}
+	out, err := Meter(m, o)
+	require.NoError(t, err)
+	l := specLimits()
+	l.BodyBytes, l.CodeBytes, l.Nesting = math.MaxInt32, math.MaxInt32, math.MaxInt32
+	l.BlockSquares, l.BlockLocals, l.LoopLocals, l.CallGlobals = math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt
+	_, err = Decode(out.Encode(), l)
+	require.NoError(t, err, "what was written is not valid")
+	return out
+}
+
+// Generated modules do the same metered and not: results, traps, memory and
+// globals. Their count is exactly the work where nothing traps, and never less.
+func TestMeteredModulesBehaveAsBefore(t *testing.T) {
+	t.Parallel()
+	n := uint64(150)
+	if testing.Short() {
+		n = 20
+	}
+	for seed := range n {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareGenerated(t, seed) })
+	}
+}
+
+func compareGenerated(t *testing.T, seed uint64) {
+	m, err := Decode(generate(seed).Encode(), DefaultLimits())
+	require.NoError(t, err)
+	original := start(t, wazero.NewRuntimeConfig(), countExactly(m))
+	rewritten := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{}))
+	for round := range 3 {
+		for i := range genFunctions {
+			name := fmt.Sprint("f", i)
+			params := genParams(m, i, uint64(round)*seed)
+			before, usedBefore := original.ExportedGlobal("exact").Get(), rewritten.used()
+			want, trap := original.call(name, params...)
+			got, gotTrap := rewritten.call(name, params...)
+			require.Equal(t, trap, gotTrap, name)
+			requireSameNumbers(t, m, i, want, got)
+			requireSameState(t, original, rewritten)
+			exact := int64(original.ExportedGlobal("exact").Get() - before)
+			if trap == "" {
+				require.Equal(t, exact, rewritten.used()-usedBefore, name)
+			}
+			require.GreaterOrEqual(t, rewritten.used()-usedBefore, exact, name)
+		}
+	}
+}
+
+func genParams(m *Module, f int, seed uint64) (params []uint64) {
+	for i, p := range m.Types[m.Functions[f]].Params {
+		v := (seed + uint64(i)) * 0x9e3779b97f4a7c15
+		switch p {
+		case I32:
+			v = uint64(uint32(v))
+		case F32:
+			v = uint64(math.Float32bits(float32(v & 0xff)))
+		case F64:
+			v = math.Float64bits(float64(v & 0xfff))
+		case V128:
+			params = append(params, ^v)
+		}
+		params = append(params, v)
+	}
+	return params
+}
+
+// requireSameNumbers compares results, with any two NaN the same.
+func requireSameNumbers(t *testing.T, m *Module, f int, want, got []uint64) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	i := 0
+	for _, r := range m.Types[m.Functions[f]].Results {
+		if i >= len(want) {
+			return
+		}
+		switch r {
+		case F32:
+			require.Equal(t, fmt.Sprint(math.Float32frombits(uint32(want[i]))), fmt.Sprint(math.Float32frombits(uint32(got[i]))))
+		case F64:
+			require.Equal(t, fmt.Sprint(math.Float64frombits(want[i])), fmt.Sprint(math.Float64frombits(got[i])))
+		case V128:
+			i++
+			require.Equal(t, want[i-1:i+1], got[i-1:i+1])
+		default:
+			require.Equal(t, want[i], got[i])
+		}
+		i++
+	}
+}
+
+func requireSameState(t *testing.T, a, b *machine) {
+	t.Helper()
+	size := a.Memory().Size()
+	require.Equal(t, size, b.Memory().Size())
+	x, _ := a.Memory().Read(0, size)
+	y, _ := b.Memory().Read(0, size)
+	if string(x) != string(y) {
+		require.Fail(t, "memory differs")
+	}
+	for _, g := range []string{"g0", "g1"} {
+		require.Equal(t, a.ExportedGlobal(g).Get(), b.ExportedGlobal(g).Get(), g)
+	}
+}
+
+// FuzzMeter does the same for whatever seeds the fuzzer comes up with.
+func FuzzMeter(f *testing.F) {
+	for seed := range uint64(5) {
+		f.Add(seed)
+	}
+	f.Fuzz(compareGenerated)
+}

@@ -1,0 +1,255 @@
+package wasm
+
+import "encoding/binary"
+
+// smallLeaf is the fuel up to which a function that neither loops nor calls is
+// charged without a look at what is left. Its callers are bounded by their own.
+const smallLeaf = 32
+
+// code writes every body anew, and behind them the functions that they need.
+func (w *rewriter) code() {
+	w.pause = w.imported + 1 + uint32(len(w.in.Functions))
+	w.out.Functions = append(w.out.Functions, w.typeIndex(FuncType{}))
+	w.out.Code = make([]Code, len(w.in.Code), len(w.in.Code)+16)
+	size := 0
+	for i := range w.in.Code {
+		size += len(w.in.Code[i].Body)
+	}
+	// One slab for all bodies: what is inserted comes to about a third.
+	slab := make([]byte, 0, size+size/2+64)
+	for i := range w.in.Code {
+		from := len(slab)
+		slab = w.body(slab, &w.in.Code[i], w.in.Types[w.in.Functions[i]])
+		w.out.Code[i] = Code{Locals: w.in.Code[i].Locals, Body: slab[from:len(slab):len(slab)]}
+	}
+	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
+	w.writeHelpers()
+}
+
+// pauseBody is the function that inserted checks call: it hands the counters to
+// the host. Being a function keeps the checks small.
+func (w *rewriter) pauseBody() []byte {
+	a := assembler{}
+	a.index(OpGlobalGet, w.fuel)
+	a.index(OpGlobalGet, w.depth)
+	a.index(OpCall, w.imported)
+	a.index(OpGlobalSet, w.fuel)
+	a.op(OpEnd)
+	return a
+}
+
+// body appends a metered body to b. If the function calls others its body goes
+// into a block that returns leave through, so that the depth is given back.
+func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
+	p := &w.planner
+	p.planBody(c)
+	a := assembler(b)
+	w.charge(&a, p.segments[0].cost)
+	frame := int64(0)
+	if p.calls {
+		frame = frameBytes(c, t)
+		w.add(&a, w.depth, -frame)
+	}
+	switch {
+	case p.calls:
+		if !p.lead {
+			w.checkBoth(&a)
+		}
+		a.block(OpBlock, w.blockType(t.Results))
+	case !p.lead && (p.loops || p.segments[0].cost > smallLeaf):
+		w.check(&a)
+	}
+	w.instructions(&a, c, p)
+	if p.calls {
+		w.add(&a, w.depth, frame)
+		a.op(OpEnd)
+	}
+	return a
+}
+
+// frameBytes estimates the stack that a call takes: the values it is known to
+// have, and a part for what its code keeps besides. It is more than what wazero
+// uses for code that compilers write.
+func frameBytes(c *Code, t FuncType) int64 {
+	bytes := int64(96 + len(c.Body)/4)
+	for _, types := range [][]ValueType{t.Params, t.Results} {
+		for _, v := range types {
+			bytes += slotBytes(v)
+		}
+	}
+	for _, g := range c.Locals {
+		bytes += int64(g.Count) * slotBytes(g.Type)
+	}
+	return bytes
+}
+
+func slotBytes(t ValueType) int64 {
+	if t == V128 {
+		return 16
+	}
+	return 8
+}
+
+func (w *rewriter) blockType(results []ValueType) BlockType {
+	switch len(results) {
+	case 0:
+		return BlockType{}
+	case 1:
+		return BlockType{Result: results[0]}
+	}
+	return BlockType{Index: w.typeIndex(FuncType{Results: results}), HasIndex: true}
+}
+
+// instructions copies a body, and puts charges and replacements in.
+func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
+	segments := p.segments[1:]
+	copied, open := 0, uint32(0)
+	flush := func(to int) {
+		*a = append(*a, c.Body[copied:to]...)
+		copied = to
+	}
+	var in Instruction
+	for it := c.Instructions(); it.Next(&in); {
+		for len(segments) > 0 && segments[0].at <= in.Start {
+			if s := segments[0]; s.cost > 0 || s.head {
+				flush(in.Start)
+				w.charge(a, s.cost)
+				switch {
+				case s.head && p.lead && p.calls:
+					w.checkBoth(a)
+					p.lead = false
+				case s.head:
+					w.check(a)
+				}
+			}
+			segments = segments[1:]
+		}
+		switch in.Op {
+		case OpBlock, OpLoop, OpIf:
+			open++
+			continue
+		case OpEnd:
+			open--
+			continue
+		case OpReturn:
+			if !p.calls {
+				continue
+			}
+			flush(in.Start)
+			a.index(OpBr, open)
+		case OpCall, OpRefFunc:
+			if in.X < w.imported {
+				continue
+			}
+			flush(in.Start)
+			a.index(in.Op, w.function(in.X))
+		case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
+			flush(in.Start)
+			a.index(OpCall, w.helper(in.Op, in.X, in.Y))
+		default:
+			continue
+		}
+		copied = in.End
+	}
+	flush(len(c.Body))
+}
+
+// charge takes a number off the fuel.
+func (w *rewriter) charge(a *assembler, cost int) {
+	if cost > 0 {
+		w.add(a, w.fuel, -int64(cost))
+	}
+}
+
+func (w *rewriter) add(a *assembler, global uint32, n int64) {
+	a.index(OpGlobalGet, global)
+	a.i64(n)
+	a.op(opI64Add)
+	a.index(OpGlobalSet, global)
+}
+
+// check calls the host if the fuel is used up.
+func (w *rewriter) check(a *assembler) {
+	a.index(OpGlobalGet, w.fuel)
+	w.ifNegative(a)
+}
+
+// checkBoth does so too if the stack is.
+func (w *rewriter) checkBoth(a *assembler) {
+	a.index(OpGlobalGet, w.fuel)
+	a.index(OpGlobalGet, w.depth)
+	a.op(opI64Or)
+	w.ifNegative(a)
+}
+
+func (w *rewriter) ifNegative(a *assembler) {
+	a.i64(0)
+	a.op(opI64LtS)
+	a.block(OpIf, BlockType{})
+	a.index(OpCall, w.pause)
+	a.op(OpEnd)
+}
+
+// assembler appends instructions to itself.
+type assembler []byte
+
+func (a *assembler) op(op Opcode) {
+	if op > 0xff {
+		*a = append(*a, byte(op>>8))
+		*a = binary.AppendUvarint(*a, uint64(op&0xff))
+		return
+	}
+	*a = append(*a, byte(op))
+}
+
+func (a *assembler) index(op Opcode, indices ...uint32) {
+	a.op(op)
+	for _, i := range indices {
+		*a = binary.AppendUvarint(*a, uint64(i))
+	}
+}
+
+func (a *assembler) i32(v int32) {
+	*a = appendSigned(append(*a, byte(OpI32Const)), int64(v))
+}
+
+func (a *assembler) i64(v int64) {
+	*a = appendSigned(append(*a, byte(OpI64Const)), v)
+}
+
+func (a *assembler) block(op Opcode, t BlockType) {
+	*a = append(*a, byte(op))
+	switch {
+	case t.HasIndex:
+		*a = appendSigned(*a, int64(t.Index))
+	case t.Result != 0:
+		*a = append(*a, byte(t.Result))
+	default:
+		*a = append(*a, 0x40)
+	}
+}
+
+// get pushes locals.
+func (a *assembler) get(locals ...uint32) {
+	for _, l := range locals {
+		a.index(OpLocalGet, l)
+	}
+}
+
+// The opcodes that only inserted code needs by name.
+const (
+	opMemorySize   Opcode = 0x3f
+	opI32LtU       Opcode = 0x49
+	opI32GtU       Opcode = 0x4b
+	opI32LeU       Opcode = 0x4d
+	opI64LtS       Opcode = 0x53
+	opI32Add       Opcode = 0x6a
+	opI32Sub       Opcode = 0x6b
+	opI32Or        Opcode = 0x72
+	opI32ShrU      Opcode = 0x76
+	opI64Add       Opcode = 0x7c
+	opI64Sub       Opcode = 0x7d
+	opI64Or        Opcode = 0x84
+	opI64Shl       Opcode = 0x86
+	opI64ExtendI32 Opcode = 0xad
+)
