@@ -13,7 +13,8 @@ import (
 // behind the value, at most [MaxDepth] levels, no number literal longer than
 // [MaxNumber], no key twice, no key that differs from a known one in case
 // only, and every value of its field's type; null counts as absent. Nothing
-// of v is set unless all of b holds.
+// of v is set unless all of b holds. The error is a [*DecodeError] where the
+// place is known.
 //
 // Keys that v does not have are not an error; their paths are returned.
 func Decode(b []byte, v any) (unknown []string, err error) {
@@ -203,5 +204,17 @@ func (s *scanner) errorf(format string, args ...any) error {
 	if at := s.where(); at != "" {
 		text = at + ": " + text
 	}
-	return fmt.Errorf("%s (at byte %d)", text, s.i)
+	return &DecodeError{Offset: s.i, text: text}
 }
+
+// A DecodeError says what of a JSON text is refused, and where.
+type DecodeError struct {
+	Offset int // how many bytes come before the place
+	text   string
+}
+
+// Error returns what is refused, with the path to it and the offset.
+func (e *DecodeError) Error() string { return fmt.Sprintf("%s (at byte %d)", e.text, e.Offset) }
+
+// Reason is what Error returns, without the offset.
+func (e *DecodeError) Reason() string { return e.text }

@@ -1,0 +1,216 @@
+package cassette
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// A Recorder is a model that writes down what another one answers. It belongs
+// outside of retries and fallbacks, which a replay has no use for.
+type Recorder struct {
+	model model.Model
+	path  string
+
+	mu       sync.Mutex
+	written  []byte // the interactions so far, as they stand in the file
+	messages [][]byte
+	tools    [][]byte
+}
+
+// NewRecorder returns m with a recorder at path. A file there is replaced when
+// the first answer comes. It fails if no file can be written there.
+func NewRecorder(path string, m model.Model) (*Recorder, error) {
+	f, err := temporary(path)
+	if err != nil {
+		return nil, fmt.Errorf("record to %s: %w", path, err)
+	}
+	_ = f.Close()
+	return &Recorder{model: m, path: path}, os.Remove(f.Name())
+}
+
+// Generate implements [model.Model]. An answer is in the file when Generate
+// returns; calls that their context or their sink ended are not recorded.
+// Calls at the same time are recorded in the order in which they end.
+func (r *Recorder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	it := interaction{Model: req.Model, Messages: told(req.Messages), Tools: toldTools(req.Tools), Params: req.Params}
+	var refused bool
+	record := sink
+	if sink != nil {
+		record = func(c abi.Chunk) error {
+			err := sink(c)
+			c.Seq = 0
+			it.Chunks = append(it.Chunks, c)
+			refused = refused || err != nil
+			return err
+		}
+	}
+	res, err := r.model.Generate(ctx, req, record)
+	var failed *model.Error
+	switch {
+	case err == nil:
+		answer := *res
+		answer.Message = told([]abi.Message{res.Message})[0]
+		it.Response = &answer
+	case !refused && ctx.Err() == nil && errors.As(err, &failed):
+		it.Error = recordedFailure(failed)
+	default:
+		return res, err
+	}
+	if werr := r.write(&it); werr != nil {
+		return nil, model.Errorf(abi.CodeInternal, "the answer cannot be recorded in %s: %w", r.path, werr)
+	}
+	return res, err
+}
+
+// write adds an interaction to the file. The file is replaced as a whole, so
+// that it is complete at any time.
+func (r *Recorder) write(it *interaction) error {
+	messages, err := marshalEach(it.Messages)
+	if err != nil {
+		return err
+	}
+	tools, err := marshalEach(it.Tools)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := form{}
+	f.begin()
+	f.field("model", it.Model)
+	same := common(r.messages, messages)
+	if same > 0 {
+		f.field("same", same)
+	}
+	f.lines("messages", messages[same:])
+	if len(tools) > 0 && len(tools) == len(r.tools) && common(r.tools, tools) == len(tools) {
+		f.field("same_tools", true)
+	} else if len(tools) > 0 {
+		f.lines("tools", tools)
+	}
+	if len(it.Params) > 0 {
+		f.field("params", it.Params)
+	}
+	if len(it.Chunks) > 0 {
+		chunks, err := marshalEach(it.Chunks)
+		if err != nil {
+			return err
+		}
+		f.lines("chunks", chunks)
+	}
+	if it.Response != nil {
+		f.field("response", it.Response)
+	} else {
+		f.field("error", it.Error)
+	}
+	text, err := f.end()
+	if err != nil {
+		return err
+	}
+	written := text
+	if r.written != nil {
+		written = append(append(r.written[:len(r.written):len(r.written)], ",\n"...), text...)
+	}
+	doc := fmt.Appendf(nil, "{\n  \"version\": %d,\n  \"interactions\": [\n%s\n  ]\n}\n", Version, written)
+	if err := replace(r.path, doc); err != nil {
+		return err
+	}
+	r.written, r.messages, r.tools = written, messages, tools
+	return nil
+}
+
+func marshalEach[T any](list []T) ([][]byte, error) {
+	out := make([][]byte, len(list))
+	for i := range list {
+		var err error
+		if out[i], err = abi.Marshal(list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// common is how many elements a and b have in common at their beginning.
+func common(a, b [][]byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && bytes.Equal(a[n], b[n]) {
+		n++
+	}
+	return n
+}
+
+// replace writes a file beside the one at path and puts it in its place.
+func replace(path string, b []byte) error {
+	f, err := temporary(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// temporary creates a file beside path, with the permissions that a file at
+// path would get.
+func temporary(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("this is not a regular file")
+	}
+	name := fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), os.Getpid())
+	return os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+}
+
+// A form writes an interaction field by field; elements of lists get a line each.
+type form struct {
+	b      bytes.Buffer
+	fields int
+	err    error
+}
+
+func (f *form) begin() { f.b.WriteString("    {") }
+
+func (f *form) name(name string) {
+	if f.fields++; f.fields > 1 {
+		f.b.WriteByte(',')
+	}
+	fmt.Fprintf(&f.b, "\n      %q: ", name)
+}
+
+func (f *form) field(name string, value any) {
+	b, err := abi.Marshal(value)
+	f.err = errors.Join(f.err, err)
+	f.name(name)
+	f.b.Write(b)
+}
+
+func (f *form) lines(name string, lines [][]byte) {
+	f.name(name)
+	f.b.WriteByte('[')
+	for i, line := range lines {
+		if i > 0 {
+			f.b.WriteByte(',')
+		}
+		f.b.WriteString("\n        ")
+		f.b.Write(line)
+	}
+	f.b.WriteString("\n      ]")
+}
+
+func (f *form) end() ([]byte, error) {
+	f.b.WriteString("\n    }")
+	return f.b.Bytes(), f.err
+}

@@ -1,0 +1,113 @@
+package cassette
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// A Replay is a model that answers from a cassette, for one run: its
+// interactions in their order. A request must have the recorded messages and
+// tools; the model's name, the parameters, and what of a message is the
+// host's own are not compared.
+type Replay struct {
+	cassette *Cassette
+
+	mu   sync.Mutex
+	next int
+}
+
+// Replay returns a model that begins at the first interaction.
+func (c *Cassette) Replay() *Replay { return &Replay{cassette: c} }
+
+// Left is how many interactions have not been replayed.
+func (r *Replay) Left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cassette.Len() - r.next
+}
+
+// A DivergedError says that a request is not the recorded one.
+type DivergedError struct {
+	Cassette    string // the file
+	Interaction int    // counted from 1; one more than there are if the recording is over
+	Path        string // what differs first, such as messages[2].content; empty if the recording is over
+	Message     string // all of it, with a diff
+}
+
+// Error returns the message.
+func (e *DivergedError) Error() string { return e.Message }
+
+// Generate implements [model.Model]. A request that is not the recorded one
+// fails with an error that wraps a [*DivergedError]; the interaction waits for
+// a request that is.
+func (r *Replay) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	it, err := r.take(req)
+	if err != nil {
+		return nil, err
+	}
+	if sink != nil {
+		for _, c := range it.chunks() {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if err := sink(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if it.Error != nil {
+		return nil, failure(it.Error)
+	}
+	res := *it.Response
+	if res.Usage != nil {
+		usage := *res.Usage
+		res.Usage = &usage
+	}
+	res.Message.ToolCalls = append([]abi.ToolCall(nil), res.Message.ToolCalls...)
+	return &res, nil
+}
+
+func (it *interaction) chunks() []abi.Chunk {
+	if it.Chunks != nil || it.Response == nil {
+		return it.Chunks
+	}
+	return model.Chunks(&it.Response.Message)
+}
+
+// take returns the next interaction, if it is the one of the request.
+func (r *Replay) take(req *model.Request) (*interaction, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cassette
+	if r.next == c.Len() {
+		return nil, diverged(&DivergedError{
+			Cassette: c.name, Interaction: r.next + 1,
+			Message: fmt.Sprintf("%s: the recording is over: it has %d interactions, and the agent asks the model once more; record the conversation again, or look for why it is longer", c.name, c.Len()),
+		})
+	}
+	it := &c.interactions[r.next]
+	d, err := compare(it, req)
+	switch {
+	case err != nil:
+		return nil, model.Errorf(abi.CodeInvalid, "the request cannot be compared with the recording: %w", err)
+	case d != nil:
+		return nil, diverged(&DivergedError{
+			Cassette: c.name, Interaction: r.next + 1, Path: d.path,
+			Message: fmt.Sprintf("%s: the conversation has left the recording: interaction %d of %d differs at %s%s\n--- recorded\n+++ this run\n%s",
+				c.name, r.next+1, c.Len(), d.path, d.note, d.diff),
+		})
+	}
+	r.next++
+	return it, nil
+}
+
+func diverged(e *DivergedError) error {
+	return &model.Error{Code: abi.CodeModel, Message: e.Message, Err: e}
+}
