@@ -200,6 +200,7 @@ func (m *Module) checkRequires() error {
 // chooseHooks takes the hooks that describe names, or else all exports that
 // are hooks.
 func (m *Module) chooseHooks() error {
+	m.hooks = []abi.Hook{}
 	wanted := m.has
 	if m.desc.Hooks != nil {
 		for _, h := range m.desc.Hooks {

@@ -40,9 +40,7 @@ func (l *Loader) loadManifest(ctx context.Context, path string, limits Limits) (
 		return nil, refuse(path, "manifest: "+err.Error(), "")
 	}
 	src := source{name: path, config: manifest.Config, warnings: warnings}
-	if limits, err = src.lower(limits, &manifest); err != nil {
-		return nil, fmt.Errorf("load module %s: %w", path, err)
-	}
+	limits = src.lower(limits, &manifest)
 	module, err := manifestModule(path, manifest.Wasm[0], limits)
 	if err != nil {
 		return nil, err
@@ -111,7 +109,7 @@ func manifestModule(path string, entry extism.Wasm, limits Limits) ([]byte, erro
 
 // lower applies a manifest's limits where they are stricter, and tells where
 // they are not.
-func (s *source) lower(l Limits, m *extism.Manifest) (Limits, error) {
+func (s *source) lower(l Limits, m *extism.Manifest) Limits {
 	if m.Memory != nil && m.Memory.MaxPages > 0 {
 		most := l.MemoryBytes
 		def(&most, sandbox.DefaultMemoryBytes)
@@ -130,7 +128,7 @@ func (s *source) lower(l Limits, m *extism.Manifest) (Limits, error) {
 		}
 		l.HookTime = min(asked, most)
 	}
-	return l, nil
+	return l
 }
 
 // def gives a field that is zero its default.

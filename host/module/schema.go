@@ -137,7 +137,7 @@ func follow(v any, pointer string) (any, error) {
 		return v, nil
 	}
 	for step := range strings.SplitSeq(pointer[1:], "/") {
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		step = pointerEscapes.Replace(step)
 		switch in := v.(type) {
 		case map[string]any:
 			next, ok := in[step]
@@ -188,28 +188,35 @@ var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
 // configError turns where the validator was in the schema into where that is
 // in the configuration.
 func configError(err error) error {
-	text, at := err.Error(), ""
+	text, at, path := err.Error(), "", ""
 	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
+		// What does not lie below the last place is what a reference led to: the
+		// same value.
+		if step, ok := strings.CutPrefix(m[1], at); ok {
+			path += configPath(step)
+		}
 		at, text = m[1], m[2]
+		if at == "root" {
+			at = ""
+		}
 	}
 	text = cutError(errors.New(text)).Error()
-	if path := configPath(at); path != "" {
-		return errors.New(path + ": " + text)
+	if path = strings.TrimPrefix(path, "."); path != "" {
+		text = path + ": " + text
 	}
 	return errors.New(text)
 }
 
-func configPath(schemaPath string) string {
-	steps := strings.Split(schemaPath, "/")
+// configPath is the way from one value of a configuration to another, whose
+// place in the schema lies so many steps deeper.
+func configPath(steps string) string {
 	var b strings.Builder
-	for i := 0; i < len(steps); i++ {
-		switch steps[i] {
+	list := strings.Split(steps, "/")
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
 		case "properties":
-			if i++; i < len(steps) {
-				if b.Len() > 0 {
-					b.WriteByte('.')
-				}
-				b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[i]))
+			if i++; i < len(list) {
+				b.WriteString("." + pointerEscapes.Replace(list[i]))
 			}
 		case "items", "prefixItems", "contains":
 			b.WriteString("[]")
@@ -217,6 +224,9 @@ func configPath(schemaPath string) string {
 	}
 	return b.String()
 }
+
+// pointerEscapes undoes the escapes of JSON pointers.
+var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
 // cutError bounds an error that may hold a whole schema or configuration.
 func cutError(err error) error {

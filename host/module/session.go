@@ -230,6 +230,6 @@ func (v *visit) fault(err error) error {
 // isFault reports whether err is a fault of this entry, and not an ending that
 // came from inside.
 func isFault(err error) bool {
-	fault, ok := err.(*chain.Fault)
-	return ok && fault.Entry == ""
+	var fault *chain.Fault
+	return errors.As(err, &fault) && fault.Entry == ""
 }

@@ -1,0 +1,281 @@
+package module
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// TestIsolation checks that the instances of a run are its own, that a run
+// begins from the image, and that memory is a cache within it.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	m := load(t, "puppet.wasm", Limits{})
+	mw := configure(t, m, do("x"))
+	one, two := open(t, mw), open(t, mw)
+	for range 2 {
+		for _, r := range []*testRun{one, two} {
+			_, err := r.beforeAgent(t)
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, []string{"count 1", "count 2"}, one.host.customs())
+	require.Equal(t, []string{"count 1", "count 2"}, two.host.customs())
+	require.Equal(t, int64(1), one.Stats()[0].Instances)
+
+	one.Close()
+	after := open(t, mw)
+	_, err := after.beforeAgent(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"count 1"}, after.host.customs(), "an instance that comes back is clean")
+	_, err = one.beforeAgent(t)
+	require.ErrorIs(t, err, sandbox.ErrClosed)
+}
+
+// TestNested checks that a call within a call of the same entry gets another
+// instance, and that instances that wait for each other are bounded.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	depth := 0
+	var inner func(ctx context.Context, _ abi.Call) (*abi.Result, error)
+	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		if depth++; depth == 6 {
+			return abi.TextResult("bottom"), nil
+		}
+		outcome, err := r.callTool(ctx, inner)
+		return outcome.Result, err
+	}
+	outcome, err := r.callTool(t.Context(), inner)
+	require.NoError(t, err)
+	require.Equal(t, "bottom", outcome.Result.Content.String())
+	require.Equal(t, []string{"served 1", "served 1", "served 1", "served 1", "served 1", "served 1"}, r.host.customs())
+	require.Equal(t, int64(6), r.Stats()[0].Instances)
+
+	few := open(t, configure(t, load(t, "wrap.wasm", Limits{Instances: 2}), next("1")))
+	var deepest error
+	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		outcome, err := few.callTool(ctx, inner)
+		if deepest == nil {
+			deepest = err
+		}
+		return outcome.Result, err
+	}
+	_, err = few.callTool(t.Context(), inner)
+	require.NoError(t, err, "to the calls outside, the tool failed")
+	require.ErrorContains(t, deepest, "3 calls of the entry at once, more than the limit instances of 2")
+
+	shallow := open(t, configure(t, load(t, "wrap.wasm", Limits{Limits: sandbox.Limits{Nesting: 2}}), next("1")))
+	deepest = nil
+	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		outcome, err := shallow.callTool(ctx, inner)
+		if deepest == nil {
+			deepest = err
+		}
+		return outcome.Result, err
+	}
+	_, err = shallow.callTool(t.Context(), inner)
+	require.NoError(t, err)
+	require.ErrorContains(t, deepest, "guests call guests more than 2 deep")
+}
+
+// TestParallel checks many calls of one run at once.
+func TestParallel(t *testing.T) {
+	t.Parallel()
+	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	const calls, rounds = 16, 4
+	for range rounds {
+		var wg, inside sync.WaitGroup
+		inside.Add(calls)
+		for range calls {
+			wg.Go(func() {
+				outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+					inside.Done()
+					inside.Wait() // all of them are in next at once
+					return abi.TextResult("done"), nil
+				})
+				if err != nil || outcome.Result.Content.String() != "done" {
+					t.Error(outcome, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	stats := r.Stats()[0]
+	require.Equal(t, int64(calls*rounds), stats.Calls)
+	require.Equal(t, int64(calls+(rounds-1)*(calls-maxIdle)), stats.Instances, "a few wait for the next calls")
+}
+
+// TestCloseUnderCall checks that a session may be closed while a call is
+// under way.
+func TestCloseUnderCall(t *testing.T) {
+	t.Parallel()
+	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+		r.Close()
+		return abi.TextResult("late"), nil
+	})
+	require.NoError(t, err)
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	mw := configure(t, load(t, "wrap.wasm", Limits{}), next("1"))
+	r := open(t, mw)
+	const wait = 50 * time.Millisecond
+	for range 2 {
+		_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+			time.Sleep(wait) // what is waited for does not count
+			return abi.TextResult("done"), nil
+		})
+		require.NoError(t, err)
+	}
+	stats := r.Stats()[0]
+	require.Equal(t, "guard", stats.Entry)
+	require.Equal(t, mw.Module().Digest(), stats.Digest)
+	require.Equal(t, map[abi.Hook]int64{abi.HookWrapToolCall: 2}, stats.Hooks)
+	reply := len(`{"result":{"content":"done"}}`)
+	require.Equal(t, int64(2*(len(next("1"))+reply)), stats.BytesIn, "what was read")
+	require.Equal(t, int64(2*(len(`{"name":"served","data":0}`)+reply)), stats.BytesOut)
+	require.Less(t, stats.WallUS, 2*wait.Microseconds())
+	require.Positive(t, stats.WallUS)
+}
+
+// hexOf reads the bytes that wasi.wasm tells, a letter for each half.
+func hexOf(t *testing.T, custom string) []byte {
+	t.Helper()
+	letters := strings.Trim(strings.TrimPrefix(custom, "bytes "), `"`)
+	b, err := hex.DecodeString(strings.NewReplacer("a", "0", "b", "1", "c", "2", "d", "3", "e", "4", "f", "5", "g", "6", "h", "7",
+		"i", "8", "j", "9", "k", "a", "l", "b", "m", "c", "n", "d", "o", "e", "p", "f").Replace(letters))
+	require.NoError(t, err)
+	return b
+}
+
+// TestDeterminism checks random bytes, which depend on run, entry and call,
+// and the clock, which stands still but for host calls that wait.
+func TestDeterminism(t *testing.T) {
+	t.Parallel()
+	mw := configure(t, load(t, "wasi.wasm", Limits{}), "{}")
+	randoms := func(entry string) []string {
+		r := openRun(t, chain.Entry{Name: entry, Middleware: mw})
+		var out []string
+		for range 2 {
+			_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+				r.host.tick(90 * time.Second)
+				return abi.TextResult("done"), nil
+			})
+			require.NoError(t, err)
+		}
+		customs := r.host.customs()
+		require.Len(t, customs, 6)
+		var clock []int64
+		for i, c := range customs {
+			if i%3 == 0 {
+				out = append(out, c)
+				continue
+			}
+			clock = append(clock, int64(binary.LittleEndian.Uint64(hexOf(t, c)))/1e9)
+		}
+		const began = 1_767_225_600
+		require.Equal(t, []int64{began, began + 90, began + 90, began + 180}, clock)
+		return out
+	}
+	one := randoms("one")
+	require.NotEqual(t, one[0], one[1], "another call")
+	require.Equal(t, one, randoms("one"), "the same run again")
+	require.NotEqual(t, one, randoms("two"), "another entry")
+}
+
+// TestPrinted checks what becomes of stdout and stderr, also in a fault.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	m := load(t, "wasi.wasm", Limits{})
+	r := open(t, configure(t, m, do("x")))
+	_, err := r.beforeAgent(t)
+	var fault *chain.Fault
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, []string{"info to stdout", "info to stderr"}, r.host.logs())
+	require.Equal(t, []string{"to stdout", "to stderr"}, fault.Stderr)
+	require.ErrorContains(t, fault.Cause, "proc_exit(3)")
+	require.Equal(t, fault.Stderr, r.host.faults()[0].Stderr)
+}
+
+// TestInputLimit checks that a conversation that is too large to be shown is
+// a fault that says what to do.
+func TestInputLimit(t *testing.T) {
+	t.Parallel()
+	long := chain.Start{Messages: conversation(strings.Repeat("long ", 1000))}
+	full, err := loadBytes(t, saying(t, `{}`, "", 0), Limits{InputBytes: 4000})
+	require.NoError(t, err)
+	_, err = open(t, configure(t, full, "")).BeforeAgent(t.Context(), long)
+	require.ErrorContains(t, err, "more than the limit input_bytes of 4000")
+	require.ErrorContains(t, err, `"messages": "lazy"`)
+
+	lazy, err := loadBytes(t, saying(t, `{"messages":"lazy"}`, "", 0), Limits{InputBytes: 4000})
+	require.NoError(t, err)
+	r := open(t, configure(t, lazy, ""))
+	_, err = r.BeforeAgent(t.Context(), long)
+	require.NoError(t, err)
+	_, err = r.BeforeAgent(t.Context(), chain.Start{Instruction: strings.Repeat("long ", 1000), Messages: conversation()})
+	require.ErrorContains(t, err, "more than the limit input_bytes of 4000")
+	require.NotContains(t, err.Error(), "lazy", "that would not help")
+}
+
+// TestClosedLoader checks that a loader may go before those who use it.
+func TestClosedLoader(t *testing.T) {
+	t.Parallel()
+	l, err := NewLoader(t.Context(), nil)
+	require.NoError(t, err)
+	m, err := l.Load(t.Context(), modules+"/puppet.wasm", Limits{})
+	require.NoError(t, err)
+	mw := configure(t, m, do("w"))
+	r := open(t, mw)
+	require.NoError(t, l.Close(context.Background()))
+	_, err = r.beforeAgent(t)
+	require.ErrorIs(t, err, sandbox.ErrClosed)
+	_, err = m.Configure(t.Context(), "late", nil, Grants{})
+	require.ErrorIs(t, err, sandbox.ErrClosed)
+	_, err = l.Load(t.Context(), modules+"/puppet.wasm", Limits{})
+	require.ErrorIs(t, err, sandbox.ErrClosed)
+	m.Close()
+	m.Close()
+}
+
+func BenchmarkHook(b *testing.B) {
+	l, err := NewLoader(b.Context(), nil)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, l.Close(context.Background())) }()
+	m, err := l.Load(b.Context(), modules+"/mirror.wasm", Limits{})
+	require.NoError(b, err)
+	mw, err := m.Configure(b.Context(), "guard", nil, Grants{})
+	require.NoError(b, err)
+	for _, size := range []int{100, 10_000, 1_000_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			s, err := mw.Open(b.Context(), "guard", "run-1")
+			require.NoError(b, err)
+			defer s.Close()
+			in := &abi.BeforeToolInput{Call: abi.Call{ID: "c1", Name: "t", Arguments: strings.Repeat("x", size)}}
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := s.(*session).visit(&chain.Call{Hook: abi.HookBeforeTool}, in)
+				require.NoError(b, err)
+				v.log = func(int32, string) {}
+				var out abi.BeforeToolInput
+				if _, err := s.(*session).serve(b.Context(), v, &out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
