@@ -264,8 +264,10 @@ func (b *body) open() {
 		b.blocks++
 	case OpLoop:
 		f.values = params
-		b.blocks++
 		b.loops++
+		// Meter adds two blocks and a call to each loop.
+		b.blocks += 3
+		b.calls++
 		if b.openLoops++; b.openLoops > uint64(d.limits.LoopNesting) {
 			d.overLimit(b.it.r.base+in.Start, "nested loops", b.openLoops, d.limits.LoopNesting, " per function")
 			return
