@@ -1,16 +1,33 @@
 package sandbox
 
 import (
+	"context"
+	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
+
+// goBench is an image of the Go guest that has worked once.
+func goBench(b *testing.B) *Image {
+	wasm, err := goGuest()
+	require.NoError(b, err)
+	im, err := load(b, newSandbox(b, Options{}), wasm, Limits{}).Prepare(b.Context(), InstanceConfig{},
+		func(ctx context.Context, in *Instance) error {
+			_, err := in.Call(ctx, "work", 100)
+			return err
+		})
+	require.NoError(b, err)
+	b.Cleanup(im.Close)
+	return im
+}
 
 // What a clean instance of a 2.6 MB Go guest costs.
 func BenchmarkInstantiate(b *testing.B) {
-	wasm, err := goGuest()
-	if err != nil {
-		b.Fatal(err)
-	}
-	im := load(b, newSandbox(b, Options{}), wasm, Limits{})
+	im := goBench(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		in, err := im.Instantiate(b.Context(), InstanceConfig{})
@@ -19,6 +36,69 @@ func BenchmarkInstantiate(b *testing.B) {
 		}
 		in.Close()
 	}
+}
+
+// What it costs if the pool has none.
+func BenchmarkInstantiateNew(b *testing.B) {
+	im := goBench(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		in, err := im.Instantiate(b.Context(), InstanceConfig{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		in.dead = true // so that it does not go back
+		in.Close()
+	}
+}
+
+// A hook that decodes and encodes JSON: on a clean instance each time, on a warm
+// one, and on one of wazero's without metering.
+func BenchmarkWork(b *testing.B) {
+	im := goBench(b)
+	for _, kilobytes := range []uint64{1, 100} {
+		b.Run(fmt.Sprintf("clean/%dKB", kilobytes), func(b *testing.B) {
+			for b.Loop() {
+				in, err := im.Instantiate(b.Context(), InstanceConfig{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				call(b, in, "work", kilobytes)
+				in.Close()
+			}
+		})
+		b.Run(fmt.Sprintf("warm/%dKB", kilobytes), func(b *testing.B) {
+			in := instantiate(b, im, InstanceConfig{})
+			for b.Loop() {
+				call(b, in, "work", kilobytes)
+			}
+			b.ReportMetric(float64(in.Report().Fuel), "fuel/op")
+		})
+		b.Run(fmt.Sprintf("unmetered/%dKB", kilobytes), func(b *testing.B) {
+			work := unmetered(b)
+			for b.Loop() {
+				if results, err := work.Call(b.Context(), kilobytes); err != nil || results[0] != 0 {
+					b.Fatal(results, err)
+				}
+			}
+		})
+	}
+}
+
+// unmetered is the Go guest on wazero alone, with nothing that could stop it.
+func unmetered(b *testing.B) api.Function {
+	wasm, err := goGuest()
+	require.NoError(b, err)
+	ctx := context.Background()
+	r := wazero.NewRuntime(ctx)
+	b.Cleanup(func() { _ = r.Close(ctx) })
+	wasi_snapshot_preview1.MustInstantiate(ctx, r)
+	_, err = r.NewHostModuleBuilder("test_v1").NewFunctionBuilder().
+		WithFunc(func(n uint32) uint32 { return n }).Export("call").Instantiate(ctx)
+	require.NoError(b, err)
+	in, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions(initialize))
+	require.NoError(b, err)
+	return in.ExportedFunction("work")
 }
 
 // What a call of a small export costs.

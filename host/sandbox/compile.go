@@ -5,9 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -29,52 +28,26 @@ type code struct {
 	names  *names
 	data   []dataSegment // what a new memory holds
 
-	globals       int    // mutable globals that are exported for snapshots
-	notResettable string // why instances cannot be reset; empty if they can
+	functions     uint32   // in the module as it came, imports included
+	globals       []string // exports of all that is mutable
+	notResettable string   // why instances cannot be reset; empty if they can
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
+	cache    wazero.CompilationCache // nil without a cache on disk
 
 	once sync.Once // for close
 	refs int       // images, instances and waiting loads; guarded by Sandbox.mu
 }
 
-func runtimeConfig(cache wazero.CompilationCache, interpret bool) wazero.RuntimeConfig {
+func runtimeConfig(interpret bool) wazero.RuntimeConfig {
 	config := wazero.NewRuntimeConfig()
 	if interpret {
 		config = wazero.NewRuntimeConfigInterpreter()
 	}
 	return config.
 		WithCoreFeatures(api.CoreFeaturesV2).
-		WithCompilationCache(cache).
-		WithCloseOnContextDone(true).
 		WithDebugInfoEnabled(false) // DWARF is not verified, so it is not read
-}
-
-// openCache returns wazero's compilation cache in dir, or in memory only. It
-// finds out now whether dir can be written, since wazero would tell only when
-// the first module is loaded.
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if dir == "" {
-		return wazero.NewCompilationCache(), nil
-	}
-	const fix = "choose another cache directory, or none"
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make cache directory %s: %w; %s", dir, err, fix)
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open cache directory %s: %w; %s", dir, err, fix)
-	}
-	probe, err := os.CreateTemp(dir, ".probe-*")
-	if err != nil {
-		return nil, fmt.Errorf("write to cache directory %s: %w; %s", filepath.Clean(dir), err, fix)
-	}
-	_ = probe.Close()
-	if err := os.Remove(probe.Name()); err != nil {
-		return nil, fmt.Errorf("write to cache directory %s: %w; %s", dir, err, fix)
-	}
-	return cache, nil
 }
 
 // acquire returns the code of these bytes, which is compiled once however many
@@ -157,10 +130,13 @@ func (c *code) close() {
 		if c.runtime != nil {
 			_ = c.runtime.Close(ctx) // only file systems of guests could fail
 		}
+		if c.cache != nil {
+			_ = c.cache.Close(ctx) // always nil
+		}
 	})
 }
 
-// compile verifies and compiles c. wazero sees the module as we wrote it, never
+// compile verifies, meters and compiles c. wazero sees the module as we wrote it, never
 // the bytes that came; custom sections are gone then. A panic of the compiler is
 // an error, since the module is not the host's.
 func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
@@ -185,20 +161,70 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 	if c.data, err = takeData(m); err != nil {
 		return err
 	}
-	c.globals, c.notResettable = prepareReset(m)
+	c.functions = uint32(m.ImportedFunctions() + len(m.Functions))
+	if c.notResettable = strings.Join(m.ResetObstacles(), ", "); c.notResettable == "" {
+		c.globals = mutableGlobals(m)
+	}
+	metered, err := wasm.Meter(m, wasm.MeterOptions{Depth: startDepth})
+	if err != nil {
+		return &RefusedError{Reason: err.Error(), Err: err}
+	}
 
-	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	if c.compiled, err = c.runtime.CompileModule(ctx, m.Encode()); err != nil {
+	if err := s.generate(ctx, c, metered.Encode()); err != nil {
 		// Only the types of operands are left to be found wrong here.
 		return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
 	}
 	return s.link(ctx, c)
 }
 
-// link makes host modules in c's runtime that hold exactly what c imports.
+// generate makes machine code of a module, or takes it from the cache. If the
+// cache fails that is no reason to refuse the module.
+func (s *Sandbox) generate(ctx context.Context, c *code, module []byte) error {
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
+	if s.disk != nil {
+		err := s.generateCached(ctx, c, module)
+		if err == nil || !cacheFailed(err) {
+			return err
+		}
+		s.log.Warn("the cache of compiled modules does not work", "dir", s.disk.dir, "error", err)
+		if c.runtime != nil {
+			_ = c.runtime.Close(ctx) // holds nothing yet
+		}
+	}
+	var err error
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
+	c.compiled, err = c.runtime.CompileModule(ctx, module)
+	return err
+}
+
+func (s *Sandbox) generateCached(ctx context.Context, c *code, module []byte) error {
+	entry, err := s.disk.entry(module)
+	if err != nil {
+		return err
+	}
+	cache, err := entry.open()
+	if err != nil {
+		entry.discard()
+		return err
+	}
+	c.cache = cache
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config.WithCompilationCache(cache))
+	c.compiled, err = c.runtime.CompileModule(ctx, module)
+	if err != nil {
+		entry.drop()
+		return err
+	}
+	return entry.keep()
+}
+
+// link makes host modules in c's runtime that hold exactly what c imports, and
+// what metering makes it import.
 func (s *Sandbox) link(ctx context.Context, c *code) error {
-	builders := map[string]wazero.HostModuleBuilder{}
+	counter := c.runtime.NewHostModuleBuilder(wasm.ReservedModule)
+	counter.NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		Export(wasm.RefuelImport)
+	builders := map[string]wazero.HostModuleBuilder{wasm.ReservedModule: counter}
 	for _, info := range c.shape.imports {
 		builder, ok := builders[info.Module]
 		if !ok {

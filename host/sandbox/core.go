@@ -7,6 +7,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // core is an instance of wazero's with its memory. It knows nothing of whom it
@@ -16,7 +18,9 @@ type core struct {
 	module    api.Module
 	memory    api.Memory
 	linear    memory
-	globals   []api.MutableGlobal
+	globals   []api.MutableGlobal // what a snapshot keeps
+	fuel      api.MutableGlobal   // metering's counters; nil while the start function runs
+	depth     api.MutableGlobal
 	functions map[string]api.Function
 	state     *state // that it was made from and can be reset to, or nil
 }
@@ -24,12 +28,13 @@ type core struct {
 // instantiate makes c an instance, from s if there is one and from the module's
 // data otherwise. The module's start function runs under ctx. The caller's use
 // of s becomes that of c.
-func (c *core) instantiate(ctx context.Context, s *state, limit uint64) (err error) {
+func (c *core) instantiate(ctx context.Context, s *state, im *Image) (err error) {
+	limit := uint64(im.limits.MemoryBytes)
 	c.state = s
 	if s != nil {
 		c.linear.pages, err = s.pages.open(limit)
 	} else {
-		c.linear.pages = freshPages(c.code, limit)
+		c.linear.pages, err = c.code.freshPages(limit, im.sandbox.portable)
 	}
 	if err != nil {
 		return err
@@ -40,7 +45,7 @@ func (c *core) instantiate(ctx context.Context, s *state, limit uint64) (err err
 		return err
 	}
 	c.memory = c.module.Memory()
-	if err := c.findGlobals(c.code.globals); err != nil {
+	if err := c.findGlobals(); err != nil {
 		return err
 	}
 	if s == nil {
@@ -54,14 +59,33 @@ func (c *core) instantiate(ctx context.Context, s *state, limit uint64) (err err
 	return nil
 }
 
+// findGlobals looks up what metering exported.
+func (c *core) findGlobals() error {
+	names := append([]string{wasm.FuelExport, wasm.DepthExport}, c.code.globals...)
+	all := make([]api.MutableGlobal, len(names))
+	for i, name := range names {
+		g, ok := c.module.ExportedGlobal(name).(api.MutableGlobal)
+		if !ok {
+			return fmt.Errorf("sandbox: metering did not export %s", name)
+		}
+		all[i] = g
+	}
+	c.fuel, c.depth, c.globals = all[0], all[1], all[2:]
+	return nil
+}
+
 // freshPages are what the memory of a module is before anything ran: its data.
-func freshPages(c *code, limit uint64) pages {
-	p := &heapPages{limit: limit}
+func (c *code) freshPages(limit uint64, portable bool) (pages, error) {
+	p := newPages(limit, portable)
 	b := p.resize(c.shape.memoryMin)
+	if b == nil {
+		p.free()
+		return nil, fmt.Errorf("sandbox: there is no memory for %s", bytesText(int64(c.shape.memoryMin)))
+	}
 	for _, d := range c.data {
 		copy(b[d.at:], d.bytes)
 	}
-	return p
+	return p, nil
 }
 
 // reset puts c back to the state it was made from. It reports false if that

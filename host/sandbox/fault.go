@@ -45,6 +45,7 @@ type FaultKind string
 const (
 	FaultTrap     FaultKind = "trap"     // an instruction trapped: unreachable, division by zero, an access out of bounds
 	FaultTimeout  FaultKind = "timeout"  // it ran longer than Limits.HookTime
+	FaultFuel     FaultKind = "fuel"     // it did more than Limits.Fuel
 	FaultMemory   FaultKind = "memory"   // it trapped after it was refused memory beyond Limits.MemoryBytes
 	FaultStack    FaultKind = "stack"    // its calls nest too deep
 	FaultExit     FaultKind = "exit"     // it called proc_exit
@@ -62,8 +63,7 @@ type Fault struct {
 	// empty while the module's start function ran.
 	Module, Digest, Export string
 
-	// Stack is the guest's call stack, innermost first, at most 30 frames; empty
-	// if it is not known, after a stack overflow for example.
+	// Stack is the guest's call stack, innermost first, at most 30 frames.
 	Stack []string
 
 	// Output holds the last lines that the guest printed, at most 16. Language
@@ -118,7 +118,9 @@ func (in *Instance) splitTrap(err error) (trap string, stack []string) {
 		if line == "" || len(stack) == maxFrames {
 			break // what follows an empty line is the host's own stack
 		}
-		stack = append(stack, in.image.code.names.inFrame(cut(strings.TrimPrefix(line, "."), 256)))
+		if frame := in.image.code.frame(cut(strings.TrimPrefix(line, "."), 256)); frame != "" {
+			stack = append(stack, frame)
+		}
 	}
 	if i := strings.LastIndex(head, "wasm error: "); i >= 0 {
 		head = head[i+len("wasm error: "):]

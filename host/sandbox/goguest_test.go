@@ -47,7 +47,7 @@ func TestGoGuest(t *testing.T) {
 		"fail": {Limits{}, FaultTrap, "fail: unreachable executed (panic: the guest gave up)", "main.fail"},
 		"eat": {Limits{HookTime: time.Minute, MemoryBytes: 8 << 20}, FaultMemory,
 			"after it was refused memory beyond 8 MiB (fatal error: out of memory)", "runtime.throw"},
-		"spin": {Limits{HookTime: 100 * time.Millisecond}, FaultTimeout, "spin: ran longer than 100ms", ""},
+		"spin": {Limits{HookTime: 100 * time.Millisecond}, FaultTimeout, "spin: ran longer than 100ms", "main.spin"},
 	} {
 		t.Run(export, func(t *testing.T) {
 			in := instantiate(t, load(t, s, b, want.limits), InstanceConfig{})

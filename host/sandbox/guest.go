@@ -22,11 +22,12 @@ func (g *Guest) Export() string { return g.in.export }
 
 // Read returns a copy of length bytes of the guest's memory. If they do not lie
 // in it, Read does not return: the call ends with a Fault of kind FaultBounds.
-// It may be as long as the memory is large: check the length first.
+// It may be as long as the memory is large: check the length first. Each 16
+// bytes cost one fuel, and the call ends there if that was the last.
 func (g *Guest) Read(ptr, length uint32) []byte { return bytes.Clone(g.view(ptr, length)) }
 
 // Write copies b to the guest's memory. If it does not fit there, Write does not
-// return: the call ends with a Fault of kind FaultBounds.
+// return: the call ends with a Fault of kind FaultBounds. It costs what Read does.
 func (g *Guest) Write(ptr uint32, b []byte) {
 	copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
 }
@@ -55,10 +56,16 @@ func (in *Instance) fail(kind FaultKind, message string, cause error) {
 
 // view is the part of the guest's memory itself. It must not be kept.
 func (g *Guest) view(ptr, length uint32) []byte {
-	b, ok := g.in.core.memory.Read(ptr, length)
+	b := g.in.bounds(ptr, length)
+	g.in.charge(int64(length) / fuelBytes)
+	return b
+}
+
+func (in *Instance) bounds(ptr, length uint32) []byte {
+	b, ok := in.core.memory.Read(ptr, length)
 	if !ok {
-		g.in.fail(FaultBounds, fmt.Sprintf("%s: %d bytes at 0x%x do not lie in the memory of %d bytes",
-			g.in.inside, length, ptr, g.in.core.memory.Size()), nil)
+		in.fail(FaultBounds, fmt.Sprintf("%s: %d bytes at 0x%x do not lie in the memory of %d bytes",
+			in.inside, length, ptr, in.core.memory.Size()), nil)
 	}
 	return b
 }
@@ -82,6 +89,7 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 		in.inside = inside
 		in.report.HostCalls++
 		defer in.recoverImport()
+		in.charge(importFuel)
 		if imp.Waits {
 			in.watch.pause()
 			defer in.waited()

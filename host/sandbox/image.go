@@ -173,7 +173,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	}
 	in.core = &core{code: im.code}
 	if s := im.pool.begin(); s != nil {
-		return in.core.instantiate(ctx, s, uint64(im.limits.MemoryBytes))
+		return in.core.instantiate(ctx, s, im)
 	}
 	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
 		return err
@@ -184,7 +184,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	}
 	in.core.free()
 	in.core = &core{code: im.code}
-	return in.core.instantiate(ctx, im.pool.adopt(s), uint64(im.limits.MemoryBytes))
+	return in.core.instantiate(ctx, im.pool.adopt(s), im)
 }
 
 // build brings an instance from the module's bytes to the state in which

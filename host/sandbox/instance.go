@@ -39,7 +39,7 @@ type InstanceConfig struct {
 
 // Report tells what a call took.
 type Report struct {
-	Fuel      uint64        // 0 until modules are metered
+	Fuel      uint64        // see Limits.Fuel; the same on every machine
 	Time      time.Duration // the guest's own running time
 	Waited    time.Duration // time spent in imports that wait
 	HostCalls int           // calls of imports, WASI's included
@@ -77,6 +77,7 @@ type Instance struct {
 	depth   int             // how many guests wait below this call
 	hostCtx context.Context // for imports
 	watch   stopwatch
+	tank    tank
 	ending  error  // why an import ended the call
 	own     *Fault // the same, if it is this guest's fault
 	report  Report
@@ -99,7 +100,7 @@ func (im *Image) newInstance() (*Instance, error) {
 // start makes the core from the module, whose start function runs.
 func (in *Instance) start(ctx context.Context) error {
 	_, err := in.run(ctx, "", func(ctx context.Context) ([]uint64, error) {
-		return nil, in.core.instantiate(ctx, nil, uint64(in.image.limits.MemoryBytes))
+		return nil, in.core.instantiate(ctx, nil, in.image)
 	})
 	return err
 }
@@ -170,11 +171,11 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	in.words, in.gaveUp = nil, false
 	in.now = max(in.now, in.config.Clock())
 
-	guestCtx, stop := context.WithCancel(hostCtx)
-	defer stop()
-	in.watch.start(in.image.limits.HookTime, stop)
-	results, err := protect(guestCtx, body)
+	in.fill()
+	in.watch = startWatch()
+	results, err := protect(hostCtx, body)
 	in.watch.stop()
+	in.drain()
 	in.finishReport()
 	if err = in.outcome(hostCtx, err); err != nil {
 		return nil, err
@@ -274,8 +275,6 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 		return in.ending
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case in.watch.expired:
-		return in.fault(FaultTimeout, fmt.Sprintf("ran longer than %v", in.image.limits.HookTime))
 	case err == nil:
 		return nil
 	}
@@ -288,8 +287,8 @@ func (in *Instance) outcome(ctx context.Context, err error) error {
 	trap, stack := in.splitTrap(err)
 	kind, message := FaultTrap, trapText(trap)
 	switch {
-	case trap == "stack overflow":
-		kind, message, stack = FaultStack, "its calls nest too deep (stack overflow)", nil
+	case trap == "stack overflow": // of wazero's own stack, with a limit beyond that
+		kind, message = FaultStack, "its calls nest too deep: more than there is stack"
 	case in.core.linear.refused:
 		kind = FaultMemory
 		message += fmt.Sprintf(", after it was refused memory beyond %s", bytesText(in.image.limits.MemoryBytes))
@@ -326,8 +325,8 @@ func (in *Instance) waited() {
 	in.watch.resume()
 }
 
-// fill writes random bytes, which the seed determines.
-func (in *Instance) fill(b []byte) {
+// draw writes random bytes, which the seed determines.
+func (in *Instance) draw(b []byte) {
 	if in.random == nil {
 		seed := in.config.Seed
 		if seed == nil {

@@ -17,17 +17,30 @@ type Limits struct {
 	MemoryBytes int64
 
 	// HookTime bounds the guest's own running time in one call, and in the
-	// making of an instance. Waiting in an import that says so does not count
-	// (see Import.Waits). Default 1 s.
+	// making of an instance. It is looked at each time a slice of fuel is used
+	// up, which takes well under a millisecond. Waiting in an import that says
+	// so does not count (see Import.Waits). Default 1 s.
 	HookTime time.Duration
+
+	// Fuel bounds the work of one call, and of the making of an instance: one
+	// for each instruction, one for each 16 bytes that a bulk instruction or an
+	// import moves, and 100 for each import called. Unlike HookTime it ends the
+	// same call at the same place on every machine. Default 10,000,000,000,
+	// which takes some seconds.
+	Fuel int64
+
+	// StackBytes bounds the stack of a guest's calls of its own functions, as
+	// estimated from their parameters and locals. Default 4 MiB.
+	StackBytes int64
 
 	// Nesting bounds how many guests may stand on one another: a guest whose
 	// import calls another guest, and so on. Each level holds Go stack, which
 	// ends the process when it is used up. Default 64.
 	Nesting int
 
-	// LogBytes bounds what one call may print to stdout and stderr together;
-	// the rest is counted and dropped. Default 64 KiB.
+	// LogBytes bounds what one call may print to stdout and stderr together,
+	// each line counting for 32 bytes more than it has; the rest is counted and
+	// dropped. Default 64 KiB.
 	LogBytes int
 
 	// LogLineBytes bounds one printed line; the rest of the line is counted and
@@ -40,6 +53,8 @@ const (
 	DefaultModuleBytes  = 16 << 20
 	DefaultMemoryBytes  = 64 << 20
 	DefaultHookTime     = time.Second
+	DefaultFuel         = 10_000_000_000
+	DefaultStackBytes   = 4 << 20
 	DefaultNesting      = 64
 	DefaultLogBytes     = 64 << 10
 	DefaultLogLineBytes = 4 << 10
@@ -56,11 +71,14 @@ func (l Limits) withDefaults() (Limits, error) {
 	def(&l.ModuleBytes, DefaultModuleBytes)
 	def(&l.MemoryBytes, DefaultMemoryBytes)
 	def(&l.HookTime, DefaultHookTime)
+	def(&l.Fuel, DefaultFuel)
+	def(&l.StackBytes, DefaultStackBytes)
 	def(&l.Nesting, DefaultNesting)
 	def(&l.LogBytes, DefaultLogBytes)
 	def(&l.LogLineBytes, DefaultLogLineBytes)
 	switch {
-	case l.ModuleBytes < 0, l.MemoryBytes < 0, l.HookTime < 0, l.Nesting < 0, l.LogBytes < 0, l.LogLineBytes < 0:
+	case l.ModuleBytes < 0, l.MemoryBytes < 0, l.HookTime < 0, l.Fuel < 0, l.StackBytes < 0,
+		l.Nesting < 0, l.LogBytes < 0, l.LogLineBytes < 0:
 		return l, fmt.Errorf("sandbox: a limit is negative: %+v", l)
 	case l.MemoryBytes < pageBytes:
 		return l, fmt.Errorf("sandbox: limit MemoryBytes is %d, less than one page of %d bytes", l.MemoryBytes, pageBytes)

@@ -3,8 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -101,40 +99,6 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 	} {
 		_, err := s.Load(t.Context(), "guest.wasm", guestWasm, l)
 		require.ErrorContains(t, err, text)
-	}
-}
-
-func TestCacheDir(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "cache")
-	for range 2 {
-		s, err := New(t.Context(), &Options{CacheDir: dir, Surface: testSurface()})
-		require.NoError(t, err)
-		im, err := s.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
-		require.NoError(t, err)
-		in, err := im.Instantiate(t.Context(), InstanceConfig{})
-		require.NoError(t, err)
-		require.Equal(t, []uint64{101}, call(t, in, "count"))
-		require.NoError(t, s.Close(t.Context()))
-		im.Close()
-	}
-	info, err := os.Stat(dir)
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	require.NoError(t, err)
-	require.Len(t, files, 1, "one module, compiled once")
-}
-
-func TestCacheDirThatCannotBeUsed(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/agent-runner"} {
-		_, err := New(t.Context(), &Options{CacheDir: dir})
-		require.ErrorContains(t, err, "cache directory")
-		require.ErrorContains(t, err, dir)
-		require.ErrorContains(t, err, "choose another cache directory")
 	}
 }
 

@@ -61,6 +61,16 @@ type pageImage interface {
 	close()
 }
 
+// newPages are pages without an image: all zeros.
+func newPages(limit uint64, portable bool) pages {
+	if !portable && canMap() {
+		if p, err := mapPages(limit); err == nil {
+			return p
+		}
+	}
+	return &heapPages{limit: limit}
+}
+
 // newPageImage makes an image of a copy of b.
 func newPageImage(b []byte, portable bool) (pageImage, error) {
 	if len(b) > copyAtMost && !portable && canMap() {

@@ -113,26 +113,37 @@ func (i *mappedImage) close() {
 	_ = unix.Close(i.fd)
 }
 
-// open reserves addresses up to the limit, so that growing moves nothing, and
-// maps the image at their beginning.
+// open maps the image at the beginning of new pages.
 func (i *mappedImage) open(limit uint64) (pages, error) {
+	p, err := mapPages(limit)
+	if err != nil {
+		return nil, err
+	}
+	_, err = mapAt(i.fd, unsafe.Pointer(&p.space[0]), uintptr(i.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	if err != nil {
+		p.free()
+		return nil, fmt.Errorf("sandbox: map image: %w", err)
+	}
+	p.image, p.usable = i, i.size()
+	return p, nil
+}
+
+// mappedPages are a private mapping of an image, if there is one, and empty
+// pages behind it. Their addresses are reserved up to the limit, so that growing
+// moves nothing.
+type mappedPages struct {
+	image   *mappedImage
+	space   []byte
+	usable  uint64 // of space, from the beginning
+	entries []byte // of the kernel's table, kept for the next time
+}
+
+func mapPages(limit uint64) (*mappedPages, error) {
 	space, err := mapAt(-1, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: reserve memory: %w", err)
 	}
-	_, err = mapAt(i.fd, unsafe.Pointer(&space[0]), uintptr(i.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
-	if err != nil {
-		unmap(space)
-		return nil, fmt.Errorf("sandbox: map image: %w", err)
-	}
-	return &mappedPages{image: i, space: space, usable: i.size()}, nil
-}
-
-// mappedPages are a private mapping of an image, and empty pages behind it.
-type mappedPages struct {
-	image  *mappedImage
-	space  []byte
-	usable uint64 // of space, from the beginning
+	return &mappedPages{space: space}, nil
 }
 
 func (p *mappedPages) resize(size uint64) []byte {
@@ -153,15 +164,17 @@ func (p *mappedPages) resize(size uint64) []byte {
 // fault each time they are written to again.
 func (p *mappedPages) reset() int64 {
 	content := p.image.content
-	entries := make([]byte, len(content)/osPage*8)
+	if p.entries == nil {
+		p.entries = make([]byte, len(content)/osPage*8)
+	}
 	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
-	if _, err := openPagemap().ReadAt(entries, at); err != nil {
+	if _, err := openPagemap().ReadAt(p.entries, at); err != nil {
 		copy(p.space, content)
 		return int64(len(content))
 	}
 	own := int64(0)
 	for page := 0; page < len(content); page += osPage {
-		entry := binary.NativeEndian.Uint64(entries[page/osPage*8:])
+		entry := binary.NativeEndian.Uint64(p.entries[page/osPage*8:])
 		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
 			copy(p.space[page:page+osPage], content[page:])
 			own += int64(osPage)

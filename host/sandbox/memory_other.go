@@ -7,6 +7,8 @@ import "errors"
 // canMap reports whether images can be mapped.
 func canMap() bool { return false }
 
-func mapImage([]byte) (pageImage, error) {
-	return nil, errors.New("sandbox: this system maps no images")
-}
+var errNoMaps = errors.New("sandbox: this system maps no images")
+
+func mapImage([]byte) (pageImage, error) { return nil, errNoMaps }
+
+func mapPages(uint64) (*heapPages, error) { return nil, errNoMaps }

@@ -2,10 +2,13 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // What is kept of a module's function names, which it can choose freely.
@@ -36,20 +39,31 @@ func (n *names) of(function uint32) string {
 	return string(n.text[n.index[i].at:n.index[i].end])
 }
 
-// inFrame puts the function's name in a line of wazero's stack trace that has
-// its index instead: "$17(i32) i32" becomes "main.run(i32) i32".
-func (n *names) inFrame(line string) string {
+// frame makes a line of wazero's stack trace one of the module as it came: the
+// function's name instead of its index, "main.run(i32) i32" for "$17(i32) i32".
+// It is empty for a function that metering added.
+func (c *code) frame(line string) string {
+	if strings.HasPrefix(line, wasm.ReservedModule) {
+		return ""
+	}
 	number, rest, ok := strings.Cut(strings.TrimPrefix(line, "$"), "(")
 	if !ok || !strings.HasPrefix(line, "$") {
 		return line
 	}
-	function, err := strconv.ParseUint(number, 10, 32)
+	index, err := strconv.ParseUint(number, 10, 32)
 	if err != nil {
 		return line
 	}
-	name := n.of(uint32(function))
+	function := uint32(index)
+	if function >= uint32(len(c.shape.imports)) {
+		function-- // metering adds one import, the last one
+	}
+	if function >= c.functions {
+		return ""
+	}
+	name := c.names.of(function)
 	if name == "" {
-		return line
+		name = fmt.Sprintf("$%d", function)
 	}
 	return name + "(" + rest
 }

@@ -13,9 +13,14 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "call", n.of(0), "imports have names too")
 	require.Equal(t, "trap", n.of(15))
 	require.Empty(t, n.of(1000))
-	require.Equal(t, "trap(i32) i32", n.inFrame("$15(i32) i32"))
-	for _, line := range []string{"$1000()", "env.f(i32)", "$x()", "$15", "", "$99999999999()"} {
-		require.Equal(t, line, n.inFrame(line))
+	c := &code{names: n, functions: 40, shape: &shape{imports: make([]ImportInfo, 8)}}
+	require.Equal(t, "trap(i32) i32", c.frame("$16(i32) i32"), "metering adds an import")
+	require.Equal(t, "call()", c.frame("$0()"))
+	for _, line := range []string{"env.f(i32)", "$x()", "$15", "", "$99999999999()"} {
+		require.Equal(t, line, c.frame(line))
+	}
+	for _, line := range []string{"$41()", "$1000()", "agent_runner_v1.refuel(i64,i64) i64"} {
+		require.Empty(t, c.frame(line), "a function of metering's own")
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 // recentLines is how many lines are kept for Fault.Output.
 const recentLines = 16
 
+// lineCost is what each line counts on top of its bytes, since whoever gets it
+// has work with each.
+const lineCost = 32
+
 // lines makes what a guest prints to one stream into lines that are safe to
 // show: bounded, and without anything a terminal would obey.
 type lines struct {
@@ -22,14 +26,19 @@ type lines struct {
 // write takes what was printed, as far as the budget of the call allows.
 func (l *lines) write(b []byte) {
 	in := l.in
-	if left := in.image.limits.LogBytes - in.printed; len(b) > left {
-		in.report.Dropped += len(b) - left
-		b = b[:left]
-	}
-	in.printed += len(b)
 	for len(b) > 0 {
-		line, rest, complete := bytes.Cut(b, []byte{'\n'})
-		b = rest
+		left := in.image.limits.LogBytes - in.printed
+		if left <= 0 {
+			in.report.Dropped += len(b)
+			return
+		}
+		line, _, complete := bytes.Cut(b[:min(len(b), left)], []byte{'\n'})
+		b = b[len(line):]
+		in.printed += len(line)
+		if complete {
+			b = b[1:]
+			in.printed += lineCost
+		}
 		if room := in.image.limits.LogLineBytes - len(l.buf); len(line) > room {
 			l.cut += len(line) - room
 			in.report.Dropped += len(line) - room

@@ -9,13 +9,15 @@
 //     all that can be counted, imports from the surface or WASI with exactly
 //     their types, an exported memory that fits the limit, exports of the type
 //     that the surface wants. What is wrong is told in a [RefusedError].
-//  2. Meter. Not there yet: a call is bounded in time by wazero's own
-//     interruption, which looks at the clock at loop heads and function ends
-//     only and makes guests several times slower. Fuel is reported as 0.
-//  3. Compile (compile.go). Once for each digest, however many load the same
-//     bytes at once; shared, counted, and closed with its last user. With
-//     [Options.CacheDir], machine code is kept on disk. It happens in this
-//     process, without a limit of its own.
+//  2. Meter (package wasm, fuel.go). The module is rewritten so that it counts
+//     its work and its stack, and calls the host each time a slice of fuel is
+//     used up: only then does anything look at the limits of work and time, at
+//     cancellation, and only then can Go's garbage collector stop the world.
+//  3. Compile (compile.go, cache.go). Once for each digest, however many load the
+//     same bytes at once; shared, counted, and closed with its last user. With
+//     [Options.CacheDir], machine code is kept on disk, and checked before it is
+//     used. It happens in this process, with no limit but those on the size of
+//     everything that a module has.
 //  4. Snapshot (snapshot.go, memory_linux.go). The first instance of an image
 //     runs the module's start function and _initialize, and what
 //     [Image.Prepare] was given; its memory and globals are then the state in
@@ -55,11 +57,16 @@ var ErrClosed = errors.New("sandbox: closed")
 // Options configure a [Sandbox]. They are copied by [New].
 type Options struct {
 	// CacheDir keeps compiled machine code between processes. It is made with
-	// mode 0700 if it is missing; its files are executed, so nobody else may be
-	// able to write there. Entries are keyed by the version of wazero, the
-	// processor's architecture and features, the operating system, and the
-	// digest of the module. Empty: no cache on disk.
+	// mode 0700 if it is missing, and refused if others can write there. Entries
+	// are found by the digest of the module as it is compiled; within that, by
+	// the version of wazero, the operating system, and the processor's
+	// architecture and features. One that is not exactly what was once written
+	// is removed and made again. Empty: no cache on disk.
 	CacheDir string
+
+	// CacheBytes bounds the cache directory; what was not used for the longest
+	// time is removed. Default 1 GiB.
+	CacheBytes int64
 
 	// Surface is what guests may import beside WASI, and how their exports must
 	// be typed. The zero value allows WASI alone and any exports.
@@ -95,7 +102,7 @@ type Sandbox struct {
 	structure wasm.Limits
 	log       *slog.Logger
 	config    wazero.RuntimeConfig
-	cache     wazero.CompilationCache
+	disk      *diskCache // nil without one
 	portable  bool
 
 	idleBudget idleBudget
@@ -136,10 +143,14 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	if s.surface, err = newSurface(opts.Surface); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	if s.cache, err = openCache(opts.CacheDir); err != nil {
-		return nil, fmt.Errorf("sandbox: %w", err)
+	if opts.CacheDir != "" {
+		most := opts.CacheBytes
+		def(&most, 1<<30)
+		if s.disk, err = openDiskCache(opts.CacheDir, most); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
 	}
-	s.config = runtimeConfig(s.cache, opts.interpret)
+	s.config = runtimeConfig(opts.interpret)
 	return s, nil
 }
 
@@ -176,7 +187,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	for _, c := range codes {
 		c.close()
 	}
-	return s.cache.Close(ctx)
+	return nil
 }
 
 // wait returns when nothing runs or compiles, or with an error when ctx ends.

@@ -2,16 +2,11 @@ package sandbox
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
-
-	"github.com/tetratelabs/wazero/api"
 
 	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
-
-// globalName is the name under which the sandbox exports the n-th mutable global
-// of a module. No module has such a name: the decoder refuses control characters.
-func globalName(n int) string { return fmt.Sprintf("\x00global.%d", n) }
 
 // state is all that a resettable module can change about itself: what a new
 // instance begins with, and what a used one is put back to.
@@ -30,59 +25,29 @@ func (s *state) release() {
 	}
 }
 
-// prepareReset makes a module one whose instances can be reset, if that is
-// possible: its mutable globals are exported. Otherwise it says why not.
-//
-// What lies in tables, and which segments were dropped, cannot be put back, so a
-// module that changes them while it runs is made anew each time.
-func prepareReset(m *wasm.Module) (globals int, whyNot string) {
-	if m.Start != nil {
-		return 0, "it has a start function"
-	}
-	for i := range m.Globals {
-		g := &m.Globals[i]
-		if !g.Mutable {
-			continue
-		}
-		if g.Type == wasm.V128 || g.Type.IsReference() {
-			return 0, fmt.Sprintf("it has a mutable global of type %v", g.Type)
+// mutableGlobals are the names under which metering exports what a snapshot has
+// to keep.
+func mutableGlobals(m *wasm.Module) []string {
+	var names []string
+	for i, g := range m.GlobalTypes() {
+		if g.Mutable {
+			names = append(names, wasm.GlobalExport(i))
 		}
 	}
-	if op, ok := firstOf(m, changesTables); ok {
-		return 0, "it uses " + op.String()
-	}
-	for i := range m.Globals {
-		if !m.Globals[i].Mutable {
-			continue
-		}
-		// No globals are imported, so that the index is the same.
-		m.Exports = append(m.Exports, wasm.Export{Name: globalName(globals), Kind: wasm.ExternalGlobal, Index: uint32(i)})
-		globals++
-	}
-	return globals, ""
+	return names
 }
 
-func changesTables(op wasm.Opcode) bool {
-	switch op {
-	case wasm.OpTableSet, wasm.OpTableGrow, wasm.OpTableInit, wasm.OpTableCopy, wasm.OpTableFill,
-		wasm.OpElemDrop, wasm.OpDataDrop:
-		return true
-	default:
-		return false
-	}
-}
-
-// firstOf finds the first instruction of a kind in a decoded module.
-func firstOf(m *wasm.Module, is func(wasm.Opcode) bool) (wasm.Opcode, bool) {
+// uses reports whether a decoded module has an instruction of one of these kinds.
+func uses(m *wasm.Module, ops ...wasm.Opcode) bool {
 	var in wasm.Instruction
 	for i := range m.Code {
 		for it := m.Code[i].Instructions(); it.Next(&in); {
-			if is(in.Op) {
-				return in.Op, true
+			if slices.Contains(ops, in.Op) {
+				return true
 			}
 		}
 	}
-	return 0, false
+	return false
 }
 
 // dataSegment is what a new memory holds at an offset.
@@ -95,8 +60,12 @@ type dataSegment struct {
 // them itself, since wazero takes milliseconds for the tens of thousands that a
 // Go module has. It fails if one does not lie in the memory.
 func takeData(m *wasm.Module) ([]dataSegment, error) {
-	var taken []dataSegment
-	var all []byte // one copy of all, so that the module's bytes can be freed
+	total := 0
+	for i := range m.Data {
+		total += len(m.Data[i].Init)
+	}
+	taken := make([]dataSegment, 0, len(m.Data))
+	all := make([]byte, 0, total) // one copy, so that the module's bytes can be freed
 	size := uint64(0)
 	if len(m.Memories) > 0 {
 		size = uint64(m.Memories[0].Size.Min) * pageBytes
@@ -118,8 +87,7 @@ func takeData(m *wasm.Module) ([]dataSegment, error) {
 		}
 		*d = wasm.Data{Mode: wasm.Passive} // an active segment is as if dropped once it was written
 	}
-	usesData := func(op wasm.Opcode) bool { return op == wasm.OpMemoryInit || op == wasm.OpDataDrop }
-	if _, ok := firstOf(m, usesData); !ok {
+	if !uses(m, wasm.OpMemoryInit, wasm.OpDataDrop) {
 		m.Data, m.HasDataCount = nil, false
 	}
 	return taken, nil
@@ -139,19 +107,6 @@ func (c *core) capture(portable bool) (*state, error) {
 	}
 	s.retain()
 	return s, nil
-}
-
-// findGlobals looks up what prepareReset exported.
-func (c *core) findGlobals(n int) error {
-	c.globals = make([]api.MutableGlobal, n)
-	for i := range c.globals {
-		g, ok := c.module.ExportedGlobal(globalName(i)).(api.MutableGlobal)
-		if !ok {
-			return fmt.Errorf("sandbox: global %d is not exported", i)
-		}
-		c.globals[i] = g
-	}
-	return nil
 }
 
 // restoreGlobals sets the globals of c to those of s.

@@ -100,7 +100,7 @@ func TestInstancesAreClean(t *testing.T) {
 				require.Equal(t, "copies all of it", im.Reset().Method)
 			} else {
 				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
-				require.EqualValues(t, 2*osPage, im.pool.idle[0].bytes)
+				require.EqualValues(t, 2*os.Getpagesize(), im.pool.idle[0].bytes)
 			}
 			require.EqualValues(t, 2*copyAtMost, im.Reset().ImageBytes)
 		}
@@ -196,22 +196,22 @@ func TestFaultedInstancesDoNotComeBack(t *testing.T) {
 func TestNotResettable(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(m *wasm.Module){
-		"a start function": func(m *wasm.Module) {
+		"has a start section": func(m *wasm.Module) {
 			m.Functions = append(m.Functions, 2)
 			m.Code = append(m.Code, wasm.Code{Body: []byte{0x0b}})
 			index := uint32(1)
 			m.Start = &index
 		},
-		"table.set": func(m *wasm.Module) {
+		"uses table.set (first in function 1)": func(m *wasm.Module) {
 			m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 1}}}
 			m.Functions = append(m.Functions, 2)
 			m.Code = append(m.Code, wasm.Code{Body: []byte{0x41, 0, 0xd0, 0x70, 0x26, 0, 0x0b}})
 		},
-		"a mutable global of type funcref": func(m *wasm.Module) {
+		"global 1 is mutable and of type funcref": func(m *wasm.Module) {
 			m.Globals = append(m.Globals, wasm.Global{GlobalType: wasm.GlobalType{Type: wasm.FuncRef, Mutable: true},
 				Init: wasm.ConstExpr{Op: wasm.OpRefNull, Bits: uint64(wasm.FuncRef)}})
 		},
-		"data.drop": func(m *wasm.Module) {
+		"uses data.drop (first in function 1)": func(m *wasm.Module) {
 			m.HasDataCount = true
 			m.Data = append(m.Data, wasm.Data{Mode: wasm.Passive, Init: []byte("x")})
 			m.Functions = append(m.Functions, 2)
@@ -229,7 +229,7 @@ func TestNotResettable(t *testing.T) {
 				})
 			require.NoError(t, err)
 			t.Cleanup(im.Close)
-			require.Equal(t, ResetInfo{Method: "is made anew each time: it " + map[bool]string{true: "uses ", false: "has "}[strings.Contains(want, ".")] + want}, im.Reset())
+			require.Equal(t, ResetInfo{Method: "is made anew each time: " + want}, im.Reset())
 			for range 2 {
 				in := instantiate(t, im, InstanceConfig{})
 				require.Equal(t, []uint64{102}, call(t, in, "hook", 1))

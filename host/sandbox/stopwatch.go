@@ -2,53 +2,49 @@ package sandbox
 
 import "time"
 
-// stopwatch measures the guest's own time, and calls a function when it is used
-// up. All but the timer is used by the goroutine of the call only.
+// stopwatch measures the guest's own time in a call.
 type stopwatch struct {
-	used, waited time.Duration
-	expired      bool
-
-	limit   time.Duration
-	since   time.Time // when it was started, paused or resumed
-	running bool
-	timer   *time.Timer
+	used, waited time.Duration // until it was last started, paused or resumed
+	since        time.Time     // when that was
+	running      bool
 }
 
-func (w *stopwatch) start(limit time.Duration, expire func()) {
-	*w = stopwatch{limit: limit, since: time.Now(), running: true, timer: time.AfterFunc(limit, expire)}
-}
+func startWatch() stopwatch { return stopwatch{since: time.Now(), running: true} }
 
 // pause stops the clock; nothing happens if it stands.
 func (w *stopwatch) pause() {
-	if !w.running {
-		return
+	if w.running {
+		w.turn()
 	}
-	now := time.Now()
-	w.used += now.Sub(w.since)
-	w.since, w.running = now, false
-	w.expired = !w.timer.Stop() || w.expired
 }
 
+// resume lets it run again; nothing happens if it runs.
 func (w *stopwatch) resume() {
-	if w.running {
-		return
+	if !w.running {
+		w.turn()
 	}
+}
+
+func (w *stopwatch) turn() {
 	now := time.Now()
-	w.waited += now.Sub(w.since)
-	w.since, w.running = now, true
-	if !w.expired {
-		w.timer.Reset(max(0, w.limit-w.used))
-	}
-}
-
-// stop ends the measurement. It may stand paused, after an import was aborted.
-func (w *stopwatch) stop() {
+	spent := &w.waited
 	if w.running {
-		w.pause()
-		return
+		spent = &w.used
 	}
-	w.waited += time.Since(w.since)
+	*spent += now.Sub(w.since)
+	w.since, w.running = now, !w.running
 }
 
-// over reports whether the time is used up.
-func (w *stopwatch) over() bool { return w.used+time.Since(w.since) > w.limit }
+// stop ends the measurement. The watch may stand, after an import was aborted.
+func (w *stopwatch) stop() {
+	w.turn()
+	w.running = false
+}
+
+// over reports whether the guest has run longer than that.
+func (w *stopwatch) over(limit time.Duration) bool {
+	if !w.running {
+		return w.used > limit
+	}
+	return w.used+time.Since(w.since) > limit
+}

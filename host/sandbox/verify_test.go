@@ -91,8 +91,8 @@ func TestRefused(t *testing.T) {
 		"data at a negative offset": {module(func(m *wasm.Module) {
 			m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 0xffffffff}, Init: []byte("xx")}}
 		}), Limits{}, "has 2 bytes for address 0xffffffff"},
-		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = globalName(0) }), Limits{},
-			"control character"},
+		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = wasm.GlobalExport(0) }), Limits{},
+			"is reserved for the host"},
 
 		"unknown import": {importing(function("test_v1", "rad", 0)), Limits{},
 			"guest.wasm: imports test_v1.rad, which ABI v1 does not have; did you mean read?"},

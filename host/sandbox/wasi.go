@@ -41,7 +41,7 @@ const (
 	maxSubscriptions = 1024
 	// clockResolution is a millisecond, so that a guest cannot measure the host.
 	clockResolution = 1_000_000
-	// randomPiece is how many random bytes are made between two looks at the time.
+	// randomPiece is how many random bytes are made between two looks at the limits.
 	randomPiece = 64 << 10
 )
 
@@ -275,16 +275,15 @@ func (in *Instance) wakeTime(subscription []byte) int64 {
 	return wake - wake%clockResolution
 }
 
-// random fills a buffer of any size, and looks at the time between pieces.
+// random fills a buffer of any size, piece by piece, so that each is charged
+// before it is made.
 func random(g *Guest, p []uint64) uint32 {
-	b := g.view(uint32(p[0]), uint32(p[1]))
-	for len(b) > 0 {
-		n := min(len(b), randomPiece)
-		g.in.fill(b[:n])
-		b = b[n:]
-		if g.in.watch.over() || g.in.hostCtx.Err() != nil {
-			break // the guest is ended as soon as it runs again
-		}
+	ptr, left := uint32(p[0]), uint32(p[1])
+	g.in.bounds(ptr, left)
+	for left > 0 {
+		n := min(left, randomPiece)
+		g.in.draw(g.view(ptr, n))
+		ptr, left = ptr+n, left-n
 	}
 	return errnoSuccess
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -54,6 +55,36 @@ func sum(n int) int {
 		total += r
 	}
 	return total
+}
+
+// work decodes and encodes that many kilobytes of JSON.
+//
+//go:wasmexport work
+func work(kilobytes uint32) uint32 {
+	doc := document(int(kilobytes))
+	var value any
+	if err := json.Unmarshal(doc, &value); err != nil {
+		return 1
+	}
+	out, err := json.Marshal(value)
+	if err != nil || len(out) < len(doc)/2 {
+		return 2
+	}
+	return 0
+}
+
+// document is JSON like a conversation's, of about that size.
+func document(kilobytes int) []byte {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i := 0; b.Len() < kilobytes<<10; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"role":"user","content":"message %d: what is the weather like in the place where I live?","id":%d,"extra":{"a":[1,2.5,null,true]}}`, i, i)
+	}
+	b.WriteByte(']')
+	return b.Bytes()
 }
 
 //go:wasmexport fail

@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+)
+
+// loadCached loads a module in a sandbox with that cache and calls it.
+func loadCached(t *testing.T, opts Options, module []byte) {
+	t.Helper()
+	opts.Surface = testSurface()
+	s, err := New(t.Context(), &opts)
+	require.NoError(t, err)
+	im, err := s.Load(t.Context(), "guest.wasm", module, Limits{})
+	require.NoError(t, err)
+	in, err := im.Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{9}, call(t, in, "hook", 9))
+	require.NoError(t, s.Close(t.Context()))
+}
+
+// entryOf is the one file of machine code in a cache.
+func entryOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	return files[0]
+}
+
+func TestCacheIsUsed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "below", "cache")
+	loadCached(t, Options{CacheDir: dir}, module(nil))
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+
+	// What is there is taken: the file keeps its time.
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(entryOf(t, dir), old, old))
+	loadCached(t, Options{CacheDir: dir}, module(nil))
+	info, err = os.Stat(entryOf(t, dir))
+	require.NoError(t, err)
+	require.WithinDuration(t, old, info.ModTime(), time.Second)
+}
+
+// Whatever happens to an entry, it is made again, and never run.
+func TestCacheEntryThatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(file string) error{
+		"empty":             func(f string) error { return os.Truncate(f, 0) },
+		"cut short":         func(f string) error { return os.Truncate(f, 100) },
+		"removed":           os.Remove,
+		"foreign":           func(f string) error { return os.WriteFile(f, []byte("WAZEVO\x03dev\xff\xff\xff\xff"), 0o600) },
+		"without sum":       func(f string) error { return os.Remove(filepath.Join(filepath.Dir(filepath.Dir(f)), sumFile)) },
+		"with another file": func(f string) error { return os.WriteFile(f+"2", nil, 0o600) },
+		"a link": func(f string) error {
+			if err := os.Rename(f, f+".away"); err != nil {
+				return err
+			}
+			return os.Symlink(f+".away", f)
+		},
+		"other code": func(f string) error {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			b[len(b)/2] ^= 1
+			return os.WriteFile(f, b, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			loadCached(t, Options{CacheDir: dir}, module(nil))
+			want, err := os.ReadFile(entryOf(t, dir))
+			require.NoError(t, err)
+			require.NoError(t, spoil(entryOf(t, dir)))
+			loadCached(t, Options{CacheDir: dir}, module(nil))
+			got, err := os.ReadFile(entryOf(t, dir))
+			require.NoError(t, err)
+			require.Equal(t, want, got, "made again")
+			temporary, err := filepath.Glob(filepath.Join(dir, tempName+"*"))
+			require.NoError(t, err)
+			require.Empty(t, temporary)
+		})
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	other := func(n byte) []byte {
+		return module(func(m *wasm.Module) {
+			m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Init: []byte("x")}}
+			m.Memories[0].Size.Min = 1 + uint32(n)
+		})
+	}
+	loadCached(t, Options{CacheDir: dir}, other(0))
+	one := sizeOf(dir)
+	entries := func() []string {
+		all, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		return all
+	}
+	first := entries()[0]
+	old := time.Now().Add(-time.Minute)
+	require.NoError(t, os.Chtimes(filepath.Join(first, sumFile), old, old))
+	abandoned := filepath.Join(dir, tempName+"1")
+	require.NoError(t, os.Mkdir(abandoned, 0o700))
+	require.NoError(t, os.Chtimes(abandoned, old.Add(-tempLasts), old.Add(-tempLasts)))
+	loadCached(t, Options{CacheDir: dir, CacheBytes: one * 5 / 2}, other(1))
+	require.Len(t, entries(), 2)
+	require.NoDirExists(t, abandoned)
+	loadCached(t, Options{CacheDir: dir, CacheBytes: one * 5 / 2}, other(2))
+	require.Len(t, entries(), 2)
+	require.NoDirExists(t, first, "it was not used for the longest time")
+}
+
+// A cache that stops working does not keep modules from being loaded.
+func TestCacheThatFails(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cache")
+	var log bytes.Buffer
+	s := newSandbox(t, Options{CacheDir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	in := instantiate(t, load(t, s, module(nil), Limits{}), InstanceConfig{})
+	require.Equal(t, []uint64{9}, call(t, in, "hook", 9))
+	require.Contains(t, log.String(), "the cache of compiled modules does not work")
+}
+
+func TestCacheDirThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/agent-runner"} {
+		_, err := New(t.Context(), &Options{CacheDir: dir})
+		require.ErrorContains(t, err, "cache directory "+dir)
+		require.ErrorContains(t, err, "choose another cache directory")
+	}
+	open := t.TempDir()
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err := New(t.Context(), &Options{CacheDir: open})
+	require.ErrorContains(t, err, "can be written by others")
+	require.True(t, strings.Contains(err.Error(), open))
+}

@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+const (
+	// slice is the fuel that a guest gets at once. When it is used up the host
+	// looks at the limits, and Go's garbage collector can have its turn. That
+	// takes 100 ns, against 4 us for a slice of ordinary code; but each of its
+	// stores may be the first one to a page, which takes up to 10 us, and then a
+	// slice takes 10 ms.
+	slice = 5_000
+
+	// importFuel is what calling an import costs, and fuelBytes how many bytes
+	// that it reads or writes cost one: about what the time would buy.
+	importFuel = 100
+	fuelBytes  = 16
+
+	// startDepth is the stack in bytes that a start function has, before the
+	// limit of its image can be set.
+	startDepth = 256 << 10
+)
+
+// tank is the fuel of one call.
+type tank struct {
+	granted int64 // to the guest
+	imports int64 // used by imports
+	since   int64 // used by imports since the limits were looked at
+	rest    int64 // of what was granted, at the end
+}
+
+// used is what the call has used, given what the guest has left.
+func (t *tank) used(left int64) int64 { return t.granted - left + t.imports }
+
+// fill prepares the counters for a call.
+func (in *Instance) fill() {
+	in.tank = tank{}
+	if in.core.fuel != nil {
+		in.core.fuel.Set(uint64(in.grant(0)))
+		in.core.depth.Set(uint64(in.image.limits.StackBytes))
+	}
+}
+
+// drain reads the counters after a call.
+func (in *Instance) drain() {
+	if in.core.fuel != nil {
+		in.tank.rest = int64(in.core.fuel.Get())
+	}
+	in.report.Fuel = uint64(max(0, in.tank.used(in.tank.rest)))
+}
+
+// grant adds a slice to what is left, or less if the limit is near.
+func (in *Instance) grant(left int64) int64 {
+	more := max(0, min(slice-left, in.image.limits.Fuel-in.tank.used(left)))
+	in.tank.granted += more
+	return left + more
+}
+
+// refuel is what a metered guest calls when it has used up its slice of fuel, or
+// its stack. It ends the guest, or gives it another slice.
+func refuel(ctx context.Context, _ api.Module, stack []uint64) {
+	in := ctx.Value(instanceKey{}).(*Instance)
+	left, depth := int64(stack[0]), int64(stack[1])
+	if depth < 0 {
+		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", bytesText(in.image.limits.StackBytes)), nil)
+	}
+	in.checkpoint(left)
+	stack[0] = uint64(in.grant(left))
+}
+
+// charge makes an import's work count, and looks at the limits from time to time.
+func (in *Instance) charge(fuel int64) {
+	in.tank.imports += fuel
+	if in.tank.since += fuel; in.tank.since < slice {
+		return
+	}
+	in.tank.since = 0
+	left := int64(0)
+	if in.core.fuel != nil {
+		left = int64(in.core.fuel.Get())
+	}
+	in.checkpoint(left)
+}
+
+// checkpoint ends the guest if something wants it to end. It runs on the
+// guest's goroutine only.
+func (in *Instance) checkpoint(left int64) {
+	limits := &in.image.limits
+	switch {
+	case in.hostCtx.Err() != nil:
+		in.ending = context.Cause(in.hostCtx)
+		panic(unwind{})
+	case in.watch.over(limits.HookTime):
+		in.fail(FaultTimeout, fmt.Sprintf("ran longer than %v", limits.HookTime), nil)
+	case in.tank.used(left) > limits.Fuel:
+		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", limits.Fuel), nil)
+	}
+}
