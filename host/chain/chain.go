@@ -22,8 +22,22 @@ import (
 // A Chain is a list of entries, in the order of their registration. Many
 // runs use it at once.
 type Chain struct {
+	Options
 	entries []Entry
 }
+
+// Options are for the pipelines of before_* and after_* hooks.
+type Options struct {
+	// ContinueOnError lets the rest of a pipeline run after a hook that
+	// failed; the first error is reported at the end.
+	ContinueOnError bool
+	// ContinueOnResponse lets the rest of a before pipeline run after a hook
+	// that answered; the last answer counts, and an error beats it.
+	ContinueOnResponse bool
+}
+
+// With returns the chain with other options.
+func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries} }
 
 // New checks the entries and returns their chain.
 func New(entries ...Entry) (*Chain, error) {
@@ -48,7 +62,7 @@ func New(entries ...Entry) (*Chain, error) {
 		}
 		names[e.Name] = true
 	}
-	return &Chain{slices.Clone(entries)}, nil
+	return &Chain{entries: slices.Clone(entries)}, nil
 }
 
 func (e *Entry) checkHooks() error {
@@ -75,6 +89,7 @@ type Host interface {
 
 // A Run is a chain in one run of an agent.
 type Run struct {
+	Options
 	host   Host
 	locals *Locals
 	all    []*member
@@ -98,7 +113,7 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 // Open prepares every middleware for a run. locals are the run's values, new
 // or from before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
-	r := &Run{host: host, locals: locals}
+	r := &Run{Options: c.Options, host: host, locals: locals}
 	for _, e := range c.entries {
 		desc := e.Middleware.Describe()
 		session, err := e.Middleware.Open(ctx, e.Name, run)

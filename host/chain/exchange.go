@@ -87,19 +87,28 @@ const (
 // runBefore runs the ring's before hooks. An answer of one of them skips the
 // rest and the onion; so does an error.
 func (x *exchange[Q, P, R]) runBefore(ctx context.Context, i Ring, q Q) (Q, reply[R], error) {
+	var answered, failed reply[R]
 	for _, m := range x.run.in(i, x.before) {
 		changed, res, v, err := x.kind.callBefore(ctx, m, q)
-		if err != nil {
+		switch {
+		case err != nil:
 			return q, reply[R]{}, err
-		}
-		if v.ok() {
+		case v.failed != nil && failed.err == nil:
+			failed = reply[R]{err: v.failed, source: m.Name}
+		case v.ok():
 			q = changed
 		}
-		if res != nil || v.failed != nil {
-			return q, reply[R]{res: res, err: v.failed, source: m.Name}, nil
+		if res != nil {
+			answered = reply[R]{res: res, source: m.Name}
+		}
+		if v.failed != nil && !x.run.ContinueOnError || res != nil && !x.run.ContinueOnResponse {
+			break
 		}
 	}
-	return q, reply[R]{}, nil
+	if failed.err != nil {
+		return q, failed, nil
+	}
+	return q, answered, nil
 }
 
 // onion calls the first of the wrappers around the others, and at last the
@@ -192,11 +201,16 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 // runAfter runs the ring's after hooks, each on what the one before left,
 // until one asks for the call once more.
 func (x *exchange[Q, P, R]) runAfter(ctx context.Context, i Ring, q Q, rep reply[R], again int) (reply[R], *Q, error) {
+	var failed reply[R]
 	for _, m := range x.run.in(i, x.after) {
 		changed, retry, v, err := x.kind.callAfter(ctx, m, q, rep)
 		switch {
 		case err != nil:
 			return rep, nil, err
+		case v.failed != nil && x.run.ContinueOnError:
+			if failed.err == nil {
+				failed = reply[R]{err: v.failed, source: m.Name}
+			}
 		case v.failed != nil:
 			rep = reply[R]{err: v.failed, source: m.Name}
 		case v.faulted:
@@ -209,6 +223,9 @@ func (x *exchange[Q, P, R]) runAfter(ctx context.Context, i Ring, q Q, rep reply
 		default:
 			rep = changed
 		}
+	}
+	if failed.err != nil {
+		return failed, nil, nil
 	}
 	return rep, nil, nil
 }

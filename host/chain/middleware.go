@@ -73,10 +73,10 @@ const (
 
 // An Entry is one middleware in a chain.
 type Entry struct {
-	Name       string // unique in the chain
-	Ring       Ring
-	OnFault    OnFault // Fail when empty
-	Read       Read    // ReadAll when empty
+	Name    string // unique in the chain
+	Ring    Ring
+	OnFault OnFault // Fail when empty
+	Read    Read    // ReadAll when empty
 	// Hooks are those of the middleware's hooks that are called; nil: all.
 	Hooks      []abi.Hook
 	Middleware Middleware

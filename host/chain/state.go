@@ -38,6 +38,7 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 	for _, t := range s.Tools {
 		owners[t.Name] = t.Owner
 	}
+	var p pipeline
 	for _, m := range r.inward(abi.HookBeforeAgent) {
 		c := r.call(m, abi.HookBeforeAgent, s.Messages)
 		in := &abi.BeforeAgentInput{Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly,
@@ -47,20 +48,32 @@ func (r *Run) BeforeAgent(ctx context.Context, s Start) (Start, error) {
 			s, err = r.applyStart(s, &out, m, owners)
 			return err
 		})
-		if err == nil && v.failed != nil {
-			err = &Failed{m.Name, c.Hook, v.failed}
-		}
-		if err != nil {
-			return s, err
+		if p.ends(r, c, v, err) {
+			return s, p.err
 		}
 		for _, t := range s.Tools {
 			owners[t.Name] = t.Owner
 		}
-		if s.Respond != nil {
+		if out.Respond != nil && v.ok() && !r.ContinueOnResponse {
 			break
 		}
 	}
-	return s, nil
+	return s, p.err
+}
+
+// A pipeline is what went wrong in a pipeline of state hooks so far.
+type pipeline struct{ err error }
+
+// ends notes what came of one hook, and says whether the rest is not to run.
+func (p *pipeline) ends(r *Run, c *Call, v verdict, err error) bool {
+	if err != nil {
+		p.err = err
+		return true
+	}
+	if v.failed != nil && p.err == nil {
+		p.err = &Failed{c.member.Name, c.Hook, v.failed}
+	}
+	return p.err != nil && !r.ContinueOnError
 }
 
 // applyStart returns s with an answer applied, or s itself with an error.
@@ -120,11 +133,12 @@ func (d *Draft) stateTools() []abi.StateTool {
 // BeforeModelRewriteState runs before_model_rewrite_state from outside in.
 // What it returns holds only if there is no error.
 func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, error) {
+	var p pipeline
 	for _, m := range r.inward(abi.HookBeforeModelRewriteState) {
 		c := r.call(m, abi.HookBeforeModelRewriteState, d.Messages)
 		in := &abi.BeforeModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools(), Model: d.Model, Params: d.Params}
 		var out abi.BeforeModelRewriteStateAnswer
-		err := r.stateHook(ctx, c, in, &out, func() error {
+		v, err := r.invoke(ctx, c, in, &out, func() error {
 			if err := checkActive(out.Active, d.Tools); err != nil {
 				return err
 			}
@@ -138,45 +152,47 @@ func (r *Run) BeforeModelRewriteState(ctx context.Context, d Draft) (Draft, erro
 			}
 			return nil
 		})
-		if err != nil {
-			return d, err
+		if p.ends(r, c, v, err) {
+			return d, p.err
 		}
 	}
-	return d, nil
+	return d, p.err
 }
 
 // AfterModelRewriteState runs after_model_rewrite_state from inside out.
 func (r *Run) AfterModelRewriteState(ctx context.Context, d Draft) (*List, error) {
+	var p pipeline
 	for _, m := range r.outward(abi.HookAfterModelRewriteState) {
 		c := r.call(m, abi.HookAfterModelRewriteState, d.Messages)
 		in := &abi.AfterModelRewriteStateInput{Messages: c.view(abi.ListState), Tools: d.stateTools()}
 		var out abi.AfterModelRewriteStateAnswer
-		err := r.stateHook(ctx, c, in, &out, func() (err error) {
+		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
 			d.Messages, err = keep(d.Messages)(r.edit(d.Messages, &out.Messages, m.Name))
 			return err
 		})
-		if err != nil {
-			return nil, err
+		if p.ends(r, c, v, err) {
+			return nil, p.err
 		}
 	}
-	return d.Messages, nil
+	return d.Messages, p.err
 }
 
 // AfterTools runs after_tools from inside out, after each round of calls.
 func (r *Run) AfterTools(ctx context.Context, messages *List, calls []abi.Call) (*List, error) {
+	var p pipeline
 	for _, m := range r.outward(abi.HookAfterTools) {
 		c := r.call(m, abi.HookAfterTools, messages)
 		in := &abi.AfterToolsInput{Messages: c.view(abi.ListState), Calls: calls}
 		var out abi.AfterToolsAnswer
-		err := r.stateHook(ctx, c, in, &out, func() (err error) {
+		v, err := r.invoke(ctx, c, in, &out, func() (err error) {
 			messages, err = keep(messages)(r.edit(messages, &out.Messages, m.Name))
 			return err
 		})
-		if err != nil {
-			return nil, err
+		if p.ends(r, c, v, err) {
+			return nil, p.err
 		}
 	}
-	return messages, nil
+	return messages, p.err
 }
 
 // keep returns the edited list, or the one before where the edit failed.
@@ -187,14 +203,6 @@ func keep(before *List) func(*List, error) (*List, error) {
 		}
 		return after, nil
 	}
-}
-
-func (r *Run) stateHook(ctx context.Context, c *Call, in envelope, out any, apply func() error) error {
-	v, err := r.invoke(ctx, c, in, out, apply)
-	if err == nil && v.failed != nil {
-		err = &Failed{c.member.Name, c.Hook, v.failed}
-	}
-	return err
 }
 
 // An End is how a run came out, as after_agent may see it.

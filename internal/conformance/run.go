@@ -28,6 +28,9 @@ type agentFile struct {
 	Middlewares    []entryFile   `yaml:"middlewares"`
 	Limits         limitsFile    `yaml:"limits"`
 	Timeout        time.Duration `yaml:"timeout"`
+
+	ContinueOnError    bool `yaml:"continue_on_error"`
+	ContinueOnResponse bool `yaml:"continue_on_response"`
 }
 
 type limitsFile struct {
@@ -83,6 +86,7 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		out.Err = err
 		return out, nil
 	}
+	ch = ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse})
 	m := scripted.New(c.Replies...)
 	a, err := agent.New(&agent.Options{Model: m, ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(),
 		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Timeout: file.Timeout,
