@@ -1,0 +1,124 @@
+// Package builtin has tools that need nothing but this machine: the time, a
+// calculator, and read-only file tools that see one directory.
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// The names of the tools.
+const (
+	Time        = "time"
+	Calculator  = "calculator"
+	ListFiles   = "list_files"
+	ReadFile    = "read_file"
+	SearchFiles = "search_files"
+)
+
+// Names returns the names of all tools of this package.
+func Names() []string { return []string{Time, Calculator, ListFiles, ReadFile, SearchFiles} }
+
+// Options of the tools.
+type Options struct {
+	// Root is the directory below which the file tools read; nothing leads out
+	// of it, neither .. nor a symbolic link. Empty: there are no file tools.
+	Root string
+	// Clock tells the time, in the zone that is meant where none is asked for.
+	// Nil: time.Now.
+	Clock func() time.Time
+	// Tools chooses by name. Nil: all, or all but the file tools without a Root.
+	Tools []string
+}
+
+// Set returns the tools that are chosen, in the order of Options.Tools.
+func Set(o *Options) ([]tool.Tool, error) {
+	clock := o.Clock
+	if clock == nil {
+		clock = time.Now
+	}
+	root, err := newRoot(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	names := o.Tools
+	if names == nil {
+		names = Names()
+		if root == nil {
+			names = []string{Time, Calculator}
+		}
+	}
+	var tools []tool.Tool
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("built-in tool %q is chosen twice", name)
+		}
+		t, err := newTool(name, clock, root)
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, t)
+	}
+	return tools, nil
+}
+
+func newTool(name string, clock func() time.Time, root *root) (tool.Tool, error) {
+	switch name {
+	case Time:
+		return newTime(clock), nil
+	case Calculator:
+		return newCalculator(), nil
+	case ListFiles, ReadFile, SearchFiles:
+		if root == nil {
+			return nil, fmt.Errorf("built-in tool %q needs a root: the directory that it may read", name)
+		}
+	}
+	switch name {
+	case ListFiles:
+		return newListFiles(root), nil
+	case ReadFile:
+		return newReadFile(root), nil
+	case SearchFiles:
+		return newSearchFiles(root), nil
+	}
+	hint := ""
+	if near := tool.Closest(name, Names()); near != nil {
+		hint = fmt.Sprintf("; did you mean %s?", near[0])
+	}
+	return nil, fmt.Errorf("there is no built-in tool %q%s (there are %s)", name, hint, strings.Join(Names(), ", "))
+}
+
+// newRoot checks the directory of the file tools; nil for none.
+func newRoot(dir string) (*root, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("root %q: %w", dir, err)
+	}
+	info, err := os.Stat(abs)
+	if err != nil {
+		return nil, fmt.Errorf("root %q: %w", dir, cause(err))
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("root %q is not a directory", dir)
+	}
+	return &root{dir: abs}, nil
+}
+
+// cause is what went wrong, without the path that the error was about.
+func cause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

@@ -1,0 +1,283 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a calculation, so that no expression takes a second:
+// numbers are exact and would grow without them.
+const (
+	maxExpression = 4096  // bytes
+	maxNesting    = 64    // parentheses, signs and powers
+	maxBits       = 32768 // of a numerator or denominator: about 9,860 digits
+	maxExponent   = 10000 // of a literal, in decimal digits, and of ^
+	maxArguments  = 64    // of a function
+	maxDigits     = 1000  // of round
+)
+
+// A number is a fraction. It is rounded if it is not exactly what was asked
+// for, as sqrt(2) cannot be.
+type number struct {
+	*big.Rat
+	rounded bool
+}
+
+// evaluate computes an expression. Operators bind as usual: ^ most and to
+// the right, then signs, then * / %, then + -; so -2^2 is -4.
+func evaluate(ctx context.Context, expression string) (number, error) {
+	if len(expression) > maxExpression {
+		return number{}, fmt.Errorf("it has %d bytes; at most %d are allowed", len(expression), maxExpression)
+	}
+	if !utf8.ValidString(expression) {
+		return number{}, errors.New("it is not valid UTF-8")
+	}
+	p := &parser{ctx: ctx, in: typed.Replace(expression)}
+	v, err := p.sum()
+	if err == nil {
+		err = p.end()
+	}
+	return v, err
+}
+
+// typed maps what people and models write to what a keyboard has.
+var typed = strings.NewReplacer("×", "*", "·", "*", "÷", "/", "−", "-", "–", "-", "**", "^", "π", "pi")
+
+// A parser reads and computes in one go, from left to right.
+type parser struct {
+	ctx   context.Context
+	in    string
+	at    int
+	depth int
+}
+
+func (p *parser) peek() byte {
+	for p.at < len(p.in) {
+		switch c := p.in[p.at]; c {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (p *parser) take(c byte) bool {
+	if p.peek() != c {
+		return false
+	}
+	p.at++
+	return true
+}
+
+func (p *parser) end() error {
+	switch c := p.peek(); {
+	case c == 0 && p.at == len(p.in):
+		return nil
+	case c == ')':
+		return errors.New("there is a ) without its (")
+	case c == ',':
+		return errors.New("there is a comma outside of a function; numbers are written without thousands separators, with a decimal point")
+	case c == '(' || isLetter(c) || isDigit(c):
+		return fmt.Errorf("an operator is missing before %q", clip(p.in[p.at:], 20))
+	default:
+		return fmt.Errorf("%q was not expected; there are + - * / %% ^ ( )", firstRune(p.in[p.at:]))
+	}
+}
+
+func firstRune(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return s[:n]
+}
+
+// nested guards what calls itself.
+func (p *parser) nested(f func() (number, error)) (number, error) {
+	if p.depth == maxNesting {
+		return number{}, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
+	}
+	if err := p.ctx.Err(); err != nil {
+		return number{}, err
+	}
+	p.depth++
+	defer func() { p.depth-- }()
+	return f()
+}
+
+func (p *parser) sum() (number, error) {
+	return p.leftToRight(p.product, "+-")
+}
+
+func (p *parser) product() (number, error) {
+	return p.leftToRight(p.signed, "*/%")
+}
+
+func (p *parser) leftToRight(operand func() (number, error), operators string) (number, error) {
+	left, err := operand()
+	for err == nil {
+		op := p.peek()
+		if op == 0 || strings.IndexByte(operators, op) < 0 {
+			break
+		}
+		p.at++
+		var right number
+		if right, err = operand(); err == nil {
+			left, err = binary(op, left, right)
+		}
+	}
+	return left, err
+}
+
+func (p *parser) signed() (number, error) {
+	switch {
+	case p.take('-'):
+		v, err := p.nested(p.signed)
+		if err == nil {
+			v.Rat = new(big.Rat).Neg(v.Rat)
+		}
+		return v, err
+	case p.take('+'):
+		return p.nested(p.signed)
+	default:
+		return p.power()
+	}
+}
+
+func (p *parser) power() (number, error) {
+	base, err := p.operand()
+	if err != nil || !p.take('^') {
+		return base, err
+	}
+	exponent, err := p.nested(p.signed)
+	if err != nil {
+		return number{}, err
+	}
+	return pow(base, exponent)
+}
+
+func (p *parser) operand() (number, error) {
+	switch c := p.peek(); {
+	case p.take('('):
+		v, err := p.nested(p.sum)
+		if err == nil && !p.take(')') {
+			err = p.missing()
+		}
+		return v, err
+	case isDigit(c) || c == '.':
+		return p.literal()
+	case isLetter(c):
+		return p.name()
+	case c == 0 && p.at == len(p.in):
+		return number{}, errors.New("it ends where a number was expected")
+	case strings.IndexByte("+-*/%^),", c) >= 0:
+		return number{}, fmt.Errorf("a number is missing before %q", string(c))
+	default:
+		return number{}, p.end()
+	}
+}
+
+// missing says what stands where a ) was expected.
+func (p *parser) missing() error {
+	if c := p.peek(); c == 0 && p.at == len(p.in) || c == ',' {
+		return errors.New("a ) is missing")
+	}
+	return p.end()
+}
+
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
+
+// literal reads a decimal number: digits, a point, and an exponent.
+func (p *parser) literal() (number, error) {
+	start := p.at
+	p.digits()
+	if p.at < len(p.in) && p.in[p.at] == '.' {
+		p.at++
+		p.digits()
+	}
+	mantissa := p.in[start:p.at]
+	exponent := 0
+	if end := p.at; end < len(p.in) && (p.in[end] == 'e' || p.in[end] == 'E') {
+		var ok bool
+		if exponent, ok = p.exponent(); !ok {
+			p.at = end // the beginning of a word, which then misses an operator
+		}
+	}
+	if mantissa == "." || strings.HasPrefix(p.in[p.at:], ".") {
+		return number{}, fmt.Errorf("%q is not a number", clip(p.in[start:], 20))
+	}
+	if exponent > maxExponent || exponent < -maxExponent {
+		return number{}, fmt.Errorf("the exponent of %q is beyond %d", clip(p.in[start:p.at], 40), maxExponent)
+	}
+	r, ok := new(big.Rat).SetString(fmt.Sprintf("%se%d", mantissa, exponent))
+	if !ok {
+		return number{}, fmt.Errorf("%q is not a number", clip(p.in[start:p.at], 40))
+	}
+	return bounded(number{Rat: r})
+}
+
+func (p *parser) digits() {
+	for p.at < len(p.in) && isDigit(p.in[p.at]) {
+		p.at++
+	}
+}
+
+// exponent reads e, a sign and digits. Numbers too large to matter stop at
+// more than maxExponent.
+func (p *parser) exponent() (int, bool) {
+	p.at++
+	sign := 1
+	if p.at < len(p.in) && (p.in[p.at] == '+' || p.in[p.at] == '-') {
+		if p.in[p.at] == '-' {
+			sign = -1
+		}
+		p.at++
+	}
+	start, n := p.at, 0
+	for p.digits(); start < p.at; start++ {
+		n = min(10*n+int(p.in[start]-'0'), maxExponent+1)
+	}
+	return sign * n, isDigit(p.in[p.at-1])
+}
+
+func (p *parser) name() (number, error) {
+	start := p.at
+	for p.at < len(p.in) && (isLetter(p.in[p.at]) || isDigit(p.in[p.at])) {
+		p.at++
+	}
+	name := strings.ToLower(p.in[start:p.at])
+	if name == "pi" {
+		return pi(), nil
+	}
+	f, ok := functions[name]
+	if !ok {
+		return number{}, fmt.Errorf("%q is not known; there are pi, %s", clip(name, 40), functionNames)
+	}
+	if !p.take('(') {
+		return number{}, fmt.Errorf("a ( is missing behind %s", name)
+	}
+	var args []number
+	for {
+		arg, err := p.nested(p.sum)
+		if err != nil {
+			return number{}, err
+		}
+		if args = append(args, arg); len(args) > maxArguments {
+			return number{}, fmt.Errorf("%s takes at most %d arguments", name, maxArguments)
+		}
+		if p.take(')') {
+			break
+		}
+		if !p.take(',') {
+			return number{}, p.missing()
+		}
+	}
+	if len(args) < f.least || len(args) > f.most {
+		return number{}, fmt.Errorf("%s takes %s, not %d", name, f.takes, len(args))
+	}
+	return f.call(args)
+}

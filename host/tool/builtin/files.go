@@ -1,0 +1,233 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// Bounds of the file tools.
+const (
+	maxPath    = 4096     // bytes of a path
+	maxOutput  = 64 << 10 // bytes of a result, which a model has to read
+	maxEntries = 10000    // of one directory
+	maxVisited = 200000   // entries of all directories of one call
+	maxDepth   = 32       // directories below each other
+)
+
+// A root is the directory of the file tools. It is opened anew for each call,
+// so that nothing is held open and a directory that was replaced is seen.
+type root struct{ dir string }
+
+func (r *root) open() (*os.Root, error) {
+	dir, err := os.OpenRoot(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("the root directory cannot be read: %w", cause(err))
+	}
+	return dir, nil
+}
+
+// cleanPath checks the path that a model gave. What leads out of the root is
+// refused by os.Root as well; here are the errors that help.
+func cleanPath(p string) (string, error) {
+	switch {
+	case len(p) > maxPath:
+		return "", fmt.Errorf("the path has %d bytes; at most %d are allowed", len(p), maxPath)
+	case strings.IndexByte(p, 0) >= 0 || !utf8.ValidString(p):
+		return "", fmt.Errorf("the path %q is not valid text", clip(p, 100))
+	case p == "":
+		return ".", nil
+	case path.IsAbs(p) || filepath.IsAbs(p) || filepath.VolumeName(p) != "":
+		if rest := strings.TrimLeft(path.Clean(p), "/"); rest == "" {
+			return ".", nil
+		}
+		return "", fmt.Errorf("%q is an absolute path; paths are relative to the root directory, which is %q", clip(p, 100), ".")
+	}
+	// Not path.Clean: a/../b is b only if a is no symbolic link.
+	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") {
+		return "", outside(p)
+	}
+	return p, nil
+}
+
+func outside(p string) error {
+	return fmt.Errorf("%q leads out of the root directory; only what lies in it can be read", clip(p, 100))
+}
+
+// fileError says what went wrong with a path, and what there is instead.
+func fileError(dir *os.Root, p string, err error) error {
+	why := cause(err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		hint := "; list_files shows what there is"
+		names := siblings(dir, p)
+		if slices.Contains(names, path.Base(p)) {
+			return fmt.Errorf("%s is a symbolic link to something that is not there", show(p))
+		}
+		if near := tool.Closest(path.Base(p), names); near != nil {
+			hint = fmt.Sprintf("; did you mean %s?", show(path.Join(path.Dir(p), near[0])))
+		}
+		return fmt.Errorf("there is no %s%s", show(p), hint)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s may not be read", show(p))
+	case why.Error() == "path escapes from parent": // os has no name for it
+		return outside(p)
+	default:
+		return fmt.Errorf("%s cannot be read: %w", show(p), why)
+	}
+}
+
+// siblings are the names that lie where p was looked for.
+func siblings(dir *os.Root, p string) []string {
+	f, err := openDirectory(dir, path.Dir(p))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxEntries)
+	slices.Sort(names)
+	return names
+}
+
+// openDirectory and openFile open what they say and nothing else: opening a
+// named pipe would wait for its other end.
+func openDirectory(dir *os.Root, p string) (*os.File, error) {
+	return open(dir, p, func(m fs.FileMode) string {
+		if m.IsDir() {
+			return ""
+		}
+		return "is not a directory"
+	})
+}
+
+func openFile(dir *os.Root, p string) (*os.File, error) {
+	return open(dir, p, func(m fs.FileMode) string {
+		switch {
+		case m.IsRegular():
+			return ""
+		case m.IsDir():
+			return "is a directory; list_files shows what is in it"
+		default:
+			return "is not an ordinary file"
+		}
+	})
+}
+
+func open(dir *os.Root, p string, wrong func(fs.FileMode) string) (*os.File, error) {
+	f, err := dir.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fileError(dir, p, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fileError(dir, p, err)
+	}
+	if text := wrong(info.Mode()); text != "" {
+		f.Close()
+		return nil, fmt.Errorf("%s %s", show(p), text)
+	}
+	return f, nil
+}
+
+// entries reads a directory, sorted by name. It stops at maxEntries and says
+// so.
+func entries(dir *os.Root, p string) (list []fs.DirEntry, more bool, err error) {
+	f, err := openDirectory(dir, p)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	list, err = f.ReadDir(maxEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fileError(dir, p, err)
+	}
+	if len(list) > maxEntries {
+		list, more = list[:maxEntries], true
+	}
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return list, more, nil
+}
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+// A walker visits what lies below a directory, in order of names.
+type walker struct {
+	ctx   context.Context
+	dir   *os.Root
+	visit func(p string, e fs.DirEntry) error
+
+	visited int
+	skipped int // directories not looked at: too large, unreadable, or .git, which no question is about
+}
+
+func (w *walker) walk(p string, depth int) error {
+	list, more, err := entries(w.dir, p)
+	if err != nil {
+		return err
+	}
+	if more {
+		w.skipped++
+	}
+	for _, e := range list {
+		if err := w.ctx.Err(); err != nil {
+			return err
+		}
+		if w.visited++; w.visited > maxVisited {
+			return errEnough
+		}
+		at := path.Join(p, e.Name())
+		if err := w.visit(at, e); err != nil {
+			return err
+		}
+		if !e.IsDir() || depth <= 1 {
+			continue
+		}
+		if e.Name() == ".git" {
+			w.skipped++
+			continue
+		}
+		err := w.walk(at, depth-1)
+		if errors.Is(err, errEnough) || w.ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			w.skipped++
+		}
+	}
+	return nil
+}
+
+// show writes a path so that it stays on its line.
+func show(p string) string {
+	for _, r := range p {
+		if !strconv.IsPrint(r) || r == utf8.RuneError {
+			return strconv.Quote(p)
+		}
+	}
+	return p
+}
+
+// clip cuts s to at most n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,87 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+type listArgs struct {
+	Path  string `json:"path"`
+	Depth *int   `json:"depth"`
+}
+
+// maxListed is how many files list_files shows.
+const maxListed = 1000
+
+func newListFiles(r *root) tool.Tool {
+	return define(ListFiles, "Lists the files and directories in a directory. A directory ends with a slash, a symbolic link with @; a file is followed by its size in bytes.", `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "description": "Directory, relative to the root directory. Left out: the root directory."},
+    "depth": {"type": "integer", "minimum": 1, "maximum": 32, "description": "How many levels of directories to list; 1 if left out."}
+  },
+  "additionalProperties": false
+}`, func(ctx context.Context, args *listArgs) (string, error) {
+		p, err := cleanPath(args.Path)
+		if err != nil {
+			return "", err
+		}
+		depth, err := inRange("depth", args.Depth, 1, 1, maxDepth)
+		if err != nil {
+			return "", err
+		}
+		return r.list(ctx, p, depth)
+	})
+}
+
+func (r *root) list(ctx context.Context, p string, depth int) (string, error) {
+	dir, err := r.open()
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	var b strings.Builder
+	listed := 0
+	w := walker{ctx: ctx, dir: dir, visit: func(at string, e fs.DirEntry) error {
+		if listed == maxListed || b.Len() > maxOutput {
+			return errEnough
+		}
+		listed++
+		b.WriteString(show(at) + entryMark(e) + "\n")
+		return nil
+	}}
+	switch err := w.walk(p, depth); {
+	case errors.Is(err, errEnough):
+		fmt.Fprintf(&b, "[cut after %d entries; list a directory further down, or with a smaller depth]\n", listed)
+	case err != nil:
+		return "", err
+	case listed == 0:
+		return fmt.Sprintf("%s is empty", show(p)), nil
+	}
+	if w.skipped > 0 {
+		fmt.Fprintf(&b, "[%d directories not listed completely: .git, unreadable, or more than %d entries]\n", w.skipped, maxEntries)
+	}
+	return b.String(), nil
+}
+
+// entryMark tells what an entry is.
+func entryMark(e fs.DirEntry) string {
+	switch mode := e.Type(); {
+	case mode.IsDir():
+		return "/"
+	case mode&fs.ModeSymlink != 0:
+		return "@"
+	case !mode.IsRegular():
+		return "  (special file)"
+	}
+	info, err := e.Info()
+	if err != nil { // removed meanwhile
+		return ""
+	}
+	return fmt.Sprintf("  %d", info.Size())
+}
