@@ -1,5 +1,7 @@
 // Package model calls language models: any OpenAI-compatible endpoint
-// (package openai), and recordings of earlier conversations (package cassette).
+// (package openai), recordings of earlier conversations (package cassette),
+// and replies that are written down beforehand (package scripted). Retries and
+// fallbacks are models around models.
 package model
 
 import (
@@ -31,7 +33,8 @@ type Request struct {
 // An Error is a failed call of a model.
 type Error struct {
 	// Code is abi.CodeModel where the model answered with an error or broke
-	// off, abi.CodeUnavailable where it was not reached.
+	// off, abi.CodeUnavailable where it was not reached, abi.CodeInvalid where
+	// the request cannot be sent, abi.CodeInternal where the host failed.
 	Code       abi.Code
 	Message    string        // for people; says what to do where something can be done
 	Status     int           // HTTP status, 0 where there was none

@@ -217,6 +217,7 @@ func (p *parser) interaction(raw json.RawMessage, start int, before *interaction
 			return nil, p.errorf(p.find(start, "chunks"), "chunks[%d]: %w", i, err)
 		}
 	}
+	it.Messages = told(it.Messages)
 	if it.Same > 0 {
 		it.Messages = append(before.Messages[:it.Same:it.Same], it.Messages...)
 	}

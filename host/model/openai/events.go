@@ -36,7 +36,7 @@ func (e *events) Read(p []byte) (int, error) {
 		line, err := e.line()
 		if err != nil {
 			e.err = err
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				e.field(line)
 				e.last()
 			}

@@ -76,3 +76,22 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkStream reads an answer of a thousand pieces.
+func BenchmarkStream(b *testing.B) {
+	events := make([]string, 1000)
+	for i := range events {
+		events[i] = `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`
+	}
+	answer := sse(append(events, finish("stop"), "[DONE]")...)
+	c, err := New(Options{HTTPClient: &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer))}, nil
+	})}})
+	require.NoError(b, err)
+	b.SetBytes(int64(len(answer)))
+	for b.Loop() {
+		if _, err := c.Generate(b.Context(), ask(), func(abi.Chunk) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -187,7 +187,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi
 	for {
 		raw, err := stream.RecvRaw()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return a.end(call.whole)
 		case err != nil && a.finish != "":
 			// It is complete but for its usage.

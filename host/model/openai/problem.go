@@ -322,7 +322,7 @@ func secrets(opts Options, base *url.URL) []string {
 
 // failure is err as the caller may see it.
 func (c *Client) failure(err error) error {
-	e, ok := err.(*model.Error)
+	e, ok := err.(*model.Error) //nolint:errorlint // an error that holds one is the sink's, and stays as it is
 	if !ok {
 		return err
 	}

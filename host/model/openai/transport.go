@@ -126,11 +126,12 @@ func (k *call) Do(req *http.Request) (*http.Response, error) {
 // a document where a stream was asked for, with the wrong type, and the reverse.
 func (k *call) events(r *bufio.Reader, contentType string) (io.Reader, error) {
 	first, err := begin(r)
-	if err != nil && err != io.EOF {
+	empty := errors.Is(err, io.EOF)
+	if err != nil && !empty {
 		return nil, err
 	}
 	isDocument := first == '{' || first == '[' || first == '<'
-	if !isDocument && (err == io.EOF || strings.HasPrefix(contentType, "text/event-stream") || looksLikeEvents(r)) {
+	if !isDocument && (empty || strings.HasPrefix(contentType, "text/event-stream") || looksLikeEvents(r)) {
 		return &events{r: r, client: k.client}, nil
 	}
 	b, err := io.ReadAll(r)
