@@ -229,6 +229,9 @@ func TestWrapTool(t *testing.T) {
 		// The same letter was asked in before_tool, wrap_tool_call and after_tool.
 		require.Len(t, r.host.customs(), 3)
 		require.Equal(t, want[0], r.host.customs()[1])
+		if letter == "P" {
+			require.Equal(t, []string{"warn next: patch of the call: unknown key model"}, r.host.logs())
+		}
 	}
 }
 

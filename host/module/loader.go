@@ -62,7 +62,7 @@ func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module,
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
 		return l.loadManifest(ctx, path, limits)
-	case ".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx":
+	case ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx":
 		return nil, refuse(path, "JavaScript and TypeScript modules come with a later version", "build the module to a .wasm file")
 	case ".wat", ".wast":
 		return nil, refuse(path, "this is WebAssembly text", "assemble it first: wat2wasm "+path)

@@ -77,7 +77,7 @@ func TestManifestWarnings(t *testing.T) {
 		"allowed_paths of the manifest is ignored: the module reaches no hosts and no files",
 		`manifest: unknown key "wsm"`,
 		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 holds",
-		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s holds", time.Duration(9223372036854*time.Millisecond)),
+		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s holds", 9223372036854*time.Millisecond),
 	}, m.Warnings())
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)
 	require.Equal(t, sandbox.DefaultHookTime, m.Limits().HookTime)

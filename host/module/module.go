@@ -122,7 +122,7 @@ type Power struct {
 	Denied bool `json:"denied,omitempty"`
 }
 
-// powers puts imports in words.
+// powers puts imports in words. Toolchains import some functions twice.
 func powers(imports []sandbox.ImportInfo) []Power {
 	rows := map[string]nativeImport{}
 	for _, row := range nativeImports() {
@@ -130,6 +130,9 @@ func powers(imports []sandbox.ImportInfo) []Power {
 	}
 	out := make([]Power, 0, len(imports))
 	for _, imp := range imports {
+		if slices.ContainsFunc(out, func(p Power) bool { return p.Module == imp.Module && p.Name == imp.Name }) {
+			continue
+		}
 		p := Power{Module: imp.Module, Name: imp.Name, Type: imp.Type.String()}
 		if imp.Module == abi.ImportModule {
 			row := rows[imp.Name]

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,7 +89,8 @@ func (w *schemaWork) of(part any, top bool) (int, error) {
 			}
 		}
 	case map[string]any:
-		for key, v := range part {
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			v := part[key]
 			text, isText := v.(string)
 			var err error
 			switch {
