@@ -84,28 +84,31 @@ func (v *visit) room(n int) int {
 // next runs what the hook wraps with a patch, empty for none.
 func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 	v.waited = true
-	if v.hook == abi.HookWrapModel {
+	switch v.hook {
+	case abi.HookWrapModel:
 		var p abi.RequestPatch
 		if err := v.decode("next: patch of the request", patch, &p); err != nil {
 			return nil, err
 		}
-		reply, err := v.call.Next(ctx, &p)
+		res, err := v.call.NextModel(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		res, _ := reply.(*abi.Response)
 		return abi.Marshal(abi.ModelReply{Response: res})
-	}
-	var p abi.CallPatch
-	if err := v.decode("next: patch of the call", patch, &p); err != nil {
+	case abi.HookWrapToolCall:
+		var p abi.CallPatch
+		if err := v.decode("next: patch of the call", patch, &p); err != nil {
+			return nil, err
+		}
+		res, err := v.call.NextTool(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(abi.ToolReply{Result: res})
+	default:
+		_, err := v.call.Next(ctx, nil) // says why not
 		return nil, err
 	}
-	reply, err := v.call.Next(ctx, &p)
-	if err != nil {
-		return nil, err
-	}
-	res, _ := reply.(*abi.Result)
-	return abi.Marshal(abi.ToolReply{Result: res})
 }
 
 // decode reads what the guest hands to a host call; nothing leaves out as it is.
