@@ -74,3 +74,24 @@ func (c Chunk) MarshalJSON() ([]byte, error) {
 		}{c.Seq, c.Kind, c.CallID, c.Text})
 	}
 }
+
+// Chunks are the chunks that say what a whole message says: its reasoning,
+// its content and its tool calls, in this order. Empty text makes none.
+func (m *Message) Chunks() []Chunk {
+	var out []Chunk
+	if m.ReasoningContent != "" {
+		out = append(out, Chunk{Kind: ChunkReasoning, Text: m.ReasoningContent})
+	}
+	for _, p := range m.Content.Parts() {
+		switch {
+		case p.Type != PartText:
+			out = append(out, Chunk{Kind: ChunkPart, Part: &p})
+		case p.Text != "":
+			out = append(out, Chunk{Kind: ChunkText, Text: p.Text})
+		}
+	}
+	for i, c := range m.ToolCalls {
+		out = append(out, Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return out
+}

@@ -222,27 +222,7 @@ func patchTold(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 }
 
 func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
-	return MessageChunks(&res.Message)
-}
-
-// MessageChunks are the chunks that say what a message says.
-func MessageChunks(m *abi.Message) []abi.Chunk {
-	var out []abi.Chunk
-	if m.ReasoningContent != "" {
-		out = append(out, abi.Chunk{Kind: abi.ChunkReasoning, Text: m.ReasoningContent})
-	}
-	for _, p := range m.Content.Parts() {
-		switch {
-		case p.Type != abi.PartText:
-			out = append(out, abi.Chunk{Kind: abi.ChunkPart, Part: &p})
-		case p.Text != "":
-			out = append(out, abi.Chunk{Kind: abi.ChunkText, Text: p.Text})
-		}
-	}
-	for i, c := range m.ToolCalls {
-		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
-	}
-	return out
+	return res.Message.Chunks()
 }
 
 func (k *modelKind) assemble(res *abi.Response, chunks []abi.Chunk) *abi.Response {
@@ -291,5 +271,5 @@ func (a *assembly) message(m abi.Message) abi.Message {
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
 	var a assembly
 	a.add(delivered)
-	return a.says(MessageChunks(m))
+	return a.says(m.Chunks())
 }

@@ -78,7 +78,7 @@ func (it *interaction) chunks() []abi.Chunk {
 	if it.Chunks != nil || it.Response == nil {
 		return it.Chunks
 	}
-	return model.Chunks(&it.Response.Message)
+	return it.Response.Message.Chunks()
 }
 
 // take returns the next interaction, if it is the one of the request.

@@ -150,7 +150,7 @@ func (r *Reply) chunks() []abi.Chunk {
 	if r.Chunks != nil || r.Response == nil {
 		return r.Chunks
 	}
-	whole := model.Chunks(&r.Response.Message)
+	whole := r.Response.Message.Chunks()
 	if r.Size <= 0 {
 		return whole
 	}

@@ -1,0 +1,217 @@
+// Package host runs LLM agents whose middlewares are untrusted WebAssembly
+// modules, or native Go. It is what an embedder imports:
+//
+//	h, err := host.New(ctx, &host.Options{CacheDir: dir})
+//	m, err := h.Load(ctx, "redact.wasm", host.Limits{})
+//	a, err := h.NewAgent(ctx, &host.AgentOptions{
+//		Model:       openai,
+//		ModelName:   "gpt-4o-mini",
+//		Middlewares: []host.Middleware{{Name: "redact", Module: m}},
+//	})
+//	for event, err := range a.Run(ctx, host.Input{Messages: messages}) {
+//		…
+//	}
+//
+// A module is compiled once and shared by all agents that load the same bytes;
+// an entry of an agent is configured once and shared by all its runs; each run
+// has instances of its own.
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// What an embedder uses of the packages below.
+type (
+	Module = module.Module
+	Limits = module.Limits
+	Grants = module.Grants
+	Native = chain.Native
+	Input  = agent.Input
+	Event  = abi.Event
+	Error  = agent.Error
+)
+
+// What a fault of an entry may do to the run.
+const (
+	Fail = chain.Fail
+	Skip = chain.Skip
+)
+
+// Options make a host. They are copied.
+type Options struct {
+	// CacheDir keeps compiled machine code from process to process; empty:
+	// only while the host lives. Nobody else should be able to write there.
+	CacheDir string
+	// Logger hears warnings about modules; nil: nobody.
+	Logger *slog.Logger
+}
+
+// A Host loads modules and makes agents. It is safe for concurrent use.
+type Host struct {
+	loader *module.Loader
+}
+
+// New returns a host. It fails if the cache directory cannot be used.
+func New(ctx context.Context, o *Options) (*Host, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	return &Host{loader}, nil
+}
+
+// Close ends the hooks that are running and frees all modules. It returns an
+// error if ctx ends first.
+func (h *Host) Close(ctx context.Context) error { return h.loader.Close(ctx) }
+
+// Load loads a module from a .wasm file, or from an Extism manifest that names
+// one. Zero limits are the defaults. The error says what is wrong with the
+// module and how to mend it.
+func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
+	return h.loader.Load(ctx, path, limits)
+}
+
+// LoadBytes loads a module from its bytes; name is for messages.
+func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits Limits) (*Module, error) {
+	return h.loader.LoadBytes(ctx, name, wasm, limits)
+}
+
+// A Middleware is one entry of an agent's chain: a module or native Go.
+type Middleware struct {
+	Name    string // unique in the agent; the module's name when empty
+	Module  *Module
+	Native  *Native
+	Config  json.RawMessage // for the module
+	Grants  Grants          // for the module; zero: it reads the messages, and nothing else
+	OnFault chain.OnFault   // Fail when empty
+	// Hooks are those of its hooks that are called; nil: all.
+	Hooks []abi.Hook
+}
+
+// AgentOptions make an agent. They are copied.
+type AgentOptions struct {
+	Name      string // "agent" when empty
+	Model     model.Model
+	ModelName string
+	Params    abi.Params
+	Models    []string // that modules may choose beside ModelName; nil: any
+
+	Instruction    string
+	Tools          []tool.Tool
+	ReturnDirectly []string // tools whose result ends the run
+
+	// Middlewares are called in this order. A platform puts its own around a
+	// tenant's: what passes Outer and Inner, no tenant's module gets past.
+	Middlewares []Middleware
+	Outer       []Middleware
+	Inner       []Middleware
+	chain.Options
+
+	MaxSteps  int           // agent.DefaultMaxSteps when 0
+	Timeout   time.Duration // of a run; 0: none
+	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
+	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
+	NoStream  bool          // ask the model for whole answers
+}
+
+// An Agent runs. Many runs use it at once.
+type Agent struct {
+	*agent.Agent
+	configured []*module.Middleware
+}
+
+// NewAgent configures the middlewares and returns an agent of them.
+func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
+	a := &Agent{}
+	var entries []chain.Entry
+	for _, ring := range []struct {
+		ring chain.Ring
+		list []Middleware
+	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
+		for _, m := range ring.list {
+			e, err := a.entry(ctx, m)
+			e.Ring = ring.ring
+			if err != nil {
+				a.Close()
+				return nil, err
+			}
+			entries = append(entries, e)
+		}
+	}
+	c, err := chain.New(entries...)
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
+	a.Agent, err = agent.New(&agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
+		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.With(o.Options),
+		MaxSteps: o.MaxSteps, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream})
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Agent) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
+	e := chain.Entry{Name: m.Name, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
+	switch {
+	case (m.Module == nil) == (m.Native == nil):
+		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
+	case m.Native != nil:
+		e.Middleware = m.Native
+		return e, nil
+	}
+	if e.Name == "" {
+		e.Name = m.Module.Name()
+	}
+	mw, err := m.Module.Configure(ctx, e.Name, m.Config, m.Grants)
+	if err != nil {
+		return e, err
+	}
+	a.configured = append(a.configured, mw)
+	e.Middleware = mw
+	return e, nil
+}
+
+// Close frees what the agent's entries hold, once no run of it goes on.
+func (a *Agent) Close() {
+	for _, mw := range a.configured {
+		mw.Close()
+	}
+}
+
+// Run runs the agent and yields its events; see [agent.Agent.Run].
+func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[Event, error] {
+	return a.Agent.Run(ctx, in)
+}
+
+// Ask runs the agent on one message and returns its answer.
+func (a *Agent) Ask(ctx context.Context, prompt string) (string, error) {
+	for event, err := range a.Run(ctx, Input{Messages: []abi.Message{abi.User(prompt)}}) {
+		switch {
+		case err != nil:
+			return "", err
+		case event.Type == abi.EventRunFinished:
+			return event.Message.Content.String(), nil
+		}
+	}
+	return "", errors.New("the run ended without an event that says so")
+}
