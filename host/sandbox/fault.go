@@ -59,6 +59,11 @@ type Fault struct {
 	Kind    FaultKind
 	Message string // short: "unreachable executed", "ran longer than 1s", "proc_exit(2)"
 
+	// Limit is the field of Limits that was passed and Value what it was, in the
+	// field's unit; both are empty if the fault is no limit's.
+	Limit string
+	Value int64
+
 	// Module and Digest say whose fault it was, Export in which call; Export is
 	// empty while the module's start function ran.
 	Module, Digest, Export string
@@ -101,6 +106,24 @@ func (f *Fault) lastWords() string {
 		return cut(f.words, 200)
 	default:
 		return ""
+	}
+}
+
+// limitOf says which limit a kind of fault is about.
+func (l *Limits) limitOf(kind FaultKind) (name string, value int64) {
+	switch kind {
+	case FaultTimeout:
+		return "HookTime", int64(l.HookTime)
+	case FaultFuel:
+		return "Fuel", l.Fuel
+	case FaultMemory:
+		return "MemoryBytes", l.MemoryBytes
+	case FaultStack:
+		return "StackBytes", l.StackBytes
+	case FaultNesting:
+		return "Nesting", int64(l.Nesting)
+	default:
+		return "", 0
 	}
 }
 

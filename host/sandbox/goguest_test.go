@@ -37,6 +37,7 @@ func TestGoGuest(t *testing.T) {
 	b, err := goGuest()
 	require.NoError(t, err)
 	s := newSandbox(t, Options{})
+	load(t, s, b, Limits{}) // holds the code, so that it is compiled once
 	t.Run("hook", func(t *testing.T) { goGuestHook(t, load(t, s, b, Limits{HookTime: time.Minute})) })
 	for export, want := range map[string]struct {
 		limits Limits

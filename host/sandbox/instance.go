@@ -303,8 +303,9 @@ func (in *Instance) fault(kind FaultKind, message string) *Fault {
 	for i, line := range in.recent {
 		output[i] = string(line)
 	}
+	limit, value := in.image.limits.limitOf(kind)
 	return &Fault{
-		Kind: kind, Message: message,
+		Kind: kind, Message: message, Limit: limit, Value: value,
 		Module: in.image.name, Digest: in.image.code.digest, Export: in.export,
 		Output: output, words: string(in.words),
 	}

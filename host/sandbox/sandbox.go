@@ -27,8 +27,8 @@
 //     goes all the way each time; [Image.Reset] says so.
 //  5. Pool (pool.go). An instance that is closed is reset and waits for the next
 //     user of the same image, as long as there is memory for it and it did not
-//     fault or grow. There is no admission by memory yet: who makes instances
-//     has to bound how many.
+//     fault or grow. Who starts work that needs instances reserves their memory
+//     first, with [Sandbox.Reserve] (admission.go).
 //  6. Call (instance.go, guest.go). One at a time; the guest's own time is
 //     limited, its memory bounded, its pointers checked. What it does wrong is a
 //     [Fault], after which the instance is dead.
@@ -77,6 +77,9 @@ type Options struct {
 	// wasm.DefaultLimits.
 	Structure *wasm.Limits
 
+	// MemoryBytes is what [Sandbox.Reserve] gives out. Default 4 GiB.
+	MemoryBytes int64
+
 	// IdleBytes bounds the memory that instances which nobody uses keep for
 	// themselves, all together. Default 256 MiB, negative: none are kept.
 	IdleBytes int64
@@ -105,6 +108,7 @@ type Sandbox struct {
 	disk      *diskCache // nil without one
 	portable  bool
 
+	admission  admission
 	idleBudget idleBudget
 	idleTime   time.Duration
 
@@ -127,6 +131,9 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 		log: opts.Logger, portable: opts.portable, idleTime: opts.IdleTime,
 		images: map[*Image]struct{}{}, codes: map[string]*code{}, live: map[*Instance]struct{}{},
 	}
+	s.admission.free = opts.MemoryBytes
+	def(&s.admission.free, 4<<30)
+	s.admission.all = s.admission.free
 	def(&s.idleTime, 30*time.Second)
 	s.idleBudget.most = opts.IdleBytes
 	def(&s.idleBudget.most, 256<<20)
@@ -171,6 +178,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		open = append(open, in)
 	}
 	s.mu.Unlock()
+	s.admission.close()
 	for _, in := range open {
 		in.Close()
 	}
