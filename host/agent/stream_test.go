@@ -363,3 +363,20 @@ func TestEachAttemptIsAStream(t *testing.T) {
 	require.Equal(t, "found", tr.message(t).Message.Content.String())
 	require.Equal(t, "found", tr.streamed())
 }
+
+func TestACrashLoopIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	called := 0
+	e := native("m", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		called++
+		panic("boom")
+	}})
+	e.OnFault = chain.Skip
+	c := with(t, e)
+	for range 8 {
+		tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("answer")})
+		require.NoError(t, tr.err)
+		require.Equal(t, 1, tr.count(abi.EventFault), "every run is told")
+	}
+	require.Equal(t, 5, called, "over all runs of the agent")
+}

@@ -23,7 +23,8 @@ import (
 // runs use it at once.
 type Chain struct {
 	Options
-	entries []Entry
+	entries  []Entry
+	breakers []*breaker // of the entries
 }
 
 // Options are for the pipelines of before_* and after_* hooks.
@@ -37,7 +38,7 @@ type Options struct {
 }
 
 // With returns the chain with other options.
-func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries} }
+func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers} }
 
 // New checks the entries and returns their chain.
 func New(entries ...Entry) (*Chain, error) {
@@ -62,7 +63,11 @@ func New(entries ...Entry) (*Chain, error) {
 		}
 		names[e.Name] = true
 	}
-	return &Chain{entries: slices.Clone(entries)}, nil
+	c := &Chain{entries: slices.Clone(entries)}
+	for range entries {
+		c.breakers = append(c.breakers, &breaker{})
+	}
+	return c, nil
 }
 
 func (e *Entry) checkHooks() error {
@@ -105,6 +110,7 @@ type member struct {
 	desc    Description
 	hooks   map[abi.Hook]bool
 	session Session
+	breaker *breaker
 	events  map[abi.EventType]bool // that observe wants
 }
 
@@ -114,14 +120,14 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 // or from before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
 	r := &Run{Options: c.Options, host: host, locals: locals}
-	for _, e := range c.entries {
+	for i, e := range c.entries {
 		desc := e.Middleware.Describe()
 		session, err := e.Middleware.Open(ctx, e.Name, run)
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
 		}
-		m := &member{Entry: e, desc: desc, session: session, hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
+		m := &member{Entry: e, desc: desc, session: session, breaker: c.breakers[i], hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
 		for _, h := range desc.Hooks {
 			m.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 		}

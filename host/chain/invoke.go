@@ -43,6 +43,31 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	if err := over(ctx); err != nil {
 		return verdict{}, err
 	}
+	b := c.member.breaker
+	if err := b.allow(); err != nil {
+		return r.fault(c, err)
+	}
+	v, err := r.answer(ctx, c, in, out, apply)
+	var fault *Fault
+	switch {
+	case v.faulted, errors.As(err, &fault) && fault.Entry == c.member.Name:
+		r.tellBreaker(c, b.done(true))
+	case err != nil:
+		b.release()
+	default:
+		r.tellBreaker(c, b.done(false))
+	}
+	return v, err
+}
+
+func (r *Run) tellBreaker(c *Call, change string) {
+	if change != "" {
+		c.Log(abi.LogWarn, change)
+	}
+}
+
+// answer calls the hook and applies what it answers.
+func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name}
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := c.Ending(); ending != nil {
