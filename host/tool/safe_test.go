@@ -94,7 +94,7 @@ func TestSafeErrors(t *testing.T) {
 	}{
 		"an error":            {func(context.Context) (*abi.Result, error) { return nil, sentinel }, "as it is"},
 		"a panic":             {func(context.Context) (*abi.Result, error) { panic("boom") }, `tool "fake" panicked: boom`},
-		"a runtime panic":     {func(context.Context) (*abi.Result, error) { return nil, []error{}[len(t.Name())-len(t.Name())] }, "index out of range"},
+		"a runtime panic":     {func(context.Context) (*abi.Result, error) { var none []error; return nil, none[len(none)] }, "index out of range"},
 		"the goroutine's end": {func(context.Context) (*abi.Result, error) { runtime.Goexit(); return nil, nil }, `tool "fake" ended its goroutine`},
 		"a long error":        {func(context.Context) (*abi.Result, error) { return nil, errors.New(strings.Repeat("x", 1000)) }, "[cut: this has 1000 bytes; at most 100 bytes of a result are kept]"},
 		"an error not UTF-8":  {func(context.Context) (*abi.Result, error) { return nil, errors.New("a\xff") }, "a\ufffd"},

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a calculation, so that no expression takes a second:
+// Bounds of a calculation, so that no expression takes more than about a second:
 // numbers are exact and would grow without them.
 const (
 	maxExpression = 4096  // bytes
@@ -119,6 +119,9 @@ func (p *parser) product() (number, error) {
 func (p *parser) leftToRight(operand func() (number, error), operators string) (number, error) {
 	left, err := operand()
 	for err == nil {
+		if err := p.ctx.Err(); err != nil {
+			return number{}, err
+		}
 		op := p.peek()
 		if op == 0 || strings.IndexByte(operators, op) < 0 {
 			break
