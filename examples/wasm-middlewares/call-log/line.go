@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// line says in a line what happened, and how important that is. began are the
+// times at which what is not over yet began.
+func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text string) {
+	switch e.Type {
+	case abi.EventMessage:
+		return abi.LogInfo, fmt.Sprintf("step %d: %s", e.Step, l.message(e.Message))
+	case abi.EventToolCall:
+		return abi.LogDebug, fmt.Sprintf("step %d: %s#%s%s", e.Step, e.Call.Name, e.Call.ID, l.preview(" ", e.Call.Arguments))
+	case abi.EventToolResult:
+		level, verdict := abi.LogInfo, "ok"
+		if e.Result.IsError {
+			level, verdict = abi.LogWarn, "failed"
+		}
+		if e.Source != "tool" {
+			verdict += " by " + e.Source
+		}
+		content := e.Result.Content.String()
+		return level, fmt.Sprintf("step %d: %s#%s %s, %d ms, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
+			since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
+	case abi.EventCustom:
+		return abi.LogDebug, fmt.Sprintf("step %d: %s says %s%s", e.Step, e.Entry, e.Name, l.preview(" ", string(e.Data)))
+	case abi.EventFault:
+		return abi.LogError, fmt.Sprintf("step %d: fault of %s in %s, %s: %s", e.Step, e.Entry, e.Hook, e.Action, e.Cause)
+	case abi.EventRunFinished:
+		return l.finished(e, began)
+	default:
+		return 0, ""
+	}
+}
+
+func (l *callLog) message(m *abi.Message) string {
+	if len(m.ToolCalls) == 0 {
+		return fmt.Sprintf("answer, %d bytes%s", len(m.Content.String()), l.preview(": ", m.Content.String()))
+	}
+	var names []string
+	for _, c := range m.ToolCalls {
+		names = append(names, c.Function.Name)
+	}
+	return "calls " + strings.Join(names, ", ")
+}
+
+func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, text string) {
+	level, text = abi.LogInfo, fmt.Sprintf("%s after %d steps, %d ms", e.FinishReason, e.Step, since(e, began, "run"))
+	if e.Usage != nil && e.Usage.TotalTokens > 0 {
+		text += fmt.Sprintf(", %d tokens", e.Usage.TotalTokens)
+	}
+	switch {
+	case e.Error != nil:
+		return abi.LogError, text + ": " + e.Error.Message
+	case e.StoppedBy != "":
+		return abi.LogWarn, text + " by " + e.StoppedBy + ": " + e.Reason
+	default:
+		return level, text
+	}
+}
+
+func since(e *abi.Event, began map[string]int64, what string) int64 {
+	if at, ok := began[what]; ok {
+		return e.TimeMS - at
+	}
+	return 0
+}
+
+// preview is the begin of a text on one line, behind a separator; or nothing.
+func (l *callLog) preview(separator, text string) string {
+	if l.Preview == 0 || text == "" {
+		return ""
+	}
+	n := 0
+	for i := range text {
+		if n++; n > l.Preview {
+			text = text[:i] + "…"
+			break
+		}
+	}
+	return separator + strings.Join(strings.Fields(text), " ")
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Lengths in bytes, from RFC 5321 section 4.5.3.1 and RFC 1035 section 2.3.4.
+const (
+	maxLocal  = 64
+	maxDomain = 253
+	maxLabel  = 63
+)
+
+// email finds e-mail addresses: at most 64 bytes before the @, and a domain of
+// at least two labels behind it, the last one beginning with a letter. Letters
+// are those of the Latin script.
+type email struct{}
+
+func (email) find(text string, from int) []span {
+	var out []span
+	for least := from; ; {
+		i := strings.IndexByte(text[least:], '@')
+		if i < 0 {
+			return out
+		}
+		at := least + i
+		begin := local(text, least, at)
+		end := domain(text, at+1)
+		least = at + 1
+		if begin < at && end > 0 {
+			out = append(out, span{from: begin, to: end})
+			least = end
+		}
+	}
+}
+
+func (email) open(text string, from int) int {
+	// Behind an @ the domain may still grow.
+	d := back(text, max(from, len(text)-maxDomain-1), len(text), inDomain)
+	if d > from && text[d-1] == '@' {
+		if begin := local(text, from, d-1); begin < d-1 {
+			return begin
+		}
+	}
+	return local(text, from, len(text))
+}
+
+// local returns where the part before an @ that stands at index at begins.
+func local(text string, least, at int) int {
+	begin := back(text, max(least, at-maxLocal), at, func(c rune) bool { return inDomain(c) || strings.ContainsRune("_%+", c) })
+	for begin < at && text[begin] == '.' {
+		begin++
+	}
+	return begin
+}
+
+// domain returns where the domain that begins at i ends, or 0 if none does.
+func domain(text string, i int) (end int) {
+	stop := min(len(text), i+maxDomain)
+	for labels := 1; ; labels++ {
+		last := i
+		for last < stop {
+			c, size := utf8.DecodeRuneInString(text[last:])
+			if c == '.' || !inDomain(c) || last+size > stop {
+				break
+			}
+			last += size
+		}
+		label := strings.TrimRight(text[i:last], "-")
+		if label == "" || len(label) > maxLabel || label[0] == '-' {
+			return end
+		}
+		if c, _ := utf8.DecodeRuneInString(label); labels > 1 && unicode.IsLetter(c) && utf8.RuneCountInString(label) > 1 {
+			end = i + len(label)
+		}
+		if len(label) < last-i || last >= stop || text[last] != '.' {
+			return end
+		}
+		i = last + 1
+	}
+}
+
+func inDomain(c rune) bool {
+	return c == '.' || c == '-' || c < utf8.RuneSelf && alnum(byte(c)) || c >= utf8.RuneSelf && unicode.Is(unicode.Latin, c)
+}
+
+// back returns where the characters of a class that end at index to begin, at
+// least or later.
+func back(text string, least, to int, class func(rune) bool) int {
+	for to > least {
+		c, size := utf8.DecodeLastRuneInString(text[:to])
+		if !class(c) || to-size < least {
+			break
+		}
+		to -= size
+	}
+	return to
+}
+
+func alnum(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+func word(c byte) bool  { return alnum(c) || c == '_' }
+
+// ip finds IP addresses of both versions. One of version 6 has a digit from 0
+// to 9: face::cafe is more often something else.
+type ip struct{}
+
+// The length of the longest address, and a dot or colon that ends a sentence.
+const (
+	maxIPv4 = len("255.255.255.255") + 1
+	maxIPv6 = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") + 1
+)
+
+func inIPv4(c byte) bool { return digit(c) || c == '.' }
+func inIPv6(c byte) bool { return inIPv4(c) || c == ':' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+func (ip) find(text string, from int) []span {
+	var out []span
+	for _, r := range runs(text, from, inIPv4) {
+		if to := ipv4(text[r.from:r.to]); to > 0 {
+			out = append(out, span{from: r.from, to: r.from + to})
+		}
+	}
+	for _, r := range runs(text, from, inIPv6) {
+		if to := ipv6(text[r.from:r.to]); to > 0 {
+			out = append(out, span{from: r.from, to: r.from + to})
+		}
+	}
+	return out
+}
+
+func (ip) open(text string, from int) int {
+	least := len(text)
+	for _, class := range []struct {
+		in  func(byte) bool
+		max int
+	}{{inIPv4, maxIPv4}, {inIPv6, maxIPv6}} {
+		begin := len(text)
+		for begin > from && class.in(text[begin-1]) && len(text)-begin <= class.max {
+			begin--
+		}
+		if len(text)-begin <= class.max {
+			least = min(least, begin)
+		}
+	}
+	return least
+}
+
+// runs are the stretches of characters of a class with no word's character on
+// either side. A stretch that began before from is none.
+func runs(text string, from int, in func(byte) bool) []span {
+	var out []span
+	for i := from; i < len(text); i++ {
+		if !in(text[i]) {
+			continue
+		}
+		begin := i
+		for i < len(text) && in(text[i]) {
+			i++
+		}
+		if begin == from && from > 0 && in(text[from-1]) {
+			continue
+		}
+		// A colon may follow a word, as in "ip:fe80::1".
+		if text[begin] == ':' && !strings.HasPrefix(text[begin:], "::") {
+			begin++
+		}
+		if begin > 0 && word(text[begin-1]) || i < len(text) && word(text[i]) {
+			continue
+		}
+		out = append(out, span{from: begin, to: i})
+	}
+	return out
+}
+
+// ipv4 returns the length of the address that a run is, or 0: four numbers up
+// to 255, and perhaps a dot behind them.
+func ipv4(run string) int {
+	run = strings.TrimSuffix(run, ".")
+	groups := strings.Split(run, ".")
+	if len(run) >= maxIPv4 || len(groups) != 4 {
+		return 0
+	}
+	for _, g := range groups {
+		n := 0
+		for i := range len(g) {
+			n = n*10 + int(g[i]-'0')
+		}
+		if g == "" || len(g) > 3 || n > 255 {
+			return 0
+		}
+	}
+	return len(run)
+}
+
+// ipv6 does the same for version 6.
+func ipv6(run string) int {
+	if strings.HasSuffix(run, ".") || strings.HasSuffix(run, ":") && !strings.HasSuffix(run, "::") {
+		run = run[:len(run)-1]
+	}
+	if len(run) >= maxIPv6 || strings.Count(run, ":") < 2 || !strings.ContainsAny(run, "0123456789") {
+		return 0
+	}
+	if a, err := netip.ParseAddr(run); err != nil || !a.Is6() {
+		return 0
+	}
+	return len(run)
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// The strategies: what stands in the place of a find.
+const (
+	strategyRedact = "redact" // [REDACTED_EMAIL]
+	strategyMask   = "mask"   // ***@***.***, with the last four digits of a card number or IBAN
+	strategyHash   = "hash"   // [EMAIL_3f2a9c1be07d], the same for the same value
+)
+
+// builtIn are the kinds that need no pattern.
+var builtIn = map[string]detector{
+	"email":       email{},
+	"credit_card": card{},
+	"ip":          ip{},
+	"iban":        iban{},
+}
+
+// A pattern is a kind of one's own.
+type pattern struct {
+	Name    string `json:"name" doc:"of the kind: lower-case letters, digits and _"`
+	Pattern string `json:"pattern" doc:"a regular expression (RE2)"`
+}
+
+var nameOfPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// newScanner makes a scanner of a configuration, or says what is wrong with it.
+func newScanner(r *redact) (scanner, error) {
+	var s scanner
+	for i, name := range r.Detect {
+		at := fmt.Sprintf("detect[%d]", i)
+		d, ok := builtIn[name]
+		if !ok {
+			return s, invalid("%s: %q is not one of email, credit_card, ip, iban; patterns takes others", at, name)
+		}
+		if err := s.add(r, at, name, d); err != nil {
+			return s, err
+		}
+	}
+	for i, p := range r.Patterns {
+		at := fmt.Sprintf("patterns[%d]", i)
+		if p == nil || !nameOfPattern.MatchString(p.Name) || builtIn[p.Name] != nil {
+			return s, invalid("%s.name: want lower-case letters, digits and _, and none of email, credit_card, ip, iban", at)
+		}
+		d, err := newCustom(p.Pattern)
+		if err != nil {
+			return s, invalid("%s.pattern: %v", at, err)
+		}
+		if err := s.add(r, at, p.Name, d); err != nil {
+			return s, err
+		}
+	}
+	for name := range r.Strategies {
+		if !slices.ContainsFunc(s.kinds, func(k *kind) bool { return k.name == name }) {
+			return s, invalid("strategies.%s: no such kind is looked for", name)
+		}
+	}
+	return s, nil
+}
+
+func (s *scanner) add(r *redact, at, name string, d detector) error {
+	if slices.ContainsFunc(s.kinds, func(k *kind) bool { return k.name == name }) {
+		return invalid("%s: %s stands there twice", at, name)
+	}
+	strategy, where := r.Strategy, "strategy"
+	if own, ok := r.Strategies[name]; ok {
+		strategy, where = own, "strategies."+name
+	}
+	k := &kind{detector: d, name: name}
+	label, number := strings.ToUpper(name), name == "credit_card" || name == "iban"
+	switch strategy {
+	case strategyRedact:
+		k.replace = func(string) string { return "[REDACTED_" + label + "]" }
+	case strategyMask:
+		keep := 0
+		if number {
+			keep = 4
+		}
+		k.replace = func(match string) string { return mask(match, keep) }
+	case strategyHash:
+		k.replace = func(match string) string { return "[" + label + "_" + hash(r.Salt, canonical(match, number)) + "]" }
+	default:
+		return invalid("%s: %q is not one of redact, mask, hash", where, strategy)
+	}
+	s.kinds = append(s.kinds, k)
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+}
+
+// mask puts a star in the place of each letter and digit but the last few.
+func mask(match string, keep int) string {
+	var total, seen int
+	for _, c := range match {
+		if plain(c) {
+			total++
+		}
+	}
+	return strings.Map(func(c rune) rune {
+		if !plain(c) {
+			return c
+		}
+		if seen++; seen > total-keep {
+			return c
+		}
+		return '*'
+	}, match)
+}
+
+// canonical is the same however a value is written.
+func canonical(match string, number bool) string {
+	if number {
+		match = strings.NewReplacer(" ", "", "-", "").Replace(match)
+	}
+	return strings.ToLower(match)
+}
+
+func hash(salt, value string) string {
+	h := hmac.New(sha256.New, []byte(salt))
+	h.Write([]byte(value))
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+func plain(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }

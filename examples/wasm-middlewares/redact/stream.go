@@ -1,0 +1,101 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// A held is what is held back of one text in a stream: of the answer, of the
+// reasoning, of the arguments of one call, of one tool's result.
+type held struct {
+	Kind   string `json:"kind"`
+	Index  int    `json:"index,omitempty"`
+	CallID string `json:"call_id,omitempty"`
+	Tail   tail   `json:"tail"`
+}
+
+// OnChunk lets pass of a stream what cannot become a find any more. What it
+// holds back lies in a run-local value: the module's memory may be gone when
+// the next chunk comes.
+func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
+	kept := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
+	texts, there, err := kept.Get(ctx)
+	if err != nil {
+		return err
+	}
+	results, output := finds{}, finds{}
+	var out []abi.Chunk
+	for _, c := range chunks.Items {
+		found := output
+		if c.CallID != "" {
+			found = results
+		}
+		if c.Part != nil && (r.Output && c.CallID == "" || r.ToolResults && c.CallID != "") {
+			c.Part.Text = r.scan.all(c.Part.Text, found) // a part is not streamed in pieces
+		}
+		if text := r.text(&c); text != nil {
+			var h *held
+			texts, h = holder(texts, &c)
+			was := *text
+			if *text = r.scan.next(&h.Tail, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	if chunks.Final {
+		for _, h := range texts {
+			found := output
+			if h.CallID != "" {
+				found = results
+			}
+			c := abi.Chunk{Kind: h.Kind, Index: h.Index, CallID: h.CallID}
+			if text := r.text(&c); text != nil {
+				if *text = r.scan.next(&h.Tail, "", true, found); *text != "" {
+					out = append(out, c)
+				}
+			}
+		}
+	}
+	chunks.Items = out
+	switch {
+	case !chunks.Final && len(texts) > 0:
+		err = kept.Set(ctx, texts)
+	case chunks.Final && there:
+		err = kept.Delete(ctx)
+	}
+	if err == nil {
+		err = output.tell(ctx, "output")
+	}
+	if err == nil {
+		err = results.tell(ctx, "tool_result")
+	}
+	return err
+}
+
+// text returns the text of a chunk in which to hide; nil if there is none.
+func (r *redact) text(c *abi.Chunk) *string {
+	switch {
+	case (c.Kind == abi.ChunkText || c.Kind == abi.ChunkReasoning) && r.Output:
+		return &c.Text
+	case c.Kind == abi.ChunkToolResult && r.ToolResults:
+		return &c.Text
+	case c.Kind == abi.ChunkToolCall && r.ToolArguments:
+		return &c.Arguments
+	default:
+		return nil
+	}
+}
+
+// holder returns what is held back of the text that a chunk is a piece of.
+func holder(texts []*held, c *abi.Chunk) ([]*held, *held) {
+	for _, h := range texts {
+		if h.Kind == c.Kind && h.Index == c.Index && h.CallID == c.CallID {
+			return texts, h
+		}
+	}
+	h := &held{Kind: c.Kind, Index: c.Index, CallID: c.CallID, Tail: tail{JSON: c.Kind == abi.ChunkToolCall}}
+	return append(texts, h), h
+}

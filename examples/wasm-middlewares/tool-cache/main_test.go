@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+)
+
+// A bench counts the calls of a tool, which answers how many there were.
+type bench struct {
+	*middlewaretest.Host
+	calls int
+}
+
+func newBench(t *testing.T, config any) *bench {
+	t.Helper()
+	b := &bench{Host: middlewaretest.New(middleware.Options{}, newCache())}
+	require.NoError(t, b.Configure(config))
+	b.Tool = func(abi.Call) (*abi.Result, error) {
+		b.calls++
+		return abi.TextResult(fmt.Sprint("answer ", b.calls)), nil
+	}
+	return b
+}
+
+// call calls a tool, with the module's memory wiped before.
+func (b *bench) call(t *testing.T, name, arguments string) string {
+	t.Helper()
+	require.NoError(t, b.Wipe())
+	before := b.calls
+	answer, err := b.WrapToolCall(abi.WrapToolCallInput{Call: abi.Call{Name: name, Arguments: arguments, Idempotent: name == "read"}})
+	require.NoError(t, err)
+	if answer.Result != nil {
+		require.Equal(t, before, b.calls, "an answer that was kept needs no call")
+		return answer.Result.Content.String()
+	}
+	return fmt.Sprint("answer ", b.calls)
+}
+
+func TestSameCallSameAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	require.Equal(t, "answer 1", b.call(t, "read", `{"path":"a","n":1}`))
+	for _, same := range []string{`{"path":"a","n":1}`, `{ "n":1, "path":"\u0061" }`} {
+		require.Equal(t, "answer 1", b.call(t, "read", same))
+	}
+	require.Len(t, b.Events, 2)
+	require.Equal(t, "cache_hit", b.Events[0].Name)
+	require.Contains(t, string(b.Events[0].Data), `"tool":"read"`)
+	for i, other := range []string{`{"path":"a","n":2}`, `{"path":"A","n":1}`, `{"path":"a","n":"1"}`, `{}`} {
+		require.Equal(t, fmt.Sprint("answer ", i+2), b.call(t, "read", other))
+	}
+	require.Len(t, b.Events, 2)
+}
+
+func TestWhichTools(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.call(t, "send", `{}`)
+	b.call(t, "send", `{}`)
+	require.Equal(t, 2, b.calls, "a tool that is not idempotent is called each time")
+
+	b = newBench(t, map[string]any{"tools": []string{"se*d", "x"}})
+	b.call(t, "send", `{}`)
+	b.call(t, "send", `{}`)
+	require.Equal(t, 1, b.calls)
+	b.call(t, "read", `{}`)
+	b.call(t, "read", `{}`)
+	require.Equal(t, 3, b.calls, "what is not listed is not kept")
+}
+
+func TestFailuresAreNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	b.Tool = func(abi.Call) (*abi.Result, error) {
+		if b.calls++; b.calls == 1 {
+			return nil, errors.New("down")
+		}
+		if b.calls == 2 {
+			return abi.ErrorResult("no"), nil
+		}
+		return abi.TextResult("yes"), nil
+	}
+	in := abi.WrapToolCallInput{Call: abi.Call{Name: "read", Arguments: `{}`, Idempotent: true}}
+	_, err := b.WrapToolCall(in)
+	require.ErrorContains(t, err, "down")
+	_, err = b.WrapToolCall(in)
+	require.NoError(t, err)
+	b.call(t, "read", `{}`)
+	require.Equal(t, 3, b.calls)
+	require.Equal(t, "yes", b.call(t, "read", `{}`))
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]any{"forget": []string{"write*"}})
+	b.call(t, "read", `{}`)
+	b.call(t, "other", `{}`)
+	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
+	b.call(t, "write_file", `{}`)
+	require.Equal(t, "answer 4", b.call(t, "read", `{}`))
+}
+
+func TestLargeAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]any{"max_bytes": 100})
+	b.Tool = func(abi.Call) (*abi.Result, error) { b.calls++; return abi.TextResult(strings.Repeat("x", 100)), nil }
+	b.call(t, "read", `{}`)
+	b.call(t, "read", `{}`)
+	require.Equal(t, 2, b.calls)
+}
+
+func TestResultsAreWhole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	want := &abi.Result{Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "a"}), Extra: []byte(`{"x":1}`)}
+	b.Tool = func(abi.Call) (*abi.Result, error) { return want, nil }
+	b.call(t, "read", `{}`)
+	answer, err := b.WrapToolCall(abi.WrapToolCallInput{Call: abi.Call{Name: "read", Arguments: `{}`, Idempotent: true}})
+	require.NoError(t, err)
+	require.Equal(t, want, answer.Result)
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	require.ErrorContains(t, b.Configure(map[string]any{"max_bytes": 0}), "config: max_bytes: 0 is not above 0")
+	require.ErrorContains(t, b.Configure(map[string]any{"tool": []string{"x"}}), "tool")
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"a", "a", true},
+		{"a", "ab", false},
+		{"*", "", true},
+		{"*", "x", true},
+		{"a*", "abc", true},
+		{"*c", "abc", true},
+		{"a*c", "ac", true},
+		{"a*a", "a", false},
+		{"a*b*c", "a_b_b_c", true},
+		{"a*b*c", "a_c_b", false},
+		{"**", "x", true},
+	} {
+		require.Equal(t, c.want, named([]string{"no", c.pattern}, c.name), "%q %q", c.pattern, c.name)
+	}
+}

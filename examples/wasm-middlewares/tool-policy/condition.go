@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A condition is about the values at a path in a call's arguments.
+type condition struct {
+	Path    string `json:"path" doc:"keys separated by dots, * for any key or item; a path that ends at an object or a list means every value in it, no path all values"`
+	Pattern string `json:"pattern" doc:"a regular expression (RE2) that must match somewhere in the value"`
+
+	keys    []string
+	pattern *regexp.Regexp
+}
+
+func (c *condition) compile(at string) (err error) {
+	if c.Path != "" {
+		c.keys = strings.Split(c.Path, ".")
+	}
+	if slices.Contains(c.keys, "") {
+		return invalid("%s.path: %q has an empty key; want keys separated by single dots", at, c.Path)
+	}
+	if c.Pattern == "" {
+		return invalid("%s.pattern: say what the value must match; . is anything but nothing", at)
+	}
+	if c.pattern, err = regexp.Compile(c.Pattern); err != nil {
+		return invalid("%s.pattern: %v", at, err)
+	}
+	return nil
+}
+
+// holds reports whether any of the values at the path matches, or else
+// whether all do and there is one.
+func (c *condition) holds(arguments any, any bool) bool {
+	values := at(arguments, c.keys)
+	if any {
+		return slices.ContainsFunc(values, c.pattern.MatchString)
+	}
+	return len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return !c.pattern.MatchString(v) })
+}
+
+// decode reads arguments strictly: an object, no key twice. What comes out has
+// no escapes left in it that could hide something.
+func decode(arguments string) (any, error) {
+	if arguments == "" {
+		return map[string]any{}, nil
+	}
+	if err := abi.Valid([]byte(arguments)); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(arguments)))
+	d.UseNumber()
+	var object map[string]any
+	err := d.Decode(&object)
+	return object, err
+}
+
+// at returns the values at a path, as texts. Keys are compared without regard
+// to case: there are tools that read "Path" where "path" is meant.
+func at(value any, path []string) []string {
+	key, rest := "*", path
+	if len(path) > 0 {
+		key, rest = path[0], path[1:]
+	}
+	var out []string
+	switch v := value.(type) {
+	case map[string]any:
+		for k, item := range v {
+			if key == "*" || strings.EqualFold(key, k) {
+				out = append(out, at(item, rest)...)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if key == "*" || key == strconv.Itoa(i) {
+				out = append(out, at(item, rest)...)
+			}
+		}
+	default:
+		if len(path) == 0 {
+			out = append(out, text(value))
+		}
+	}
+	return out
+}
+
+// text is what a pattern is compared with: a string as it is, and the others
+// as JSON has them, numbers without exponent and trailing zeros.
+func text(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case json.Number:
+		return number(string(v))
+	case bool:
+		return strconv.FormatBool(v)
+	default:
+		return "null"
+	}
+}
+
+// number writes all literals of one number in the same way, so that 1e2 does
+// not pass where 100 would not. Whole numbers stay exact.
+func number(literal string) string {
+	if !strings.ContainsAny(literal, ".eE") {
+		if literal == "-0" {
+			return "0"
+		}
+		return literal
+	}
+	f, err := strconv.ParseFloat(literal, 64)
+	switch {
+	case err != nil: // beyond what tools take for a number
+		return literal
+	case f == 0:
+		return "0"
+	case math.Abs(f) < 1e-9 || math.Abs(f) >= 1e21:
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	default:
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+}

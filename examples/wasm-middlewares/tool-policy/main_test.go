@@ -1,0 +1,143 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+)
+
+func newHost() *middlewaretest.Host {
+	return middlewaretest.New(middleware.Options{}, &policy{Default: allow})
+}
+
+type object = map[string]any
+
+func rules(list ...object) object { return object{"rules": list} }
+
+func only(list ...object) object { return object{"rules": list, "default": "deny"} }
+
+func on(action, tool string, conditions ...string) object {
+	r := object{"tools": []string{tool}, "action": action}
+	var list []object
+	for i := 0; i < len(conditions); i += 2 {
+		list = append(list, object{"path": conditions[i], "pattern": conditions[i+1]})
+	}
+	if list != nil {
+		r["arguments"] = list
+	}
+	return r
+}
+
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	secret := rules(on("deny", "read_*", "path", `(^|/)secret`))
+	data := only(on("allow", "*", "to.*", `@example\.com$`), on("allow", "read", "path", `^data/`), on("deny", "read", "path", `\.\.`))
+	deep := rules(on("deny", "*", "", "drop table"))
+	amount := rules(on("deny", "pay", "amount", `^[0-9]{3,}$`), on("deny", "pay", "items.0.ok", `^(true|null)$`))
+	for name, c := range map[string]struct {
+		config    object
+		tool      string
+		arguments string
+		want      string
+	}{
+		"nothing configured":         {object{}, "t", `{}`, "allow"},
+		"default deny":               {object{"default": "deny"}, "t", `{}`, "deny"},
+		"pattern of names":           {secret, "read_file", `{"path":"a/secret.txt"}`, "deny"},
+		"other tool":                 {secret, "write_file", `{"path":"secret.txt"}`, "allow"},
+		"other argument":             {secret, "read_file", `{"file":"secret.txt"}`, "allow"},
+		"names match as a whole":     {rules(on("deny", "read")), "read_all", `{}`, "allow"},
+		"names are no expressions":   {rules(on("deny", "r.ad")), "read", `{}`, "allow"},
+		"unicode escapes":            {secret, "read_file", `{"path":"\u0073ecret"}`, "deny"},
+		"escaped keys":               {secret, "read_file", `{"\u0070ath":"secret"}`, "deny"},
+		"keys of another case":       {secret, "read_file", `{"PATH":"secret"}`, "deny"},
+		"a key twice":                {secret, "read_file", `{"path":"x","path":"secret"}`, "deny"},
+		"no JSON":                    {secret, "read_file", `{"path":`, "deny"},
+		"no object":                  {secret, "read_file", `[]`, "deny"},
+		"no arguments":               {secret, "read_file", ``, "allow"},
+		"in a list":                  {secret, "read_file", `{"path":["x","secret"]}`, "deny"},
+		"in an object":               {secret, "read_file", `{"path":{"is":["secret"]}}`, "deny"},
+		"allowed":                    {data, "read", `{"path":"data/x"}`, "allow"},
+		"deny beats allow":           {data, "read", `{"path":"data/../x"}`, "deny"},
+		"no rule":                    {data, "read", `{"path":"x"}`, "deny"},
+		"all recipients are good":    {data, "mail", `{"to":["a@example.com","b@example.com"]}`, "allow"},
+		"one recipient is not":       {data, "mail", `{"to":["a@example.com","b@evil.com"]}`, "deny"},
+		"a second key of other case": {data, "read", `{"path":"data/x","Path":"/etc"}`, "deny"},
+		"nothing to allow":           {data, "mail", `{"to":[]}`, "deny"},
+		"anywhere":                   {deep, "sql", `{"a":[{"b":"drop table x"}]}`, "deny"},
+		"anywhere else":              {deep, "sql", `{"a":[{"b":"select"}]}`, "allow"},
+		"numbers":                    {amount, "pay", `{"amount":100}`, "deny"},
+		"numbers with an exponent":   {amount, "pay", `{"amount":1e2}`, "deny"},
+		"numbers with zeros":         {amount, "pay", `{"amount":100.0}`, "deny"},
+		"small numbers":              {amount, "pay", `{"amount":99}`, "allow"},
+		"large numbers are exact":    {rules(on("deny", "*", "n", "^9007199254740993$")), "t", `{"n":9007199254740993}`, "deny"},
+		"numbers out of range":       {rules(on("deny", "*", "n", "^1e999$")), "t", `{"n":1e999}`, "deny"},
+		"tiny and huge":              {rules(on("deny", "*", "n", `^(1e-10|1e\+21|0)$`)), "t", `{"n":[0.0000000001]}`, "deny"},
+		"zero":                       {rules(on("deny", "*", "n", `^0$`)), "t", `{"n":-0}`, "deny"},
+		"zero with a fraction":       {rules(on("deny", "*", "n", `^0$`)), "t", `{"n":-0.0}`, "deny"},
+		"items by number":            {amount, "pay", `{"items":[{"ok":true}]}`, "deny"},
+		"null":                       {amount, "pay", `{"items":[{"ok":null}]}`, "deny"},
+		"another item":               {amount, "pay", `{"items":[{"ok":false},{"ok":true}]}`, "allow"},
+		"all conditions must hold":   {rules(on("deny", "*", "a", "1", "b", "2")), "t", `{"a":1}`, "allow"},
+		"all conditions hold":        {rules(on("deny", "*", "a", "1", "b", "2")), "t", `{"a":1,"b":2}`, "deny"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost()
+			require.NoError(t, h.Configure(c.config))
+			answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: c.tool, Arguments: c.arguments}})
+			require.NoError(t, err)
+			require.Equal(t, c.want, answer.Decision)
+			require.Equal(t, c.want == "deny", answer.Message != "", "a denial says why")
+		})
+	}
+}
+
+func TestMessage(t *testing.T) {
+	t.Parallel()
+	h := newHost()
+	r := on("deny", "rm")
+	r["message"] = "Ask an operator."
+	require.NoError(t, h.Configure(rules(on("deny", "other"), r)))
+	answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: "rm", Arguments: "{}"}})
+	require.NoError(t, err)
+	require.Equal(t, "Ask an operator.", answer.Message)
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for want, config := range map[string]any{
+		`config: default: "no" is not one of allow, deny`:             object{"default": "no"},
+		`config: rules[1].action: "block" is not one of allow, deny`:  rules(on("deny", "t"), on("block", "t")),
+		"config: rules[0].action: allow says nothing where":           rules(on("allow", "t")),
+		"config: rules[0].tools: name at least one tool":              rules(object{"action": "deny"}),
+		"config: rules[0].tools[0]: a tool's name is never empty":     rules(on("deny", "")),
+		"config: rules[0]: want an object":                            object{"rules": []any{nil}},
+		"config: rules[0].arguments[1].pattern: error parsing regexp": rules(on("deny", "t", "a", "x", "b", "(")),
+		"config: rules[0].arguments[0].pattern: say what":             rules(on("deny", "t", "a", "")),
+		`config: rules[0].arguments[0].path: "a..b" has an empty key`: rules(on("deny", "t", "a..b", "x")),
+		"rules[0].actoin": rules(object{"tools": []string{"t"}, "actoin": "deny"}),
+		"rules[0].tools":  rules(object{"tools": "t", "action": "deny"}),
+	} {
+		require.ErrorContains(t, newHost().Configure(config), want)
+	}
+}
+
+// No configuration and no call leaves the gate without a decision.
+func FuzzDecide(f *testing.F) {
+	f.Add("t*", "a.*.b", "x+", "tool", `{"a":[{"b":"x"}]}`)
+	f.Add("*", "", ".", "", `{"A":1e5,"a":null}`)
+	f.Fuzz(func(t *testing.T, name, path, pattern, tool, arguments string) {
+		h := newHost()
+		if h.Configure(rules(on("deny", name, path, pattern))) != nil {
+			return
+		}
+		answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: tool, Arguments: arguments}})
+		if err == nil {
+			require.Contains(t, []string{"allow", "deny"}, answer.Decision)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+// Package guestbuild builds Go guests into WebAssembly modules: for tests, and
+// for make. Go's own build cache knows what is up to date, so a module that is
+// there already costs some ten milliseconds.
+package guestbuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Folder is where modules are built, below the repository's folder.
+const Folder = "build/wasm"
+
+// TB is the part of testing.TB that Build needs.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
+// Build builds the guest in a folder of the repository, such as
+// "examples/wasm-middlewares/redact", and returns the module. Tests of several
+// packages may ask for one guest at the same time.
+func Build(tb TB, folder string) []byte {
+	tb.Helper()
+	root, err := Root()
+	if err == nil {
+		var b []byte
+		if b, err = module(tb.Context(), root, folder); err == nil {
+			return b
+		}
+	}
+	tb.Fatalf("%v", err)
+	return nil
+}
+
+// Path returns where the module of a guest's folder is built.
+func Path(root, folder string) string {
+	return filepath.Join(root, filepath.FromSlash(Folder), filepath.Base(folder)+".wasm")
+}
+
+// Module builds the guest in a folder below root and returns the module's path.
+func Module(ctx context.Context, root, folder string) (string, error) {
+	_, err := module(ctx, root, folder)
+	return Path(root, folder), err
+}
+
+// module builds the guest and reads the module, both under its lock: nobody
+// reads what another process has written half of.
+func module(ctx context.Context, root, folder string) ([]byte, error) {
+	path := Path(root, folder)
+	locks := filepath.Join(filepath.Dir(path), ".lock")
+	if err := os.MkdirAll(locks, 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(filepath.Join(locks, filepath.Base(path)))
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	defer unlock()
+	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
+		"-o", path, "./"+filepath.ToSlash(folder))
+	build.Dir = root
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w\n%s", folder, err, bytes.TrimSpace(out))
+	}
+	return os.ReadFile(path)
+}
+
+// All builds several guests, at most parallel at once, and returns the
+// modules' paths in the order of the folders.
+func All(ctx context.Context, root string, folders []string, parallel int) ([]string, error) {
+	paths, failed := make([]string, len(folders)), make([]error, len(folders))
+	slots := make(chan struct{}, max(parallel, 1))
+	var wg sync.WaitGroup
+	for i, folder := range folders {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			paths[i], failed[i] = Module(ctx, root, folder)
+		})
+	}
+	wg.Wait()
+	return paths, errors.Join(failed...)
+}
+
+// Find returns the guests of a folder below root: itself, or, for one that
+// ends in "/...", every folder below it with a main.go.
+func Find(root, folder string) ([]string, error) {
+	base, deep := strings.CutSuffix(filepath.ToSlash(filepath.Clean(folder)), "/...")
+	if !deep {
+		return []string{base}, nil
+	}
+	var found []string
+	err := filepath.WalkDir(filepath.Join(root, base), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "main.go" {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(path))
+		found = append(found, filepath.ToSlash(rel))
+		return err
+	})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no folder with a main.go below %s", folder)
+	}
+	return found, err
+}
+
+// Root returns the repository's folder: the nearest above the working
+// directory with a go.mod.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no go.mod above the working directory: run this inside the repository")
+		}
+		dir = up
+	}
+}

@@ -1,0 +1,59 @@
+package guestbuild_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+const guest = "examples/wasm-middlewares/patch-tool-calls"
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	got := make([][]byte, 3)
+	for i := range got {
+		wg.Go(func() { got[i] = guestbuild.Build(t, guest) })
+	}
+	wg.Wait()
+	for _, b := range got {
+		require.Equal(t, "\x00asm\x01\x00\x00\x00", string(b[:8]), "a WebAssembly module")
+		require.Len(t, b, len(got[0]))
+	}
+	root, err := guestbuild.Root()
+	require.NoError(t, err)
+	require.FileExists(t, guestbuild.Path(root, guest))
+}
+
+func TestBuildOfWhatIsNoGuest(t *testing.T) {
+	t.Parallel()
+	root, err := guestbuild.Root()
+	require.NoError(t, err)
+	_, err = guestbuild.Module(t.Context(), root, "internal/nothing")
+	require.ErrorContains(t, err, "build guest internal/nothing")
+	_, err = guestbuild.All(t.Context(), root, []string{guest, "internal/nothing"}, 2)
+	require.ErrorContains(t, err, "internal/nothing", "one that fails does not go unnoticed")
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, name := range []string{"a/main.go", "a/deep/b/main.go", "a/lib/lib.go"} {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+	}
+	found, err := guestbuild.Find(root, "./a/...")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a/deep/b", "a"}, found)
+	found, err = guestbuild.Find(root, "./a/deep/b")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a/deep/b"}, found)
+	_, err = guestbuild.Find(root, "a/lib/...")
+	require.ErrorContains(t, err, "no folder with a main.go")
+}
