@@ -1,0 +1,22 @@
+//go:build !unix
+
+package npmtest
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// lock takes a lock among processes: a directory that one alone can make.
+func lock(name string, patience time.Duration) (unlock func(), err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := os.Mkdir(name, 0o755)
+		if err == nil {
+			return func() { _ = os.Remove(name) }, nil
+		}
+		if !os.IsExist(err) || time.Now().After(end) {
+			return nil, fmt.Errorf("another process installs npm packages for more than %v; if there is none, remove %s: %w", patience, name, err)
+		}
+	}
+}

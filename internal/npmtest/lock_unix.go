@@ -1,0 +1,30 @@
+//go:build unix
+
+package npmtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lock takes a lock among processes. It ends with the process that has it,
+// whichever way that ends.
+func lock(name string, patience time.Duration) (unlock func(), err error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
+			f.Close()
+			return nil, fmt.Errorf("another process installs npm packages for more than %v: %w", patience, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+// Package npmtest installs the npm packages that tests talk to.
+package npmtest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Bin returns the path of a program of the packages in testdata/npm, such as
+// "mcp-server-everything". The packages are installed once into build/npm, by
+// "npm ci", whichever test comes first. Without npm, or where the packages
+// cannot be had, the test is skipped, with the reason; with CI=true it fails.
+func Bin(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := install()
+	if err == nil {
+		bin := filepath.Join(dir, "node_modules", ".bin", name)
+		if _, err = os.Stat(bin); err == nil {
+			return bin
+		}
+		err = fmt.Errorf("%w: is its package in testdata/npm/package.json?", err)
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s: %v", name, err)
+	}
+	t.Skipf("SKIPPED, since %s is not there: %v", name, err)
+	return ""
+}
+
+// install is done once in a process, and once in all processes.
+var install = sync.OnceValues(func() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("the place of the sources is not known")
+	}
+	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	return Install(filepath.Join(root, "testdata", "npm"), filepath.Join(root, "build", "npm"))
+})
+
+// Install installs what the package.json and package-lock.json in from say,
+// into a directory below into that is named by their content, and returns it.
+// Any number of processes may do so at once: one installs, the others wait.
+func Install(from, into string) (string, error) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return "", errors.New("npm is not in PATH; install Node.js")
+	}
+	files := map[string][]byte{"package.json": nil, "package-lock.json": nil}
+	sum := sha256.New()
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return "", err
+		}
+		files[name] = b
+		sum.Write(b)
+	}
+	dir := filepath.Join(into, hex.EncodeToString(sum.Sum(nil))[:16])
+	done := filepath.Join(dir, "installed")
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(filepath.Join(into, "lock"), 5*time.Minute)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(done); err == nil {
+		return dir, nil
+	}
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return "", err
+		}
+	}
+	// No script of a package runs: the tests need their files alone.
+	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return dir, os.WriteFile(done, nil, 0o644)
+}
