@@ -3,17 +3,25 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 )
 
 const (
-	// slice is the fuel that a guest gets at once. When it is used up the host
-	// looks at the limits, and Go's garbage collector can have its turn. That
-	// takes 100 ns, against 4 us for a slice of ordinary code; but each of its
-	// stores may be the first one to a page, which takes up to 10 us, and then a
-	// slice takes 10 ms.
-	slice = 5_000
+	// A guest gets its fuel in slices. When one is used up the host looks at the
+	// limits, and Go's garbage collector can have its turn, which takes some
+	// 200 ns. A slice should thus be as large as 200 us allow, but not more than
+	// ms even if the guest does something else in it than in the one before: a
+	// store that is the first one to its page takes 1 to 10 us instead of less
+	// than 1 ns. So slices grow while they are quick, and the largest is smaller
+	// if there are many pages.
+	leastSlice  = 5_000
+	mostSlice   = 100_000
+	mostOfLarge = 20_000
+	largeMemory = 8 << 20
+	quick       = 100 * time.Microsecond // below that, the next slice is twice as large
+	slow        = time.Millisecond       // above that, it is the least
 
 	// importFuel is what calling an import costs, and fuelBytes how many bytes
 	// that it reads or writes cost one: about what the time would buy.
@@ -31,6 +39,25 @@ type tank struct {
 	imports int64 // used by imports
 	since   int64 // used by imports since the limits were looked at
 	rest    int64 // of what was granted, at the end
+
+	slice int64         // how much to grant next
+	ran   time.Duration // how long the guest had run when the last slice began
+}
+
+// measure sets the next slice by how long the last one took.
+func (t *tank) measure(ran time.Duration, memory uint64) {
+	took := ran - t.ran
+	t.ran = ran
+	most := int64(mostSlice)
+	if memory > largeMemory {
+		most = mostOfLarge
+	}
+	switch {
+	case took < quick:
+		t.slice = min(2*t.slice, most)
+	case took > slow:
+		t.slice = leastSlice
+	}
 }
 
 // used is what the call has used, given what the guest has left.
@@ -38,7 +65,7 @@ func (t *tank) used(left int64) int64 { return t.granted - left + t.imports }
 
 // fill prepares the counters for a call.
 func (in *Instance) fill() {
-	in.tank = tank{}
+	in.tank = tank{slice: leastSlice}
 	if in.core.fuel != nil {
 		in.core.fuel.Set(uint64(in.grant(0)))
 		in.core.depth.Set(uint64(in.image.limits.StackBytes))
@@ -55,7 +82,7 @@ func (in *Instance) drain() {
 
 // grant adds a slice to what is left, or less if the limit is near.
 func (in *Instance) grant(left int64) int64 {
-	more := max(0, min(slice-left, in.image.limits.Fuel-in.tank.used(left)))
+	more := max(0, min(in.tank.slice-left, in.image.limits.Fuel-in.tank.used(left)))
 	in.tank.granted += more
 	return left + more
 }
@@ -68,14 +95,14 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	if depth < 0 {
 		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", bytesText(in.image.limits.StackBytes)), nil)
 	}
-	in.checkpoint(left)
+	in.tank.measure(in.checkpoint(left), in.core.linear.size)
 	stack[0] = uint64(in.grant(left))
 }
 
 // charge makes an import's work count, and looks at the limits from time to time.
 func (in *Instance) charge(fuel int64) {
 	in.tank.imports += fuel
-	if in.tank.since += fuel; in.tank.since < slice {
+	if in.tank.since += fuel; in.tank.since < leastSlice {
 		return
 	}
 	in.tank.since = 0
@@ -86,17 +113,19 @@ func (in *Instance) charge(fuel int64) {
 	in.checkpoint(left)
 }
 
-// checkpoint ends the guest if something wants it to end. It runs on the
-// guest's goroutine only.
-func (in *Instance) checkpoint(left int64) {
+// checkpoint ends the guest if something wants it to end, and otherwise tells
+// how long it has run. It runs on the guest's goroutine only.
+func (in *Instance) checkpoint(left int64) time.Duration {
 	limits := &in.image.limits
+	ran := in.watch.ran()
 	switch {
 	case in.hostCtx.Err() != nil:
 		in.ending = context.Cause(in.hostCtx)
 		panic(unwind{})
-	case in.watch.over(limits.HookTime):
+	case ran > limits.HookTime:
 		in.fail(FaultTimeout, fmt.Sprintf("ran longer than %v", limits.HookTime), nil)
 	case in.tank.used(left) > limits.Fuel:
 		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", limits.Fuel), nil)
 	}
+	return ran
 }

@@ -72,8 +72,25 @@ func TestFuelBudget(t *testing.T) {
 	in = instantiate(t, load(t, s, guestWasm, Limits{HookTime: time.Hour, Fuel: int64(used / 2)}), cfg)
 	_, err = in.Call(t.Context(), "call_loop")
 	requireFault(t, in, err, FaultFuel, "used more than its")
-	require.InDelta(t, 25_000, calls, slice/importFuel, "imports count")
-	require.InDelta(t, used/2, in.Report().Fuel, slice)
+	require.InDelta(t, 25_000, calls, 2*leastSlice/importFuel, "imports count")
+	require.InDelta(t, used/2, in.Report().Fuel, 2*leastSlice)
+}
+
+func TestSlices(t *testing.T) {
+	t.Parallel()
+	tank := tank{slice: leastSlice}
+	ran := time.Duration(0)
+	for range 10 {
+		ran += quick - 1
+		tank.measure(ran, 1<<20)
+	}
+	require.EqualValues(t, mostSlice, tank.slice, "quick slices grow")
+	tank.measure(ran+quick, 1<<20)
+	require.EqualValues(t, mostSlice, tank.slice)
+	tank.measure(ran+2*quick-1, largeMemory+1)
+	require.EqualValues(t, mostOfLarge, tank.slice, "less of them if there are many pages to touch")
+	tank.measure(ran+2*quick+slow, 1<<20)
+	require.EqualValues(t, leastSlice, tank.slice, "slow ones shrink at once")
 }
 
 // Go's garbage collector stops the world, which a guest in a loop must not hold

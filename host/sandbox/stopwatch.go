@@ -41,10 +41,10 @@ func (w *stopwatch) stop() {
 	w.running = false
 }
 
-// over reports whether the guest has run longer than that.
-func (w *stopwatch) over(limit time.Duration) bool {
+// ran is how long the guest has run so far.
+func (w *stopwatch) ran() time.Duration {
 	if !w.running {
-		return w.used > limit
+		return w.used
 	}
-	return w.used+time.Since(w.since) > limit
+	return w.used + time.Since(w.since)
 }
