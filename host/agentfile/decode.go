@@ -1,0 +1,452 @@
+package agentfile
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Bounds of a file; aliases count each time they are used.
+const (
+	maxDepth = 64
+	maxNodes = 100_000
+)
+
+// A decoder fills a value from YAML, strictly: a key that the value does not
+// have, and a value of another type, are errors with their place.
+type decoder struct {
+	file    *File
+	anchors map[string]ast.Node
+	nodes   int
+	depth   int
+}
+
+// decode fills the file from its text, and notes where each key stands.
+func (f *File) decode(b []byte) error {
+	if !utf8.Valid(b) {
+		return fmt.Errorf("%s: not text in UTF-8", f.path)
+	}
+	root, err := f.parse(b)
+	if err != nil || root == nil {
+		return err
+	}
+	d := &decoder{file: f, anchors: map[string]ast.Node{}}
+	return d.value("", root, reflect.ValueOf(f).Elem())
+}
+
+// parse returns the document's root, nil if it is empty.
+func (f *File) parse(b []byte) (root ast.Node, err error) {
+	defer func() {
+		if v := recover(); v != nil { // of the parser, for text that nobody wrote on purpose
+			root, err = nil, fmt.Errorf("%s: not valid YAML", f.path)
+		}
+	}()
+	tree, err := parser.ParseBytes(b, 0)
+	var syntax *yaml.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && syntax.Token != nil && syntax.Token.Position != nil:
+		return nil, f.errorAt(markOf(syntax.Token), fmt.Errorf("not valid YAML: %s", syntax.Message))
+	case err != nil:
+		return nil, fmt.Errorf("%s: not valid YAML: %w", f.path, err)
+	}
+	for _, doc := range tree.Docs {
+		if _, ok := doc.Body.(*ast.DirectiveNode); ok || doc.Body == nil {
+			continue
+		}
+		if root != nil {
+			return nil, f.errorAt(place(doc.Body), errors.New("a second document; an agent is one"))
+		}
+		root = doc.Body
+	}
+	return root, nil
+}
+
+func markOf(t *token.Token) mark {
+	if t == nil || t.Position == nil {
+		return mark{1, 1}
+	}
+	return mark{t.Position.Line, t.Position.Column}
+}
+
+// place is where a node begins; a mapping's own token is its first colon.
+func place(n ast.Node) mark {
+	if pairs := pairsOf(n); len(pairs) > 0 {
+		return markOf(pairs[0].Key.GetToken())
+	}
+	return markOf(n.GetToken())
+}
+
+func (d *decoder) errorf(n ast.Node, format string, args ...any) error {
+	return d.file.errorAt(place(n), fmt.Errorf(format, args...))
+}
+
+// resolve follows anchors, aliases and tags, and counts.
+func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
+	for range maxDepth {
+		if d.nodes++; d.nodes > maxNodes {
+			return nil, d.errorf(n, "more than %d values", maxNodes)
+		}
+		switch at := n.(type) {
+		case *ast.AnchorNode:
+			d.anchors[at.Name.GetToken().Value] = at.Value
+			n = at.Value
+		case *ast.AliasNode:
+			to, ok := d.anchors[at.Value.GetToken().Value]
+			if !ok {
+				return nil, d.errorf(n, "there is no anchor &%s above", at.Value.GetToken().Value)
+			}
+			n = to
+		case *ast.TagNode:
+			return nil, d.errorf(n, "tags such as %s mean nothing here; leave it out", at.Start.Value)
+		default:
+			return unsplit(n), nil
+		}
+	}
+	return nil, d.errorf(n, "aliases of aliases nest too deep")
+}
+
+// unsplit puts together what the parser took apart: in a list between braces
+// it reads the text read:last as a key and a value, though no space follows
+// the colon.
+func unsplit(n ast.Node) ast.Node {
+	m, ok := n.(*ast.MappingNode)
+	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
+		return n
+	}
+	k, ok := m.Values[0].Key.(*ast.StringNode)
+	colon, v := m.Values[0].Start, m.Values[0].Value.GetToken()
+	if !ok || k.Token.Type != token.StringType || v.Type != token.StringType && v.Type != token.IntegerType ||
+		v.Position.Line != colon.Position.Line || v.Position.Column != colon.Position.Column+1 {
+		return n
+	}
+	t := *k.Token
+	t.Value = k.Value + ":" + v.Value
+	return &ast.StringNode{BaseNode: &ast.BaseNode{}, Token: &t, Value: t.Value}
+}
+
+// value fills v from a node.
+func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
+	if d.depth++; d.depth > maxDepth {
+		return d.errorf(n, "nested deeper than %d", maxDepth)
+	}
+	defer func() { d.depth-- }()
+	n, err := d.resolve(n)
+	if err != nil {
+		return err
+	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		b, err := d.json(n)
+		v.SetBytes(b)
+		return err
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		return d.value(path, n, v.Elem())
+	}
+	if _, null := n.(*ast.NullNode); null {
+		switch v.Kind() {
+		case reflect.Struct, reflect.Slice, reflect.Map:
+			return nil // "tools:" with everything under it commented out
+		}
+		return d.errorf(n, "%s has no value; write it, or leave the key out", key(path))
+	}
+	if text, ok := scalarText(n); ok {
+		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+			if err := u.UnmarshalText([]byte(text)); err != nil {
+				return d.errorf(n, "%s: %w", key(path), err)
+			}
+			return nil
+		}
+	}
+	return d.byKind(path, n, v)
+}
+
+func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
+	wrong := func(want string) error { return d.errorf(n, "%s: want %s, not %s", key(path), want, kindOf(n)) }
+	switch v.Kind() {
+	case reflect.Struct:
+		if !isMap(n) {
+			return wrong("keys and values: " + strings.Join(keysOf(v.Type()), ", "))
+		}
+		return d.object(path, n, v)
+	case reflect.Map:
+		if !isMap(n) {
+			return wrong("keys and values")
+		}
+		return d.dictionary(path, n, v)
+	case reflect.Slice:
+		list, ok := n.(*ast.SequenceNode)
+		if !ok {
+			return wrong("a list")
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
+		for i, item := range list.Values {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			d.file.marks[at] = place(item)
+			if err := d.value(at, item, v.Index(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case reflect.String:
+		text, ok := textOf(n)
+		if !ok {
+			return wrong("text, in quotes if need be")
+		}
+		v.SetString(text)
+		return nil
+	case reflect.Bool:
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			return wrong("true or false")
+		}
+		v.SetBool(b.Value)
+		return nil
+	case reflect.Int:
+		i, ok := intOf(n)
+		if !ok {
+			return wrong("a whole number")
+		}
+		v.SetInt(i)
+		return nil
+	default: // a type of this package that nobody taught the decoder
+		return d.errorf(n, "%s cannot be read", key(path))
+	}
+}
+
+// object fills a struct.
+func (d *decoder) object(path string, n ast.Node, v reflect.Value) error {
+	fields := fieldsOf(v.Type())
+	for _, pair := range pairsOf(n) {
+		name, err := d.key(pair)
+		if err != nil {
+			return err
+		}
+		index, ok := fields[name]
+		if !ok {
+			names := keysOf(v.Type())
+			return d.errorf(pair.Key, "unknown key %q%s%s; allowed: %s", name, in(path), suggest(name, names), strings.Join(names, ", "))
+		}
+		at := strings.TrimPrefix(path+"."+name, ".")
+		d.file.marks[at] = markOf(pair.Key.GetToken())
+		if err := d.value(at, pair.Value, v.FieldByIndex(index)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dictionary fills a map whose keys are free.
+func (d *decoder) dictionary(path string, n ast.Node, v reflect.Value) error {
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, pair := range pairsOf(n) {
+		name, err := d.key(pair)
+		if err != nil {
+			return err
+		}
+		at := path + "." + name
+		d.file.marks[at] = markOf(pair.Key.GetToken())
+		item := reflect.New(v.Type().Elem()).Elem()
+		if err := d.value(at, pair.Value, item); err != nil {
+			return err
+		}
+		v.SetMapIndex(reflect.ValueOf(name), item)
+	}
+	return nil
+}
+
+func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
+	k, ok := pair.Key.(*ast.StringNode)
+	if !ok {
+		return "", d.errorf(pair.Key, "a key must be text, in quotes if need be")
+	}
+	return k.Value, nil
+}
+
+// json is a node as JSON.
+func (d *decoder) json(n ast.Node) ([]byte, error) {
+	if d.depth++; d.depth > maxDepth {
+		return nil, d.errorf(n, "nested deeper than %d", maxDepth)
+	}
+	defer func() { d.depth-- }()
+	n, err := d.resolve(n)
+	if err != nil {
+		return nil, err
+	}
+	switch at := n.(type) {
+	case *ast.NullNode:
+		return []byte("null"), nil
+	case *ast.SequenceNode:
+		parts := make([]string, len(at.Values))
+		for i, item := range at.Values {
+			b, err := d.json(item)
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = string(b)
+		}
+		return []byte("[" + strings.Join(parts, ",") + "]"), nil
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return d.jsonObject(n)
+	case *ast.InfinityNode, *ast.NanNode:
+		return nil, d.errorf(n, "this number cannot be written in JSON")
+	case *ast.StringNode:
+		if at.Token.Type == token.StringType && isNumber(at.Value) { // too large for the parser's integers
+			return []byte(at.Value), nil
+		}
+		return abi.Marshal(at.Value)
+	case *ast.LiteralNode:
+		return abi.Marshal(at.Value.Value)
+	case ast.ScalarNode:
+		b, err := abi.Marshal(at.GetValue())
+		if err != nil {
+			return nil, d.errorf(n, "cannot be written in JSON: %w", err)
+		}
+		return b, nil
+	}
+	return nil, d.errorf(n, "%s cannot be written in JSON", kindOf(n))
+}
+
+func (d *decoder) jsonObject(n ast.Node) ([]byte, error) {
+	var parts []string
+	for _, pair := range pairsOf(n) {
+		name, err := d.key(pair)
+		if err != nil {
+			return nil, err
+		}
+		k, err := abi.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		b, err := d.json(pair.Value)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, string(k)+":"+string(b))
+	}
+	return []byte("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
+}
+
+func isMap(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
+}
+
+func pairsOf(n ast.Node) []*ast.MappingValueNode {
+	switch at := n.(type) {
+	case *ast.MappingNode:
+		return at.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{at}
+	}
+	return nil
+}
+
+// textOf is the text of a node that is text.
+func textOf(n ast.Node) (string, bool) {
+	switch at := n.(type) {
+	case *ast.StringNode:
+		return at.Value, true
+	case *ast.LiteralNode:
+		return at.Value.Value, true
+	}
+	return "", false
+}
+
+// scalarText is what stands in the file as a single value.
+func scalarText(n ast.Node) (string, bool) {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	}
+	return textOf(n)
+}
+
+func intOf(n ast.Node) (int64, bool) {
+	at, ok := n.(*ast.IntegerNode)
+	if !ok {
+		return 0, false
+	}
+	switch v := at.Value.(type) {
+	case int64:
+		return v, true
+	case uint64:
+		return int64(v), v <= math.MaxInt32
+	}
+	return 0, false
+}
+
+func kindOf(n ast.Node) string {
+	switch n.(type) {
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "keys and values"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "the number " + n.GetToken().Value
+	case *ast.BoolNode:
+		return n.GetToken().Value
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "text"
+	}
+	return "this"
+}
+
+// key is how a path is named in messages: middlewares[0].module is module.
+func key(path string) string {
+	if path == "" {
+		return "an agent"
+	}
+	return path[strings.LastIndexByte(path, '.')+1:]
+}
+
+func in(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " in " + path
+}
+
+// fieldsOf are the keys of a struct, those of embedded structs among them.
+func fieldsOf(t reflect.Type) map[string][]int {
+	out := map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			out[name] = f.Index
+		}
+	}
+	return out
+}
+
+// keysOf are the keys of a struct in their order.
+func keysOf(t reflect.Type) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,179 @@
+// Package agentfile reads agent.yaml: an agent, its model, tools and
+// middlewares, as a typed value. What is wrong with a file is told with its
+// place, the source line, and what is allowed there.
+package agentfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+//go:generate go run ./schemagen ../../docs/agent.schema.json
+
+// MaxSize is the size of the largest file that is read, in bytes.
+const MaxSize = 1 << 20
+
+// A File is an agent as it is written down. Its zero value is an agent
+// without a model.
+type File struct {
+	Name        string `json:"name,omitempty" jsonschema:"The agent's name, which modules see."`
+	Model       Model  `json:"model,omitzero" jsonschema:"The model that is asked. Keys are never in this file: they come from the environment."`
+	Instruction string `json:"instruction,omitempty" jsonschema:"What the model is told first, as a system message."`
+	Tools       Tools  `json:"tools,omitzero" jsonschema:"What the model may call."`
+
+	ReturnDirectly []string `json:"return_directly,omitempty" jsonschema:"Tools whose result ends the run, as its answer."`
+
+	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"The modules around the agent's loop, in their order: the first is the outermost."`
+	Rings       Rings        `json:"rings,omitzero" jsonschema:"Modules of an operator, around and inside the middlewares."`
+
+	ContinueOnError    bool `json:"continue_on_error,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that failed. The first error is reported at the end."`
+	ContinueOnResponse bool `json:"continue_on_response,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that answered. The last answer counts."`
+
+	Limits Limits `json:"limits,omitzero" jsonschema:"What a run may use."`
+	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether the model is asked to stream its answers. Default: true."`
+
+	path  string
+	lines []string
+	marks map[string]mark
+}
+
+// A Model says which model is asked, where, and what happens if it fails.
+type Model struct {
+	Endpoint
+	Params    abi.Params `json:"params,omitempty" jsonschema:"Parameters of each call by their OpenAI names: temperature, max_tokens, …"`
+	Retries   *int       `json:"retries,omitempty" jsonschema:"How often a call that failed is made again, where that makes sense. Default: 2."`
+	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models that are asked, in this order, when the one before does not answer."`
+}
+
+// An Endpoint is a model at an OpenAI-compatible address.
+type Endpoint struct {
+	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint."`
+	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's address up to, not including, /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's own; a fallback's default is that of the model."`
+	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable that holds the endpoint's key. Default: OPENAI_API_KEY. A fallback with an address of its own gets no key without it."`
+}
+
+// Tools are what the model may call.
+type Tools struct {
+	Builtin *[]Builtin  `json:"builtin,omitempty" jsonschema:"The built-in tools. Default: time and calculator, and with a root the file tools. [] for none."`
+	Root    Path        `json:"root,omitempty" jsonschema:"The directory that the file tools may read. They are read-only, and nothing leads out of it."`
+	MCP     []MCPServer `json:"mcp,omitempty" jsonschema:"MCP servers, whose tools are added. Names stay as they are; clashes are refused."`
+}
+
+// An MCPServer is started as a command, or reached at a URL.
+type MCPServer struct {
+	Name    string            `json:"name,omitempty" jsonschema:"What messages call it. Default: its command, or the host of its URL."`
+	Command Command           `json:"command,omitempty" jsonschema:"The program and its arguments; a text is split like shell words, without a shell."`
+	Env     map[string]string `json:"env,omitempty" jsonschema:"Environment variables for the command, beside this program's own. Nothing is expanded."`
+
+	URL       URL    `json:"url,omitempty" jsonschema:"The address of a server that speaks streamable HTTP."`
+	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable that holds the key for the url, sent as a bearer token. Default: no key."`
+
+	// Dir is the directory of the file, in which the command runs.
+	Dir string `json:"-"`
+}
+
+// A Middleware is one entry of the chain.
+type Middleware struct {
+	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, or an Extism manifest (.json)."`
+	Name    string          `json:"name,omitempty" jsonschema:"The entry's name, unique in the agent. Default: the module's file name without its extension."`
+	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration, of any form that it takes."`
+	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"What the module may use. Passing a limit is a fault."`
+	Grants  []Grant         `json:"grants,omitempty" jsonschema:"The module's powers beyond computing. Default: it reads all messages, and nothing else."`
+	OnFault OnFault         `json:"on_fault,omitempty" jsonschema:"What a fault of the module does: fail ends the run (default), skip goes on as if the module were not there. A gate that faults denies either way."`
+}
+
+// Rings are modules around (outer) and inside (inner) the middlewares.
+type Rings struct {
+	Outer []Middleware `json:"outer,omitempty" jsonschema:"Modules around the middlewares."`
+	Inner []Middleware `json:"inner,omitempty" jsonschema:"Modules between the middlewares and the model and tools."`
+}
+
+// ModuleLimits bound one module; what is zero has its default.
+type ModuleLimits struct {
+	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's own running time in one hook. Default: 1s."`
+	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
+	ModuleBytes  Bytes    `json:"module_bytes,omitempty" jsonschema:"The largest module. Default: 16MiB."`
+	InputBytes   Bytes    `json:"input_bytes,omitempty" jsonschema:"The largest input of a hook. Default: 8MiB."`
+	OutputBytes  Bytes    `json:"output_bytes,omitempty" jsonschema:"The largest answer of a hook. Default: 8MiB."`
+	ReplyBytes   Bytes    `json:"reply_bytes,omitempty" jsonschema:"The largest reply of one host call. Default: 8MiB."`
+	LogBytes     Bytes    `json:"log_bytes,omitempty" jsonschema:"What one hook may print and log. Default: 64KiB."`
+	LogLineBytes Bytes    `json:"log_line_bytes,omitempty" jsonschema:"The longest line of it. Default: 4KiB."`
+	HostCalls    int      `json:"host_calls,omitempty" jsonschema:"Host calls of one hook. Default: 10000."`
+	Instances    int      `json:"instances,omitempty" jsonschema:"Calls of the entry under way at once in a run. Default: 64."`
+	Nesting      int      `json:"nesting,omitempty" jsonschema:"How many modules may stand on one another. Default: 64."`
+}
+
+// Limits bound a run; what is zero has its default.
+type Limits struct {
+	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"Steps of a run, each one call of the model. Default: 20."`
+	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The time of a run. Default: none."`
+	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The time of one tool call. Default: 2m."`
+	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8."`
+	Models      []string `json:"models,omitempty" jsonschema:"Models that modules may choose beside the agent's own. Default: any at its endpoint; [] for none."`
+}
+
+// Load reads a file. Paths in it are relative to the file's directory, and
+// come back joined with it. The error is an [*Error] where it has a place in
+// the file.
+func Load(path string) (*File, error) {
+	b, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Parse(path, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.locate(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func read(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; give -f the path of an agent.yaml", path, cause(err))
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w; give -f the path of an agent.yaml", path, cause(err))
+	case len(b) > MaxSize:
+		return nil, fmt.Errorf("%s: larger than %d bytes, so hardly an agent.yaml", path, MaxSize)
+	}
+	return b, nil
+}
+
+// Parse reads an agent without looking at the files that it names; name is
+// what errors call it.
+func Parse(name string, b []byte) (*File, error) {
+	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
+	if err := f.decode(b); err != nil {
+		return nil, err
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Path is where the file was read from; empty for one that was not.
+func (f *File) Path() string { return f.path }
+
+// cause is what went wrong, without the path that the error was about.
+func cause(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

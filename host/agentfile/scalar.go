@@ -1,0 +1,147 @@
+package agentfile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/shlex"
+
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/host/tool/builtin"
+)
+
+// The types of single values. Each reads its text, and says what it wants.
+
+// A Duration is a time with its unit: 30s, 1m30s, 500ms.
+type Duration time.Duration
+
+// UnmarshalText reads a duration above 0.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v <= 0 {
+		return fmt.Errorf("want a duration with its unit, such as 500ms, 30s or 2m, not %q", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Bytes is a size: 512KiB, 64MiB, 1GiB, or a number of bytes.
+type Bytes int64
+
+// UnmarshalText reads a size above 0.
+func (s *Bytes) UnmarshalText(b []byte) error {
+	text, unit := string(b), int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = strings.TrimSpace(rest), 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 || n > math.MaxInt64/unit {
+		return fmt.Errorf("want a size such as 512KiB, 64MiB, or a number of bytes, not %q", b)
+	}
+	*s = Bytes(n * unit)
+	return nil
+}
+
+// A Path is that of a file or directory, relative to the agent's file.
+type Path string
+
+// UnmarshalText reads a path.
+func (p *Path) UnmarshalText(b []byte) error {
+	if len(b) == 0 || strings.ContainsRune(string(b), 0) {
+		return errors.New("want a path")
+	}
+	*p = Path(b)
+	return nil
+}
+
+// A URL is an address of the web.
+type URL string
+
+// UnmarshalText reads an http or https address.
+func (u *URL) UnmarshalText(b []byte) error {
+	at, err := url.Parse(string(b))
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return fmt.Errorf("want an address that begins with https:// or http://, not %q", b)
+	}
+	*u = URL(b)
+	return nil
+}
+
+// A Command is a program and its arguments, written as a list or as one text.
+type Command []string
+
+// UnmarshalText splits a command like shell words. There is no shell:
+// nothing is expanded.
+func (c *Command) UnmarshalText(b []byte) error {
+	words, err := shlex.Split(string(b))
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot split the command: %w", err)
+	case len(words) == 0:
+		return errors.New("want a command")
+	}
+	*c = words
+	return nil
+}
+
+// A Builtin is the name of a built-in tool.
+type Builtin string
+
+// UnmarshalText reads the name of a tool that there is.
+func (n *Builtin) UnmarshalText(b []byte) error {
+	return oneOf((*string)(n), string(b), "built-in tool", builtin.Names())
+}
+
+// An OnFault says what a fault of a module does.
+type OnFault chain.OnFault
+
+var onFaults = []string{string(chain.Fail), string(chain.Skip)}
+
+// UnmarshalText reads fail or skip.
+func (o *OnFault) UnmarshalText(b []byte) error {
+	return oneOf((*string)(o), string(b), "on_fault", onFaults)
+}
+
+// A Grant is a power of a module: read:last, model, tool:NAME, http:HOST, store.
+type Grant string
+
+// UnmarshalText reads a grant.
+func (g *Grant) UnmarshalText(b []byte) error {
+	if _, err := module.ParseGrants([]string{string(b)}); err != nil {
+		return err
+	}
+	*g = Grant(b)
+	return nil
+}
+
+// oneOf sets to to one of the names.
+func oneOf(to *string, got, what string, names []string) error {
+	if !slices.Contains(names, got) {
+		return fmt.Errorf("there is no %s %q%s; there are %s", what, got, suggest(got, names), strings.Join(names, ", "))
+	}
+	*to = got
+	return nil
+}
+
+// suggest is a question for the name that was probably meant, or nothing.
+func suggest(got string, names []string) string {
+	if near := tool.Closest(got, names); len(near) > 0 {
+		return fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	for _, name := range names {
+		if len(got) > 3 && strings.HasPrefix(name, got) || strings.HasPrefix(got, name+"_") {
+			return fmt.Sprintf("; did you mean %q?", name)
+		}
+	}
+	return ""
+}
