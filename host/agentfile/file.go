@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-//go:generate go run ./schemagen ../../docs/agent.schema.json
+//go:generate go run ../../internal/schemagen ../../docs/agent.schema.json
 
 // MaxSize is the size of the largest file that is read, in bytes.
 const MaxSize = 1 << 20

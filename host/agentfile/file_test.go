@@ -174,7 +174,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"on_fault":               {"middlewares: [{module: x.wasm, on_fault: ignore}]\n", `on_fault: there is no on_fault "ignore"; there are fail, skip`},
 		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": no such power; there are read:all`},
 		"grants that contradict": {"middlewares: [{module: x.wasm, grants: [read:last, read:all]}]\n", `contradicts read:last`},
-		"tool":                   {"tools: {builtin: [calculater]}\n", `there is no built-in tool "calculater"; did you mean "calculator"?; there are time`},
+		"tool":                   {"tools: {builtin: [calculatr]}\n", `there is no built-in tool "calculatr"; did you mean "calculator"?; there are time`},
 		"tool twice":             {"tools: {builtin: [time, time]}\n", `built-in tool "time" is there twice`},
 		"file tool, no root":     {"tools: {builtin: [read_file]}\n", `read_file needs tools.root: the directory that it may read`},
 		"mcp of nothing":         {"tools: {mcp: [{name: x}]}\n", `an MCP server needs a command or a url`},
