@@ -531,3 +531,25 @@ func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
 		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.saw(0))
 	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
 }
+
+// Observers see every event as the caller does: with its number, step and time.
+func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
+	t.Parallel()
+	var seen []abi.Event
+	talk := &chain.Native{
+		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			c.Log(abi.LogInfo, "about to ask")
+			return nil, c.Emit("asking", nil)
+		},
+		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			seen = append(seen, in.Events...)
+			return nil, nil
+		},
+	}
+	tr := try(t, agent.Options{Chain: with(t, native("talk", talk)), NoStream: true}, []scripted.Reply{scripted.Text("done")})
+	require.Len(t, seen, len(tr.events))
+	for i, e := range tr.events {
+		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})
+		require.NotZero(t, seen[i].TimeMS)
+	}
+}

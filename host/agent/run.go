@@ -105,11 +105,13 @@ func (r *run) Where() abi.Run {
 }
 
 // Send sends an event to the caller, and waits while it is behind.
-func (r *run) Send(e abi.Event) {
+func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
 	r.state.LastSeq++
-	r.events <- r.stamp(e, r.state.LastSeq)
+	e = r.stamp(e, r.state.LastSeq)
+	r.events <- e
+	return e
 }
 
 // tell sends an event to the caller and to the observers.

@@ -88,8 +88,9 @@ func (c *Chain) Entries() []Entry { return slices.Clone(c.entries) }
 type Host interface {
 	// Where says where in the run it is now.
 	Where() abi.Run
-	// Send sends an event; the host adds run, step, time and number.
-	Send(abi.Event)
+	// Send sends an event, and returns it as it was sent: with run, step, time
+	// and number.
+	Send(abi.Event) abi.Event
 }
 
 // A Run is a chain in one run of an agent.

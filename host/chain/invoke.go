@@ -150,8 +150,7 @@ func (c *Call) view(n int) abi.List {
 
 // send sends an event to the caller and to the observers.
 func (r *Run) send(e abi.Event) {
-	r.queue.add(e)
-	r.host.Send(e)
+	r.queue.add(r.host.Send(e))
 }
 
 // cleanText makes a guest's text safe to show: valid UTF-8, without control

@@ -1,7 +1,9 @@
 package chain
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -27,11 +29,13 @@ func (q *queue) add(e abi.Event) {
 	q.events = append(q.events, e)
 }
 
+// take returns the events in the order in which they were sent.
 func (q *queue) take() []abi.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	events := q.events
 	q.events = nil
+	slices.SortStableFunc(events, func(a, b abi.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	return events
 }
 

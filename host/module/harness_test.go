@@ -92,10 +92,11 @@ func (h *fakeHost) tick(d time.Duration) {
 	h.now += d.Milliseconds()
 }
 
-func (h *fakeHost) Send(e abi.Event) {
+func (h *fakeHost) Send(e abi.Event) abi.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, e)
+	return e
 }
 
 // customs are the custom events, as name and data.
