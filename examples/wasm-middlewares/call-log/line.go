@@ -24,8 +24,8 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 			verdict += " by " + e.Source
 		}
 		content := e.Result.Content.String()
-		return level, fmt.Sprintf("step %d: %s#%s %s, %d ms, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
-			since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
+		return level, fmt.Sprintf("step %d: %s#%s %s%s, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
+			l.since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
 	case abi.EventCustom:
 		return abi.LogDebug, fmt.Sprintf("step %d: %s says %s%s", e.Step, e.Entry, e.Name, l.preview(" ", string(e.Data)))
 	case abi.EventFault:
@@ -49,7 +49,7 @@ func (l *callLog) message(m *abi.Message) string {
 }
 
 func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, text string) {
-	level, text = abi.LogInfo, fmt.Sprintf("%s after %d steps, %d ms", e.FinishReason, e.Step, since(e, began, "run"))
+	level, text = abi.LogInfo, fmt.Sprintf("%s after %d steps%s", e.FinishReason, e.Step, l.since(e, began, "run"))
 	if e.Usage != nil && e.Usage.TotalTokens > 0 {
 		text += fmt.Sprintf(", %d tokens", e.Usage.TotalTokens)
 	}
@@ -63,11 +63,13 @@ func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, tex
 	}
 }
 
-func since(e *abi.Event, began map[string]int64, what string) int64 {
-	if at, ok := began[what]; ok {
-		return e.TimeMS - at
+// since says how long something took that is over, if that is to be told.
+func (l *callLog) since(e *abi.Event, began map[string]int64, what string) string {
+	at, ok := began[what]
+	if !ok || !l.Times {
+		return ""
 	}
-	return 0
+	return fmt.Sprintf(", %d ms", e.TimeMS-at)
 }
 
 // preview is the begin of a text on one line, behind a separator; or nothing.

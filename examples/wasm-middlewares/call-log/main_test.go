@@ -33,7 +33,7 @@ func observe(t *testing.T, h *middlewaretest.Host, events ...abi.Event) []string
 	return out
 }
 
-func conversation() []abi.Event {
+func events() []abi.Event {
 	calls := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "read", "{}"), abi.NewToolCall("2", "rm", "{}")}}
 	answer := abi.Assistant("all\n  done " + strings.Repeat("é", 70))
 	read := &abi.Call{ID: "1", Name: "read", Arguments: `{"path":"a.txt"}`}
@@ -75,18 +75,18 @@ func TestLines(t *testing.T) {
 			}
 		}
 		h := newHost(t, map[string]any{"level": level})
-		require.Equal(t, want, observe(t, h, conversation()...))
+		require.Equal(t, want, observe(t, h, events()...))
 	}
 	h := newHost(t, map[string]any{"preview": 0})
-	require.NotContains(t, strings.Join(observe(t, h, conversation()...), "\n"), "done", "nothing of what was said is shown")
+	require.NotContains(t, strings.Join(observe(t, h, events()...), "\n"), "done", "nothing of what was said is shown")
 }
 
 func TestHowRunsEnd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
 	require.Equal(t, []string{
-		"error error after 1 steps, 0 ms: the model is down",
-		"warn stopped after 1 steps, 0 ms by limits: too much",
+		"error error after 1 steps: the model is down",
+		"warn stopped after 1 steps by limits: too much",
 	}, observe(t, h,
 		abi.Event{Type: abi.EventRunFinished, Step: 1, FinishReason: "error", Error: &abi.Error{Message: "the model is down"}},
 		abi.Event{Type: abi.EventRunFinished, Step: 1, FinishReason: "stopped", StoppedBy: "limits", Reason: "too much"}))

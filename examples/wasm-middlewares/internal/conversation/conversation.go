@@ -1,0 +1,85 @@
+// Package conversation runs the test conversations of the example middlewares:
+// the built module in the real host, with a scripted model.
+package conversation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+var update = flag.Bool("update", false, "write what came out into the conversations that expect something else")
+
+// Folder is where the examples are, below the repository's folder.
+const Folder = "examples/wasm-middlewares"
+
+// Test runs all conversations (*.txtar) of the test's folder. Their form is
+// that of package conformance; a module NAME.wasm is the example in folder
+// NAME, built from its source.
+func Test(t *testing.T) {
+	t.Helper()
+	cases, err := conformance.Load(".")
+	require.NoError(t, err)
+	ms := modules{t, newLoader(t)}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			outcome, err := c.Run(t.Context(), &conformance.Suite{}, ms)
+			require.NoError(t, err)
+			got, err := c.Got(outcome)
+			require.NoError(t, err)
+			if *update {
+				require.NoError(t, c.Update(got))
+				return
+			}
+			for i, s := range c.Expect {
+				if !s.Same(got[i]) {
+					require.Equal(t, s.Text, got[i], "%s\n%s %s", c.About, s.Kind, s.Arg)
+				}
+			}
+		})
+	}
+}
+
+// newLoader shares its cache of machine code with other tests.
+func newLoader(t *testing.T) *module.Loader {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
+	return loader
+}
+
+type modules struct {
+	t      *testing.T
+	loader *module.Loader
+}
+
+// Go is for modules inside a conversation, of which these have none.
+func (modules) Go(context.Context, string, json.RawMessage) (chain.Middleware, error) {
+	return nil, errors.New("a conversation uses the modules of the examples: NAME.wasm")
+}
+
+// Wasm builds and loads an example.
+func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error) {
+	wasm := guestbuild.Build(ms.t, path.Join(Folder, strings.TrimSuffix(file, ".wasm")))
+	m, err := ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	return m.Configure(ctx, entry, config, module.Grants{})
+}
