@@ -90,8 +90,8 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*code, error) {
 }
 
 func (s *Sandbox) compiled(c *code) {
+	s.release(c) // first, so that nothing of a refused module is left when Load returns
 	close(c.ready)
-	s.release(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compiling--
