@@ -135,6 +135,7 @@ type AgentOptions struct {
 type Agent struct {
 	*agent.Agent
 	configured []*module.Middleware
+	closers    []func() // of what was made for this agent alone
 }
 
 // NewAgent configures the middlewares and returns an agent of them.
@@ -191,11 +192,13 @@ func (a *Agent) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
 	return e, nil
 }
 
-// Close frees what the agent's entries hold, once no run of it goes on.
+// Close frees what the agent's entries hold, once no run of it goes on, and
+// ends the MCP servers that it was connected to for a file.
 func (a *Agent) Close() {
 	for _, mw := range a.configured {
 		mw.Close()
 	}
+	closeAll(a.closers)
 }
 
 // Run runs the agent and yields its events; see [agent.Agent.Run].

@@ -1,0 +1,291 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/openai"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/host/tool/builtin"
+	"github.com/agent-runner/agent-runner/host/tool/mcp"
+)
+
+// The environment variables of endpoints.
+const (
+	EnvAPIKey  = "OPENAI_API_KEY"
+	EnvBaseURL = "OPENAI_BASE_URL"
+)
+
+// FileOptions say what an agent's file leaves open.
+type FileOptions struct {
+	// Model takes the place of the file's.
+	Model model.Model
+	// WrapModel is around the model: a recorder, say. It may be nil.
+	WrapModel func(model.Model) (model.Model, error)
+	// OnAttempt hears of each model call that failed and is followed by another.
+	OnAttempt func(context.Context, model.Attempt)
+	// Getenv reads keys and addresses of endpoints; os.Getenv when nil.
+	Getenv func(string) string
+	// Logger hears what MCP servers print, at level debug. Nil: nobody.
+	Logger *slog.Logger
+}
+
+// NewAgentFromFile makes the agent that a file describes: it loads its
+// modules, connects to its MCP servers, and makes a client of its model. What
+// is wrong is told with its place in the file. The caller closes the agent.
+func (h *Host) NewAgentFromFile(ctx context.Context, f *agentfile.File, o *FileOptions) (*Agent, error) {
+	if o == nil {
+		o = &FileOptions{}
+	}
+	b := &builder{host: h, file: f, opts: *o}
+	if b.opts.Getenv == nil {
+		b.opts.Getenv = os.Getenv
+	}
+	defer b.closeModules()
+	a, err := b.build(ctx)
+	if err != nil {
+		closeAll(b.closers)
+		return nil, err
+	}
+	a.closers = b.closers
+	return a, nil
+}
+
+// A builder makes one agent of a file.
+type builder struct {
+	host    *Host
+	file    *agentfile.File
+	opts    FileOptions
+	modules []*Module // configured entries go on without them
+	closers []func()
+}
+
+func (b *builder) closeModules() {
+	for _, m := range b.modules {
+		m.Close()
+	}
+}
+
+// closeAll closes side by side: a server that does not end is waited for.
+func closeAll(closers []func()) {
+	var wg sync.WaitGroup
+	for _, c := range closers {
+		wg.Go(c)
+	}
+	wg.Wait()
+}
+
+func (b *builder) build(ctx context.Context) (*Agent, error) {
+	f := b.file
+	o := &AgentOptions{
+		Name: f.Name, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
+		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
+		Options:  chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse},
+		MaxSteps: f.Limits.MaxSteps, Timeout: time.Duration(f.Limits.Timeout),
+		ToolLimit: time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
+		NoStream: f.Stream != nil && !*f.Stream,
+	}
+	for _, ring := range []struct {
+		path string
+		from []agentfile.Middleware
+		to   *[]Middleware
+	}{{"rings.outer", f.Rings.Outer, &o.Outer}, {"middlewares", f.Middlewares, &o.Middlewares}, {"rings.inner", f.Rings.Inner, &o.Inner}} {
+		for i := range ring.from {
+			m, err := b.middleware(ctx, fmt.Sprintf("%s[%d]", ring.path, i), &ring.from[i])
+			if err != nil {
+				return nil, err
+			}
+			*ring.to = append(*ring.to, *m)
+		}
+	}
+	var err error
+	if o.Model, err = b.model(); err != nil {
+		return nil, err
+	}
+	if o.Tools, err = b.tools(ctx); err != nil {
+		return nil, err
+	}
+	a, err := b.host.NewAgent(ctx, o)
+	var config *module.ConfigError
+	if errors.As(err, &config) {
+		return nil, b.file.ErrorAt(b.entry(config.Entry)+".config", err)
+	}
+	return a, err
+}
+
+// entry is where an entry stands in the file.
+func (b *builder) entry(name string) string {
+	for path, list := range map[string][]agentfile.Middleware{
+		"rings.outer": b.file.Rings.Outer, "middlewares": b.file.Middlewares, "rings.inner": b.file.Rings.Inner} {
+		for i := range list {
+			if list[i].Name == name {
+				return fmt.Sprintf("%s[%d]", path, i)
+			}
+		}
+	}
+	return ""
+}
+
+func (b *builder) middleware(ctx context.Context, at string, m *agentfile.Middleware) (*Middleware, error) {
+	grants, err := m.ModuleGrants()
+	if err != nil {
+		return nil, b.file.ErrorAt(at+".grants", err)
+	}
+	loaded, err := b.host.Load(ctx, string(m.Module), moduleLimits(&m.Limits))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, b.file.ErrorAt(at+".module", err)
+	}
+	b.modules = append(b.modules, loaded)
+	return &Middleware{Name: m.Name, Module: loaded, Config: m.Config, Grants: grants, OnFault: chain.OnFault(m.OnFault)}, nil
+}
+
+func moduleLimits(l *agentfile.ModuleLimits) Limits {
+	return Limits{
+		Limits: sandbox.Limits{
+			ModuleBytes: int64(l.ModuleBytes), MemoryBytes: int64(l.Memory), HookTime: time.Duration(l.Timeout),
+			Nesting: l.Nesting, LogBytes: int(l.LogBytes), LogLineBytes: int(l.LogLineBytes),
+		},
+		InputBytes: int(l.InputBytes), OutputBytes: int(l.OutputBytes), ReplyBytes: int(l.ReplyBytes),
+		HostCalls: l.HostCalls, Instances: l.Instances,
+	}
+}
+
+// model is what the options give, or the file's endpoint with retries and
+// fallbacks.
+func (b *builder) model() (model.Model, error) {
+	m := b.opts.Model
+	if m == nil {
+		var err error
+		if m, err = b.endpoints(); err != nil {
+			return nil, err
+		}
+	}
+	if b.opts.WrapModel == nil {
+		return m, nil
+	}
+	return b.opts.WrapModel(m)
+}
+
+func (b *builder) endpoints() (model.Model, error) {
+	f := &b.file.Model
+	if f.Name == "" {
+		return nil, b.file.ErrorAt("model", errors.New("the agent has no model: name one, model: {name: …}"))
+	}
+	base := cmp.Or(string(f.BaseURL), b.opts.Getenv(EnvBaseURL))
+	key := b.opts.Getenv(cmp.Or(f.APIKeyEnv, EnvAPIKey))
+	switch {
+	case key == "" && f.APIKeyEnv != "":
+		return nil, b.file.ErrorAt("model.api_key_env", fmt.Errorf("the environment variable %s, for the key of %s, is not set", f.APIKeyEnv, f.Name))
+	case key == "" && base == "":
+		return nil, fmt.Errorf("no key for %s: set %s, or name an endpoint that needs none as base URL", f.Name, EnvAPIKey)
+	}
+	first, err := b.endpoint(base, key)
+	if err != nil {
+		return nil, b.file.ErrorAt("model.base_url", err)
+	}
+	choices := []model.Choice{{Model: first}}
+	for i, fallback := range f.Fallbacks {
+		at := fmt.Sprintf("model.fallbacks[%d]", i)
+		address, secret := base, key
+		if fallback.BaseURL != "" {
+			address, secret = string(fallback.BaseURL), "" // a key is for the endpoint that it was given for
+		}
+		if env := fallback.APIKeyEnv; env != "" {
+			if secret = b.opts.Getenv(env); secret == "" {
+				return nil, b.file.ErrorAt(at+".api_key_env", fmt.Errorf("the environment variable %s, for the key of %s, is not set", env, fallback.Name))
+			}
+		}
+		m, err := b.endpoint(address, secret)
+		if err != nil {
+			return nil, b.file.ErrorAt(at, err)
+		}
+		choices = append(choices, model.Choice{Model: m, Name: fallback.Name})
+	}
+	if len(choices) == 1 {
+		return first, nil
+	}
+	return model.WithFallback(choices, b.opts.OnAttempt), nil
+}
+
+// endpoint is a client with retries.
+func (b *builder) endpoint(base, key string) (model.Model, error) {
+	c, err := openai.New(openai.Options{BaseURL: base, APIKey: key})
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, c.Close)
+	retries := 0
+	if r := b.file.Model.Retries; r != nil {
+		retries = cmp.Or(*r, -1)
+	}
+	return model.WithRetry(c, model.RetryOptions{MaxRetries: retries, OnAttempt: b.opts.OnAttempt}), nil
+}
+
+func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
+	f := &b.file.Tools
+	o := &builtin.Options{Root: string(f.Root)}
+	if f.Builtin != nil {
+		o.Tools = []string{}
+		for _, name := range *f.Builtin {
+			o.Tools = append(o.Tools, string(name))
+		}
+	}
+	own, err := builtin.Set(o)
+	if err != nil {
+		return nil, b.file.ErrorAt("tools", err)
+	}
+	sets := []tool.Set{{Owner: "the built-in tools", Tools: own}}
+	for i := range f.MCP {
+		set, err := b.connect(ctx, &f.MCP[i])
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, b.file.ErrorAt(fmt.Sprintf("tools.mcp[%d]", i), err)
+		}
+		sets = append(sets, *set)
+	}
+	tools, err := tool.Join(sets...)
+	if err != nil {
+		return nil, b.file.ErrorAt("tools", err)
+	}
+	return tools, nil
+}
+
+func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {
+	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Logger: b.opts.Logger}
+	for name, value := range s.Env {
+		o.Env = append(o.Env, name+"="+value)
+	}
+	if s.APIKeyEnv != "" {
+		key := b.opts.Getenv(s.APIKeyEnv)
+		if key == "" {
+			return nil, fmt.Errorf("the environment variable %s, for the key of MCP server %s, is not set", s.APIKeyEnv, s.Name)
+		}
+		o.Headers = map[string]string{"Authorization": "Bearer " + key}
+	}
+	server, err := mcp.Connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, func() { _ = server.Close() })
+	tools, err := server.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &tool.Set{Owner: server.String(), Tools: tools}, nil
+}
