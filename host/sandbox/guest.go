@@ -85,7 +85,9 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 	inside := imp.Module + "." + imp.Name
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		in := ctx.Value(instanceKey{}).(*Instance)
-		in.core.memory = mod.Memory() // in a start function it is not known yet
+		if in.core.memory == nil { // in a start function it is not known yet
+			in.core.memory = mod.Memory()
+		}
 		in.inside = inside
 		in.report.HostCalls++
 		defer in.recoverImport()

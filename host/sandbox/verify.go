@@ -54,6 +54,12 @@ func shapeOf(m *wasm.Module) (*shape, error) {
 		}
 		s.imports = append(s.imports, ImportInfo{imp.Module, imp.Name, funcTypeOf(m.Types[imp.Type])})
 	}
+	if m.Start != nil && int(*m.Start) < len(m.Imports) {
+		return nil, &RefusedError{
+			Reason: fmt.Sprintf("has the import %s as its start function", cut(s.imports[*m.Start].Name, 64)),
+			Fix:    "start with a function of the module",
+		}
+	}
 	for _, exp := range m.Exports {
 		info := ExportInfo{Name: exp.Name, Kind: exp.Kind.String()}
 		if t, ok := m.FunctionType(exp.Index); ok && exp.Kind == wasm.ExternalFunction {

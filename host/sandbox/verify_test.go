@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"os"
 	"testing"
@@ -94,6 +95,12 @@ func TestRefused(t *testing.T) {
 		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = wasm.GlobalExport(0) }), Limits{},
 			"is reserved for the host"},
 
+		"start that is an import": {module(func(m *wasm.Module) {
+			m.Imports = []wasm.Import{function("test_v1", "nothing", 2)}
+			m.Exports[1].Index = 1
+			m.Start = new(uint32)
+		}), Limits{}, "has the import nothing as its start function; start with a function of the module"},
+
 		"unknown import": {importing(function("test_v1", "rad", 0)), Limits{},
 			"guest.wasm: imports test_v1.rad, which ABI v1 does not have; did you mean read?"},
 		"import nothing is like": {importing(function("test_v1", "frobnicate", 0)), Limits{}, "which ABI v1 does not have"},
@@ -180,6 +187,24 @@ func TestStartFunction(t *testing.T) {
 		require.Equal(t, text, fault.Message)
 		require.Empty(t, fault.Export)
 	}
+}
+
+// An import may be exported, and is called on the instance it was exported by.
+func TestExportedImport(t *testing.T) {
+	t.Parallel()
+	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
+		m.Imports = []wasm.Import{function("test_v1", "read", 3), function("test_v1", "call", 0)}
+		m.Types = append(m.Types, wasm.FuncType{Params: []wasm.ValueType{wasm.I32, wasm.I32}, Results: []wasm.ValueType{wasm.I32}})
+		m.Exports[1] = wasm.Export{Name: "read", Kind: wasm.ExternalFunction}
+		m.Exports = append(m.Exports, wasm.Export{Name: "hook", Kind: wasm.ExternalFunction, Index: 1})
+	}), Limits{})
+	in := instantiate(t, im, InstanceConfig{Value: &testValue{
+		call: func(_ context.Context, _ *Guest, n uint32) uint32 { return n + 1 },
+	}})
+	require.Equal(t, []uint64{100}, call(t, in, "read", 0, 100))
+	require.Equal(t, []uint64{8}, call(t, in, "hook", 7))
+	_, err := in.Call(t.Context(), "read", 65536, 1)
+	require.Equal(t, FaultBounds, faultOf(t, err).Kind)
 }
 
 // table.grow is held to the maximum that is set for tables without one.
