@@ -114,54 +114,60 @@ const (
 	maxIPv6 = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") + 1
 )
 
-func inIPv4(c byte) bool { return digit(c) || c == '.' }
-func inIPv6(c byte) bool { return inIPv4(c) || c == ':' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+// A version is one of the Internet protocol's: how its addresses look.
+type version struct {
+	in      [256]bool // the characters of an address
+	longest int
+	length  func(run string) int // of the address that a run begins with, or 0
+}
+
+var versions = []*version{
+	newVersion("0123456789.", maxIPv4, ipv4),
+	newVersion("0123456789.:abcdefABCDEF", maxIPv6, ipv6),
+}
+
+func newVersion(chars string, longest int, length func(string) int) *version {
+	v := &version{longest: longest, length: length}
+	for i := range len(chars) {
+		v.in[chars[i]] = true
+	}
+	return v
+}
 
 func (ip) find(text string, from int) []span {
 	var out []span
-	for _, r := range runs(text, from, inIPv4) {
-		if to := ipv4(text[r.from:r.to]); to > 0 {
-			out = append(out, span{from: r.from, to: r.from + to})
-		}
-	}
-	for _, r := range runs(text, from, inIPv6) {
-		if to := ipv6(text[r.from:r.to]); to > 0 {
-			out = append(out, span{from: r.from, to: r.from + to})
-		}
+	for _, v := range versions {
+		out = v.find(out, text, from)
 	}
 	return out
 }
 
 func (ip) open(text string, from int) int {
 	least := len(text)
-	for _, class := range []struct {
-		in  func(byte) bool
-		max int
-	}{{inIPv4, maxIPv4}, {inIPv6, maxIPv6}} {
+	for _, v := range versions {
 		begin := len(text)
-		for begin > from && class.in(text[begin-1]) && len(text)-begin <= class.max {
+		for begin > from && v.in[text[begin-1]] && len(text)-begin <= v.longest {
 			begin--
 		}
-		if len(text)-begin <= class.max {
+		if len(text)-begin <= v.longest {
 			least = min(least, begin)
 		}
 	}
 	return least
 }
 
-// runs are the stretches of characters of a class with no word's character on
-// either side. A stretch that began before from is none.
-func runs(text string, from int, in func(byte) bool) []span {
-	var out []span
+// find looks at the stretches of an address's characters with no word's
+// character on either side. One that began before from is none.
+func (v *version) find(out []span, text string, from int) []span {
 	for i := from; i < len(text); i++ {
-		if !in(text[i]) {
+		if !v.in[text[i]] {
 			continue
 		}
 		begin := i
-		for i < len(text) && in(text[i]) {
+		for i < len(text) && v.in[text[i]] {
 			i++
 		}
-		if begin == from && from > 0 && in(text[from-1]) {
+		if begin == from && from > 0 && v.in[text[from-1]] {
 			continue
 		}
 		// A colon may follow a word, as in "ip:fe80::1".
@@ -171,7 +177,9 @@ func runs(text string, from int, in func(byte) bool) []span {
 		if begin > 0 && word(text[begin-1]) || i < len(text) && word(text[i]) {
 			continue
 		}
-		out = append(out, span{from: begin, to: i})
+		if n := v.length(text[begin:i]); n > 0 {
+			out = append(out, span{from: begin, to: begin + n})
+		}
 	}
 	return out
 }
@@ -180,11 +188,10 @@ func runs(text string, from int, in func(byte) bool) []span {
 // to 255, and perhaps a dot behind them.
 func ipv4(run string) int {
 	run = strings.TrimSuffix(run, ".")
-	groups := strings.Split(run, ".")
-	if len(run) >= maxIPv4 || len(groups) != 4 {
+	if len(run) >= maxIPv4 || strings.Count(run, ".") != 3 {
 		return 0
 	}
-	for _, g := range groups {
+	for g := range strings.SplitSeq(run, ".") {
 		n := 0
 		for i := range len(g) {
 			n = n*10 + int(g[i]-'0')

@@ -118,13 +118,17 @@ const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28
 	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 " +
 	"QA29 RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
 
-// maxIBAN is the longest, with what stands between its groups.
-const maxIBAN = 33 + 8
+// The lengths of the shortest, and of the longest with what stands between its
+// groups.
+const (
+	minIBAN = 15
+	maxIBAN = 33 + 8
+)
 
 func (iban) find(text string, from int) []span {
 	var out []span
-	for i := from; i < len(text); i++ {
-		if !beginsWord(text, i) {
+	for i := from; i+minIBAN <= len(text); i++ {
+		if !digit(text[i+2]) || !beginsWord(text, i) {
 			continue
 		}
 		if end, _ := ibanAt(text, i); end > 0 {

@@ -17,7 +17,7 @@ const maxTail = 1024
 // what lies before that is passed, and only there to tell what the text
 // follows.
 type detector interface {
-	// find returns where the finds are, ascending and apart.
+	// find returns where the finds are.
 	find(text string, from int) []span
 	// open returns the index from which on more text could change what find
 	// says; the text's length if nowhere.
