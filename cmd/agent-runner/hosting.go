@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// envCacheDir names the directory of compiled modules.
+const envCacheDir = "AGENT_RUNNER_CACHE"
+
+// host makes the host, with compiled modules kept where the user wants them.
+func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
+	return newHost(ctx, c.env, c.cacheDir, c.chosen, c.logger())
+}
+
+// newHost makes a host. A cache directory that was not asked for, and cannot
+// be used, is done without.
+func newHost(ctx context.Context, e *env, dir string, chosen bool, log *slog.Logger) (*host.Host, error) {
+	if !chosen {
+		dir = e.getenv(envCacheDir)
+		chosen = dir != ""
+	}
+	if !chosen {
+		if user, err := os.UserCacheDir(); err == nil {
+			dir = filepath.Join(user, "agent-runner")
+		}
+	}
+	h, err := host.New(ctx, &host.Options{CacheDir: dir, Logger: log})
+	if err == nil || chosen {
+		return h, err
+	}
+	log.Debug("compiled modules are not kept", "reason", err)
+	return host.New(ctx, &host.Options{Logger: log})
+}
+
+// closeHost frees what the host holds; a guest that still runs is not waited
+// for longer than a moment.
+func closeHost(h *host.Host) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.Close(ctx)
+}
+
+// A noteHandler shows log records as notes.
+type noteHandler struct {
+	screen *screen
+	level  slog.Level
+	attrs  string
+}
+
+// Enabled implements [slog.Handler].
+func (h *noteHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+// Handle implements [slog.Handler].
+func (h *noteHandler) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString(h.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s=%q", a.Key, a.Value)
+		return true
+	})
+	look := faint
+	if r.Level >= slog.LevelWarn {
+		look = amber
+	}
+	h.screen.note(look, "%s: %s%s", strings.ToLower(r.Level.String()), r.Message, b.String())
+	return nil
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *noteHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := *h
+	for _, a := range attrs {
+		out.attrs += fmt.Sprintf(" %s=%q", a.Key, a.Value)
+	}
+	return &out
+}
+
+// WithGroup implements [slog.Handler]; nothing here has groups.
+func (h *noteHandler) WithGroup(string) slog.Handler { return h }

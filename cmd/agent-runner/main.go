@@ -1,0 +1,65 @@
+// Command agent-runner runs LLM agents whose middlewares are WebAssembly
+// modules.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Exit codes.
+const (
+	exitAnswered = 0
+	exitFailed   = 1 // the run failed
+	exitUsage    = 2 // wrong usage, or a bad file: nothing was run
+	exitStopped  = 3 // a module stopped the run
+	exitCanceled = 130
+)
+
+// An env is what the command knows of the process that it runs in.
+type env struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+}
+
+func main() {
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
+	os.Exit(execute(context.Background(), e, os.Args[1:]))
+}
+
+// execute runs the command and returns its exit code.
+func execute(ctx context.Context, e *env, args []string) int {
+	cmd := newRoot(e)
+	cmd.SetArgs(args)
+	cmd.SetIn(e.in)
+	cmd.SetOut(e.out)
+	cmd.SetErr(e.err)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitAnswered
+	}
+	var ended *endedError
+	code := exitUsage
+	if errors.As(err, &ended) {
+		code = ended.code
+	}
+	fmt.Fprintf(e.err, "agent-runner: %s\n", clean(err.Error()))
+	return code
+}
+
+// An endedError is a run that came to no answer; every other error of the
+// command means that nothing was run.
+type endedError struct {
+	code int
+	err  error
+}
+
+func (e *endedError) Error() string { return e.err.Error() }
+func (e *endedError) Unwrap() error { return e.err }
+
+// usagef is an error of whoever typed the command.
+func usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// How much of a text is shown that is not the answer.
+const (
+	showShort = 200
+	showLong  = 4000 // with --verbose
+)
+
+// A textRenderer shows a run to a person: the answer as it streams, and
+// beside it the tools and what each module did.
+type textRenderer struct {
+	screen  *screen
+	verbose bool
+
+	began, steps, tools int64
+	streamed            bool   // chunks of the present message were shown
+	shown               string // the last message that was shown whole
+	reasoning           strings.Builder
+	arguments           map[string]string // of the calls, as the model wrote them
+}
+
+func (r *textRenderer) event(e abi.Event) error {
+	if e.Chunk == nil || e.Chunk.Kind != abi.ChunkReasoning {
+		r.endReasoning()
+	}
+	switch e.Type {
+	case abi.EventRunStarted:
+		*r = textRenderer{screen: r.screen, verbose: r.verbose, began: e.TimeMS, arguments: map[string]string{}}
+		r.detail("run %s of %s%s", e.Run, e.Agent, after(" with ", e.Model))
+	case abi.EventStepStarted:
+		r.steps++
+		r.detail("step %d", e.Step)
+	case abi.EventChunk:
+		return r.chunk(e.Chunk)
+	case abi.EventMessage:
+		return r.message(&e)
+	case abi.EventToolCall:
+		r.tools++
+		r.arguments[e.Call.ID] = e.Call.Arguments
+		r.screen.note(cyan, "→ %s %s", e.Call.Name, r.cut(e.Call.Arguments))
+	case abi.EventToolResult:
+		r.result(&e)
+	case abi.EventCustom:
+		r.screen.note(amber, "• %s: %s%s", e.Entry, e.Name, after(" ", r.cut(string(e.Data))))
+	case abi.EventLog:
+		r.log(&e)
+	case abi.EventFault:
+		r.fault(&e)
+	case abi.EventRunFinished:
+		return r.finished(&e)
+	}
+	return nil
+}
+
+// detail is a note for --verbose.
+func (r *textRenderer) detail(format string, args ...any) {
+	if r.verbose {
+		r.screen.note(faint, format, args...)
+	}
+}
+
+func (r *textRenderer) chunk(c *abi.Chunk) error {
+	switch c.Kind {
+	case abi.ChunkText:
+		r.streamed = r.streamed || c.Text != ""
+		return r.screen.answer(c.Text)
+	case abi.ChunkReasoning:
+		r.reasoning.WriteString(c.Text)
+	case abi.ChunkPart:
+		r.streamed = true
+		return r.screen.answer(partText(c.Part))
+	}
+	return nil
+}
+
+// endReasoning shows what the model thought, once it is whole.
+func (r *textRenderer) endReasoning() {
+	if text := r.cut(r.reasoning.String()); text != "" {
+		r.detail("  %s", text)
+	}
+	r.reasoning.Reset()
+}
+
+// message ends what was streamed, or shows what was not.
+func (r *textRenderer) message(e *abi.Event) error {
+	text := contentText(e.Message.Content)
+	streamed := r.streamed
+	r.streamed, r.shown = false, text
+	switch {
+	case streamed && !e.Replaced:
+		r.screen.endAnswer()
+		return nil
+	case streamed:
+		r.screen.note(amber, "• the message was changed after it was streamed; it now says:")
+	case text == "":
+		return nil
+	}
+	if err := r.screen.answer(text); err != nil {
+		return err
+	}
+	r.screen.endAnswer()
+	return nil
+}
+
+func (r *textRenderer) result(e *abi.Event) {
+	if before, ok := r.arguments[e.Call.ID]; ok && cmp.Or(strings.TrimSpace(before), "{}") != cmp.Or(strings.TrimSpace(e.Call.Arguments), "{}") {
+		r.screen.note(amber, "• %s was called with other arguments: %s", e.Call.Name, r.cut(e.Call.Arguments))
+	}
+	text := r.cut(contentText(e.Result.Content))
+	who := ""
+	if e.Source != "tool" && e.Source != "host" && e.Source != "" {
+		who = " by " + e.Source
+	}
+	switch {
+	case e.Result.IsError && who != "":
+		r.screen.note(amber, "✗ %s refused%s: %s", e.Call.Name, who, text)
+	case e.Result.IsError:
+		r.screen.note(red, "✗ %s: %s", e.Call.Name, text)
+	case who != "":
+		r.screen.note(amber, "← %s answered%s: %s", e.Call.Name, who, text)
+	default:
+		r.screen.note(faint, "← %s: %s", e.Call.Name, text)
+	}
+}
+
+func (r *textRenderer) log(e *abi.Event) {
+	look := faint
+	switch {
+	case e.Level == "error":
+		look = red
+	case e.Level == "warn":
+		look = amber
+	case !r.verbose:
+		return
+	}
+	r.screen.note(look, "• %s%s: %s", cmp.Or(e.Entry, "host"), after(" ", e.Level), r.cut(e.Text))
+}
+
+// actions say what became of a fault.
+var actions = map[string]string{
+	"run_ended":       "the run ends",
+	"skipped":         "the run goes on without it",
+	"denied":          "the call is denied",
+	"error_result":    "the call has an error result",
+	"default_message": "the result is recorded as it is",
+	"passed_over":     "the run's outcome stands",
+}
+
+func (r *textRenderer) fault(e *abi.Event) {
+	action, ok := actions[e.Action]
+	if !ok {
+		action = e.Action
+	}
+	r.screen.note(red, "! %s faulted in %s: %s (%s)", e.Entry, e.Hook, r.cut(e.Cause), action)
+	if r.verbose {
+		for _, line := range e.Stderr {
+			r.screen.note(faint, "    | %s", r.cut(line))
+		}
+	}
+}
+
+func (r *textRenderer) finished(e *abi.Event) error {
+	r.screen.endAnswer()
+	if e.Message != nil {
+		if text := contentText(e.Message.Content); text != r.shown {
+			if r.shown != "" && e.FinishReason == abi.RunStop {
+				r.screen.note(amber, "• the answer was changed at the end; it now says:")
+			}
+			if err := r.screen.answer(text); err != nil {
+				return err
+			}
+			r.screen.endAnswer()
+		}
+	}
+	if len(e.Entries) == 0 && r.tools == 0 && !r.verbose {
+		return nil
+	}
+	r.screen.note(plain, "")
+	r.entries(e.Entries)
+	usage := ""
+	if u := e.Usage; u != nil && u.TotalTokens > 0 {
+		usage = fmt.Sprintf(", %d tokens", u.TotalTokens)
+	}
+	took := time.Duration(e.TimeMS-r.began) * time.Millisecond
+	r.screen.note(faint, "%s %s, %s%s, %v", endings[e.FinishReason], count(r.steps, "step"), count(r.tools, "tool call"), usage, took)
+	return nil
+}
+
+// endings say how a run ended.
+var endings = map[string]string{
+	abi.RunStop:           "answered in",
+	abi.RunReturnDirectly: "answered by a tool in",
+	abi.RunStopped:        "stopped after",
+	abi.RunCanceled:       "canceled after",
+	abi.RunTimeout:        "timed out after",
+	abi.RunMaxSteps:       "gave up after",
+	abi.RunError:          "failed after",
+}
+
+// entries shows what each module was called for, and what it took.
+func (r *textRenderer) entries(entries []abi.EntryStats) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, s := range entries {
+		fmt.Fprintf(w, "%s\t%s\t%.1f ms", clean(s.Entry), hooks(s.Hooks), float64(s.WallUS)/1000)
+		if s.Faults > 0 {
+			fmt.Fprintf(w, "\t%s", count(s.Faults, "fault"))
+		}
+		if r.verbose {
+			fmt.Fprintf(w, "\t%d bytes in, %d out\t%d fuel\t%s\t%s", s.BytesIn, s.BytesOut, s.Fuel, count(s.Instances, "instance"), short(s.Digest, 13))
+		}
+		fmt.Fprintln(w)
+	}
+	_ = w.Flush()
+	for line := range strings.Lines(b.String()) {
+		r.screen.note(faint, "%s", strings.TrimRight(line, " \n"))
+	}
+}
+
+func hooks(calls map[abi.Hook]int64) string {
+	if len(calls) == 0 {
+		return "not called"
+	}
+	var out []string
+	for _, h := range slices.Sorted(maps.Keys(calls)) {
+		out = append(out, fmt.Sprintf("%s %d", h, calls[h]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// cut is a text in one line, as much of it as is shown.
+func (r *textRenderer) cut(s string) string {
+	most := showShort
+	if r.verbose {
+		most = showLong
+	}
+	return short(strings.Join(strings.Fields(s), " "), most)
+}
+
+// contentText is content as text, with a word for what is none.
+func contentText(c abi.Content) string {
+	if !c.IsParts() {
+		return c.String()
+	}
+	var b strings.Builder
+	for _, p := range c.Parts() {
+		b.WriteString(partText(&p))
+	}
+	return b.String()
+}
+
+func partText(p *abi.Part) string {
+	if p.Type == abi.PartText {
+		return p.Text
+	}
+	return "[" + strings.TrimSuffix(p.Type, "_url") + "]"
+}
+
+func after(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

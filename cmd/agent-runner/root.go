@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+func newRoot(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agent-runner",
+		Short: "Runs LLM agents whose middlewares are WebAssembly modules",
+		Example: `  agent-runner run "What is 17% of 2,340?"
+  agent-runner run -m redact.wasm -m tool-policy.wasm --model gpt-4o-mini --root . "What does the README say?"
+  agent-runner module inspect redact.wasm`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(newRun(e), newModule(e), newVersion(e))
+	return root
+}
+
+// unknownCommand says what was probably meant.
+func unknownCommand(cmd *cobra.Command, got string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := ""
+	switch near := tool.Closest(got, names); {
+	case len(near) > 0:
+		hint = fmt.Sprintf("; did you mean %q?", near[0])
+	case cmd.Parent() == nil && strings.ContainsAny(got, " ?"):
+		hint = fmt.Sprintf("; to ask an agent: %s run %q", cmd.CommandPath(), got)
+	}
+	return usagef("unknown command %q for %s%s (there are %s)", short(got, 60), cmd.CommandPath(), hint, strings.Join(names, ", "))
+}
+
+// flagError adds to an error of a flag what was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	slices.Sort(names)
+	if _, flag, ok := strings.Cut(text, "unknown flag: "); ok {
+		if near := tool.Closest(flag, names); len(near) > 0 {
+			return usagef("%s; did you mean %s?", text, near[0])
+		}
+	}
+	return usagef("%s; see %s --help", text, cmd.CommandPath())
+}
+
+// short cuts a text that is only shown.
+func short(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// maxText is the size of a prompt, or of a file of messages, in bytes.
+const maxText = 32 << 20
+
+// A runCommand is what was typed after run.
+type runCommand struct {
+	env *env
+
+	modules, configs, mcp, tools       []string
+	file, model, baseURL               string
+	replay, record                     string
+	root, instruction, messages        string
+	output, cacheDir                   string
+	maxSteps, repeat                   int
+	timeout                            time.Duration
+	noStream, noTools, verbose, chosen bool // chosen: a cache directory was asked for
+
+	screen *screen
+}
+
+func newRun(e *env) *cobra.Command {
+	c := &runCommand{env: e}
+	cmd := &cobra.Command{
+		Use:   "run [flags] [PROMPT | -]",
+		Short: "Run an agent",
+		Long: `Runs an agent on a prompt, or on what comes from standard input if it is -.
+
+The answer goes to standard output, everything else to standard error; with
+-o json there is one event a line on standard output, run_finished last.
+
+Keys come from the environment: ` + host.EnvAPIKey + `, and ` + host.EnvBaseURL + ` for another
+endpoint. Without a model a built-in recording answers.
+
+Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
+3 stopped by a module, 130 canceled with Ctrl-C.`,
+		Example: `  agent-runner run "What is 17% of 2,340?"
+  agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
+  agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("one prompt, not %d: put it in quotes", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.chosen = cmd.Flags().Changed("cache-dir")
+			if err := c.check(cmd); err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			return c.run(ctx, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVarP(&c.modules, "module", "m", nil, "a module `PATH`, after those of -f; may be given more than once")
+	f.StringArrayVar(&c.configs, "module-config", nil, "a module's configuration, `NAME=JSON` or NAME=@FILE")
+	f.StringVarP(&c.file, "file", "f", "", "an agent.yaml; flags go before what it says")
+	f.StringVar(&c.model, "model", "", "the model's `NAME`")
+	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
+	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of a model")
+	f.StringVar(&c.record, "record", "", "write the conversation with the model to `FILE`")
+	f.StringArrayVar(&c.mcp, "mcp", nil, "add the tools of an MCP server: a `COMMAND`, or an http address")
+	f.StringVar(&c.root, "root", "", "let the file tools read below `DIR`")
+	f.StringArrayVar(&c.tools, "tool", nil, "choose a built-in tool by `NAME`; default: all that can work")
+	f.BoolVar(&c.noTools, "no-tools", false, "no built-in tools")
+	f.StringVar(&c.instruction, "instruction", "", "what the model is told first, as `TEXT`")
+	f.IntVar(&c.maxSteps, "max-steps", 0, "how often the model may be asked; default 20")
+	f.DurationVar(&c.timeout, "timeout", 0, "the time of the run, such as 30s")
+	f.BoolVar(&c.noStream, "no-stream", false, "ask the model for whole answers")
+	f.StringVar(&c.messages, "messages", "", "earlier messages of the conversation, JSON, in `FILE`")
+	f.IntVar(&c.repeat, "repeat", 1, "run it `N` times, one after the other")
+	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
+	f.BoolVar(&c.verbose, "verbose", false, "show more of what happens")
+	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	return cmd
+}
+
+// check refuses flags that make no sense, before anything is done.
+func (c *runCommand) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case c.output != "text" && c.output != "json":
+		return usagef("-o is %q; want text or json", c.output)
+	case given("max-steps") && c.maxSteps < 1:
+		return usagef("--max-steps is %d; want 1 or more", c.maxSteps)
+	case given("timeout") && c.timeout <= 0:
+		return usagef("--timeout is %v; want a time above 0, such as 30s", c.timeout)
+	case c.repeat < 1:
+		return usagef("--repeat is %d; want 1 or more", c.repeat)
+	case c.repeat > 1 && c.record != "":
+		return usagef("--record takes one conversation; leave out --repeat")
+	case given("replay") && c.replay == "", given("record") && c.record == "", given("model") && c.model == "",
+		given("file") && c.file == "", given("messages") && c.messages == "", given("root") && c.root == "":
+		return usagef("a flag has an empty value; write it, or leave the flag out")
+	case c.noTools && len(c.tools) > 0:
+		return usagef("--no-tools and --tool exclude each other")
+	}
+	return nil
+}
+
+func (c *runCommand) run(ctx context.Context, args []string) error {
+	c.screen = newScreen(c.env)
+	file, err := c.agentFile()
+	if err != nil {
+		return err
+	}
+	source, err := c.source(file)
+	if err != nil {
+		return err
+	}
+	messages, err := c.conversation(args, source)
+	if err != nil {
+		return err
+	}
+	h, err := c.host(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeHost(h)
+	a, err := h.NewAgentFromFile(ctx, file, &host.FileOptions{
+		Model: source.model, WrapModel: source.wrap, OnAttempt: c.onAttempt, Getenv: c.env.getenv, Logger: c.logger(),
+	})
+	if err != nil {
+		return beforeRun(ctx, err)
+	}
+	defer a.Close()
+	if source.note != "" {
+		c.screen.note(plain, "agent-runner: %s", source.note)
+	}
+	return c.runs(ctx, a, source, messages)
+}
+
+// beforeRun is an error from before the run, which may be that it was canceled.
+func beforeRun(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &endedError{exitCanceled, errors.New("canceled before the run began")}
+	}
+	return err
+}
+
+// runs runs the agent as often as was asked for. The error is that of the
+// first run that failed.
+func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, messages []abi.Message) error {
+	var show renderer = &textRenderer{screen: c.screen, verbose: c.verbose}
+	if c.output == "json" {
+		show = &jsonRenderer{c.env.out}
+	}
+	var first error
+	for n := range c.repeat {
+		if ctx.Err() != nil {
+			break
+		}
+		if c.repeat > 1 && c.output == "text" {
+			c.screen.note(faint, "run %d of %d", n+1, c.repeat)
+		}
+		source.rewind()
+		if err := runOnce(ctx, a, messages, show); err != nil && first == nil {
+			first = err
+		}
+		switch left := source.left(); {
+		case left == 0:
+		case first == nil:
+			c.screen.note(amber, "agent-runner: the recording goes on: %d more of its answers were not asked for", left)
+		case source.prompt != "":
+			c.screen.note(amber, "agent-runner: the built-in recording fits no other conversation than its own; to see what modules change, name a model with --model")
+		}
+	}
+	return first
+}
+
+// runOnce runs the agent once and shows its events.
+func runOnce(ctx context.Context, a *host.Agent, messages []abi.Message, show renderer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var shown, ended error
+	for event, err := range a.Run(ctx, host.Input{Messages: messages}) {
+		if err != nil {
+			ended = err
+		}
+		if shown != nil {
+			continue // nobody reads any more; the run still comes to its end
+		}
+		if shown = show.event(event); shown != nil {
+			cancel()
+		}
+	}
+	if shown != nil {
+		return &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", shown)}
+	}
+	var end *host.Error
+	switch {
+	case ended == nil:
+		return nil
+	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
+		return &endedError{exitStopped, ended}
+	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:
+		return &endedError{exitCanceled, ended}
+	}
+	return &endedError{exitFailed, ended}
+}
+
+// conversation is what the run begins with: earlier messages, then the prompt.
+func (c *runCommand) conversation(args []string, source *source) ([]abi.Message, error) {
+	var messages []abi.Message
+	if c.messages != "" {
+		var err error
+		if messages, err = readMessages(c.messages); err != nil {
+			return nil, err
+		}
+	}
+	prompt, err := c.prompt(args)
+	switch {
+	case err != nil:
+		return nil, err
+	case prompt == "" && len(args) > 0:
+		return nil, usagef("the prompt is empty")
+	case prompt == "" && source.prompt != "":
+		prompt = source.prompt
+	case prompt == "" && len(messages) == 0:
+		return nil, usagef("no prompt: give one in quotes, or - to read it from standard input")
+	}
+	if source.prompt != "" && (prompt != source.prompt || len(messages) > 0) {
+		return nil, usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
+			source.prompt, host.EnvAPIKey)
+	}
+	if prompt != "" {
+		messages = append(messages, abi.User(prompt))
+	}
+	return messages, nil
+}
+
+func (c *runCommand) prompt(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	prompt := args[0]
+	if prompt == "-" {
+		b, err := io.ReadAll(io.LimitReader(c.env.in, maxText+1))
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("read the prompt from standard input: %w", err)
+		case len(b) > maxText:
+			return "", usagef("the prompt has more than %d bytes", maxText)
+		}
+		prompt = strings.TrimRight(string(b), "\r\n")
+	}
+	if !utf8.ValidString(prompt) {
+		return "", usagef("the prompt is not valid UTF-8")
+	}
+	return prompt, nil
+}
+
+// readMessages reads earlier messages: a JSON array.
+func readMessages(path string) ([]abi.Message, error) {
+	b, err := readFile(path, maxText)
+	if err != nil {
+		return nil, err
+	}
+	var messages []abi.Message
+	if _, err := abi.Decode(b, &messages); err != nil {
+		return nil, usagef("%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]", path, err)
+	}
+	for i := range messages {
+		if err := messages[i].Check(); err != nil {
+			return nil, usagef("%s: message %d: %v", path, i, err)
+		}
+	}
+	return messages, nil
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, bare(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, bare(err))
+	case int64(len(b)) > most:
+		return nil, usagef("%s: larger than %d bytes", path, most)
+	}
+	return b, nil
+}
+
+// bare is what went wrong, without the path that the error was about.
+func bare(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// onAttempt tells of a model call that failed and is made again.
+func (c *runCommand) onAttempt(_ context.Context, a model.Attempt) {
+	what := "asking " + cmp.Or(a.Next, "the next model")
+	if a.Next == a.Model {
+		what = "trying again"
+	}
+	when := ""
+	if a.Wait > 0 {
+		when = fmt.Sprintf(" in %v", a.Wait.Round(100*time.Millisecond))
+	}
+	c.screen.note(amber, "agent-runner: %s; %s%s", a.Err.Message, what, when)
+}
+
+// logger shows, with --verbose, what the host has to say.
+func (c *runCommand) logger() *slog.Logger {
+	level := slog.LevelWarn
+	if c.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(&noteHandler{screen: c.screen, level: level})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// A screen is where a person reads: the answer on stdout, everything else on
+// stderr, which are often the same terminal. It may be used by several
+// goroutines at once.
+type screen struct {
+	mu       sync.Mutex
+	out, err io.Writer
+	color    bool // on stderr; the answer has none
+	open     bool // the answer's last line has no end yet
+}
+
+func newScreen(e *env) *screen {
+	return &screen{out: e.out, err: e.err, color: e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb" && isTerminal(e.err)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// answer writes a piece of the answer.
+func (s *screen) answer(text string) error {
+	text = clean(text)
+	if text == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = !strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+// endAnswer ends the answer's last line.
+func (s *screen) endAnswer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+}
+
+func (s *screen) endLine() {
+	if s.open {
+		s.open = false
+		_, _ = io.WriteString(s.out, "\n")
+	}
+}
+
+// A style is how a note looks on a terminal.
+type style string
+
+const (
+	plain style = ""
+	faint style = "2"
+	red   style = "31"
+	amber style = "33"
+	cyan  style = "36"
+)
+
+// note writes a line beside the answer.
+func (s *screen) note(look style, format string, args ...any) {
+	text := clean(fmt.Sprintf(format, args...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+	if s.color && look != plain {
+		text = "\x1b[" + string(look) + "m" + text + "\x1b[0m"
+	}
+	_, _ = io.WriteString(s.err, text+"\n")
+}
+
+// clean makes text safe to show that a model, a tool or a module wrote: what
+// a terminal obeys, or what turns the order of its letters, is written out.
+func clean(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")
+	if strings.IndexFunc(s, unsafe) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		switch {
+		case !unsafe(c):
+			b.WriteRune(c)
+		case c < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		}
+	}
+	return b.String()
+}
+
+func unsafe(c rune) bool {
+	switch {
+	case c == '\n', c == '\t':
+		return false
+	case c < 0x20, c >= 0x7f && c < 0xa0: // C0, DEL, C1
+		return true
+	case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069: // directions of text
+		return true
+	}
+	return false
+}

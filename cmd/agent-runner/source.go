@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/cassette"
+)
+
+// demoCassette is a recorded conversation, for those who have no model at
+// hand, and demoPrompt is how it begins.
+//
+//go:embed demo.cassette
+var demoCassette []byte
+
+const demoPrompt = "What is 17% of 2,340?"
+
+// anyModel is asked for where an endpoint is named and no model: endpoints of
+// one model take any name.
+const anyModel = "default"
+
+// A source is where answers come from: a recording, or an endpoint.
+type source struct {
+	model  model.Model // nil: the agent's own
+	prompt string      // the only one that is answered; empty: any
+	note   string      // what to tell of it
+	wrap   func(model.Model) (model.Model, error)
+	replay *rewinder
+}
+
+// rewind begins another run.
+func (s *source) rewind() {
+	if s.replay != nil {
+		s.replay.rewind()
+	}
+}
+
+// left is how many answers of a recording the last run did not ask for.
+func (s *source) left() int {
+	if s.replay == nil {
+		return 0
+	}
+	return s.replay.current().Left()
+}
+
+// source decides where answers come from.
+func (c *runCommand) source(f *agentfile.File) (*source, error) {
+	s := &source{}
+	endpoint := string(f.Model.BaseURL) + c.env.getenv(host.EnvBaseURL)
+	switch {
+	case c.replay != "":
+		tape, err := cassette.Load(c.replay)
+		if err != nil {
+			return nil, err
+		}
+		s.play(tape)
+	case f.Model.Name == "" && endpoint != "":
+		f.Model.Name = anyModel
+		s.note = "no model was named: asking the endpoint for " + anyModel + "; --model names one"
+	case f.Model.Name == "":
+		tape, err := cassette.Parse("the built-in recording", demoCassette)
+		if err != nil {
+			return nil, err
+		}
+		s.play(tape)
+		s.prompt = demoPrompt
+		s.note = "no model was named: answering from a built-in recording; --model names one"
+	}
+	if c.record != "" {
+		s.wrap = func(m model.Model) (model.Model, error) { return cassette.NewRecorder(c.record, m) }
+	}
+	f.Model.Name = cmp.Or(f.Model.Name, "recording")
+	return s, nil
+}
+
+func (s *source) play(tape *cassette.Cassette) {
+	s.replay = &rewinder{tape: tape, replay: tape.Replay()}
+	s.model = s.replay
+}
+
+// A rewinder replays a recording anew for each run.
+type rewinder struct {
+	tape *cassette.Cassette
+
+	mu     sync.Mutex
+	replay *cassette.Replay
+}
+
+func (r *rewinder) rewind() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.replay = r.tape.Replay()
+}
+
+func (r *rewinder) current() *cassette.Replay {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.replay
+}
+
+// Generate implements [model.Model].
+func (r *rewinder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	return r.current().Generate(ctx, req, sink)
+}
