@@ -1,0 +1,225 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A roundTripper is between the SDK and the network. It adds the headers,
+// bounds what is read, and keeps responses exact; when gone ends, so do all
+// requests.
+type roundTripper struct {
+	next    *http.Transport
+	url     *url.URL
+	headers map[string]string
+	max     int
+	gone    context.Context
+}
+
+// newTransport returns the SDK's transport for the URL of the options. All
+// requests end when gone does.
+func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransport, *roundTripper, error) {
+	u, err := parseURL(o.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	rt := &roundTripper{next: http.DefaultTransport.(*http.Transport).Clone(), url: u, headers: o.Headers, max: o.MaxMessage, gone: gone}
+	return &sdk.StreamableClientTransport{
+		Endpoint:   o.URL,
+		HTTPClient: &http.Client{Transport: rt},
+		MaxRetries: 2,
+		// A little more than what the reader below lets through.
+		MaxEventSize: o.MaxMessage + 64<<10,
+		// Nothing here listens to what a server says unasked.
+		DisableStandaloneSSE: true,
+	}, rt, nil
+}
+
+// RoundTrip sends a request. The headers may be secrets: a redirect to
+// another host does not get them.
+func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(t.gone, cancel)
+	end := func() { stop(); cancel() }
+
+	id := requestID(req)
+	req = req.Clone(ctx)
+	if req.URL.Scheme == t.url.Scheme && req.URL.Host == t.url.Host {
+		for name, value := range t.headers {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	resp.Body = &body{Reader: t.reader(resp, id), Closer: resp.Body, end: end}
+	return resp, nil
+}
+
+// reader bounds a response by what it is. To the SDK most of what can be
+// wrong with one ends the session, and with it calls that have nothing to do
+// with it; so what is wrong becomes an error answer to this request.
+func (t *roundTripper) reader(resp *http.Response, id int64) io.Reader {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case id == 0 || resp.StatusCode != http.StatusOK:
+		return io.LimitReader(resp.Body, 64<<10)
+	case kind == "application/json":
+		return &wholeReader{r: resp.Body, id: id, max: t.max}
+	case kind == "text/event-stream":
+		return &eventReader{r: bufio.NewReaderSize(resp.Body, 64<<10), id: id, max: t.max}
+	default:
+		resp.Header.Set("Content-Type", "application/json")
+		return bytes.NewReader(encode(failed(id, "the server answered with content of type %q, not JSON or an event stream", kind)))
+	}
+}
+
+// requestID is the id of the call that a request carries, or 0.
+func requestID(req *http.Request) int64 {
+	if req.GetBody == nil {
+		return 0
+	}
+	r, err := req.GetBody()
+	if err != nil {
+		return 0
+	}
+	defer r.Close()
+	var call struct {
+		ID int64 `json:"id"`
+	}
+	b, err := io.ReadAll(r)
+	if err != nil || json.Unmarshal(b, &call) != nil {
+		return 0
+	}
+	return call.ID
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+	end func()
+}
+
+func (b *body) Close() error {
+	err := b.Closer.Close()
+	b.end()
+	return err
+}
+
+// A wholeReader reads one JSON response.
+type wholeReader struct {
+	r    io.Reader
+	id   int64
+	max  int
+	text *bytes.Reader
+}
+
+func (w *wholeReader) Read(p []byte) (int, error) {
+	if w.text == nil {
+		w.text = bytes.NewReader(w.whole())
+	}
+	return w.text.Read(p)
+}
+
+func (w *wholeReader) whole() []byte {
+	b, err := io.ReadAll(io.LimitReader(w.r, int64(w.max)+1))
+	if err == nil && len(b) > w.max {
+		var rest int64
+		rest, err = io.Copy(io.Discard, w.r)
+		if err == nil {
+			return encode(failed(w.id, tooLarge, len(b)+int(rest), w.max))
+		}
+	}
+	if err != nil {
+		return encode(failed(w.id, "the answer broke off: %v", err))
+	}
+	b = exact(b)
+	if _, err := jsonrpc.DecodeMessage(b); err != nil {
+		return encode(failed(w.id, "the answer is no JSON-RPC message: %v", err))
+	}
+	return b
+}
+
+// encode writes an answer, which is a number and a text and cannot fail.
+func encode(r *jsonrpc.Response) []byte {
+	b, err := jsonrpc.EncodeMessage(r)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// An eventReader reads a stream of events, line by line.
+type eventReader struct {
+	r    *bufio.Reader
+	id   int64
+	max  int
+	line []byte // not handed on yet
+	err  error  // what comes behind it
+}
+
+func (e *eventReader) Read(p []byte) (int, error) {
+	for len(e.line) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		var long *longLine
+		e.line, long, e.err = readLine(e.r, e.max)
+		switch {
+		case long != nil && bytes.HasPrefix(long.head, dataField):
+			e.line = event(encode(failed(e.id, tooLarge, long.size-len(dataField), e.max)))
+		case long != nil:
+			e.line = noEvent
+		default:
+			e.line = e.checked(e.line)
+		}
+	}
+	n := copy(p, e.line)
+	e.line = e.line[n:]
+	return n, nil
+}
+
+var (
+	dataField = []byte("data:")
+	noEvent   = []byte(": not read\n") // a comment
+)
+
+// checked returns a line that does not end the session. What a line of data
+// holds is a whole message: no server breaks JSON into lines.
+func (e *eventReader) checked(line []byte) []byte {
+	if !bytes.HasSuffix(line, []byte("\n")) {
+		return nil // broken off
+	}
+	name, message, ok := bytes.Cut(line, dataField)
+	switch {
+	case ok && len(name) == 0:
+		message = bytes.TrimSpace(message)
+		if len(message) == 0 {
+			return line
+		}
+		message = exact(message)
+		if _, err := jsonrpc.DecodeMessage(message); err != nil {
+			return event(encode(failed(e.id, "an event is no JSON-RPC message: %v", err)))
+		}
+		return event(message)
+	case len(bytes.TrimSpace(line)) > 0 && !bytes.Contains(line, []byte(":")):
+		return noEvent
+	default:
+		return line
+	}
+}
+
+func event(message []byte) []byte {
+	return append(append([]byte("data: "), message...), '\n')
+}

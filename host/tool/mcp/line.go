@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A longLine is what is kept of a line that is longer than allowed.
+type longLine struct {
+	size       int
+	head, tail []byte
+}
+
+// endBytes is how much of its ends is kept.
+const endBytes = 256
+
+func (l *longLine) add(piece []byte) {
+	l.size += len(piece)
+	l.head = append(l.head, piece[:min(len(piece), endBytes-len(l.head))]...)
+	l.tail = append(l.tail, piece[max(0, len(piece)-endBytes):]...)
+	l.tail = slices.Delete(l.tail, 0, max(0, len(l.tail)-endBytes))
+}
+
+// readLine reads a line with its end. Of one of more than limit bytes it
+// returns only the ends: a server must not fill this process's memory.
+func readLine(r *bufio.Reader, limit int) (line []byte, long *longLine, err error) {
+	for {
+		piece, err := r.ReadSlice('\n')
+		switch {
+		case long != nil:
+			long.add(piece)
+		case len(line)+len(piece) > limit:
+			long = &longLine{}
+			long.add(line)
+			long.add(piece)
+			line = nil
+		default:
+			line = append(line, piece...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, long, err
+		}
+	}
+}
+
+// The id of a response stands in its beginning or at its end; of a JSON
+// object in one line, a member before the last brace is a member of the
+// outermost object.
+var (
+	idAtHead = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,`)
+	idAtTail = regexp.MustCompile(`[,{]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+)
+
+// id finds the id of the response that a long line is.
+func (l *longLine) id() (int64, bool) {
+	m := idAtHead.FindSubmatch(l.head)
+	if m == nil {
+		m = idAtTail.FindSubmatch(l.tail)
+	}
+	if m == nil {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(string(m[1]), 10, 64)
+	return id, err == nil
+}
+
+// Of what a server prints beside messages, the last lines are kept for errors.
+const (
+	keptLines     = 10
+	keptLineBytes = 400
+)
+
+// lastLines are the last lines that a server printed.
+type lastLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *lastLines) add(line []byte) string {
+	text := strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\ufffd")
+	if len(text) > keptLineBytes {
+		text = strings.ToValidUTF8(text[:keptLineBytes], "") + "…"
+	}
+	if strings.TrimSpace(text) == "" {
+		return text
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lines) == keptLines {
+		l.lines = slices.Delete(l.lines, 0, 1)
+	}
+	l.lines = append(l.lines, text)
+	return text
+}
+
+// String returns the lines as the end of an error's text.
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lines) == 0 {
+		return ""
+	}
+	return "; it printed last:\n  " + strings.Join(l.lines, "\n  ")
+}

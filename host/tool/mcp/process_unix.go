@@ -1,0 +1,16 @@
+//go:build unix
+
+package mcp
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup makes the command the leader of a process group.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// terminateGroup and killGroup signal the command and what it started. An
+// error means that there is nobody left.
+func terminateGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGTERM) }
+func killGroup(pid int)      { _ = syscall.Kill(-pid, syscall.SIGKILL) }

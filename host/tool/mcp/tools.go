@@ -1,0 +1,214 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// Tools lists the server's tools, under the names that it gives them. A tool
+// that cannot be declared to a model (its schema is not one, its declaration
+// is too large) is left out, and Options.Logger is told. More tools than
+// Options.MaxTools are an error.
+func (s *Server) Tools(ctx context.Context) ([]tool.Tool, error) {
+	if err := s.unavailable(); err != nil {
+		return nil, err
+	}
+	limit := fmt.Errorf("it did not list its tools within %v", s.o.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, limit)
+	defer cancel()
+	listed, err := s.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	var tools []tool.Tool
+	seen := map[string]bool{}
+	for _, t := range listed {
+		declaration, err := s.declaration(t)
+		if err == nil && seen[t.Name] {
+			err = errors.New("the server lists it twice")
+		}
+		if err != nil {
+			s.o.Logger.Warn("a tool of an MCP server is left out", "server", s.o.Name, "tool", shortened(t.Name), "error", err)
+			continue
+		}
+		seen[t.Name] = true
+		tools = append(tools, &remote{s, declaration})
+	}
+	return tools, nil
+}
+
+// list reads all pages of the server's list.
+func (s *Server) list(ctx context.Context) ([]*sdk.Tool, error) {
+	var all []*sdk.Tool
+	params := &sdk.ListToolsParams{}
+	// Pages may be empty, so they are counted as well.
+	for range s.o.MaxTools + 1 {
+		page, err := s.session.ListTools(ctx, params)
+		if err != nil {
+			err = s.explain(ctx, err)
+			if answer := answered(err); answer != nil && answer.Code == jsonrpc.CodeMethodNotFound {
+				return nil, errors.New("it has no tools")
+			}
+			return nil, err
+		}
+		all = append(all, page.Tools...)
+		if len(all) > s.o.MaxTools {
+			return nil, fmt.Errorf("it has more than %d tools, which is the limit", s.o.MaxTools)
+		}
+		if page.NextCursor == "" {
+			return all, nil
+		}
+		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+	}
+	return nil, fmt.Errorf("its list of tools has more than %d pages", s.o.MaxTools)
+}
+
+// declaration is what the model is told of a tool, or what is wrong with it.
+func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
+	raw, ok := t.Meta[schemaKey].(string)
+	if !ok {
+		return abi.Tool{}, errors.New("it has no inputSchema")
+	}
+	d := abi.Tool{Name: t.Name, Description: strings.ToValidUTF8(t.Description, "\ufffd"), Parameters: json.RawMessage(raw)}
+	if d.Description == "" {
+		d.Description = strings.ToValidUTF8(t.Title, "\ufffd")
+	}
+	if a := t.Annotations; a != nil {
+		d.Idempotent = a.IdempotentHint || a.ReadOnlyHint
+	}
+	if size := len(d.Name) + len(d.Description) + len(d.Parameters); size > s.o.MaxDeclaration {
+		return d, fmt.Errorf("its declaration has %d bytes; at most %d are allowed", size, s.o.MaxDeclaration)
+	}
+	if strings.ContainsFunc(d.Name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar }) {
+		return d, errors.New("its name has characters that a name cannot have")
+	}
+	var err error
+	if d.Parameters, err = schema(d.Parameters); err != nil {
+		return d, fmt.Errorf("its inputSchema %w", err)
+	}
+	return d, d.Check()
+}
+
+// schema checks of a JSON Schema what every model endpoint insists on, and
+// returns it without white space.
+func schema(raw json.RawMessage) (json.RawMessage, error) {
+	var known struct {
+		Type       json.RawMessage            `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if err := abi.Valid(raw); err != nil {
+		return nil, fmt.Errorf("is not strict JSON: %w", err)
+	}
+	if object(raw) == nil {
+		return nil, errors.New("is not an object")
+	}
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return nil, fmt.Errorf("is not a JSON Schema: %w", err)
+	}
+	if string(known.Type) != `"object"` {
+		return nil, fmt.Errorf(`has the type %s; want "object"`, or(shortened(string(known.Type)), "nothing"))
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+func shortened(s string) string {
+	if len(s) > 100 {
+		s = s[:100] + "…"
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+// A remote is a tool of a server.
+type remote struct {
+	server      *Server
+	declaration abi.Tool
+}
+
+func (t *remote) Declaration() abi.Tool { return t.declaration }
+
+// Call calls the tool. Whatever fails but the tool itself is an *abi.Error:
+// unavailable if the server is not there, limit if it did not answer in time,
+// tool if it refused the call or ended during it.
+func (t *remote) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	s := t.server
+	arguments, err := callArguments(call.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.unavailable(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.callContext(ctx, t.declaration.Name)
+	defer cancel()
+	res, err := s.session.CallTool(ctx, &sdk.CallToolParams{Name: t.declaration.Name, Arguments: arguments})
+	if err != nil {
+		return nil, t.failure(ctx, err)
+	}
+	if res.NeedsInput() {
+		return nil, &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("%s asks for input of a person, which this agent cannot give", s)}
+	}
+	return result(res), nil
+}
+
+func callArguments(arguments string) (json.RawMessage, error) {
+	if strings.TrimSpace(arguments) == "" {
+		arguments = "{}"
+	}
+	raw := json.RawMessage(arguments)
+	if err := abi.Valid(raw); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("the arguments are wrong: %v", err)}
+	}
+	if object(raw) == nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "the arguments are wrong: want a JSON object"}
+	}
+	return raw, nil
+}
+
+// callContext ends with the caller's context, the time limit, or the server.
+func (s *Server) callContext(ctx context.Context, name string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.calls, func() { cancel(s.unavailable()) })
+	end := func() { stop(); cancel(nil) }
+	if s.o.CallTimeout <= 0 {
+		return ctx, end
+	}
+	limit := &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("%s did not answer the call of %q within %v", s, name, s.o.CallTimeout)}
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, s.o.CallTimeout, limit)
+	return ctx, func() { cancelTimeout(); end() }
+}
+
+// failure says why a call failed.
+func (t *remote) failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	notSent := errors.Is(err, sdk.ErrConnectionClosed)
+	err = t.server.explain(ctx, err)
+	answer := answered(err)
+	switch {
+	case answer != nil:
+		return &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("%s: %s", t.server, answer.Message)}
+	case notSent:
+		return t.server.unavailable()
+	case t.server.conn != nil:
+		return &abi.Error{Code: abi.CodeTool, Message: fmt.Sprintf("%s failed during the call: %v", t.server, err)}
+	default:
+		return &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("%s: %v", t.server, err)}
+	}
+}
