@@ -204,5 +204,14 @@ func (t *SafeTool) cleanError(err error) error {
 		c.Message = text
 		return &c
 	}
-	return errors.New(text)
+	return &cutError{text, err}
 }
+
+// A cutError has another text than the error that it stands for.
+type cutError struct {
+	text string
+	err  error
+}
+
+func (e *cutError) Error() string { return e.text }
+func (e *cutError) Unwrap() error { return e.err }

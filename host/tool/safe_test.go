@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -115,6 +116,11 @@ func TestSafeErrors(t *testing.T) {
 	long := &abi.Error{Code: abi.CodeUnavailable, Message: strings.Repeat("x", 1000)}
 	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, long }), SafeOptions{MaxResult: 100}))
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable}, "a cut error keeps its code")
+	require.Less(t, len(err.Error()), 200)
+
+	wrapped := fmt.Errorf("%s: %w", strings.Repeat("x", 1000), sentinel)
+	_, err = call(t.Context(), Safe(fake(func(context.Context) (*abi.Result, error) { return nil, wrapped }), SafeOptions{MaxResult: 100}))
+	require.ErrorIs(t, err, sentinel, "a cut error stays what it is")
 	require.Less(t, len(err.Error()), 200)
 
 	var panicked *PanicError

@@ -159,7 +159,7 @@ func (s *fakeServer) serve(r *fakeRequest) {
 			return
 		}
 		fmt.Fprintln(os.Stderr, "what is discover?") // servers that know only initialize may end here
-		os.Exit(4) //nolint:forbidigo // the server is a process of its own
+		os.Exit(4)                                   //nolint:forbidigo // the server is a process of its own
 	case "tools/list":
 		s.list(r)
 	case "tools/call":
