@@ -17,7 +17,7 @@ import (
 const (
 	strategyRedact = "redact" // [REDACTED_EMAIL]
 	strategyMask   = "mask"   // ***@***.***, with the last four digits of a card number or IBAN
-	strategyHash   = "hash"   // [EMAIL_3f2a9c1be07d], the same for the same value
+	strategyHash   = "hash"   // [EMAIL_bf768bfdaa86], the same for the same value
 )
 
 // builtIn are the kinds that need no pattern.

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,7 +29,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to build, for example ./examples/wasm-middlewares/...")
+		return errors.New("name the folders to build: ./examples/wasm-middlewares/... is all of the examples")
 	}
 	root, err := guestbuild.Root()
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/conformance"
@@ -28,12 +29,14 @@ const Folder = "examples/wasm-middlewares"
 
 // Test runs all conversations (*.txtar) of the test's folder. Their form is
 // that of package conformance; a module NAME.wasm is the example in folder
-// NAME, built from its source.
+// NAME, built from its source. It also checks that the folder's README says
+// all that there is to configure.
 func Test(t *testing.T) {
 	t.Helper()
 	cases, err := conformance.Load(".")
 	require.NoError(t, err)
 	ms := modules{t, newLoader(t)}
+	t.Run("README", ms.readme)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			outcome, err := c.Run(t.Context(), &conformance.Suite{}, ms)
@@ -50,6 +53,30 @@ func Test(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// readme looks for a row of a table for each key of the module's configuration.
+func (ms modules) readme(t *testing.T) {
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	m, err := ms.load(t.Context(), filepath.Base(dir)+".wasm")
+	require.NoError(t, err)
+	defer m.Close()
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	require.NoError(t, json.Unmarshal(m.Description().ConfigSchema, &schema))
+	require.NotEmpty(t, schema.Properties)
+	for key := range schema.Properties {
+		require.Contains(t, string(text), "\n| `"+key+"` |")
+	}
+	for _, hook := range m.Hooks() {
+		if hook != abi.HookConfigure {
+			require.Contains(t, string(text), "`"+string(hook)+"`")
+		}
 	}
 }
 
@@ -76,10 +103,15 @@ func (modules) Go(context.Context, string, json.RawMessage) (chain.Middleware, e
 
 // Wasm builds and loads an example.
 func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error) {
-	wasm := guestbuild.Build(ms.t, path.Join(Folder, strings.TrimSuffix(file, ".wasm")))
-	m, err := ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
+	m, err := ms.load(ctx, file)
 	if err != nil {
 		return nil, err
 	}
+	defer m.Close() // the configured entry goes on without it
 	return m.Configure(ctx, entry, config, module.Grants{})
+}
+
+func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {
+	wasm := guestbuild.Build(ms.t, path.Join(Folder, strings.TrimSuffix(file, ".wasm")))
+	return ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
 }
