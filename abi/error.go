@@ -18,6 +18,11 @@ const (
 	CodeInternal    Code = "internal"    // the host failed
 )
 
+// Codes lists the codes.
+func Codes() []Code {
+	return []Code{CodeInvalid, CodeDenied, CodeLimit, CodeNotFound, CodeConflict, CodeUnavailable, CodeModel, CodeTool, CodeInternal}
+}
+
 // An Error is what a failed host call leaves pending for the guest, and what
 // a hook that returns 1 writes as its output.
 type Error struct {

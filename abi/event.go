@@ -19,7 +19,7 @@ const (
 	EventToolResult   EventType = "tool_result" // Call, Result, Source
 	EventCustom       EventType = "custom"      // Entry, Hook, Name, Data
 	EventLog          EventType = "log"         // Entry, Hook, Level, Text
-	EventFault        EventType = "fault"       // Entry, Hook, Cause, Action, Stderr
+	EventFault        EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
 	EventStepFinished EventType = "step_finished"
 	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Reason, Entries
 )
@@ -58,7 +58,11 @@ type Event struct {
 	Level  string          `json:"level,omitempty"` // debug, info, warn, error
 	Text   string          `json:"text,omitempty"`
 	Cause  string          `json:"cause,omitempty"`
-	Action string          `json:"action,omitempty"` // what became of it: run_failed, skipped, denied, …
+	Digest string          `json:"digest,omitempty"` // of the module's bytes
+	Stage  string          `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
+	Limit  string          `json:"limit,omitempty"`  // that was passed
+	Value  int64           `json:"value,omitempty"`  // of that limit: bytes, a count, or nanoseconds
+	Action string          `json:"action,omitempty"` // what became of it: run_ended, skipped, denied, …
 	Stderr []string        `json:"stderr,omitempty"` // the guest's last lines
 
 	FinishReason string       `json:"finish_reason,omitempty"`

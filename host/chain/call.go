@@ -16,6 +16,7 @@ const (
 	maxNext      = 64        // calls of next
 	maxEmits     = 256       // custom events
 	maxEmitBytes = 256 << 10 // of one custom event
+	maxEmitted   = 2 << 20   // of all of them
 	maxLogs      = 256       // log lines
 	maxLogBytes  = 8 << 10   // of one log line; longer ones are cut
 )
@@ -31,12 +32,15 @@ type Call struct {
 	lists  [2]*List
 	next   func(ctx context.Context, patch any) (any, error)
 
+	onFault func(*Fault)
+
 	mu     sync.Mutex
 	ending error
 	staged []localWrite
 	waited time.Duration
 	nexts  int
 	emits  int
+	sent   int // bytes of custom events
 	logs   int
 }
 
@@ -45,6 +49,11 @@ func (c *Call) Where() abi.Run { return c.run.host.Where() }
 
 // Entry is the name of the entry that is called.
 func (c *Call) Entry() string { return c.member.Name }
+
+// OnFault lets fn hear of it if the call turns out to be a fault, be it by what
+// the middleware did or by what it answered. fn gets the whole fault, before
+// anybody else does. It is called at most once, on the goroutine of the call.
+func (c *Call) OnFault(fn func(*Fault)) { c.onFault = fn }
 
 // Next runs what the hook wraps, with a patch of the request: a
 // *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
@@ -252,14 +261,18 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
 	n := c.emits
+	if len(data) <= maxEmitBytes {
+		c.sent += len(data)
+	}
+	sent := c.sent
 	c.mu.Unlock()
 	switch {
 	case c.Hook == abi.HookObserve:
 		return denied("an observer cannot emit events")
-	case name == "" || len(name) > abi.MaxName:
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("an event needs a name of 1 to %d bytes", abi.MaxName)}
-	case len(data) > maxEmitBytes || n > maxEmits:
-		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each", maxEmits, maxEmitBytes)}
+	case name == "" || len(name) > abi.MaxName || name != cleanText(name):
+		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("an event needs a name of 1 to %d bytes without control characters", abi.MaxName)}
+	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
 	}
 	c.run.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: slices.Clone(data)})
 	return nil
@@ -276,10 +289,8 @@ func (c *Call) Log(level int32, text string) {
 		level, text = abi.LogWarn, fmt.Sprintf("further log lines of this hook are dropped: more than %d", maxLogs)
 	case n > maxLogs:
 		return
-	case len(text) > maxLogBytes:
-		text = cleanText(text[:maxLogBytes]) + "…"
 	default:
-		text = cleanText(text)
+		text = clip(text, maxLogBytes)
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {

@@ -28,12 +28,12 @@ func (r *Run) edit(l *List, p *abi.ListPatch, entry string) (*List, error) {
 	if p.Whole {
 		splices = []abi.Splice{wholeSplice(l, p.Replace)}
 	}
-	removed := map[string]string{}
+	removed := map[string]*abi.Message{}
 	added := 0
 	for _, s := range splices {
 		added += len(s.Insert)
 		for _, it := range l.items[s.At : s.At+s.Remove] {
-			removed[it.message.ID] = it.message.Origin
+			removed[it.message.ID] = &it.message
 		}
 	}
 	if added > maxInsert+l.Len() {
@@ -67,11 +67,16 @@ func equalMessage(m *abi.Message, it *item) bool {
 	return err == nil && string(b) == string(it.encoded())
 }
 
-// own gives a message of a module its id and origin.
-func (r *Run) own(m *abi.Message, removed map[string]string, entry string) {
-	if origin, ok := removed[m.ID]; ok && m.ID != "" {
+// own gives a message of a module its id and origin. One that takes the place
+// of a removed message keeps that one's; but not its origin if it says that
+// somebody else is speaking.
+func (r *Run) own(m *abi.Message, removed map[string]*abi.Message, entry string) {
+	if was, ok := removed[m.ID]; ok && m.ID != "" {
 		delete(removed, m.ID)
-		m.Origin = origin
+		m.Origin = was.Origin
+		if m.Role != was.Role {
+			m.Origin = abi.OriginModule + entry
+		}
 		return
 	}
 	m.ID, m.Origin = r.newID(), abi.OriginModule+entry
@@ -88,12 +93,18 @@ func (r *Run) newID() string {
 // the whole run: one that another owner has, or had before it was removed, is
 // not to be had. mayAdd says whether the patch may add tools at all.
 func editTools(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, entry string) ([]abi.Tool, error) {
+	if err := checkToolCount(tools, p); err != nil {
+		return nil, err
+	}
 	add, remove := p.Add, p.Remove
 	out := slices.Clone(tools)
 	if p.Whole {
 		out = nil
 		for _, t := range p.Replace {
 			if i := toolIndex(tools, t.Name); i >= 0 {
+				if err := checkTool(&t); err != nil {
+					return nil, err
+				}
 				t.Owner, t.Idempotent = tools[i].Owner, tools[i].Idempotent
 				if toolIndex(out, t.Name) >= 0 {
 					return nil, faultf("tools: %q stands twice", t.Name)
@@ -106,8 +117,8 @@ func editTools(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, en
 	}
 	out = slices.DeleteFunc(out, func(t abi.Tool) bool { return slices.Contains(remove, t.Name) })
 	for _, t := range add {
-		if err := t.Check(); err != nil {
-			return nil, faultf("tools: %w", err)
+		if err := checkTool(&t); err != nil {
+			return nil, err
 		}
 		if toolIndex(out, t.Name) >= 0 || toolIndex(tools, t.Name) >= 0 && !slices.Contains(remove, t.Name) {
 			return nil, faultf("tools: %q exists already; choose another name", t.Name)
@@ -118,7 +129,33 @@ func editTools(tools []abi.Tool, owners map[string]string, p *abi.ToolsPatch, en
 		t.Owner = entry
 		out = append(out, t)
 	}
+	if len(out) > maxTools && len(out) > len(tools) {
+		return nil, faultf("tools: %d tools; a run may have %d", len(out), maxTools)
+	}
 	return out, nil
+}
+
+// maxTools is how many tools a run may have where modules change them: models
+// take far fewer, and every name is compared with every other.
+const maxTools = 1024
+
+// checkToolCount refuses a patch before anything is done with its lists.
+func checkToolCount(tools []abi.Tool, p *abi.ToolsPatch) error {
+	if most := maxTools + len(tools); len(p.Add) > most || len(p.Remove) > most || len(p.Replace) > most {
+		return faultf("tools: an answer may name %d tools", most)
+	}
+	return nil
+}
+
+// checkTool refuses a tool that a model or a terminal could not be told of.
+func checkTool(t *abi.Tool) error {
+	if err := t.Check(); err != nil {
+		return faultf("tools: %w", err)
+	}
+	if t.Name != cleanText(t.Name) {
+		return faultf("tools: %q has control characters in its name", t.Name)
+	}
+	return nil
 }
 
 func toolIndex(tools []abi.Tool, name string) int {
@@ -127,9 +164,12 @@ func toolIndex(tools []abi.Tool, name string) int {
 
 // checkActive refuses names of tools that are not there.
 func checkActive(active []string, tools []abi.Tool) error {
-	for _, name := range active {
-		if toolIndex(tools, name) < 0 {
+	for i, name := range active {
+		switch {
+		case toolIndex(tools, name) < 0:
 			return faultf("active: there is no tool %q", name)
+		case slices.Contains(active[:i], name): // so there are no more of them than tools
+			return faultf("active: tool %q stands twice", name)
 		}
 	}
 	return nil

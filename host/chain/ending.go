@@ -26,16 +26,55 @@ func (s *Stop) Error() string { return fmt.Sprintf("%s stopped the run: %s", s.E
 // A Fault is what a middleware did that no correct one does: it trapped, ran
 // over a limit, or answered what makes no sense.
 type Fault struct {
-	Entry  string
+	Entry  string // empty while the module is loaded
+	Module string // what it was loaded as; empty for native Go
 	Digest string // of the module's bytes; empty for native Go
 	Hook   abi.Hook
+	Stage  Stage
+
+	// Limit is the limit that was passed, by the name that configurations use
+	// (hook_time, memory_bytes), and Value what it was: bytes, a count, or
+	// nanoseconds. Both are empty if the fault is no limit's.
+	Limit string
+	Value int64
+
 	Cause  error
-	Stderr []string // the guest's last lines
+	Stderr []string // the last lines that the guest printed and logged
 	Stack  string   // the guest's, empty where there is none
 }
 
+// A Stage says at which point of a hook call, or before all of them, a fault
+// happened.
+type Stage string
+
+// The stages.
+const (
+	StageLoad      Stage = "load"      // _initialize, describe
+	StageConfigure Stage = "configure" // configure
+	StageBreaker   Stage = "breaker"   // it was not called: it faulted too often before
+	StageInput     Stage = "input"     // it could not be given its input
+	StageHook      Stage = "hook"      // in its own code
+	StageHostCall  Stage = "host_call" // in what it asked of the host
+	StageAnswer    Stage = "answer"    // in what it answered
+)
+
+// maxCause bounds what a fault says of its cause, in bytes: guests have a say in it.
+const maxCause = 2 << 10
+
 // Error names the entry, the hook and the cause.
-func (f *Fault) Error() string { return fmt.Sprintf("%s: %s: %v", f.Entry, f.Hook, f.Cause) }
+func (f *Fault) Error() string {
+	text := f.Text()
+	if f.Hook != "" {
+		text = string(f.Hook) + ": " + text
+	}
+	if f.Entry != "" {
+		text = f.Entry + ": " + text
+	}
+	return text
+}
+
+// Text is the cause alone, bounded and safe to show.
+func (f *Fault) Text() string { return clip(f.Cause.Error(), maxCause) }
 
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Cause }

@@ -61,6 +61,7 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out Sink) (re
 	short := rep.res != nil || rep.err != nil
 	for again := 0; ; again++ {
 		s := x.run.newStream(i, out)
+		s.tool = x.wrap == abi.HookWrapToolCall
 		if !short {
 			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s); err != nil {
 				return rep, err

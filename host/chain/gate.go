@@ -33,7 +33,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (res *abi.Re
 			out.Decision, out.Message = abi.DecideDeny, "the policy "+m.Name+" could not decide"
 		}
 		if out.Decision == abi.DecideStop {
-			return nil, "", &Stop{Entry: m.Name, Reason: cleanText(either(out.Message, "the call of "+q.Name+" is not allowed"))}
+			return nil, "", &Stop{Entry: m.Name, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, message = out.Decision, m.Name, out.Message

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -45,7 +46,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	}
 	b := c.member.breaker
 	if err := b.allow(); err != nil {
-		return r.fault(c, err)
+		return r.fault(c, StageBreaker, err)
 	}
 	v, err := r.answer(ctx, c, in, out, apply)
 	var fault *Fault
@@ -79,34 +80,41 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 	var failed *abi.Error
 	switch {
 	case errors.As(err, &failed):
-		return verdict{failed: failed}, nil
+		return verdict{failed: tidy(failed)}, nil
 	case err != nil:
-		return r.fault(c, err)
+		return r.fault(c, StageHook, err)
 	}
 	if e, ok := out.(ender); ok {
 		switch control := e.Ending(); {
 		case control.Stop != nil:
-			return verdict{}, &Stop{Entry: c.member.Name, Reason: cleanText(control.Stop.Reason), Code: control.Stop.Code}
+			return verdict{}, &Stop{Entry: c.member.Name, Reason: clip(control.Stop.Reason, maxReason), Code: clip(control.Stop.Code, abi.MaxName)}
 		case control.Interrupt != nil:
-			return r.fault(c, faultf("an interrupt: this host cannot pause a run; answer with stop, or let the run go on"))
+			return r.fault(c, StageAnswer, faultf("an interrupt: this host cannot pause a run; answer with stop, or let the run go on"))
 		}
 	}
 	if err := apply(); err != nil {
-		return r.fault(c, err)
+		return r.fault(c, StageAnswer, err)
 	}
 	if err := c.commit(); err != nil {
-		return r.fault(c, err)
+		return r.fault(c, StageAnswer, err)
 	}
 	return verdict{}, nil
 }
 
-// fault tells of a fault and decides whether it ends the run.
-func (r *Run) fault(c *Call, err error) (verdict, error) {
+// fault tells of a fault and decides whether it ends the run. stage is that of
+// an error which does not say its own.
+func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 	var f *Fault
 	if !errors.As(err, &f) {
-		f = &Fault{Cause: err}
+		f = &Fault{Stage: stage, Cause: err}
 	}
 	f.Entry, f.Digest, f.Hook = c.member.Name, c.member.desc.Digest, c.Hook
+	for i, line := range f.Stderr {
+		f.Stderr[i] = clip(line, maxLogBytes)
+	}
+	if c.onFault != nil {
+		c.onFault(f)
+	}
 	action, never := lenient[c.Hook]
 	ends := !never && c.member.OnFault != Skip
 	switch {
@@ -115,7 +123,8 @@ func (r *Run) fault(c *Call, err error) (verdict, error) {
 	case !never:
 		action = "skipped"
 	}
-	e := abi.Event{Type: abi.EventFault, Entry: f.Entry, Hook: f.Hook, Cause: cleanText(f.Cause.Error()), Action: action, Stderr: f.Stderr}
+	e := abi.Event{Type: abi.EventFault, Entry: f.Entry, Digest: f.Digest, Hook: f.Hook, Stage: string(f.Stage), Cause: f.Text(),
+		Limit: f.Limit, Value: f.Value, Action: action, Stderr: f.Stderr}
 	if c.Hook == abi.HookObserve {
 		r.host.Send(e)
 	} else {
@@ -153,8 +162,33 @@ func (r *Run) send(e abi.Event) {
 	r.queue.add(r.host.Send(e))
 }
 
-// cleanText makes a guest's text safe to show: valid UTF-8, without control
-// characters that a terminal would obey.
+// maxReason bounds the reason of a stop, in bytes.
+const maxReason = 8 << 10
+
+// maxError bounds the message of an error that a middleware made, in bytes.
+const maxError = 8 << 10
+
+// tidy makes a middleware's error safe to show. Modules outside it, the model
+// and the caller are told of it.
+func tidy(e *abi.Error) *abi.Error {
+	out := *e
+	if !slices.Contains(abi.Codes(), out.Code) {
+		out.Code = abi.CodeInternal
+	}
+	out.Message = clip(out.Message, maxError)
+	return &out
+}
+
+// clip bounds a guest's text and makes it safe to show.
+func clip(s string, most int) string {
+	if len(s) > most {
+		return cleanText(strings.ToValidUTF8(s[:most], "")) + "…"
+	}
+	return cleanText(s)
+}
+
+// cleanText makes a guest's text safe to show: valid UTF-8, without characters
+// that a terminal would obey, or that make text look other than it is.
 func cleanText(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if strings.IndexFunc(s, unsafeRune) < 0 {
@@ -162,15 +196,27 @@ func cleanText(s string) string {
 	}
 	var b strings.Builder
 	for _, c := range s {
-		if unsafeRune(c) {
+		switch {
+		case !unsafeRune(c):
+			b.WriteRune(c)
+		case c <= 0xff:
 			fmt.Fprintf(&b, `\x%02x`, c)
-			continue
+		default:
+			fmt.Fprintf(&b, `\u%04x`, c)
 		}
-		b.WriteRune(c)
 	}
 	return b.String()
 }
 
+// unsafeRune reports control characters but the ends of lines and tabs, and
+// those that turn the direction of text or break lines unseen.
 func unsafeRune(c rune) bool {
-	return c < 0x20 && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0
+	switch {
+	case c == '\n', c == '\t':
+		return false
+	case c < 0x20, c >= 0x7f && c < 0xa0:
+		return true
+	default:
+		return c >= 0x2028 && c <= 0x202e || c >= 0x2066 && c <= 0x2069
+	}
 }

@@ -150,7 +150,7 @@ func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, re
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Response]{err: out.Error, source: m.Name}
+		rep = reply[abi.Response]{err: tidy(out.Error), source: m.Name}
 	case out.Response != nil:
 		if rep.res == nil {
 			rep.source = m.Name
@@ -202,6 +202,9 @@ func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelR
 // patchTold changes which tools the model is told of in one call: only
 // active tools of the run can be.
 func patchTold(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
+	if err := checkToolCount(active, p); err != nil {
+		return nil, err
+	}
 	add := p.Add
 	out := slices.DeleteFunc(slices.Clone(told), func(t abi.Tool) bool { return slices.Contains(p.Remove, t.Name) })
 	if p.Whole {
@@ -214,6 +217,9 @@ func patchTold(told, active []abi.Tool, p *abi.ToolsPatch) ([]abi.Tool, error) {
 		}
 		if toolIndex(out, t.Name) >= 0 {
 			return nil, faultf("request: tool %q stands twice", t.Name)
+		}
+		if err := checkTool(&t); err != nil {
+			return nil, err
 		}
 		t.Owner, t.Idempotent = active[i].Owner, active[i].Idempotent
 		out = append(out, t)
@@ -244,8 +250,8 @@ func (a *assembly) message(m abi.Message) abi.Message {
 			parts = append(parts, abi.Part{Type: abi.PartText, Text: text})
 		}
 		for _, c := range a.results {
-			if c.Part != nil {
-				parts = append(parts, *c.Part)
+			if c.part != nil {
+				parts = append(parts, *c.part)
 			}
 		}
 		m.Content = abi.Parts(parts...)

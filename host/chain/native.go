@@ -94,7 +94,7 @@ func (s *nativeSession) Call(ctx context.Context, c *Call, in, out any) (err err
 	began := time.Now()
 	defer func() {
 		if v := recover(); v != nil {
-			err = &Fault{Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
+			err = &Fault{Stage: StageHook, Cause: fmt.Errorf("panic: %v", v), Stack: string(debug.Stack())}
 		}
 		var fault *Fault
 		s.mu.Lock()

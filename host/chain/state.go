@@ -96,6 +96,9 @@ func (r *Run) applyStart(s Start, out *abi.BeforeAgentAnswer, m *member, owners 
 	if out.Instruction != nil {
 		next.Instruction = *out.Instruction
 	}
+	if len(out.ReturnDirectly) > maxTools {
+		return s, faultf("return_directly: names %d tools; at most %d are allowed", len(out.ReturnDirectly), maxTools)
+	}
 	if out.ReturnDirectly != nil {
 		next.ReturnDirectly = out.ReturnDirectly
 	}

@@ -22,6 +22,7 @@ type stream struct {
 	came    assembly
 	passed  assembly
 	entered bool // something came
+	tool    bool // of a tool's result
 	id      int64
 	seq     int64
 }
@@ -85,6 +86,9 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 				if err := out.Chunks[i].Check(); err != nil {
 					return faultf("chunks[%d]: %w", i, err)
 				}
+				if kind := out.Chunks[i].Kind; !s.takes(kind) {
+					return faultf("chunks[%d]: a %s in this stream; the model's streams have no results of tools, and theirs nothing else", i, kind)
+				}
 			}
 			if out.Chunks != nil {
 				chunks = out.Chunks
@@ -103,6 +107,15 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 	return chunks, nil
 }
 
+// takes reports whether a kind of chunk belongs here: a model's text is no
+// tool's result, and the other way round.
+func (s *stream) takes(kind string) bool {
+	if s.tool {
+		return kind == abi.ChunkToolResult || kind == abi.ChunkPart
+	}
+	return kind != abi.ChunkToolResult
+}
+
 // changed reports whether what passed says something else than what came.
 // Without on_chunk hooks nothing changes.
 func (s *stream) changed(came, passed []abi.Chunk) bool {
@@ -118,7 +131,14 @@ func (s *stream) changed(came, passed []abi.Chunk) bool {
 type assembly struct {
 	text, reasoning strings.Builder
 	calls           []*callPieces
-	results         []abi.Chunk // tool_result pieces put together, and parts
+	results         []*resultPieces
+}
+
+// resultPieces are tool_result chunks put together, or a part.
+type resultPieces struct {
+	callID string
+	text   strings.Builder
+	part   *abi.Part
 }
 
 type callPieces struct {
@@ -137,13 +157,14 @@ func (a *assembly) add(chunks []abi.Chunk) {
 		case abi.ChunkToolCall:
 			a.call(c)
 		case abi.ChunkToolResult:
-			if n := len(a.results); n > 0 && a.results[n-1].Kind == c.Kind {
-				a.results[n-1].Text += c.Text
-				continue
+			n := len(a.results)
+			if n == 0 || a.results[n-1].part != nil {
+				a.results = append(a.results, &resultPieces{callID: c.CallID})
+				n++
 			}
-			a.results = append(a.results, c)
+			a.results[n-1].text.WriteString(c.Text)
 		case abi.ChunkPart:
-			a.results = append(a.results, c)
+			a.results = append(a.results, &resultPieces{callID: c.CallID, part: c.Part})
 		}
 	}
 }
@@ -173,7 +194,14 @@ func (a *assembly) chunks() []abi.Chunk {
 	for _, p := range a.calls {
 		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: p.index, ID: p.id, Name: p.name, Arguments: p.arguments.String()})
 	}
-	return append(out, a.results...)
+	for _, p := range a.results {
+		c := abi.Chunk{Kind: abi.ChunkToolResult, CallID: p.callID, Text: p.text.String()}
+		if p.part != nil {
+			c = abi.Chunk{Kind: abi.ChunkPart, CallID: p.callID, Part: p.part}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // says reports whether chunks put together are the same.

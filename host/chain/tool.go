@@ -190,7 +190,7 @@ func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep rep
 	}
 	switch {
 	case out.Error != nil:
-		rep = reply[abi.Result]{err: out.Error, source: m.Name}
+		rep = reply[abi.Result]{err: tidy(out.Error), source: m.Name}
 	case out.Result != nil:
 		if rep.res == nil {
 			rep.source = m.Name
@@ -230,12 +230,12 @@ func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
 	out := *res
 	text, parts := "", []abi.Part(nil)
 	for _, c := range a.results {
-		if c.Part != nil {
-			parts = append(parts, *c.Part)
+		if c.part != nil {
+			parts = append(parts, *c.part)
 			continue
 		}
-		text += c.Text
-		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.Text})
+		text += c.text.String()
+		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.text.String()})
 	}
 	if res.Content.IsParts() {
 		out.Content = abi.Parts(parts...)
