@@ -54,11 +54,46 @@ type Stop struct {
 	Code   string `json:"code,omitempty"`
 }
 
-// Interrupt pauses the run until somebody answers.
+// Interrupt pauses the run until somebody answers. As an error of a native
+// tool it does the same.
 type Interrupt struct {
 	Reason  string          `json:"reason"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
+
+// Error returns the reason.
+func (i *Interrupt) Error() string { return i.Reason }
+
+// A Pending is an interrupt that waits for an answer.
+type Pending struct {
+	ID      string          `json:"id"`
+	Entry   string          `json:"entry,omitempty"` // empty for a tool's
+	Hook    Hook            `json:"hook,omitempty"`  // gate_tool: somebody is asked to approve the call
+	Reason  string          `json:"reason"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Call    *Call           `json:"call,omitempty"` // of the tool, with the exact arguments
+}
+
+// A Resume is what an interrupt was answered with. It is in the input of the
+// hook that interrupted, when it is called again.
+type Resume struct {
+	ID     string          `json:"id"`
+	Answer json.RawMessage `json:"answer"`
+}
+
+// An Approval answers the question whether a tool call may be made.
+type Approval struct {
+	Decision  string  `json:"decision"`            // approve, deny or edit
+	Message   string  `json:"message,omitempty"`   // why not; the model reads it
+	Arguments *string `json:"arguments,omitempty"` // edit: what to call the tool with instead
+}
+
+// What somebody may decide about a call.
+const (
+	Approve = "approve"
+	Reject  = "deny"
+	Edit    = "edit"
+)
 
 // Control is in every answer that may end or pause the run. Fields beside a
 // stop or an interrupt are not applied.

@@ -21,13 +21,14 @@ const (
 	EventLog          EventType = "log"         // Entry, Hook, Level, Text
 	EventFault        EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
 	EventStepFinished EventType = "step_finished"
+	EventRunPaused    EventType = "run_paused"   // Interrupts; the last of a run that waits for answers
 	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Reason, Entries
 )
 
 // EventTypes lists the types of events.
 func EventTypes() []EventType {
 	return []EventType{EventRunStarted, EventStepStarted, EventChunk, EventMessage, EventToolCall, EventToolResult,
-		EventCustom, EventLog, EventFault, EventStepFinished, EventRunFinished}
+		EventCustom, EventLog, EventFault, EventStepFinished, EventRunPaused, EventRunFinished}
 }
 
 // An Event tells of one thing that happened in a run. Which fields it has
@@ -57,9 +58,9 @@ type Event struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 	Level  string          `json:"level,omitempty"` // debug, info, warn, error
 	Text   string          `json:"text,omitempty"`
-	Cause  string          `json:"cause,omitempty"`
 	Digest string          `json:"digest,omitempty"` // of the module's bytes
 	Stage  string          `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
+	Cause  string          `json:"cause,omitempty"`
 	Limit  string          `json:"limit,omitempty"`  // that was passed
 	Value  int64           `json:"value,omitempty"`  // of that limit: bytes, a count, or nanoseconds
 	Action string          `json:"action,omitempty"` // what became of it: run_ended, skipped, denied, …
@@ -72,6 +73,9 @@ type Event struct {
 	Reason       string       `json:"reason,omitempty"`
 	StopCode     string       `json:"stop_code,omitempty"`
 	Entries      []EntryStats `json:"entries,omitempty"`
+
+	Interrupts []Pending `json:"interrupts,omitempty"`
+	Resume     string    `json:"resume,omitempty"` // where the run can be resumed from, if the host keeps it
 }
 
 // EntryStats tell what one entry of the chain used in a run.

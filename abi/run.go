@@ -20,6 +20,8 @@ type Run struct {
 type Common struct {
 	Run   Run    `json:"run"`
 	Entry string `json:"entry"` // this module's name in the chain
+	// Resume is there when this hook interrupted the run and was answered.
+	Resume *Resume `json:"resume,omitempty"`
 }
 
 // Envelope returns c itself; the host fills the common part of any input

@@ -120,9 +120,15 @@ type Input struct {
 // caller that takes no further events cancels the run, and a slow one slows it.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
+		a.events(ctx, newRun(a, in))(yield)
+	}
+}
+
+// events runs r and yields its events.
+func (a *Agent) events(ctx context.Context, r *run) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		r := newRun(a, in)
 		go r.execute(ctx)
 		gone := false
 		for e := range r.events {
@@ -130,8 +136,11 @@ func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 				continue
 			}
 			var err error
-			if e.Type == abi.EventRunFinished && r.err != nil {
+			switch {
+			case e.Type == abi.EventRunFinished && r.err != nil:
 				err = r.err
+			case e.Type == abi.EventRunPaused:
+				err = r.paused
 			}
 			if !yield(e, err) {
 				gone = true

@@ -19,7 +19,8 @@ type run struct {
 	agent  *Agent
 	chain  *chain.Run
 	events chan abi.Event
-	err    *Error // set before run_finished is sent
+	err    *Error  // set before run_finished is sent
+	paused *Paused // set before run_paused is sent
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
@@ -41,7 +42,7 @@ func newRun(a *Agent, in Input) *run {
 	r.state = State{
 		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
 		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
-		NewFrom: len(in.Messages),
+		Record: chain.NewRecord(), NewFrom: len(in.Messages),
 	}
 	for _, t := range a.Tools {
 		d := t.Declaration()
@@ -146,9 +147,16 @@ func (r *run) execute(ctx context.Context) {
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
 	defer r.chain.Close()
-	r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
+	if r.state.LastSeq == 0 {
+		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
+	}
 	if err == nil {
 		err = r.loop(ctx)
+	}
+	var interrupted *chain.Interrupted
+	if errors.As(err, &interrupted) {
+		r.pause(ctx)
+		return
 	}
 	r.finish(caller, ctx, err)
 }
@@ -178,21 +186,24 @@ func (r *run) loop(ctx context.Context) (err error) {
 		}
 	}()
 	phases := map[Phase]func(context.Context) (Phase, error){
-		PhaseStart:  r.start,
-		PhaseStep:   r.beginStep,
-		PhaseModel:  r.callModel,
-		PhaseDecide: r.decide,
-		PhaseTools:  r.callTools,
+		PhaseStart:   r.start,
+		PhaseStep:    r.beginStep,
+		PhaseRewrite: r.rewrite,
+		PhaseModel:   r.callModel,
+		PhaseDecide:  r.decide,
+		PhaseTools:   r.callTools,
+		PhaseRound:   r.endRound,
 	}
 	for {
 		if cause := context.Cause(ctx); cause != nil {
 			return &chain.Over{Cause: cause}
 		}
+		r.chain.Begin(r.state.Record)
 		next, err := phases[r.state.Phase](ctx)
 		if err != nil {
 			return err
 		}
-		r.state.Phase = next
+		r.state.Phase, r.state.Record = next, chain.NewRecord()
 		r.chain.Observe(ctx)
 	}
 }
@@ -217,8 +228,8 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 	return PhaseStep, nil
 }
 
-// beginStep begins a step and runs before_model_rewrite_state.
-func (r *run) beginStep(ctx context.Context) (Phase, error) {
+// beginStep begins a step.
+func (r *run) beginStep(context.Context) (Phase, error) {
 	s := &r.state
 	if s.Step >= r.agent.MaxSteps {
 		return "", &maxSteps{r.agent.MaxSteps}
@@ -234,6 +245,12 @@ func (r *run) beginStep(ctx context.Context) (Phase, error) {
 		s.Messages, s.Respond = s.Messages.Append(*s.Respond), nil
 		return PhaseDecide, nil
 	}
+	return PhaseRewrite, nil
+}
+
+// rewrite runs before_model_rewrite_state.
+func (r *run) rewrite(ctx context.Context) (Phase, error) {
+	s := &r.state
 	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
 	if err != nil {
 		return "", err

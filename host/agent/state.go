@@ -13,12 +13,14 @@ type Phase string
 
 // The phases of a run.
 const (
-	PhaseStart  Phase = "start"  // before_agent
-	PhaseStep   Phase = "step"   // before_model_rewrite_state
-	PhaseModel  Phase = "model"  // the model call
-	PhaseDecide Phase = "decide" // after_model_rewrite_state, and what follows from it
-	PhaseTools  Phase = "tools"  // tool calls, after_tools
-	PhaseEnd    Phase = "end"
+	PhaseStart   Phase = "start"   // before_agent
+	PhaseStep    Phase = "step"    // a step begins
+	PhaseRewrite Phase = "rewrite" // before_model_rewrite_state
+	PhaseModel   Phase = "model"   // the model call
+	PhaseDecide  Phase = "decide"  // after_model_rewrite_state, and what follows from it
+	PhaseTools   Phase = "tools"   // tool calls
+	PhaseRound   Phase = "round"   // after_tools, and what follows from it
+	PhaseEnd     Phase = "end"
 )
 
 // A State is the whole of a run, as a plain value: what is not in it does not
@@ -32,6 +34,7 @@ type State struct {
 
 	Step     int       `json:"step"`
 	StepID   string    `json:"step_id,omitempty"`
+	StepOpen bool      `json:"step_open,omitempty"` // it has begun and not ended
 	Usage    abi.Usage `json:"usage"`
 	Deadline time.Time `json:"deadline,omitzero"`
 
@@ -44,8 +47,10 @@ type State struct {
 	Messages *chain.List   `json:"messages"`
 	NewFrom  int           `json:"new_from"` // the index of the run's first own message
 	Locals   *chain.Locals `json:"locals"`
-	Calls    []CallState   `json:"calls,omitempty"` // of the current round
-	Respond  *abi.Message  `json:"respond,omitempty"`
+	// Record is what has been done in the phase: it matters to a paused run.
+	Record  *chain.Record `json:"record"`
+	Calls   []CallState   `json:"calls,omitempty"` // of the current round
+	Respond *abi.Message  `json:"respond,omitempty"`
 
 	// Streamed are the chunks of the last response that the caller got.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
@@ -56,6 +61,7 @@ type State struct {
 // A CallState is one call of a round and, once there, what came of it.
 type CallState struct {
 	Call     abi.Call      `json:"call"`
+	Told     bool          `json:"told,omitempty"`    // its tool_call event was sent
 	Started  bool          `json:"started,omitempty"` // the tool itself was called
 	Result   *abi.Result   `json:"result,omitempty"`
 	Source   string        `json:"source,omitempty"`

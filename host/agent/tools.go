@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,24 +13,20 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// callTools runs the calls of the last message, in parallel, records their
-// results in the order of the calls, and runs after_tools.
+// callTools runs the calls of the last message, in parallel, and records
+// their results in the order of the calls.
 func (r *run) callTools(ctx context.Context) (Phase, error) {
 	s := &r.state
-	last, _ := s.Messages.Last()
-	s.Calls = nil
-	for _, c := range last.ToolCalls {
-		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
-		if t, ok := s.tool(call.Name); ok {
-			call.Owner, call.Idempotent = t.Owner, t.Idempotent
-		}
-		s.Calls = append(s.Calls, CallState{Call: call})
+	if s.Calls == nil {
+		s.Calls = r.round()
 	}
-	ending := r.runCalls(ctx)
-	var calls []abi.Call
+	err := r.runCalls(ctx)
+	var interrupted *chain.Interrupted
+	if errors.As(err, &interrupted) {
+		return "", err
+	}
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		calls = append(calls, c.Call)
 		if c.Result == nil {
 			continue
 		}
@@ -38,8 +35,30 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 			s.Messages = s.Messages.Append(m)
 		}
 	}
-	if ending != nil {
-		return "", ending
+	return PhaseRound, err
+}
+
+// round are the calls of the last message.
+func (r *run) round() []CallState {
+	s := &r.state
+	last, _ := s.Messages.Last()
+	var out []CallState
+	for _, c := range last.ToolCalls {
+		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
+		if t, ok := s.tool(call.Name); ok {
+			call.Owner, call.Idempotent = t.Owner, t.Idempotent
+		}
+		out = append(out, CallState{Call: call})
+	}
+	return out
+}
+
+// endRound runs after_tools and ends the step.
+func (r *run) endRound(ctx context.Context) (Phase, error) {
+	s := &r.state
+	calls := make([]abi.Call, len(s.Calls))
+	for i := range s.Calls {
+		calls[i] = s.Calls[i].Call
 	}
 	messages, err := r.chain.AfterTools(ctx, s.Messages, calls)
 	if err != nil {
@@ -70,15 +89,22 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls runs the calls of the round. Each finishes, whatever becomes of
-// its siblings; the first ending in the order of the calls is returned.
+// runCalls runs the calls of the round that have no result yet. Each
+// finishes, whatever becomes of its siblings; then the first ending in the
+// order of the calls is returned, and a pause only if there is no other.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
 	slots := make(chan struct{}, r.agent.Parallel)
 	var wg sync.WaitGroup
 	for i := range calls {
-		r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+		if calls[i].Result != nil {
+			continue
+		}
+		if !calls[i].Told {
+			calls[i].Told = true
+			r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -86,12 +112,18 @@ func (r *run) runCalls(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	var pause error
 	for _, err := range endings {
-		if err != nil {
+		var interrupted *chain.Interrupted
+		switch {
+		case err == nil:
+		case errors.As(err, &interrupted):
+			pause = err
+		default:
 			return err
 		}
 	}
-	return nil
+	return pause
 }
 
 // runCall runs one call and records what came of it.
@@ -109,8 +141,11 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 	call := c.Call
 	call.Arguments = args
 	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages,
-		Run: func(ctx context.Context, call abi.Call) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error) {
 			c.Started = true
+			if resume != nil {
+				ctx = tool.WithAnswer(ctx, resume.Answer)
+			}
 			return r.runTool(ctx, call)
 		}})
 	if err != nil {

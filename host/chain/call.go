@@ -32,6 +32,12 @@ type Call struct {
 	lists  [2]*List
 	next   func(ctx context.Context, patch any) (any, error)
 
+	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
+	key       string              // in the record
+	tool      *abi.Call           // that it is about, if it is
+	delivered func() bool         // whether content of the answer has been; nil: it does not matter
+	asks      *abi.GateToolAnswer // of a gate that asks somebody
+
 	onFault func(*Fault)
 
 	mu     sync.Mutex
@@ -42,6 +48,7 @@ type Call struct {
 	emits  int
 	sent   int // bytes of custom events
 	logs   int
+	told   int // events
 }
 
 // Where says where in the run it is.
@@ -242,6 +249,7 @@ func (c *Call) commit() error {
 			return err
 		}
 	}
+	c.staged = nil
 	return nil
 }
 
@@ -274,7 +282,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
 	}
-	c.run.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: slices.Clone(data)})
+	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: slices.Clone(data)})
 	return nil
 }
 
@@ -297,8 +305,22 @@ func (c *Call) Log(level int32, text string) {
 		c.run.host.Send(e) // not to the observers: they would never come to an end
 		return
 	}
-	c.run.send(e)
+	c.send(e)
 }
+
+// send sends an event of this call, unless an earlier pass did.
+func (c *Call) send(e abi.Event) {
+	c.mu.Lock()
+	c.told++
+	n := c.told
+	c.mu.Unlock()
+	if c.key == "" || !c.run.record.told(c.key, n) {
+		c.run.send(e)
+	}
+}
+
+// kind names calls that every pass makes in the same order.
+func (c *Call) kind() string { return string(c.Hook) + "/" + c.member.Name + "/" + c.scope }
 
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}

@@ -98,6 +98,7 @@ type Run struct {
 	Options
 	host   Host
 	locals *Locals
+	record *Record
 	all    []*member
 	ring   [rings][]*member
 	queue  queue
@@ -120,7 +121,7 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 // Open prepares every middleware for a run. locals are the run's values, new
 // or from before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
-	r := &Run{Options: c.Options, host: host, locals: locals}
+	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord()}
 	for i, e := range c.entries {
 		desc := e.Middleware.Describe()
 		session, err := e.Middleware.Open(ctx, e.Name, run)
@@ -137,6 +138,13 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 		r.ring[e.Ring] = append(r.ring[e.Ring], m)
 	}
 	return r, nil
+}
+
+// Begin begins a pass through a phase of the run, with what was done in
+// earlier passes.
+func (r *Run) Begin(record *Record) {
+	record.begin()
+	r.record = record
 }
 
 // Close closes all sessions.

@@ -103,7 +103,8 @@ func IsEnding(err error) bool {
 	var stop *Stop
 	var fault *Fault
 	var gone *Over
-	return errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
+	var paused *Interrupted
+	return errors.As(err, &paused) || errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
 }
 
 // faultf is a fault of an answer that cannot be applied.

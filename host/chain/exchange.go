@@ -85,6 +85,14 @@ const (
 	sourceHost  = "host"
 )
 
+// recordedReply is a reply of the model or of a tool from an earlier pass.
+func recordedReply[R any](res *R, v verdict, source string) reply[R] {
+	if v.failed != nil {
+		return reply[R]{err: v.failed, source: source}
+	}
+	return reply[R]{res: res, source: source}
+}
+
 // runBefore runs the ring's before hooks. An answer of one of them skips the
 // rest and the onion; so does an error.
 func (x *exchange[Q, P, R]) runBefore(ctx context.Context, i Ring, q Q) (Q, reply[R], error) {

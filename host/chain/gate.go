@@ -2,6 +2,8 @@ package chain
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -9,46 +11,85 @@ import (
 
 var strictness = map[string]int{abi.DecideAllow: 0, abi.DecideAsk: 1, abi.DecideDeny: 2, abi.DecideStop: 3}
 
+// A judgement is what the gates made of a call: nothing if it may pass.
+type judgement struct {
+	denied *abi.Result
+	by     string  // who denied
+	edited *string // arguments that somebody wrote in place of those asked about
+}
+
 // gate asks every gate of every ring about the exact arguments. The strictest
-// decision wins; a gate that fails, faults or does not decide denies. A nil
-// result lets the call pass; otherwise by is the entry that said no.
-func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (res *abi.Result, by string, err error) {
+// decision wins; a gate that fails, faults or does not decide denies. Where
+// somebody is to be asked, the run pauses.
+func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, error) {
 	worst := abi.DecideAllow
-	var message string
+	var by *Call
+	var answer abi.GateToolAnswer
 	for _, m := range r.inward(abi.HookGateTool) {
-		c := r.call(m, abi.HookGateTool, call.State)
-		var out abi.GateToolAnswer
-		v, err := r.invoke(ctx, c, &abi.GateToolInput{Call: q, Tool: call.Tool}, &out, func() error {
-			if _, ok := strictness[out.Decision]; !ok {
-				return faultf("decision is %q; want allow, deny, ask or stop", out.Decision)
-			}
-			return nil
-		})
-		switch {
-		case err != nil:
-			return nil, "", err
-		case v.failed != nil:
-			out.Decision, out.Message = abi.DecideDeny, v.failed.Error()
-		case v.faulted:
-			out.Decision, out.Message = abi.DecideDeny, "the policy "+m.Name+" could not decide"
+		c := r.toolCall(m, abi.HookGateTool, call.State, q)
+		c.scope += "/" + digest(q.Arguments)
+		out, err := r.askGate(ctx, c, q, call.Tool)
+		if err != nil {
+			return judgement{}, err
 		}
 		if out.Decision == abi.DecideStop {
-			return nil, "", &Stop{Entry: m.Name, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
+			return judgement{}, &Stop{Entry: m.Name, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
 		}
 		if strictness[out.Decision] > strictness[worst] {
-			worst, by, message = out.Decision, m.Name, out.Message
+			worst, by, answer = out.Decision, c, out
 		}
 	}
 	switch worst {
 	case abi.DecideAllow:
-		return nil, "", nil
+		return judgement{}, nil
 	case abi.DecideAsk:
-		text := fmt.Sprintf("The call of %s needs somebody's approval, and nobody can be asked here.", q.Name)
-		if message != "" {
-			text += " " + message
-		}
-		return abi.ErrorResult(text), by, nil
+		return r.askSomebody(by, answer, call, q)
 	default:
-		return abi.ErrorResult(either(message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, by))), by, nil
+		name := by.member.Name
+		return judgement{denied: abi.ErrorResult(either(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))), by: name}, nil
+	}
+}
+
+// digest stands for arguments in the key of a call.
+func digest(arguments string) string {
+	sum := sha256.Sum256([]byte(arguments))
+	return hex.EncodeToString(sum[:16])
+}
+
+// askGate asks one gate.
+func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (abi.GateToolAnswer, error) {
+	var out abi.GateToolAnswer
+	v, err := r.invoke(ctx, c, &abi.GateToolInput{Call: q, Tool: tool}, &out, func() error {
+		if _, ok := strictness[out.Decision]; !ok {
+			return faultf("decision is %q; want allow, deny, ask or stop", out.Decision)
+		}
+		if out.Decision == abi.DecideAsk {
+			c.asks = &out // it is asked again, once somebody has decided
+		}
+		return nil
+	})
+	switch {
+	case v.failed != nil:
+		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: v.failed.Error()}
+	case v.faulted:
+		out = abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "The policy " + c.member.Name + " could not decide."}
+	}
+	return out, err
+}
+
+// askSomebody goes by what somebody has decided about this very call, or
+// pauses the run until somebody does.
+func (r *Run) askSomebody(by *Call, answer abi.GateToolAnswer, call *ToolCall, q abi.Call) (judgement, error) {
+	decided, ok := r.record.decided(q, call.Tool.Owner)
+	switch {
+	case !ok:
+		reason := either(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", by.member.Name, q.Name))
+		return judgement{}, r.interrupt(by, abi.Interrupt{Reason: reason, Payload: answer.Payload})
+	case decided.Decision == abi.Approve:
+		return judgement{}, nil
+	case decided.Decision == abi.Edit:
+		return judgement{edited: decided.Arguments}, nil
+	default:
+		return judgement{denied: abi.ErrorResult(either(decided.Message, fmt.Sprintf("The call of %s was not approved.", q.Name))), by: by.member.Name}, nil
 	}
 }

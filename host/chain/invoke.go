@@ -44,10 +44,21 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	if err := over(ctx); err != nil {
 		return verdict{}, err
 	}
+	c.key = r.record.next(c.kind())
+	if !live[c.Hook] {
+		if v, ok, err := r.record.done(c.key, out); ok {
+			return r.replay(c, v, err, apply)
+		}
+	}
+	resume, waits := r.record.resume(c.key)
+	if waits != nil {
+		return verdict{}, &Interrupted{*waits}
+	}
 	b := c.member.breaker
 	if err := b.allow(); err != nil {
 		return r.fault(c, StageBreaker, err)
 	}
+	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.answer(ctx, c, in, out, apply)
 	var fault *Fault
 	switch {
@@ -58,7 +69,32 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	default:
 		r.tellBreaker(c, b.done(false))
 	}
+	if err == nil && !live[c.Hook] && c.asks == nil {
+		r.record.keep(c.key, out, v)
+	}
 	return v, err
+}
+
+// live are the hooks that are called in every pass through a phase: they
+// wrap something that may have to go on, or come when nothing is passed
+// through again.
+var live = map[abi.Hook]bool{
+	abi.HookWrapModel:    true,
+	abi.HookWrapToolCall: true,
+	abi.HookOnChunk:      true,
+	abi.HookAfterAgent:   true,
+	abi.HookObserve:      true,
+}
+
+// replay applies what came of a call in an earlier pass.
+func (r *Run) replay(c *Call, v verdict, err error, apply func() error) (verdict, error) {
+	if err == nil && v.ok() {
+		err = apply()
+	}
+	if err != nil {
+		return r.fault(c, StageAnswer, err)
+	}
+	return v, nil
 }
 
 func (r *Run) tellBreaker(c *Call, change string) {
@@ -69,7 +105,6 @@ func (r *Run) tellBreaker(c *Call, change string) {
 
 // answer calls the hook and applies what it answers.
 func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply func() error) (verdict, error) {
-	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name}
 	err := c.member.session.Call(ctx, c, in, out)
 	if ending := c.Ending(); ending != nil {
 		return verdict{}, ending
@@ -89,7 +124,14 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 		case control.Stop != nil:
 			return verdict{}, &Stop{Entry: c.member.Name, Reason: clip(control.Stop.Reason, maxReason), Code: clip(control.Stop.Code, abi.MaxName)}
 		case control.Interrupt != nil:
-			return r.fault(c, StageAnswer, faultf("an interrupt: this host cannot pause a run; answer with stop, or let the run go on"))
+			if err := c.mayInterrupt(); err != nil {
+				return r.fault(c, StageAnswer, err)
+			}
+			gate, ok := out.(*abi.GateToolAnswer)
+			if !ok {
+				return verdict{}, r.interrupt(c, *control.Interrupt)
+			}
+			gate.Decision, gate.Message, gate.Payload = abi.DecideAsk, control.Interrupt.Reason, control.Interrupt.Payload
 		}
 	}
 	if err := apply(); err != nil {

@@ -42,11 +42,17 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 		run: r, kind: &modelKind{r, &call}, delivered: call.Delivered,
 		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
 		core: func(ctx context.Context, q ModelRequest, out Sink) (reply[abi.Response], error) {
+			key := r.record.next(sourceModel)
+			var known abi.Response
+			if v, ok, err := r.record.done(key, &known); ok && err == nil {
+				return recordedReply(&known, v, sourceModel), nil
+			}
 			q.Stream = out != nil
 			res, err := call.Generate(ctx, q, out)
 			var failed *Failed
 			switch {
 			case err == nil:
+				r.record.keep(key, res, verdict{})
 				return reply[abi.Response]{res: res, source: sourceModel}, nil
 			case errors.As(err, &failed):
 				return reply[abi.Response]{err: failed.Err, source: failed.Entry}, nil
@@ -75,6 +81,7 @@ type modelKind struct {
 
 func (k *modelKind) open(m *member, h abi.Hook, q ModelRequest) (*Call, abi.Request) {
 	c := k.run.call(m, h, k.call.State, q.Messages)
+	c.delivered = k.call.Delivered
 	return c, abi.Request{Messages: c.view(abi.ListRequest), Tools: q.Tools, Model: q.Model, Params: q.Params, Stream: q.Stream}
 }
 

@@ -15,8 +15,9 @@ type ToolCall struct {
 	Tool  abi.Tool
 	State *List
 	// Run calls the tool itself: inside all rings, after the gates. It is
-	// not called for tools that an entry owns.
-	Run func(ctx context.Context, call abi.Call) (*abi.Result, error)
+	// not called for tools that an entry owns. An *abi.Interrupt pauses the
+	// run; resume is then what it was answered with.
+	Run func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error)
 }
 
 // A ToolOutcome is what came of one call of a tool.
@@ -63,29 +64,65 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, _ Sink) (reply[abi.Resu
 		return reply[abi.Result]{res: BadArguments(q.Name, q.Arguments, err), source: sourceHost}, nil
 	}
 	q.Arguments = args
-	res, by, err := k.run.gate(ctx, k.call, q)
-	switch {
-	case err != nil:
-		return reply[abi.Result]{}, err
-	case res != nil:
-		return reply[abi.Result]{res: res, source: by}, nil
+	for {
+		judged, err := k.run.gate(ctx, k.call, q)
+		switch {
+		case err != nil:
+			return reply[abi.Result]{}, err
+		case judged.denied != nil:
+			return reply[abi.Result]{res: judged.denied, source: judged.by}, nil
+		}
+		if judged.edited == nil {
+			break
+		}
+		q.Arguments, k.executed = *judged.edited, *judged.edited
+		k.run.record.approve(q, k.call.Tool.Owner)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
 		return k.callTool(ctx, owner, q)
 	}
-	res, err = k.call.Run(ctx, q)
+	return k.runTool(ctx, q)
+}
+
+// runTool runs one of the agent's own tools, unless it has run already.
+func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], error) {
+	record := k.run.record
+	key := record.next(sourceTool + "/" + q.ID)
+	var known abi.Result
+	if v, ok, err := record.done(key, &known); ok && err == nil {
+		return recordedReply(&known, v, sourceTool), nil
+	}
+	resume, waits := record.resume(key)
+	if waits != nil {
+		return reply[abi.Result]{}, &Interrupted{*waits}
+	}
+	res, err := k.call.Run(ctx, q, resume)
 	if ending := over(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
 	}
-	if err != nil {
-		return reply[abi.Result]{err: AsError(err, abi.CodeTool), source: sourceTool}, nil
+	var interrupt *abi.Interrupt
+	switch {
+	case errors.As(err, &interrupt):
+		return reply[abi.Result]{}, k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q})
+	case err != nil:
+		failed := AsError(err, abi.CodeTool)
+		record.keep(key, nil, verdict{failed: failed})
+		return reply[abi.Result]{err: failed, source: sourceTool}, nil
 	}
+	record.keep(key, res, verdict{})
 	return reply[abi.Result]{res: res, source: sourceTool}, nil
+}
+
+// toolCall makes the host's side of a hook call that is about a tool call.
+func (r *Run) toolCall(m *member, h abi.Hook, state *List, q abi.Call) *Call {
+	c := r.call(m, h, state)
+	c.scope, c.tool = q.ID, &q
+	return c
 }
 
 // callTool runs a tool in the module that added it.
 func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call) (reply[abi.Result], error) {
-	c := k.run.call(owner, abi.HookCallTool, k.call.State)
+	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
 	var out abi.CallToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil {
@@ -130,7 +167,7 @@ func BadArguments(tool, arguments string, err error) *abi.Result {
 }
 
 func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, verdict, error) {
-	c := k.run.call(m, abi.HookBeforeTool, k.call.State)
+	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool}, &out, func() error {
 		return checkResult(out.Result)
@@ -146,7 +183,7 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 }
 
 func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next func(context.Context, abi.CallPatch) (reply[abi.Result], error)) (*abi.Result, verdict, error) {
-	c := k.run.call(m, abi.HookWrapToolCall, k.call.State)
+	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
 	c.next = func(ctx context.Context, patch any) (any, error) {
 		p, _ := patch.(*abi.CallPatch)
 		if p == nil {
@@ -170,7 +207,7 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next fun
 }
 
 func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, verdict, error) {
-	c := k.run.call(m, abi.HookAfterTool, k.call.State)
+	c := k.run.toolCall(m, abi.HookAfterTool, k.call.State, q)
 	seen := q
 	seen.Arguments, seen.OriginalArguments = k.executed, k.call.Call.Arguments
 	in := &abi.AfterToolInput{Call: seen, Tool: k.call.Tool, Error: rep.err, Source: rep.source}
@@ -249,7 +286,7 @@ func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
 // the first answer wins. def is what is recorded without one.
 func (r *Run) ToolMessages(ctx context.Context, state *List, tool abi.Tool, o ToolOutcome, def abi.Message) ([]abi.Message, error) {
 	for _, m := range r.inward(abi.HookToolMessages) {
-		c := r.call(m, abi.HookToolMessages, state)
+		c := r.toolCall(m, abi.HookToolMessages, state, o.Call)
 		in := &abi.ToolMessagesInput{Call: o.Call, Tool: tool, Result: *o.Result, Default: def}
 		var out abi.ToolMessagesAnswer
 		v, err := r.invoke(ctx, c, in, &out, func() error { return r.checkToolMessages(out.Messages, o.Call, m.Name) })

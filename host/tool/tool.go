@@ -4,6 +4,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -14,8 +15,9 @@ type Tool interface {
 	// Declaration is what the model is told. It does not change.
 	Declaration() abi.Tool
 	// Call runs the tool. The arguments are a JSON object. A result with
-	// IsError and an error are the same to the model: an error result. Call
-	// returns soon after ctx ends.
+	// IsError and an error are the same to the model: an error result; but an
+	// error that is an *abi.Interrupt pauses the run, and Call is made again
+	// when it was answered, see [Answer]. Call returns soon after ctx ends.
 	Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 }
 
@@ -33,4 +35,19 @@ func (t funcTool) Declaration() abi.Tool { return t.declaration }
 
 func (t funcTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.call(ctx, call)
+}
+
+type answerKey struct{}
+
+// WithAnswer returns a context for the call of a tool that interrupted the
+// run and was answered.
+func WithAnswer(ctx context.Context, answer json.RawMessage) context.Context {
+	return context.WithValue(ctx, answerKey{}, answer)
+}
+
+// Answer is what the tool's interrupt of this call was answered with; ok is
+// false in the first call.
+func Answer(ctx context.Context) (answer json.RawMessage, ok bool) {
+	answer, ok = ctx.Value(answerKey{}).(json.RawMessage)
+	return answer, ok
 }

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// A Paused is the error of a run that waits for answers. It is no end:
+// after_agent has not run, and [Agent.Resume] goes on with its State.
+type Paused struct {
+	State      *State
+	Interrupts []abi.Pending
+}
+
+// Error says what the run waits for.
+func (p *Paused) Error() string {
+	if len(p.Interrupts) == 1 {
+		return "the run waits for an answer: " + p.Interrupts[0].Reason
+	}
+	return fmt.Sprintf("the run waits for %d answers", len(p.Interrupts))
+}
+
+// pause ends this part of the run: its state is what a later one begins with.
+func (r *run) pause(ctx context.Context) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
+	defer cancel()
+	pending := r.state.Record.Pending()
+	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending}
+	r.chain.Note(r.peek(e))
+	r.chain.Observe(end)
+	r.state.StepOpen = r.stepOpen
+	r.out.Lock()
+	r.state.LastSeq++
+	e = r.stamp(e, r.state.LastSeq)
+	r.out.Unlock()
+	state := r.state
+	r.paused = &Paused{State: &state, Interrupts: pending}
+	r.events <- e
+}
+
+// Resume goes on with a paused run: answers by the ids of its interrupts, for
+// some of them or all. What was not answered pauses it again. The state may
+// come from another process; it is not changed.
+//
+// The answer to a gate's question is an [abi.Approval], or true or false.
+func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
+		return nil, errors.New("resume: the run does not wait for an answer")
+	}
+	r, err := resumed(a, state)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.state.Record.Answer(answers); err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	return a.events(ctx, r), nil
+}
+
+// resumed is a run with a copy of a state.
+func resumed(a *Agent, state *State) (*run, error) {
+	b, err := json.Marshal(state)
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	r := &run{agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	if err := json.Unmarshal(b, &r.state); err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	messages := r.state.Messages.All()
+	for i := range messages {
+		r.ids[messages[i].ID] = true
+	}
+	r.state.Messages = chain.NewList(r.revs, messages)
+	r.stepOpen = r.state.StepOpen
+	return r, nil
+}

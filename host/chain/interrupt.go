@@ -1,0 +1,44 @@
+package chain
+
+import (
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// An Interrupted pauses the run. It ends this pass through the phase; once it
+// is answered, another pass goes on from there.
+type Interrupted struct{ Pending abi.Pending }
+
+// Error gives the reason.
+func (i *Interrupted) Error() string { return "interrupted: " + i.Pending.Reason }
+
+// mayInterrupt says why a call cannot pause the run, if it cannot.
+func (c *Call) mayInterrupt() error {
+	switch {
+	case c.Hook == abi.HookOnChunk:
+		return faultf("an interrupt in on_chunk: a stream cannot be paused")
+	case c.delivered != nil && c.delivered():
+		return faultf("an interrupt after a part of the answer was delivered; interrupt before, or describe the module with hold_stream")
+	}
+	return nil
+}
+
+// interrupt notes that a call waits for an answer. What it wrote to run-local
+// values is kept: it will be called again.
+func (r *Run) interrupt(c *Call, i abi.Interrupt) error {
+	if err := c.commit(); err != nil {
+		if _, ending := r.fault(c, StageAnswer, err); ending != nil {
+			return ending
+		}
+	}
+	return r.wait(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool})
+}
+
+// wait notes an interrupt under the key of what is to be called again.
+func (r *Run) wait(key string, p abi.Pending) error {
+	p.ID = "int_" + strings.TrimPrefix(r.newID(), "msg_")
+	p.Reason = clip(p.Reason, maxReason)
+	r.record.wait(key, p)
+	return &Interrupted{p}
+}

@@ -1,0 +1,301 @@
+package chain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Record is what has been done in the phase that a run is in, so that the
+// phase can be gone through again after an interrupt and nothing is done
+// twice: pipeline hooks, gates, the model and tools answer from it, and only
+// wrappers, and the hook that interrupted, are called again.
+//
+// It is a plain value that is kept with the run. A phase that comes to its end
+// begins the next one with an empty record.
+type Record struct {
+	mu      sync.Mutex
+	entries map[string]*recorded
+	counts  map[string]int // calls of each kind in this pass, to tell them apart
+
+	waiting   map[string]abi.Pending // by key
+	answers   map[string]abi.Resume  // by key
+	approvals []approval
+}
+
+// A recorded is one thing that was done: an answer, or a failure.
+type recorded struct {
+	Answer  json.RawMessage `json:"answer,omitempty"`
+	Failed  *abi.Error      `json:"failed,omitempty"`
+	Faulted bool            `json:"faulted,omitempty"` // and passed over
+	Done    bool            `json:"done"`
+	Events  int             `json:"events,omitempty"` // that the call has sent
+
+	value any // Answer, before it was encoded
+}
+
+// An approval is what somebody decided about one exact call.
+type approval struct {
+	CallID    string       `json:"call_id"`
+	Owner     string       `json:"owner"`
+	Tool      string       `json:"tool"`
+	Arguments string       `json:"arguments"`
+	Approval  abi.Approval `json:"approval"`
+}
+
+// NewRecord returns the record of a phase that begins.
+func NewRecord() *Record {
+	return &Record{entries: map[string]*recorded{}, counts: map[string]int{}, waiting: map[string]abi.Pending{}, answers: map[string]abi.Resume{}}
+}
+
+type recordFile struct {
+	Entries   map[string]*recorded   `json:"entries,omitempty"`
+	Waiting   map[string]abi.Pending `json:"waiting,omitempty"`
+	Approvals []approval             `json:"approvals,omitempty"`
+}
+
+// MarshalJSON writes what was done, and what waits for an answer.
+func (r *Record) MarshalJSON() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.value == nil {
+			continue
+		}
+		b, err := abi.Marshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		e.Answer, e.value = b, nil
+	}
+	return abi.Marshal(recordFile{r.entries, r.waiting, r.approvals})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	var f recordFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	fresh := NewRecord()
+	fresh.approvals = f.Approvals
+	if f.Entries != nil {
+		fresh.entries = f.Entries
+	}
+	if f.Waiting != nil {
+		fresh.waiting = f.Waiting
+	}
+	r.entries, r.counts, r.waiting, r.answers, r.approvals = fresh.entries, fresh.counts, fresh.waiting, fresh.answers, fresh.approvals
+	return nil
+}
+
+// Pending are the interrupts that wait for an answer, in the order of their ids.
+func (r *Record) Pending() []abi.Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []abi.Pending
+	for _, p := range r.waiting {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b abi.Pending) int {
+		if len(a.ID) != len(b.ID) {
+			return len(a.ID) - len(b.ID)
+		}
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// Answer answers interrupts by their ids. It changes nothing if an id is
+// unknown or an answer makes no sense.
+func (r *Record) Answer(answers map[string]json.RawMessage) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var approvals []approval
+	byID := map[string]string{}
+	for key, p := range r.waiting {
+		byID[p.ID] = key
+	}
+	for id, answer := range answers {
+		key, ok := byID[id]
+		if !ok {
+			return fmt.Errorf("no interrupt %q waits for an answer", id)
+		}
+		if err := abi.Valid(answer); err != nil {
+			return fmt.Errorf("answer to %s: %w", id, err)
+		}
+		p := r.waiting[key]
+		if p.Hook != abi.HookGateTool {
+			continue
+		}
+		a, err := parseApproval(answer)
+		if err != nil {
+			return fmt.Errorf("answer to %s: %w", id, err)
+		}
+		approvals = append(approvals, approval{p.Call.ID, p.Call.Owner, p.Call.Name, p.Call.Arguments, a})
+	}
+	for id, answer := range answers {
+		key := byID[id]
+		r.answers[key] = abi.Resume{ID: id, Answer: slices.Clone(answer)}
+		delete(r.waiting, key)
+	}
+	r.approvals = append(r.approvals, approvals...)
+	return nil
+}
+
+// parseApproval reads an answer to a gate's question; a bare true or false
+// approves or denies.
+func parseApproval(answer json.RawMessage) (abi.Approval, error) {
+	switch string(answer) {
+	case "true":
+		return abi.Approval{Decision: abi.Approve}, nil
+	case "false":
+		return abi.Approval{Decision: abi.Reject}, nil
+	}
+	var a abi.Approval
+	if _, err := abi.Decode(answer, &a); err != nil {
+		return a, err
+	}
+	switch {
+	case a.Decision == abi.Edit && a.Arguments == nil:
+		return a, fmt.Errorf("an edit needs arguments, a JSON object in a string")
+	case a.Decision == abi.Edit:
+		if _, err := ParseArguments(*a.Arguments); err != nil {
+			return a, fmt.Errorf("arguments: %w", err)
+		}
+	case a.Decision != abi.Approve && a.Decision != abi.Reject:
+		return a, fmt.Errorf("decision is %q; want approve, deny or edit", a.Decision)
+	}
+	return a, nil
+}
+
+// begin begins another pass through the phase.
+func (r *Record) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts = map[string]int{}
+}
+
+// clear begins another phase.
+func (r *Record) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fresh := NewRecord()
+	r.entries, r.counts, r.waiting, r.answers, r.approvals = fresh.entries, fresh.counts, fresh.waiting, fresh.answers, fresh.approvals
+}
+
+// next is the key of the next call of some kind: the same in each pass.
+func (r *Record) next(kind string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[kind]++
+	return kind + "#" + strconv.Itoa(r.counts[kind])
+}
+
+// at returns the entry of a key, made if it is not there.
+func (r *Record) at(key string) *recorded {
+	e := r.entries[key]
+	if e == nil {
+		e = &recorded{}
+		r.entries[key] = e
+	}
+	return e
+}
+
+// done returns what came of the call of a key, if it came to its end.
+func (r *Record) done(key string, out any) (v verdict, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[key]
+	if e == nil || !e.Done {
+		return v, false, nil
+	}
+	if e.value != nil {
+		b, err := abi.Marshal(e.value)
+		if err != nil {
+			return v, true, err
+		}
+		e.Answer, e.value = b, nil
+	}
+	if e.Answer != nil {
+		if err := json.Unmarshal(e.Answer, out); err != nil {
+			return v, true, fmt.Errorf("read the record of the run: %w", err)
+		}
+	}
+	return verdict{failed: e.Failed, faulted: e.Faulted}, true, nil
+}
+
+// keep notes what came of the call of a key.
+func (r *Record) keep(key string, out any, v verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.at(key)
+	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
+}
+
+// forget lets the call of a key be made again.
+func (r *Record) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at(key).Done = false
+}
+
+// told counts an event of a call, and says whether it was told in an earlier pass.
+func (r *Record) told(key string, n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.at(key)
+	if n <= e.Events {
+		return true
+	}
+	e.Events = n
+	return false
+}
+
+// resume returns the answer to the interrupt of a key, or the interrupt if it
+// still waits for one.
+func (r *Record) resume(key string) (*abi.Resume, *abi.Pending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.answers[key]; ok {
+		return &a, nil
+	}
+	if p, ok := r.waiting[key]; ok {
+		return nil, &p
+	}
+	return nil, nil
+}
+
+// wait notes an interrupt.
+func (r *Record) wait(key string, p abi.Pending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.answers, key)
+	r.waiting[key] = p
+}
+
+// decided returns what somebody decided about an exact call.
+func (r *Record) decided(call abi.Call, owner string) (abi.Approval, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range slices.Backward(r.approvals) {
+		if a.CallID == call.ID && a.Owner == owner && a.Tool == call.Name && a.Arguments == call.Arguments {
+			return a.Approval, true
+		}
+	}
+	return abi.Approval{}, false
+}
+
+// approve notes that the arguments somebody wrote are approved.
+func (r *Record) approve(call abi.Call, owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.approvals = append(r.approvals, approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}})
+}
