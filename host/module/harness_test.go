@@ -180,6 +180,8 @@ func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, c
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
 		Tool:  abi.Tool{Name: "t", Owner: "host"},
 		State: conversation("hello"),
-		Run:   tool,
+		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume) (*abi.Result, error) {
+			return tool(ctx, call)
+		},
 	})
 }

@@ -15,6 +15,9 @@ type Context struct {
 	Run abi.Run
 	// Entry is this module's name in the chain.
 	Entry string
+	// Resume is there when this hook interrupted the run and was answered:
+	// the hook is called again with the input that it saw.
+	Resume *abi.Resume
 
 	host Host
 }

@@ -144,7 +144,7 @@ func handle[I any, P input[I]](c *call, b []byte, fn func(*call, *I) (any, error
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	common := in.Envelope()
-	c.ctx.Run, c.ctx.Entry = common.Run, common.Entry
+	c.ctx.Run, c.ctx.Entry, c.ctx.Resume = common.Run, common.Entry, common.Resume
 	for _, p := range c.m.parts {
 		if p.value == nil {
 			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the module was not configured before its hooks were called"}
