@@ -41,7 +41,9 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		return ToolOutcome{}, err
 	}
 	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source}
-	out.Call.Arguments, out.Call.OriginalArguments = k.executed, call.Call.Arguments
+	if out.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
+		out.Call.OriginalArguments = call.Call.Arguments
+	}
 	if rep.err != nil {
 		out.Result = abi.ErrorResult(rep.err.Error())
 	}
