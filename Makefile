@@ -14,7 +14,7 @@ help: ## what there is to make
 
 .PHONY: run
 run: build examples ## run an agent with the example modules, offline, on a recorded conversation
-	@./$(BIN) run -f examples/demo/agent.yaml --messages examples/demo/messages.json --replay examples/demo/demo.cassette "$$(cat examples/demo/prompt.txt)"
+	@./$(BIN) run -f examples/demo/agent.yaml --replay examples/demo/conversation.json --messages examples/demo/earlier.json - < examples/demo/prompt.txt
 
 .PHONY: build
 build: ## the command, as build/agent-runner

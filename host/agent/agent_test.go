@@ -374,11 +374,11 @@ func TestStricterGateWins(t *testing.T) {
 		gates []*chain.Native
 		want  string
 	}{
-		"allow":             {[]*chain.Native{gate("allow", ""), gate("allow", "")}, "ok"},
-		"deny after allow":  {[]*chain.Native{gate("allow", ""), gate("deny", "no")}, "no"},
-		"deny beats ask":    {[]*chain.Native{gate("ask", "may I"), gate("deny", "no"), gate("allow", "")}, "no"},
-		"undecided denies":  {[]*chain.Native{gate("", "")}, "The policy g0 could not decide."},
-		"nonsense denies":   {[]*chain.Native{gate("maybe", "")}, "The policy g0 could not decide."},
+		"allow":            {[]*chain.Native{gate("allow", ""), gate("allow", "")}, "ok"},
+		"deny after allow": {[]*chain.Native{gate("allow", ""), gate("deny", "no")}, "no"},
+		"deny beats ask":   {[]*chain.Native{gate("ask", "may I"), gate("deny", "no"), gate("allow", "")}, "no"},
+		"undecided denies": {[]*chain.Native{gate("", "")}, "The policy g0 could not decide."},
+		"nonsense denies":  {[]*chain.Native{gate("maybe", "")}, "The policy g0 could not decide."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,7 @@ func (r *run) pause(ctx context.Context) {
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
-	r.state.StepOpen = r.stepOpen
+	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	r.out.Lock()
 	r.state.LastSeq++
 	e = r.stamp(e, r.state.LastSeq)

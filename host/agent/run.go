@@ -147,6 +147,7 @@ func (r *run) execute(ctx context.Context) {
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
 	defer r.chain.Close()
+	r.chain.Streams().Store(r.state.Streams)
 	if r.state.LastSeq == 0 {
 		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
 	}

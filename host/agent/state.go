@@ -55,6 +55,7 @@ type State struct {
 	// Streamed are the chunks of the last response that the caller got.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
 	LastID   int64       `json:"last_id"` // of messages
+	Streams  int64       `json:"streams"` // so far
 	LastSeq  int64       `json:"last_seq"`
 }
 

@@ -140,6 +140,10 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 	return r, nil
 }
 
+// Streams counts the streams that there were in the run, by which on_chunk
+// tells them apart; a resumed run goes on counting from there.
+func (r *Run) Streams() *atomic.Int64 { return &r.streams }
+
 // Begin begins a pass through a phase of the run, with what was done in
 // earlier passes.
 func (r *Run) Begin(record *Record) {
