@@ -1,0 +1,274 @@
+package hostile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// abiCases hand the host pointers, lengths and numbers that make no sense.
+func abiCases() []Case {
+	pages := 4 << 16
+	bounds := func(name, f string, args ...[]byte) Case {
+		return Case{Name: name, Module: func() []byte {
+			g := newGuest()
+			code := join(join(args...), call(g.abi(f)))
+			if abiTypes[f][1] != "" {
+				code = append(code, drop...)
+			}
+			return g.hook(abi.HookBeforeAgent, code).bytes()
+		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultBounds, Text: []string{"." + f, "do not lie in the memory of 262144 bytes"}}
+	}
+	fault := func(name string, text string, build func() []byte) Case {
+		return Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
+	}
+	returning := func(n int) func() []byte {
+		return func() []byte {
+			g := newGuest()
+			return g.export("before_agent", g.function("i", "i", i32(n))).bytes()
+		}
+	}
+	return []Case{
+		bounds("answer that wraps around", "write", i32(-16), i32(32)),
+		bounds("answer of 4 GiB", "write", i32(0), i32(-1)),
+		bounds("answer one byte beyond the end", "write", i32(pages-1), i32(2)),
+		bounds("answer from nowhere", "write", i32(1<<30), i32(1)),
+		bounds("input to nowhere", "read", i32(-8), i32(-1)),
+		bounds("log of 4 GiB", "log", i32(1), i32(0), i32(-1)),
+		bounds("patch from nowhere", "next", i32(pages), i32(1)),
+		bounds("key from nowhere", "local_get", i32(-1), i32(1)),
+		bounds("long key from nowhere", "local_get", i32(1), i32(-1)),
+		bounds("value from nowhere", "local_set", i32(0), i32(1), i32(-1), i32(-1), i64(-1)),
+		bounds("event from nowhere", "emit", i32(-1), i32(-1)),
+		{Name: "printing from nowhere", Module: func() []byte {
+			g := newGuest()
+			write := g.wasi("fd_write")
+			return g.place(0x100, "\x00\x00\x00\xff\xff\xff\xff\xff").
+				hook(abi.HookBeforeAgent, i32(1), i32(0x100), i32(1), i32(0x200), call(write), drop).bytes()
+		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultBounds},
+		{Name: "printing 2^32 pieces", Module: func() []byte {
+			g := newGuest()
+			write := g.wasi("fd_write")
+			return g.hook(abi.HookBeforeAgent, i32(1), i32(0), i32(-1), i32(0), call(write), []byte{0x45}, when(unreachable)).bytes()
+		}, Want: Fine},
+		{Name: "nothing at 0", Module: func() []byte {
+			g := newGuest()
+			write := g.abi("write")
+			return g.hook(abi.HookBeforeAgent, i32(0), i32(0), call(write), i32(-1), i32(0), call(write)).bytes()
+		}, Want: Fine},
+		{Name: "answer over the input", Module: func() []byte {
+			g := newGuest()
+			read, write := g.abi("read"), g.abi("write")
+			return g.place(answerAt, `{"instruction":"mine"}`).hook(abi.HookBeforeAgent,
+				i32(answerAt+8), i32(1<<16), call(read), drop, i32(answerAt), i32(0), i32(0), copyMemory,
+				i32(0), i32(0), call(write)).bytes()
+		}, Want: Fine},
+		{Name: "answer changed after it was given", Module: func() []byte {
+			g := newGuest()
+			write := g.abi("write")
+			const text = `{"instruction":"first"}`
+			return g.place(answerAt, text).hook(abi.HookBeforeAgent, i32(answerAt), i32(len(text)), call(write),
+				i32(answerAt), i32('x'), i32(len(text)), fill).bytes()
+		}, Want: Fine, Check: func(s *Seen) error { return wantInstruction(s, "first") }},
+		{Name: "input kept for later", Module: func() []byte {
+			g := newGuest()
+			read := g.abi("read")
+			return g.hook(abi.HookBeforeAgent, count(n0, 1000, i32(0), i32(1<<17), call(read), drop)).bytes()
+		}, Want: Fine},
+		fault("returns 2", "returned 2; want 0 for done or 1 for failed", returning(2)),
+		fault("returns -1", "returned -1", returning(-1)),
+		fault("returns the least number", "returned -2147483648", returning(-1<<31)),
+		{Name: "fails without saying why", Module: returning(1), Want: Faulted, Hook: "", Text: []string{"before_agent failed without saying why"}},
+		fault("fails with nonsense", "returned 1, and its error object", func() []byte {
+			g := newGuest()
+			write := g.abi("write")
+			return g.place(answerAt, "nonsense").export("before_agent", g.function("i", "i", i32(answerAt), i32(8), call(write), i32(1))).bytes()
+		}),
+		fault("answer larger than its limit", "more than the limit output_bytes of 8388608", func() []byte {
+			g := newGuest()
+			write := g.abi("write")
+			return g.memory(200).hook(abi.HookBeforeAgent, i32(0), i32(200<<16), call(write)).bytes()
+		}),
+		{Name: "proc_exit", Module: func() []byte {
+			g := newGuest()
+			exit := g.wasi("proc_exit")
+			return g.hook(abi.HookBeforeAgent, i32(0), call(exit)).bytes()
+		}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultExit, Text: []string{"proc_exit(0)"}},
+		{Name: "opening a file", Module: func() []byte {
+			g := newGuest()
+			open := g.wasi("path_open")
+			return g.hook(abi.HookBeforeAgent, i32(3), i32(0), i32(0), i32(4), i32(0), i64(-1), i64(-1), i32(0), i32(0), call(open),
+				[]byte{0x45}, when(unreachable)).bytes()
+		}, Want: Fine},
+		told("list of messages that does not exist", "messages", `"code":"invalid"`, i32(7), i32(0), i32(1)),
+		told("list of messages below 0", "messages", `"code":"invalid"`, i32(-1), i32(0), i32(1)),
+		told("changes of a list that does not exist", "changed", `"code":"invalid"`, i32(99), i64(0)),
+		{Name: "messages from the end to the begin", Module: func() []byte {
+			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(1<<31-1), i32(-1<<31), call(f)) }).bytes()
+		}, Want: Fine, Check: func(s *Seen) error { return wantReply(s, "[]") }},
+		told("key of 257 bytes", "local_get", "at most 256 are allowed", i32(0), i32(257)),
+		told("no key", "local_get", `"code":"invalid"`, i32(0), i32(0)),
+		told("key that is not UTF-8", "local_get", "not valid UTF-8", i32(0x600), i32(2)),
+		told("model without a grant", "model", `"code":"denied"`, i32(0), i32(0)),
+		told("tool without a grant", "tool", `"code":"denied"`, i32(0), i32(0)),
+		told("http without a grant", "http", `"code":"denied"`, i32(0), i32(0)),
+		told("store without a grant", "store_get", `"code":"denied"`, i32(0), i32(0)),
+		told("next in a hook that wraps nothing", "next", `"code":"denied"`, i32(0), i32(0)),
+		told("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
+		{Name: "reply larger than its limit", Module: func() []byte {
+			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
+		}, Limits: module.Limits{ReplyBytes: 16}, Want: Told, Text: []string{`"code":"limit"`}},
+		{Name: "switched off after five faults", Module: func() []byte {
+			return doing(abi.HookOnChunk, unreachable)
+		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},
+	}
+}
+
+// told is a case of a host call in before_agent whose reply is an error.
+func told(name, f, text string, args ...[]byte) Case {
+	return Case{Name: name, Want: Told, Text: []string{text}, Module: func() []byte {
+		return asking(abi.HookBeforeAgent, f, func(g *guest, index int) []byte {
+			g.place(0x600, "\xff\xfe").place(0x620, "{}")
+			return join(join(args...), call(index))
+		}).bytes()
+	}}
+}
+
+// wantInstruction wants the model to have been asked with that instruction.
+func wantInstruction(s *Seen, want string) error {
+	if len(s.Requests) == 0 {
+		return fmt.Errorf("the model was not asked")
+	}
+	if got := s.Requests[0].Messages[0]; got.Role != abi.RoleSystem || got.Content.String() != want {
+		return fmt.Errorf("want the instruction %q, got %q", want, got.Content.String())
+	}
+	return nil
+}
+
+// jsonCases answer with JSON that is not, or not what it seems.
+func jsonCases() []Case {
+	bad := func(name, answer string, text ...string) Case {
+		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Faulted,
+			Hook: abi.HookBeforeAgent, Text: text}
+	}
+	in := func(h abi.Hook, c Case, answer string) Case {
+		c.Hook, c.Module = h, func() []byte { return answering(h, answer) }
+		return c
+	}
+	good := func(name, answer string, check func(*Seen) error) Case {
+		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, answer) }, Want: Fine, Check: check}
+	}
+	deep := func(n int, open, end string) string { return strings.Repeat(open, n) + strings.Repeat(end, n) }
+	long := strings.Repeat("9", 1<<20)
+	all := []Case{
+		bad("invalid UTF-8", "{\"instruction\":\"a\xff\"}", "UTF-8"),
+		bad("overlong UTF-8", "{\"instruction\":\"\xc0\xae\"}", "UTF-8"),
+		bad("surrogate in UTF-8", "{\"instruction\":\"\xed\xa0\x80\"}", "UTF-8"),
+		bad("half a surrogate pair", `{"instruction":"\ud800"}`, "answer"),
+		bad("byte order mark", "\ufeff{}", "answer"),
+		bad("cut off", `{"instruction":"a`, "answer"),
+		bad("something behind it", `{} {}`, "something follows"),
+		bad("zero bytes behind it", "{}\x00\x00", "something follows"),
+		bad("control character in a text", "{\"instruction\":\"a\x01\"}", "answer"),
+		bad("comment", `{/* hi */}`, "answer"),
+		bad("trailing comma", `{"instruction":"a",}`, "answer"),
+		bad("single quotes", `{'instruction':'a'}`, "answer"),
+		bad("NaN", `{"params":{"temperature":NaN}}`, "answer"),
+		bad("key twice", `{"instruction":"a","instruction":"b"}`, "instruction", "twice"),
+		bad("key twice, written differently", `{"instruction":"a","\u0069nstruction":"b"}`, "twice"),
+		bad("key in other letters", `{"Instruction":"a"}`, "instruction"),
+		bad("key twice in what is passed through", `{"tools":{"add":[{"name":"x","parameters":{"a":1,"a":2}}]}}`, "twice"),
+		bad("66 levels", `{"x":`+deep(65, "[", "]")+`}`, "deeper than 64 levels"),
+		bad("10,001 levels", deep(10_001, "[", "]"), "want an object"),
+		bad("10,001 levels in an unknown key", `{"x":`+deep(10_001, `{"x":`, "}")+`}`, "deeper than 64 levels"),
+		bad("number of 1 MB", `{"x":`+long+`}`, "at most 64 are allowed"),
+		bad("number with a leading zero", `{"x":01}`, "answer"),
+		bad("number with a plus", `{"x":+1}`, "answer"),
+		bad("half of 8 MB of {},", `{"messages":[`+strings.Repeat("{},", 1<<20)+`{}]}`, "messages"),
+		bad("8 MB of {},", `{"messages":[`+strings.Repeat("{},", 8<<20/3+1)+`{}]}`, "more than the limit output_bytes"),
+		bad("array", `[]`, "want an object"),
+		bad("number", `7`, "want an object"),
+		bad("instruction that is a number", `{"instruction":7}`, "instruction: want a string"),
+		bad("messages that are a text", `{"messages":"all"}`, "messages"),
+		bad("splice beyond the end", `{"messages":{"splice":[{"at":99,"remove":1,"insert":[]}]}}`, "messages"),
+		bad("splice below 0", `{"messages":{"splice":[{"at":-1,"remove":0,"insert":[]}]}}`, "messages"),
+		bad("splice of 2^53", `{"messages":{"splice":[{"at":9007199254740993,"remove":1}]}}`, "messages"),
+		bad("splice of 1e999999", `{"messages":{"splice":[{"at":1e999999,"remove":1}]}}`, "at"),
+		bad("splice of half a message", `{"messages":{"splice":[{"at":0.5,"remove":1}]}}`, "at"),
+		bad("splices that overlap", `{"messages":{"splice":[{"at":0,"remove":1},{"at":0,"remove":1}]}}`, "messages"),
+		bad("message of an unknown role", `{"messages":{"splice":[{"at":0,"insert":[{"role":"root","content":"x"}]}]}}`, "role"),
+		bad("20,001 messages", `{"messages":{"splice":[{"at":0,"insert":[`+strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"x"},`, 20_001), ",")+`]}]}}`, "may add"),
+		bad("tool named like another", `{"tools":{"add":[{"name":"t"}]}}`, `"t" exists already`),
+		bad("tool without a name", `{"tools":{"add":[{"name":""}]}}`, "name"),
+		bad("tool with a name of 1 KB", `{"tools":{"add":[{"name":"`+strings.Repeat("n", 1024)+`"}]}}`, "name"),
+		bad("respond of a user", `{"respond":{"role":"user","content":"x"}}`, "assistant"),
+		{Name: "nothing of a bad answer is applied", Module: func() []byte {
+			return answering(abi.HookBeforeAgent, `{"instruction":"mine","messages":{"splice":[{"at":99,"remove":1}]}}`)
+		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"messages"},
+			Check: func(s *Seen) error { return wantInstruction(s, "be brief") }},
+		good("64 levels", `{"x":`+deep(63, "[", "]")+`}`, nil),
+		good("key of 1 MB", `{"`+strings.Repeat("k", 1<<20)+`":1}`, nil),
+		good("unknown keys by the thousand", `{`+unknownKeys(5000)+`}`, func(s *Seen) error {
+			if n := len(s.Of(abi.EventLog)); n > 257 {
+				return fmt.Errorf("%d lines of log", n)
+			}
+			return nil
+		}),
+		good("numbers of all sizes", `{"x":[1e999999,9007199254740993,-0,1e-400,123456789012345678901234567890]}`, nil),
+		good("forged id and origin", `{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":"x","id":"msg_1","origin":"model"}]}]}}`, forged),
+		good("8 MB of text", `{"instruction":"`+strings.Repeat("a", 8<<20-64)+`"}`, nil),
+	}
+	return append(all,
+		in(abi.HookGateTool, bad("gate that does not decide", "", "decision"), `{}`),
+		in(abi.HookGateTool, bad("gate that decides something else", "", "decision"), `{"decision":"sudo"}`),
+		in(abi.HookGateTool, bad("gate that decides twice", "", "twice"), `{"decision":"deny","decision":"allow"}`),
+		in(abi.HookGateTool, bad("gate that decides in other letters", "", "ecision"), `{"Decision":"allow","decision":"allow"}`),
+		in(abi.HookToolMessages, bad("tool message for another call", "", "call"), `{"messages":[{"role":"tool","tool_call_id":"other","content":"x"}]}`),
+		in(abi.HookToolMessages, bad("tool messages without the answer", "", "call"), `{"messages":[{"role":"user","content":"x"}]}`),
+		in(abi.HookAfterModel, bad("response and error at once", "", "error"), `{"response":{"message":{"role":"assistant","content":"x"}},"error":{"code":"model","message":"x"}}`),
+		in(abi.HookAfterModel, bad("response of a tool", "", "assistant"), `{"response":{"message":{"role":"tool","tool_call_id":"c1","content":"x"}}}`),
+		in(abi.HookAfterModel, bad("usage below 0", "", "usage"), `{"response":{"message":{"role":"assistant","content":"x"},"usage":{"prompt_tokens":-9e18}}}`),
+		in(abi.HookBeforeModelRewriteState, bad("tool that does not exist made active", "", "rm"), `{"active":["rm"]}`),
+		in(abi.HookOnChunk, bad("chunk of an unknown kind", "", "kind"), `{"chunks":[{"kind":"shell","text":"x"}]}`),
+		in(abi.HookBeforeTool, bad("result that is a number", "", "result"), `{"result":7}`),
+		Case{Name: "tool arguments of 8 MB", Module: func() []byte {
+			return answering(abi.HookBeforeTool, `{"arguments":"`+strings.Repeat("a", 8<<20-64)+`"}`)
+		}, Want: Fine, Check: func(s *Seen) error {
+			if r := s.Of(abi.EventToolResult); len(r) != 1 || !r[0].Result.IsError || len(r[0].Result.Content.String()) > 4096 {
+				return fmt.Errorf("want a short error result, got %d", len(r))
+			}
+			return nil
+		}},
+	)
+}
+
+func unknownKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%d":1`, i)
+	}
+	return b.String()[1:]
+}
+
+// forged looks at the ids and origins that reached the model.
+func forged(s *Seen) error {
+	ids := map[string]bool{}
+	for _, m := range s.Requests[0].Messages {
+		if m.ID != "" && ids[m.ID] {
+			return fmt.Errorf("the id %q stands twice", m.ID)
+		}
+		ids[m.ID] = true
+		if m.Content.String() == "x" && !strings.HasPrefix(m.Origin, abi.OriginModule) {
+			return fmt.Errorf("the origin %q was taken over", m.Origin)
+		}
+	}
+	if !slices.ContainsFunc(s.Requests[0].Messages, func(m abi.Message) bool { return m.Content.String() == "x" }) {
+		return fmt.Errorf("the message is not there")
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package hostile
+
+import (
+	"math"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// endless is a case of a hook that never ends by itself. It has all the fuel
+// there is, since a compiler does nothing in no time, however much of it.
+func endless(name string, build func() []byte) Case {
+	c := timed(Case{Name: name, Module: build, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout,
+		Text: []string{"ran longer than 60ms"}})
+	c.Limits.Fuel = math.MaxInt64
+	return c
+}
+
+func cpuCases() []Case {
+	all := append(loops(), bulks()...)
+	return append(all, hooksThatLoop()...)
+}
+
+func loops() []Case {
+	looping := func(code ...[]byte) func() []byte {
+		return func() []byte { return doing(abi.HookBeforeAgent, code...) }
+	}
+	return []Case{
+		endless("loop", looping(forever())),
+		endless("loop by br_if", looping(loop(i32(1), branchIf(0)))),
+		endless("loop by br_table", looping(loop(i32(9), []byte{0x0e, 2, 0, 0, 0}))),
+		endless("nested loops", looping(forever(forever(forever())))),
+		endless("loop in an arm", looping(i32(0), []byte{0x04, noValue, 0x05}, forever(), []byte{0x0b})),
+		endless("calls without loops", callTree),
+		endless("recursion that doubles", func() []byte {
+			g := newGuest()
+			f := len(g.declared)
+			g.function("i", "i", local(0), i32(2), less, when(i32(1), leave), local(0), i32(1), []byte{0x6b}, call(f), local(0), i32(2), []byte{0x6b}, call(f), add)
+			return g.hook(abi.HookBeforeAgent, i32(90), call(f), drop).bytes()
+		}),
+		endless("recursion through a table", func() []byte {
+			g := newGuest()
+			g.function("i", "i", local(0), i32(2), less, when(i32(1), leave),
+				local(0), i32(1), []byte{0x6b}, i32(0), []byte{0x11}, leb(g.signature("i", "i")), []byte{0},
+				local(0), i32(2), []byte{0x6b}, i32(0), []byte{0x11}, leb(g.signature("i", "i")), []byte{0}, add)
+			return g.entries(1, 0).hook(abi.HookBeforeAgent, i32(90), call(0), drop).bytes()
+		}),
+		endless("long straight code many times", func() []byte {
+			g := newGuest()
+			f := g.function("", "", repeat(60_000, join(local(n0), setLocal(n1))...))
+			return g.hook(abi.HookBeforeAgent, forever(call(f))).bytes()
+		}),
+		endless("long straight code in a loop", looping(forever(repeat(60_000, join(local(n0), setLocal(n1))...)))),
+		endless("divisions", looping(forever(i64(-7), i64(3), []byte{0x7f}, drop))),
+		endless("square roots", looping(forever(repeat(1000, join([]byte{0x44, 1, 2, 3, 4, 5, 6, 7, 0x40, 0x9f}, drop)...)))),
+		endless("loads from everywhere", func() []byte {
+			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(
+				local(n0), i32(4096+64), add, i32(1<<25-1), and, teeLocal(n0), local(n0), store32(0))).bytes()
+		}),
+		endless("waiting for the clock", func() []byte {
+			g := newGuest()
+			now := g.wasi("clock_time_get")
+			return g.hook(abi.HookBeforeAgent, forever(i32(1), i64(1), i32(64), call(now), drop)).bytes()
+		}),
+		{Name: "sleeping for years", Module: sleeper, Want: Fine},
+		{Name: "host calls without end", Module: func() []byte { return callingForever("changed") }, Want: Faulted, Hook: abi.HookBeforeAgent,
+			Text: []string{"host_calls", "10000"}},
+		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
+			Limits: module.Limits{HostCalls: 1 << 30}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
+		endless("WASI calls without end", func() []byte {
+			g := newGuest()
+			yield := g.wasi("sched_yield")
+			return g.hook(abi.HookBeforeAgent, forever(call(yield), drop)).bytes()
+		}),
+		endless("random bytes without end", func() []byte {
+			g := newGuest()
+			random := g.wasi("random_get")
+			return g.memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
+		}),
+		{Name: "work beyond the fuel", Module: looping(forever()), Limits: module.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
+			Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultFuel, Text: []string{"5000000 fuel"}},
+	}
+}
+
+// callTree calls 2^40 functions without a loop.
+func callTree() []byte {
+	g := newGuest()
+	const deep = 40
+	for i := range deep {
+		g.function("", "", call(i+1), call(i+1))
+	}
+	g.function("", "")
+	return g.hook(abi.HookBeforeAgent, call(0)).bytes()
+}
+
+// sleeper sleeps a day, 10,000 times.
+func sleeper() []byte {
+	g := newGuest()
+	poll := g.wasi("poll_oneoff")
+	g.place(0x100, "\x01\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x01\x00\x00\x00\x00\x00\x00\x00"+
+		"\xff\xff\xff\xff\xff\xff\xff\x7f"+"\x00\x00\x00\x00\x00\x00\x00\x00"+"\x00\x00\x00\x00\x00\x00\x00\x00")
+	return g.hook(abi.HookBeforeAgent, count(n0, 10_000, i32(0x100), i32(0x200), i32(1), i32(0x300), call(poll), when(unreachable))).bytes()
+}
+
+// callingForever makes a cheap host call again and again.
+func callingForever(string) []byte {
+	g := newGuest()
+	f := g.abi("changed")
+	return g.hook(abi.HookBeforeAgent, forever(i32(0), i64(0), call(f), drop)).bytes()
+}
+
+// bulks are single instructions that move all there is.
+func bulks() []Case {
+	const pages, size = 1000, 1000 << 16
+	in := func(code ...[]byte) func() []byte {
+		return func() []byte {
+			g := newGuest().memory(pages)
+			g.passive = make([]byte, 1<<20)
+			return g.entries(65_000).hook(abi.HookBeforeAgent, forever(code...)).bytes()
+		}
+	}
+	return []Case{
+		endless("filling 64 MB", in(i32(0), i32(1), i32(size), fill)),
+		endless("copying 64 MB", in(i32(0), i32(1), i32(size-1), copyMemory)),
+		endless("copying 64 MB backwards", in(i32(1), i32(0), i32(size-1), copyMemory)),
+		endless("copying data", in(i32(0), i32(0), i32(1<<20), initMemory)),
+		endless("filling a table", in(i32(0), nullFunc, i32(65_000), fillTable)),
+		endless("copying a table", in(i32(0), i32(1), i32(64_999), copyTable)),
+		endless("growing by nothing", in(i32(0), growMemory, drop)),
+		endless("growing beyond the limit", in(i32(65_535), growMemory, drop)),
+		endless("growing a table", in(nullFunc, i32(1<<20), growTable, drop)),
+		{Name: "filling beyond the memory", Module: in(i32(0), i32(1), i32(math.MaxInt32), fill), Want: Faulted, Hook: abi.HookBeforeAgent,
+			Kind: sandbox.FaultTrap, Text: []string{"out of bounds memory access"}},
+	}
+}
+
+// hooksThatLoop loop elsewhere than in the first hook of a run.
+func hooksThatLoop() []Case {
+	var all []Case
+	for _, h := range []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel, abi.HookWrapModel, abi.HookOnChunk, abi.HookAfterModel,
+		abi.HookAfterModelRewriteState, abi.HookBeforeTool, abi.HookWrapToolCall, abi.HookGateTool, abi.HookAfterTool, abi.HookToolMessages,
+		abi.HookAfterTools, abi.HookAfterAgent, abi.HookObserve} {
+		c := endless("loop in "+string(h), func() []byte { return doing(h, forever()) })
+		c.Hook = h
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package hostile
+
+import "time"
+
+var epoch = time.Now()
+
+// threadTime is the time of the wall, where that of a thread is not to be had.
+func threadTime() time.Duration { return time.Since(epoch) }

@@ -1,0 +1,383 @@
+package hostile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// A host is what runs modules: a loader, and what it complained of.
+type host struct {
+	loader *module.Loader
+
+	mu     sync.Mutex
+	errors []string // what it logged as its own mistakes
+}
+
+func newHost() (*host, error) {
+	h := &host{}
+	var err error
+	h.loader, err = module.NewLoader(context.Background(), &module.LoaderOptions{Logger: slog.New(mistakes{h})})
+	return h, err
+}
+
+func (h *host) close() error { return h.loader.Close(context.Background()) }
+
+// complaints returns what the host logged since it was asked last.
+func (h *host) complaints() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := h.errors
+	h.errors = nil
+	return out
+}
+
+// mistakes is a log handler that keeps what is an error.
+type mistakes struct{ host *host }
+
+func (m mistakes) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (m mistakes) WithAttrs([]slog.Attr) slog.Handler           { return m }
+func (m mistakes) WithGroup(string) slog.Handler                { return m }
+func (m mistakes) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "stack" {
+			text += " " + a.String()
+		}
+		return true
+	})
+	m.host.mu.Lock()
+	defer m.host.mu.Unlock()
+	m.host.errors = append(m.host.errors, text)
+	return nil
+}
+
+// A hookCall is one call of a hook as a chain made it.
+type hookCall struct {
+	hook      abi.Hook
+	wall, cpu time.Duration // without what it waited for in next
+	err       error
+}
+
+// watched is a middleware that notes each call of its hooks.
+type watched struct {
+	chain.Middleware
+	note func(hookCall)
+}
+
+func (w *watched) Open(ctx context.Context, entry, run string) (chain.Session, error) {
+	s, err := w.Middleware.Open(ctx, entry, run)
+	return &watchedSession{s, w.note}, err
+}
+
+type watchedSession struct {
+	chain.Session
+	note func(hookCall)
+}
+
+func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began, cpu := time.Now(), threadTime()
+	err := s.Session.Call(ctx, c, in, out)
+	s.note(hookCall{hook: c.Hook, wall: time.Since(began) - c.Waited(), cpu: threadTime() - cpu, err: err})
+	return err
+}
+
+// An outcome is what became of a module.
+type outcome struct {
+	Seen
+	refusal error // nil if it ran
+	digest  string
+	rebuilt bool // its instances are made anew each time
+	calls   []hookCall
+}
+
+// run loads a module, configures it, and lets it take part in a run.
+func (h *host) run(ctx context.Context, c *Case) *outcome {
+	out := &outcome{}
+	m, err := h.loader.LoadBytes(ctx, "hostile.wasm", c.Module(), c.Limits)
+	if err != nil {
+		out.refusal = err
+		return out
+	}
+	defer m.Close()
+	out.digest = m.Digest()
+	var config json.RawMessage
+	if c.Config != "" {
+		config = json.RawMessage(c.Config)
+	}
+	mw, err := m.Configure(ctx, "hostile", config, module.Grants{})
+	if err != nil {
+		out.refusal = err
+		return out
+	}
+	defer mw.Close()
+	out.rebuilt = strings.Contains(m.Info().Instances, "anew")
+	if err := out.take(ctx, c, mw); err != nil {
+		out.refusal = err
+	}
+	return out
+}
+
+// take runs an agent with the middleware in its chain.
+func (o *outcome) take(ctx context.Context, c *Case, mw chain.Middleware) error {
+	var mu sync.Mutex
+	w := &watched{mw, func(call hookCall) {
+		mu.Lock()
+		defer mu.Unlock()
+		o.calls = append(o.calls, call)
+	}}
+	var entries []chain.Entry
+	for i := range max(1, c.Entries) {
+		name := "hostile"
+		if i > 0 {
+			name = fmt.Sprint("hostile-", i)
+		}
+		entries = append(entries, chain.Entry{Name: name, Ring: chain.Tenant, OnFault: c.OnFault, Middleware: w})
+	}
+	ch, err := chain.New(entries...)
+	if err != nil {
+		return err
+	}
+	replies := c.Replies
+	if replies == nil {
+		replies = usualReplies
+	}
+	asked := scripted.New(replies()...)
+	got := make(chan struct{}, 1<<16) // chunks
+	var m model.Model = asked
+	if c.Paced {
+		m = paced{asked, got}
+	}
+	offered, release := tools()
+	a, err := agent.New(&agent.Options{Model: m, ModelName: "scripted", Instruction: "be brief", Tools: offered, Chain: ch, MaxSteps: 6, NoStream: c.Whole})
+	if err != nil {
+		return err
+	}
+	for e, err := range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "run"}) {
+		o.Events, o.Err = append(o.Events, e), err
+		if e.Type == abi.EventChunk && c.Paced {
+			got <- struct{}{}
+		}
+		if e.Type == abi.EventFault {
+			release()
+		}
+	}
+	for _, r := range asked.Requests() {
+		o.Requests = append(o.Requests, requestOf(r))
+	}
+	return nil
+}
+
+// paced is a model that waits with each chunk until the last one has come out.
+type paced struct {
+	model.Model
+	got <-chan struct{}
+}
+
+func (p paced) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	return p.Model.Generate(ctx, req, func(c abi.Chunk) error {
+		if err := sink(c); err != nil {
+			return err
+		}
+		select {
+		case <-p.got:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+func requestOf(r model.Request) Request {
+	return Request{Messages: r.Messages, Tools: r.Tools, Params: r.Params}
+}
+
+func usualReplies() []scripted.Reply {
+	last := scripted.Text("all done")
+	last.Size = 3
+	return []scripted.Reply{scripted.Calls(abi.NewToolCall("c1", "t", `{"n":1}`)), last}
+}
+
+// tools are one that answers, and one that holds its calls until as many as
+// parallelCalls makes have come, or until they are released.
+func tools() (list []tool.Tool, release func()) {
+	var came atomic.Int32
+	all := make(chan struct{})
+	release = sync.OnceFunc(func() { close(all) })
+	return []tool.Tool{
+		tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("t-ok"), nil }),
+		tool.Func(abi.Tool{Name: "meet"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+			if came.Add(1) == meeting {
+				release()
+			}
+			select {
+			case <-all:
+				return abi.TextResult("met"), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}),
+	}, release
+}
+
+// fault is the first fault of a hook.
+func (o *outcome) fault() *chain.Fault {
+	for _, c := range o.calls {
+		var f *chain.Fault
+		if errors.As(c.err, &f) {
+			return f
+		}
+	}
+	// What was wrong with an answer is found after the call.
+	var f *chain.Fault
+	errors.As(o.Err, &f)
+	return f
+}
+
+// check compares what became of a module with what has to.
+func (o *outcome) check(c *Case) error {
+	var err error
+	switch c.Want {
+	case Refused:
+		err = o.wasRefused(c)
+	case Faulted:
+		err = o.hasFaulted(c)
+	case Told:
+		err = o.wasTold(c)
+	case Fine:
+		err = o.wasFine()
+	}
+	if err == nil && c.Check != nil {
+		err = c.Check(&o.Seen)
+	}
+	return err
+}
+
+func (o *outcome) wasRefused(c *Case) error {
+	if o.refusal == nil {
+		return fmt.Errorf("was not refused; its run ended with %v", o.Last().FinishReason)
+	}
+	var refused *sandbox.RefusedError
+	var config *module.ConfigError
+	if !errors.As(o.refusal, &refused) && !errors.As(o.refusal, &config) {
+		return fmt.Errorf("the refusal is of no type of its own: %w", o.refusal)
+	}
+	return holds("the refusal", o.refusal.Error(), append([]string{"hostile.wasm"}, c.Text...))
+}
+
+func (o *outcome) hasFaulted(c *Case) error {
+	if o.refusal != nil {
+		return fmt.Errorf("was refused: %w", o.refusal)
+	}
+	events := o.Of(abi.EventFault)
+	if c.Hook == "" { // it says itself that it failed
+		return holds("the run's error", fmt.Sprint(o.Err), append([]string{"hostile"}, c.Text...))
+	}
+	if len(events) == 0 {
+		return fmt.Errorf("no event of a fault; the run ended with %v: %w", o.Last().FinishReason, o.Err)
+	}
+	e := events[0]
+	if e.Hook != c.Hook || !strings.HasPrefix(e.Entry, "hostile") || e.Action == "" {
+		return fmt.Errorf("the event names %s of %s, want %s: %s", e.Hook, e.Entry, c.Hook, e.Cause)
+	}
+	if err := holds("the event", e.Cause, c.Text); err != nil {
+		return err
+	}
+	for _, s := range o.Last().Entries {
+		if s.Digest != o.digest {
+			return fmt.Errorf("the entry's digest is %q, want %q", s.Digest, o.digest)
+		}
+	}
+	f := o.fault()
+	if c.Kind == "" {
+		return nil
+	}
+	if f == nil {
+		return fmt.Errorf("no typed fault: %s", e.Cause)
+	}
+	var guest *sandbox.Fault
+	switch {
+	case !errors.As(f, &guest):
+		return fmt.Errorf("the fault is none of the sandbox: %w", f)
+	case guest.Kind != c.Kind:
+		return fmt.Errorf("the fault is of kind %s, want %s: %w", guest.Kind, c.Kind, f)
+	case guest.Module != "hostile.wasm" || guest.Digest != o.digest || f.Digest != o.digest || f.Hook != c.Hook:
+		return fmt.Errorf("the fault names module %q, digest %q and hook %q", guest.Module, guest.Digest, f.Hook)
+	}
+	return nil
+}
+
+func (o *outcome) wasTold(c *Case) error {
+	if o.refusal != nil {
+		return fmt.Errorf("was refused: %w", o.refusal)
+	}
+	return holds("what the guest was told", strings.Join(replies(&o.Seen), "\n"), c.Text)
+}
+
+func (o *outcome) wasFine() error {
+	if o.refusal != nil {
+		return fmt.Errorf("was refused: %w", o.refusal)
+	}
+	if f := o.Of(abi.EventFault); len(f) > 0 {
+		return fmt.Errorf("%s faulted: %s", f[0].Hook, f[0].Cause)
+	}
+	return o.Err
+}
+
+func holds(what, text string, want []string) error {
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			return fmt.Errorf("%s does not say %q: %s", what, w, text[:min(len(text), 2000)])
+		}
+	}
+	return nil
+}
+
+// memory is how much of the heap is in use once nothing is left to collect.
+func memory() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// allocations is what was ever allocated, in bytes.
+func allocations() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.TotalAlloc)
+}
+
+// wellBehaved is a run that has to come to its answer whatever else happened.
+func wellBehaved(t *testing.T, h *host) {
+	t.Helper()
+	c := &Case{Module: func() []byte { return answering(abi.HookBeforeAgent, `{"instruction":"be kind"}`) }, Want: Fine,
+		Check: func(s *Seen) error { return wantInstruction(s, "be kind") }}
+	require.NoError(t, h.run(t.Context(), c).check(c), "another module no longer works")
+}

@@ -1,0 +1,114 @@
+package hostile
+
+import (
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// hookTime is what hooks get that would take all the time there is.
+const hookTime = 60 * time.Millisecond
+
+func within(t time.Duration) module.Limits {
+	return module.Limits{Limits: sandbox.Limits{HookTime: t}}
+}
+
+// timed is a case with little time.
+func timed(c Case) Case {
+	c.Limits.HookTime = hookTime
+	return c
+}
+
+func startCases() []Case {
+	initialize := func(code ...[]byte) func() []byte {
+		return func() []byte {
+			g := newGuest().hook(abi.HookBeforeAgent)
+			return g.export("_initialize", g.function("", "", code...)).bytes()
+		}
+	}
+	describe := func(code ...[]byte) func() []byte {
+		return func() []byte { return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookDescribe, code...).bytes() }
+	}
+	return []Case{
+		timed(refused("start function loops", func() []byte {
+			return newGuest().hook(abi.HookBeforeAgent).start(forever()).bytes()
+		}, "its start function", "ran longer than 60ms")),
+		refused("start function traps", func() []byte {
+			return newGuest().hook(abi.HookBeforeAgent).start(unreachable).bytes()
+		}, "its start function", "unreachable executed"),
+		refused("start function recurses", func() []byte {
+			g := newGuest().hook(abi.HookBeforeAgent)
+			g.startAt = leb(g.function("", "", call(1)))
+			return g.bytes()
+		}, "its start function", "nest too deep"),
+		{Name: "start function makes every host call", Module: func() []byte { return everyCall((*guest).start) }, Want: Fine},
+		{Name: "_initialize makes every host call", Module: func() []byte {
+			return everyCall(func(g *guest, code ...[]byte) *guest { return g.export("_initialize", g.function("", "", code...)) })
+		}, Want: Fine},
+		{Name: "describe makes every host call", Module: func() []byte {
+			return everyCall(func(g *guest, code ...[]byte) *guest { return g.hook(abi.HookDescribe, code...) })
+		}, Want: Fine},
+		refused("memory larger than the limit", func() []byte { return newGuest().memory(1025).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
+		refused("memory of 4 GiB", func() []byte { return newGuest().memory(1 << 16).hook(abi.HookBeforeAgent).bytes() }, "memory", "limit"),
+		refused("table of 2^27 entries", func() []byte { return newGuest().entries(1 << 27).hook(abi.HookBeforeAgent).bytes() }, "134,217,728 table entries, more than the limit of 65,536"),
+		refused("40 tables of 2^27 entries", func() []byte {
+			g := newGuest().entries(1 << 27).hook(abi.HookBeforeAgent)
+			g.table = join(times(40, join([]byte{typeFuncRef, 0}, leb(1<<27))...))
+			return g.bytes()
+		}, "limit"),
+		timed(refused("_initialize loops", initialize(forever()), "_initialize: ran longer than 60ms")),
+		{Name: "_initialize grows to the limit", Module: initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0))), Want: Fine},
+		refused("_initialize grows, and traps at the limit", initialize(loop(i32(16), growMemory, i32(0), []byte{0x4e}, branchIf(0)), unreachable), "_initialize: unreachable executed", "64 MiB"),
+		timed(refused("_initialize fills 64 MiB for ever", initialize(i32(1020), growMemory, drop, forever(i32(0), i32(1), i32(1<<26), fill)), "_initialize: ran longer")),
+		timed(refused("describe loops", describe(forever()), "describe: ran longer than 60ms")),
+		refused("describe traps", describe(unreachable), "describe: unreachable executed"),
+		refused("describe returns 7", func() []byte {
+			g := newGuest().hook(abi.HookBeforeAgent)
+			return g.export("describe", g.function("i", "i", i32(7))).bytes()
+		}, "returned 7"),
+		refused("describe says nonsense", func() []byte { return describing(`{"name":7}`) }, "describe", "name: want a string"),
+		refused("describe names a hook that is not there", func() []byte { return describing(`{"hooks":["gate_tool"]}`) }, "hooks names gate_tool, which the module does not export"),
+		refused("describe requires what no host has", func() []byte { return describing(`{"requires":["root"]}`) }, `requires "root"`),
+		refused("describe has a schema from elsewhere", func() []byte { return describing(`{"config_schema":{"$ref":"http://169.254.169.254/"}}`) }, "config_schema"),
+		refused("describe has a schema that refers to itself", func() []byte {
+			return describing(`{"config_schema":{"$ref":"#"}}`)
+		}, "config_schema"),
+		timed(Case{Name: "configure loops", Module: func() []byte {
+			return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookConfigure, forever()).bytes()
+		}, Want: Refused, Text: []string{"configure", "ran longer than 60ms"}}),
+		{Name: "configure fails without a reason", Module: func() []byte {
+			g := newGuest().hook(abi.HookBeforeAgent)
+			return g.export("configure", g.function("i", "i", i32(1))).bytes()
+		}, Want: Refused, Text: []string{"configure failed without saying why"}},
+	}
+}
+
+// describing is a guest that says that of itself.
+func describing(description string) []byte {
+	g := newGuest()
+	write := g.abi("write")
+	g.place(answerAt, description).hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
+	return g.hook(abi.HookBeforeAgent).bytes()
+}
+
+// everyCall is a guest that makes each call of the ABI that answers, in a place
+// where none of them is to be had, and traps unless each one fails.
+func everyCall(in func(g *guest, code ...[]byte) *guest) []byte {
+	g := newGuest()
+	var code []byte
+	for _, name := range []string{"next", "next_stream", "recv", "send", "messages", "changed", "local_get", "local_set", "local_delete",
+		"local_add", "emit", "config", "model", "tool", "http", "store_get", "store_set", "store_delete", "store_add"} {
+		f := g.abi(name)
+		for _, p := range abiTypes[name][0] {
+			if p == 'I' {
+				code = append(code, i64(0)...)
+			} else {
+				code = append(code, i32(0)...)
+			}
+		}
+		code = join(code, call(f), i32(0), []byte{0x4e}, when(unreachable))
+	}
+	return in(g.hook(abi.HookBeforeAgent), code).bytes()
+}
