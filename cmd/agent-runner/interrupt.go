@@ -11,8 +11,9 @@ import (
 var errInterrupted = errors.New("interrupted")
 
 // interruptible returns a context that Ctrl-C ends, so that the run comes to
-// its end and is reported; a second one ends the process.
-func interruptible(ctx context.Context) (context.Context, func()) {
+// its end and is reported; a second one ends the process. told is called at
+// the first.
+func interruptible(ctx context.Context, told func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -21,6 +22,7 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 		select {
 		case <-signals:
 			cancel(errInterrupted)
+			told()
 		case <-done:
 			return
 		}

@@ -47,7 +47,7 @@ func newInspect(e *env) *cobra.Command {
 			if output != "text" && output != "json" {
 				return usagef("-o is %q; want text or json", output)
 			}
-			ctx, stop := interruptible(cmd.Context())
+			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
 			screen := newScreen(e)
 			c := runCommand{env: e, screen: screen}
@@ -126,7 +126,7 @@ func inspectText(m *module.Module) string {
 		abi.MessagesLazy: "lazy: it asks for those it wants", abi.MessagesNone: "none",
 	}[d.Messages])
 	row("memory", "%s at first, at most %s", size(info.Memory.First), size(info.Memory.Most))
-	row("instances", "%s", info.Instances)
+	row("reset", "%s", info.Instances)
 	row("limits", "%v a hook, %s in, %s out, %d host calls", m.Limits().HookTime, size(int64(m.Limits().InputBytes)), size(int64(m.Limits().OutputBytes)), m.Limits().HostCalls)
 	_ = w.Flush()
 

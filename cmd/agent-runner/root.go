@@ -1,8 +1,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,28 +42,37 @@ func unknownCommand(cmd *cobra.Command, got string) error {
 			names = append(names, c.Name())
 		}
 	}
-	hint := ""
+	hint := "there are " + strings.Join(names, ", ")
 	switch near := tool.Closest(got, names); {
 	case len(near) > 0:
-		hint = fmt.Sprintf("; did you mean %q?", near[0])
+		hint = fmt.Sprintf("did you mean %q?", near[0])
 	case cmd.Parent() == nil && strings.ContainsAny(got, " ?"):
-		hint = fmt.Sprintf("; to ask an agent: %s run %q", cmd.CommandPath(), got)
+		hint = fmt.Sprintf("to ask an agent: %s run %q", cmd.CommandPath(), got)
 	}
-	return usagef("unknown command %q for %s%s (there are %s)", short(got, 60), cmd.CommandPath(), hint, strings.Join(names, ", "))
+	return usagef("unknown command %q for %s; %s", short(got, 60), cmd.CommandPath(), hint)
 }
 
-// flagError adds to an error of a flag what was probably meant.
+// flagError says what is wrong with a flag, and what was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	slices.Sort(names)
-	if _, flag, ok := strings.Cut(text, "unknown flag: "); ok {
-		if near := tool.Closest(flag, names); len(near) > 0 {
-			return usagef("%s; did you mean %s?", text, near[0])
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		hint := "; see " + cmd.CommandPath() + " --help"
+		if near := tool.Closest(unknown.GetSpecifiedName(), names); len(near) > 0 {
+			hint = "; did you mean --" + strings.Join(near[:min(2, len(near))], " or --") + "?"
+		}
+		return usagef("%w%s", err, hint)
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		want := map[string]string{"int": "a whole number", "duration": "a time with its unit, such as 30s"}[f.Value.Type()]
+		if want != "" {
+			return usagef("--%s is %q; want %s", f.Name, invalid.GetValue(), want)
 		}
 	}
-	return usagef("%s; see %s --help", text, cmd.CommandPath())
+	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
 // short cuts a text that is only shown.

@@ -67,7 +67,10 @@ Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 			if err := c.check(cmd); err != nil {
 				return err
 			}
-			ctx, stop := interruptible(cmd.Context())
+			c.screen = newScreen(e)
+			ctx, stop := interruptible(cmd.Context(), func() {
+				c.screen.note(amber, "agent-runner: canceling; once more Ctrl-C ends it at once")
+			})
 			defer stop()
 			return c.run(ctx, args)
 		},
@@ -111,17 +114,18 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 		return usagef("--repeat is %d; want 1 or more", c.repeat)
 	case c.repeat > 1 && c.record != "":
 		return usagef("--record takes one conversation; leave out --repeat")
-	case given("replay") && c.replay == "", given("record") && c.record == "", given("model") && c.model == "",
-		given("file") && c.file == "", given("messages") && c.messages == "", given("root") && c.root == "":
-		return usagef("a flag has an empty value; write it, or leave the flag out")
 	case c.noTools && len(c.tools) > 0:
 		return usagef("--no-tools and --tool exclude each other")
+	}
+	for _, name := range []string{"file", "model", "base-url", "replay", "record", "root", "messages"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s is empty; give it a value, or leave it out", name)
+		}
 	}
 	return nil
 }
 
 func (c *runCommand) run(ctx context.Context, args []string) error {
-	c.screen = newScreen(c.env)
 	file, err := c.agentFile()
 	if err != nil {
 		return err

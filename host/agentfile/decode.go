@@ -238,7 +238,7 @@ func (d *decoder) object(path string, n ast.Node, v reflect.Value) error {
 		index, ok := fields[name]
 		if !ok {
 			names := keysOf(v.Type())
-			return d.errorf(pair.Key, "unknown key %q%s%s; allowed: %s", name, in(path), suggest(name, names), strings.Join(names, ", "))
+			return d.errorf(pair.Key, "unknown key %q%s; %s", name, in(path), instead(name, names, "allowed:"))
 		}
 		at := strings.TrimPrefix(path+"."+name, ".")
 		d.file.marks[at] = markOf(pair.Key.GetToken())

@@ -136,10 +136,10 @@ func TestNothing(t *testing.T) {
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"?; allowed: module, name, config, limits, grants, on_fault
+		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault)
   2 |   - modul: a.wasm
     |     ^`},
-		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"?; allowed: name, model, instruction, tools, return_directly, middlewares, rings, continue_on_error, continue_on_response, limits, stream
+		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, return_directly, middlewares, rings, continue_on_error, continue_on_response, limits, stream)
   2 | tool: {}
     | ^`},
 		"key of another name": {"middlewares: [{module: a.wasm, limits: {memory_bytes: 5}}]", `did you mean "memory"?`},
@@ -174,7 +174,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"on_fault":               {"middlewares: [{module: x.wasm, on_fault: ignore}]\n", `on_fault: there is no on_fault "ignore"; there are fail, skip`},
 		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": no such power; there are read:all`},
 		"grants that contradict": {"middlewares: [{module: x.wasm, grants: [read:last, read:all]}]\n", `contradicts read:last`},
-		"tool":                   {"tools: {builtin: [calculatr]}\n", `there is no built-in tool "calculatr"; did you mean "calculator"?; there are time`},
+		"tool":                   {"tools: {builtin: [calculatr]}\n", `there is no built-in tool "calculatr"; did you mean "calculator"? (there are time`},
 		"tool twice":             {"tools: {builtin: [time, time]}\n", `built-in tool "time" is there twice`},
 		"file tool, no root":     {"tools: {builtin: [read_file]}\n", `read_file needs tools.root: the directory that it may read`},
 		"mcp of nothing":         {"tools: {mcp: [{name: x}]}\n", `an MCP server needs a command or a url`},

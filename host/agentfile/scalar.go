@@ -127,21 +127,24 @@ func (g *Grant) UnmarshalText(b []byte) error {
 // oneOf sets to to one of the names.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
-		return fmt.Errorf("there is no %s %q%s; there are %s", what, got, suggest(got, names), strings.Join(names, ", "))
+		return fmt.Errorf("there is no %s %q; %s", what, got, instead(got, names, "there are"))
 	}
 	*to = got
 	return nil
 }
 
-// suggest is a question for the name that was probably meant, or nothing.
-func suggest(got string, names []string) string {
-	if near := tool.Closest(got, names); len(near) > 0 {
-		return fmt.Sprintf("; did you mean %q?", near[0])
-	}
+// instead says what there is in place of a name that is none: the name that
+// was probably meant, then all of them.
+func instead(got string, names []string, thereAre string) string {
+	list := thereAre + " " + strings.Join(names, ", ")
+	meant := tool.Closest(got, names)
 	for _, name := range names {
-		if len(got) > 3 && strings.HasPrefix(name, got) || strings.HasPrefix(got, name+"_") {
-			return fmt.Sprintf("; did you mean %q?", name)
+		if len(meant) == 0 && (len(got) > 3 && strings.HasPrefix(name, got) || strings.HasPrefix(got, name+"_")) {
+			meant = []string{name}
 		}
 	}
-	return ""
+	if len(meant) == 0 {
+		return list
+	}
+	return fmt.Sprintf("did you mean %q? (%s)", meant[0], list)
 }

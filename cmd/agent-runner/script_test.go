@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/openaitest"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/conformance"
+)
+
+// The scripts in testdata run the command as a process of its own, against
+// scripted models. Beside testscript's own commands there are
+//
+//	model FILE               starts an endpoint that gives the replies in FILE, at $URL
+//	exits CODE COMMAND …     runs a command and checks its exit code
+//	interrupt TEXT COMMAND … runs a command, and sends it SIGINT once TEXT shows;
+//	                         TEXT,TEXT sends two. Its output is in the files out
+//	                         and err, and it must exit with 130
+//	events FILE              checks events, one a line, and writes them in short to
+//	                         FILE.events, with URL for $URL
+//	says FILE DESCRIBE HOOK  makes a module that answers every hook with HOOK
+//	requests FILE            writes the bodies that the endpoint was sent
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"agent-runner": main, "mcp-server": mcpServer})
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	modules, err := filepath.Abs("../../testdata/modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("MODULES", modules)
+			e.Setenv(envCacheDir, cache)
+			e.Setenv("OPENAI_API_KEY", "")
+			e.Setenv("OPENAI_BASE_URL", "")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests,
+		},
+	})
+}
+
+// servers are those of the scripts that run, by script.
+var servers sync.Map
+
+func startModel(ts *testscript.TestScript, _ bool, args []string) {
+	replies, err := scripted.Parse([]byte(ts.ReadFile(args[0])))
+	ts.Check(err)
+	server, err := openaitest.New(scripted.New(replies...))
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Setenv("URL", server.URL)
+	servers.Store(ts.Name(), server)
+}
+
+func requests(ts *testscript.TestScript, _ bool, args []string) {
+	var b strings.Builder
+	if server, ok := servers.Load(ts.Name()); ok {
+		for _, r := range server.(*openaitest.Server).Requests() {
+			fmt.Fprintf(&b, "%s %s\n", r.Header.Get("Authorization"), r.Body)
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("it exited with %d, want %d", got, want)
+	}
+}
+
+func says(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := os.ReadFile(filepath.Join(ts.Getenv("MODULES"), "says.wasm"))
+	ts.Check(err)
+	for i, letter := range []string{"D", "H"} {
+		text := args[1+i]
+		b = bytes.Replace(b, bytes.Repeat([]byte(letter), 4096), []byte(text+strings.Repeat(" ", 4096-len(text))), 1)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
+
+func events(ts *testscript.TestScript, _ bool, args []string) {
+	var b strings.Builder
+	var last abi.Event
+	for i, line := range strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n") {
+		var e abi.Event
+		if unknown, err := abi.Decode([]byte(line), &e); err != nil || len(unknown) > 0 {
+			ts.Fatalf("line %d is no event: %v %v: %s", i+1, err, unknown, line)
+		}
+		if last.Type == abi.EventRunFinished {
+			last.Seq, last.Run = 0, e.Run // of another run
+		}
+		if e.Seq != last.Seq+1 || e.Run == "" || last.Run != "" && e.Run != last.Run {
+			ts.Fatalf("line %d: event %d of run %s after event %d of run %s", i+1, e.Seq, e.Run, last.Seq, last.Run)
+		}
+		last = e
+		b.WriteString(conformance.FormatEvent(e) + "\n")
+	}
+	if last.Type != abi.EventRunFinished {
+		ts.Fatalf("the last event is %s", last.Type)
+	}
+	text := b.String()
+	if url := ts.Getenv("URL"); url != "" {
+		text = strings.ReplaceAll(text, url, "URL")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0])+".events", []byte(text), 0o600))
+}
+
+// A watch is the output of a process, and tells when a text shows in it.
+type watch struct {
+	mu   sync.Mutex
+	all  bytes.Buffer // of stdout and stderr
+	one  [2]bytes.Buffer
+	more chan struct{}
+}
+
+type watchEnd struct {
+	w *watch
+	n int
+}
+
+func (e watchEnd) Write(b []byte) (int, error) {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	e.w.all.Write(b)
+	e.w.one[e.n].Write(b)
+	select {
+	case e.w.more <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}
+
+// wait waits until the text shows; false if the process ended before.
+func (w *watch) wait(text string, ended <-chan error) bool {
+	for {
+		w.mu.Lock()
+		shows := strings.Contains(w.all.String(), text)
+		w.mu.Unlock()
+		if shows {
+			return true
+		}
+		select {
+		case <-w.more:
+		case <-ended:
+			return false
+		}
+	}
+}
+
+func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[1], args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), envCacheDir+"="+ts.Getenv(envCacheDir), "OPENAI_API_KEY=", "OPENAI_BASE_URL=")
+	w := &watch{more: make(chan struct{}, 1)}
+	cmd.Stdout, cmd.Stderr = watchEnd{w, 0}, watchEnd{w, 1}
+	ts.Check(cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	for _, text := range strings.Split(args[0], ",") {
+		if !w.wait(text, ended) {
+			ts.Fatalf("it ended before %q showed:\n%s", text, w.all.String())
+		}
+		ts.Check(cmd.Process.Signal(os.Interrupt))
+	}
+	<-ended
+	ts.Check(os.WriteFile(ts.MkAbs("out"), w.one[0].Bytes(), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("err"), w.one[1].Bytes(), 0o600))
+	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
+		ts.Fatalf("it exited with %d, want %d:\n%s", code, exitCanceled, w.all.String())
+	}
+}
+
+// mcpServer is an MCP server of one tool that answers with what it is given.
+func mcpServer() {
+	type args struct {
+		Text string `json:"text"`
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: os.Getenv("MCP_TOOL") + "echo", Description: "Says it again."},
+		func(_ context.Context, _ *mcp.CallToolRequest, in args) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Args[1:], " ") + in.Text}}}, nil, nil
+		})
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
