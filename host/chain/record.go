@@ -183,14 +183,6 @@ func (r *Record) begin() {
 	r.counts = map[string]int{}
 }
 
-// clear begins another phase.
-func (r *Record) clear() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	fresh := NewRecord()
-	r.entries, r.counts, r.waiting, r.answers, r.approvals = fresh.entries, fresh.counts, fresh.waiting, fresh.answers, fresh.approvals
-}
-
 // next is the key of the next call of some kind: the same in each pass.
 func (r *Record) next(kind string) string {
 	r.mu.Lock()
@@ -238,13 +230,6 @@ func (r *Record) keep(key string, out any, v verdict) {
 	defer r.mu.Unlock()
 	e := r.at(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
-}
-
-// forget lets the call of a key be made again.
-func (r *Record) forget(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.at(key).Done = false
 }
 
 // told counts an event of a call, and says whether it was told in an earlier pass.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,8 @@ type Case struct {
 	Tools    []Tool
 	Messages []abi.Message
 	Replies  []scripted.Reply
-	Expect   []Section // what is to come out, in the file's order
+	Answers  []json.RawMessage // to all interrupts of a pause, pause by pause
+	Expect   []Section         // what is to come out, in the file's order
 
 	archive *txtar.Archive
 	path    string
@@ -101,6 +103,10 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 		c.Tools, err = parseTools(data)
 	case name == "messages":
 		c.Messages, err = parseMessages(data)
+	case name == "answers":
+		for _, l := range lines(data) {
+			c.Answers = append(c.Answers, json.RawMessage(l))
+		}
 	case name == "model":
 		c.Replies, err = parseReplies(data)
 	case slices.Contains([]string{"request", "told", "events", "state", "error"}, kind):

@@ -8,11 +8,12 @@
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
 //	tools            one tool a line, "name: result" or "name! error"; without it "t: t-ok"
 //	messages         the conversation so far; without it "user: hi"
+//	answers          what the run's interrupts are answered with: a line of JSON a pause, for all that wait
 //	model            the model's replies in their order, one a line
 //	request N        what the model saw in call N: expected
 //	told N           the tools it was told of in call N: expected
 //	events [TYPES]   the events: expected. TYPES are some of package abi's, separated by
-//	                 commas; without them message,tool_call,tool_result,custom,fault,run_finished
+//	                 commas; without them message,tool_call,tool_result,custom,fault,run_paused,run_finished
 //	state            the run's messages at its end: expected
 //	error            the start is refused, with a text that holds this: expected
 //

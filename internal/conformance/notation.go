@@ -100,6 +100,8 @@ func FormatEvent(e abi.Event) string {
 		return fmt.Sprintf("log %s.%s %s: %s", e.Entry, e.Hook, e.Level, escape(e.Text))
 	case abi.EventFault:
 		return fmt.Sprintf("fault %s.%s %s: %s", e.Entry, e.Hook, e.Action, firstLine(e.Cause))
+	case abi.EventRunPaused:
+		return "run_paused" + formatPending(e.Interrupts)
 	case abi.EventRunFinished:
 		return formatFinished(e)
 	default:
@@ -119,6 +121,17 @@ func formatFinished(e abi.Event) string {
 		s += " " + FormatMessage(*e.Message)
 	}
 	return s
+}
+
+func formatPending(list []abi.Pending) string {
+	var b strings.Builder
+	for _, p := range list {
+		fmt.Fprintf(&b, " %s.%s: %s", p.Entry, p.Hook, p.Reason)
+		if p.Call != nil {
+			b.WriteString(" " + formatCall(p.Call.Name, p.Call.ID, p.Call.Arguments))
+		}
+	}
+	return b.String()
 }
 
 func formatContent(c abi.Content) string {

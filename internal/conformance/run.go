@@ -95,8 +95,8 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		out.Err = err
 		return out, nil
 	}
-	for e := range a.Run(ctx, agent.Input{Messages: c.Messages, RunID: "run"}) {
-		out.Events = append(out.Events, e)
+	if err := c.play(ctx, a, out); err != nil {
+		return nil, err
 	}
 	for _, r := range m.Requests() {
 		seen := request{messages: r.Messages}
@@ -106,6 +106,29 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		out.Requests = append(out.Requests, seen)
 	}
 	return out, nil
+}
+
+// play runs the agent through its pauses, as far as there are answers.
+func (c *Case) play(ctx context.Context, a *agent.Agent, out *Outcome) error {
+	events := a.Run(ctx, agent.Input{Messages: c.Messages, RunID: "run"})
+	for n := 0; ; n++ {
+		var paused *agent.Paused
+		for e, err := range events {
+			out.Events = append(out.Events, e)
+			_ = errors.As(err, &paused)
+		}
+		if paused == nil || n == len(c.Answers) {
+			return nil
+		}
+		answers := map[string]json.RawMessage{}
+		for _, p := range paused.Interrupts {
+			answers[p.ID] = c.Answers[n]
+		}
+		var err error
+		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
+			return err
+		}
+	}
 }
 
 // lookAtState is a native middleware that notes the messages at the end.
@@ -241,7 +264,7 @@ func (o *Outcome) events(types string) string {
 		return "the start was refused: " + o.Err.Error()
 	}
 	if types == "" {
-		types = "message,tool_call,tool_result,custom,fault,run_finished"
+		types = "message,tool_call,tool_result,custom,fault,run_paused,run_finished"
 	}
 	var b strings.Builder
 	for _, e := range o.Events {
