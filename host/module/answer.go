@@ -30,9 +30,6 @@ func (v *visit) answer(out any) error {
 // maxMessage bounds the message of an error of a module, in bytes.
 const maxMessage = 8 << 10
 
-var codes = []abi.Code{abi.CodeInvalid, abi.CodeDenied, abi.CodeLimit, abi.CodeNotFound, abi.CodeConflict,
-	abi.CodeUnavailable, abi.CodeModel, abi.CodeTool, abi.CodeInternal}
-
 // failure reads the output of a hook that says it failed. Without output the
 // error says no more than that; an output that is no error object is a fault,
 // like any other answer of the wrong shape.
@@ -46,7 +43,7 @@ func (v *visit) failure() (*abi.Error, error) {
 		return nil, &answerError{"returned 1, and its error object: " + err.Error()}
 	}
 	v.tellUnknown("error", unknown)
-	if !slices.Contains(codes, e.Code) {
+	if !slices.Contains(abi.Codes(), e.Code) {
 		if e.Code != "" {
 			v.log(abi.LogWarn, fmt.Sprintf("error: unknown code %q counts as internal", short(string(e.Code))))
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -22,17 +23,26 @@ type Middleware struct {
 	config json.RawMessage
 	grants Grants
 	image  *sandbox.Image // configured
+
+	served func(v *visit, took time.Duration) // hears of each call, when it has ended; may be nil
 }
 
 // A ConfigError says that a module does not take a configuration.
 type ConfigError struct {
 	Entry, Module string
-	Err           error // begins with the path in the configuration, where there is one
+	Err           error // begins with the path in the configuration, where there is one; a *chain.Fault if it faulted
 }
 
 // Error names the entry, the module and what is wrong.
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("configure %s (%s): %v", e.Entry, e.Module, e.Err)
+	text := e.Err.Error()
+	var fault *chain.Fault
+	if errors.As(e.Err, &fault) {
+		alone := *fault
+		alone.Entry = "" // it stands there already
+		text = alone.Error()
+	}
+	return fmt.Sprintf("configure %s (%s): %s", e.Entry, e.Module, text)
 }
 
 // Unwrap returns what is wrong.
@@ -78,13 +88,14 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 		return mw, nil
 	}
 	var failed *abi.Error
-	var fault *sandbox.Fault
+	var fault *chain.Fault
 	switch {
 	case ctx.Err() != nil || errors.Is(err, sandbox.ErrClosed):
 		return nil, fmt.Errorf("configure %s (%s): %w", entry, m.Name(), err)
 	case errors.As(err, &failed):
 		return nil, refused(failed)
 	case errors.As(err, &fault):
+		fault.Entry = entry
 		return nil, refused(fault)
 	default:
 		return nil, refused(err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -63,8 +64,13 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 // build makes an image from another one and a setup. Whatever of the module
 // runs in between finds a visit that gives it nothing.
 func (m *Module) build(ctx context.Context, from *sandbox.Image, hook abi.Hook, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
-	print := func(line []byte) { m.logBuilding(hook, abi.LogInfo, string(line)) }
-	return from.Prepare(m.buildVisit(hook, nil).context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print}, setup)
+	v := m.buildVisit(hook, nil)
+	print := func(line []byte) { v.print(line) }
+	image, err := from.Prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print}, setup)
+	if err != nil && isOwn(err) {
+		err = m.fault(v, err)
+	}
+	return image, err
 }
 
 // buildVisit is a call while the image is built.
@@ -97,21 +103,17 @@ func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, v *visi
 // refusal says why a module was refused that went wrong while its image was
 // built. Errors that are not the module's are returned as they are.
 func (m *Module) refusal(err error) error {
-	var fault *sandbox.Fault
 	var failed *abi.Error
-	var limit *limitError
-	var answer *answerError
+	var fault *chain.Fault
 	refused := &sandbox.RefusedError{Name: m.Name(), Err: err}
 	switch {
 	case errors.As(err, &fault):
 		refused.Reason = fault.Error()
-		if fault.Export == "" {
+		if fault.Hook == "" {
 			refused.Reason = "its start function: " + refused.Reason
 		}
 	case errors.As(err, &failed):
 		refused.Reason = "describe failed: " + failed.Error()
-	case errors.As(err, &limit), errors.As(err, &answer):
-		refused.Reason = "describe: " + err.Error()
 	default:
 		return fmt.Errorf("load module %s: %w", m.Name(), err)
 	}

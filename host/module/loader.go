@@ -21,6 +21,12 @@ type LoaderOptions struct {
 	// sandbox.Options. Empty: no cache on disk.
 	CacheDir string
 
+	// FaultDir keeps a [Bundle] of each fault of a module in a run, the newest
+	// 100. It is made with mode 0700 if it is missing; bundles hold what the
+	// module saw, and only their owner can read them. Runs need more memory then,
+	// for what their modules have read. Empty: none are kept.
+	FaultDir string
+
 	// Logger hears warnings about modules, and what modules print and log while
 	// they are loaded and configured, at level debug. Nil: nobody hears it.
 	Logger *slog.Logger
@@ -30,9 +36,10 @@ type LoaderOptions struct {
 type Loader struct {
 	sandbox *sandbox.Sandbox
 	log     *slog.Logger
+	faults  *faultDir // nil if faults are not kept
 }
 
-// NewLoader returns a loader. It fails if the cache directory cannot be used.
+// NewLoader returns a loader. It fails if one of the directories cannot be used.
 // The caller must close it.
 func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	if opts == nil {
@@ -41,6 +48,12 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	l := &Loader{log: opts.Logger}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
+	}
+	if opts.FaultDir != "" {
+		var err error
+		if l.faults, err = openFaultDir(opts.FaultDir); err != nil {
+			return nil, err
+		}
 	}
 	box, err := sandbox.New(ctx, &sandbox.Options{CacheDir: opts.CacheDir, Surface: surface(), Logger: l.log})
 	if err != nil {
@@ -105,6 +118,9 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 	}
 	limits.Limits = image.Limits()
 	m := &Module{loader: l, source: src, limits: limits, image: image, transport: native{}}
+	if l.faults != nil {
+		m.packed = &packedModule{wasm: b}
+	}
 	if err := m.prepare(ctx); err != nil {
 		m.Close()
 		return nil, err

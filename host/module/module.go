@@ -39,6 +39,7 @@ type Module struct {
 	desc   abi.Description
 	hooks  []abi.Hook
 	schema *jsonschema.Resolved // of its configuration; nil if it has none
+	packed *packedModule        // for bundles of its faults; nil if none are kept
 
 	once sync.Once // for Close
 }

@@ -2,6 +2,7 @@ package module
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ func (native) call(ctx context.Context, in *sandbox.Instance, v *visit) (failed 
 	case 1:
 		return true, nil
 	default:
-		return false, fmt.Errorf("returned %d; want 0 for done or 1 for failed", n)
+		return false, &answerError{fmt.Sprintf("returned %d; want 0 for done or 1 for failed", n)}
 	}
 }
 
@@ -67,9 +68,9 @@ func nativeImports() []nativeImport {
 		{name: "local_set", params: "iiiiI", result: "i", do: nativeLocalSet, does: "keep run-local values"},
 		{name: "local_delete", params: "ii", result: "i", do: nativeLocalDelete, does: "delete run-local values"},
 		{name: "local_add", params: "iiI", result: "i", do: nativeLocalAdd, does: "count in run-local values"},
-		{name: "emit", params: "ii", result: "i", do: nativeEmit, does: "send events of its own"},
+		{name: "emit", params: "ii", result: "i", waits: true, do: nativeEmit, does: "send events of its own"},
 		{name: "config", result: "i", do: nativeConfig, does: "read its configuration"},
-		{name: "log", params: "iii", raw: nativeLog, does: "log"},
+		{name: "log", params: "iii", waits: true, raw: nativeLog, does: "log"},
 		{name: "model", params: "ii", result: "i", waits: true, grant: "model", does: "call a model"},
 		{name: "tool", params: "ii", result: "i", waits: true, grant: "tool:NAME", does: "call tools of the agent"},
 		{name: "http", params: "ii", result: "i", waits: true, grant: "http:HOST", does: "send HTTP requests"},
@@ -111,26 +112,30 @@ func valueTypes(letters string) []api.ValueType {
 // call is the import as the sandbox calls it.
 func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
 	v := visitOf(ctx)
+	v.inside = true // and it stays so if the guest ends in here
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
 	if row.raw != nil {
 		row.raw(v, g, p)
-		return
+	} else {
+		v.pending = nil // what is handed over must not see an older reply
+		reply, err := row.reply(ctx, v, g, p)
+		p[0] = api.EncodeI32(v.settle(g, reply, err))
 	}
-	v.pending = nil // what is handed over must not see an older reply
-	reply, err := row.reply(ctx, v, g, p)
-	p[0] = api.EncodeI32(v.settle(g, reply, err))
+	v.inside = false
 }
 
 func (row *nativeImport) reply(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
 	switch {
 	case row.name == "config" && v.config != nil:
 		return row.do(ctx, v, g, p)
-	case v.call == nil:
+	case !v.running():
 		return nil, errBuilding(row.name)
 	case row.do == nil:
-		return nil, &abi.Error{Code: abi.CodeDenied, Message: row.name + " is not available in this version of the host"}
+		return v.ask(HostCall{Name: row.name}, func() ([]byte, error) {
+			return nil, &abi.Error{Code: abi.CodeDenied, Message: row.name + " is not available in this version of the host"}
+		})
 	default:
 		return row.do(ctx, v, g, p)
 	}
@@ -143,7 +148,7 @@ func errBuilding(name string) error {
 // settle leaves the outcome of a host call pending, and returns its length:
 // negative for an error. What ends the run ends the guest here.
 func (v *visit) settle(g *sandbox.Guest, reply []byte, err error) int32 {
-	if err != nil && chain.IsEnding(err) {
+	if err != nil && (chain.IsEnding(err) || errors.Is(err, errDiverged)) {
 		g.Abort(err)
 	}
 	if err == nil && len(reply) > v.limits.ReplyBytes {
@@ -221,6 +226,7 @@ func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
 	if uint64(keep) < n {
 		text = fmt.Appendf(text, "… (%d bytes more)", n-uint64(keep))
 	}
+	v.remember(string(text))
 	v.log(level, string(text))
 }
 
@@ -229,8 +235,8 @@ func nativeChanged(v *visit, g *sandbox.Guest, p []uint64) {
 	v.pending = nil
 	err := errBuilding("changed")
 	first := 0
-	if v.call != nil {
-		first, err = v.call.Changed(number(p[0]), int64(p[1]))
+	if v.running() {
+		first, err = v.changed(number(p[0]), int64(p[1]))
 	}
 	if err != nil {
 		p[0] = api.EncodeI32(v.settle(g, nil, err))
@@ -268,7 +274,7 @@ func nativeLocalDelete(_ context.Context, v *visit, g *sandbox.Guest, p []uint64
 	if err != nil {
 		return nil, err
 	}
-	return nil, v.call.LocalDelete(key)
+	return v.localDelete(key)
 }
 
 func nativeLocalAdd(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
@@ -280,7 +286,7 @@ func nativeLocalAdd(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) (
 }
 
 func nativeEmit(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	return nil, v.emit(v.take(g, "emit", u32(p[0]), u32(p[1])))
+	return v.emit(v.take(g, "emit", u32(p[0]), u32(p[1])))
 }
 
 func nativeConfig(_ context.Context, v *visit, _ *sandbox.Guest, _ []uint64) ([]byte, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +37,8 @@ type session struct {
 type worker struct {
 	in    *sandbox.Instance
 	visit *visit // the call that it serves
+
+	history history // what it served before, if faults are recorded
 }
 
 // Call runs one hook in an instance that has no live call. Fault, failure and
@@ -45,33 +46,46 @@ type worker struct {
 func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	began := time.Now()
 	v, err := s.visit(c, in)
-	var fuel uint64
-	if err == nil {
-		fuel, err = s.serve(ctx, v, out)
+	if v.recorder != nil {
+		c.OnFault(func(f *chain.Fault) { s.bundle(v, f) })
 	}
-	s.count(v, time.Since(began)-c.Waited(), fuel, isFault(err))
+	if err == nil {
+		err = s.serve(ctx, v, out)
+	}
+	v.ended = err
+	took := time.Since(began) - c.Waited()
+	s.count(v, took, isFault(err))
+	if s.mw.served != nil {
+		s.mw.served(v, took)
+	}
 	return err
 }
 
 // visit makes the visit of a call.
 func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	m := s.mw.module
-	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, log: c.Log}
+	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, log: c.Log, recorder: m.recorder()}
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
 		v.began = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
-	if v.pending, err = abi.Marshal(in); err != nil {
+	if v.input, err = abi.Marshal(in); err != nil {
 		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 	}
-	if len(v.pending) > m.limits.InputBytes {
-		limit := &limitError{limit: "input_bytes", most: m.limits.InputBytes, what: fmt.Sprintf("an input of %d bytes", len(v.pending))}
-		if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(c.Hook) {
-			limit.fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
-		}
-		return v, v.fault(limit)
+	v.pending = v.input
+	return v, v.checkInput(m)
+}
+
+// checkInput refuses an input that is too large.
+func (v *visit) checkInput(m *Module) error {
+	if len(v.input) <= m.limits.InputBytes {
+		return nil
 	}
-	return v, nil
+	limit := &limitError{limit: "input_bytes", most: m.limits.InputBytes, what: fmt.Sprintf("an input of %d bytes", len(v.input))}
+	if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(v.hook) {
+		limit.fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
+	}
+	return m.fault(v, limit)
 }
 
 // showsMessages reports whether a hook's input has a list of messages.
@@ -86,16 +100,19 @@ func showsMessages(h abi.Hook) bool {
 }
 
 // serve lets an instance do the visit.
-func (s *session) serve(ctx context.Context, v *visit, out any) (fuel uint64, err error) {
+func (s *session) serve(ctx context.Context, v *visit, out any) error {
+	m := s.mw.module
 	w, err := s.acquire(ctx, v)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return 0, err // the end of the run
+		return err // the end of the run
 	case err != nil:
-		return 0, v.fault(err)
+		return m.fault(v, err)
 	}
-	failed, err := s.mw.module.transport.call(ctx, w.in, v)
-	fuel = w.in.Report().Fuel
+	v.recorder.begin(&w.history)
+	v.entered = true
+	failed, err := m.transport.call(ctx, w.in, v)
+	v.report = w.in.Report()
 	var refusal *abi.Error
 	switch {
 	case err != nil:
@@ -105,16 +122,17 @@ func (s *session) serve(ctx context.Context, v *visit, out any) (fuel uint64, er
 		err = v.answer(out)
 	}
 	w.visit = nil
+	v.recorder.end(v, failed)
 	s.release(w, err == nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fuel, err // the end of the run
+		return err // the end of the run
 	case err != nil:
-		return fuel, v.fault(err)
+		return m.fault(v, err)
 	case refusal != nil:
-		return fuel, refusal
+		return refusal
 	}
-	return fuel, nil
+	return nil
 }
 
 // acquire returns an instance for a call: one that waits, or a new one.
@@ -131,7 +149,9 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	}
 	s.live++
 	s.calls++
-	seed := fmt.Appendf(nil, "%q %q %d", s.run, s.entry, s.calls)
+	if v.seed == "" {
+		v.seed = fmt.Sprintf("%q %q %d", s.run, s.entry, s.calls)
+	}
 	var w *worker
 	if n := len(s.idle); n > 0 {
 		w, s.idle = s.idle[n-1], s.idle[:n-1]
@@ -147,7 +167,7 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 		}
 	}
 	w.visit = v
-	w.in.Reseed(seed)
+	w.in.Reseed([]byte(v.seed))
 	return w, nil
 }
 
@@ -195,13 +215,13 @@ func (s *session) Close() {
 	}
 }
 
-func (s *session) count(v *visit, wall time.Duration, fuel uint64, faulted bool) {
+func (s *session) count(v *visit, wall time.Duration, faulted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Count(v.hook, wall, faulted)
 	s.stats.BytesIn += v.bytesIn
 	s.stats.BytesOut += v.bytesOut
-	s.stats.Fuel += int64(fuel)
+	s.stats.Fuel += int64(v.report.Fuel)
 }
 
 // Stats tell what the session has used so far.
@@ -209,22 +229,6 @@ func (s *session) Stats() abi.EntryStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats.Clone()
-}
-
-// fault makes what went wrong in a visit a fault of the entry, unless it is an
-// ending that the visit met in next.
-func (v *visit) fault(err error) error {
-	var guest *sandbox.Fault
-	switch {
-	case chain.IsEnding(err):
-		return err
-	case errors.As(err, &guest):
-		cause := *guest
-		cause.Export = "" // the fault names the hook already
-		return &chain.Fault{Cause: &cause, Stderr: guest.Output, Stack: strings.Join(guest.Stack, "\n")}
-	default:
-		return &chain.Fault{Cause: err, Stderr: v.recent}
-	}
 }
 
 // isFault reports whether err is a fault of this entry, and not an ending that

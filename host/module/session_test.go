@@ -275,7 +275,7 @@ func BenchmarkHook(b *testing.B) {
 				require.NoError(b, err)
 				v.log = func(int32, string) {}
 				var out abi.BeforeToolInput
-				if _, err := s.(*session).serve(b.Context(), v, &out); err != nil {
+				if err := s.(*session).serve(b.Context(), v, &out); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -100,7 +100,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
 	var out any
-	_, err = s.serve(t.Context(), visit, &out)
+	err = s.serve(t.Context(), visit, &out)
 	require.NoError(t, err)
 	require.Equal(t, compact(t, v.Input), string(visit.output))
 	s.Close()

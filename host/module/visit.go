@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // A visit is one call of a module's export: what the host keeps of it while
@@ -21,6 +23,16 @@ type visit struct {
 	config json.RawMessage // nil while it is not to be had
 	log    func(level int32, text string)
 	began  int64 // what the guest's clock shows at first, in nanoseconds
+
+	input []byte
+	seed  string // determines the guest's random bytes; empty: that of the next call
+
+	entered  bool // the guest was called
+	inside   bool // a host call is under way, or ended the guest
+	recorder *recorder
+	replay   *player // answers the guest in the host's place
+	report   sandbox.Report
+	ended    error // what the call came to
 
 	waited    bool // in a host call that waits
 	pending   []byte
@@ -44,23 +56,34 @@ func visitOf(ctx context.Context) *visit { return ctx.Value(visitKey{}).(*visit)
 // clock is what the guest's clock shows, in nanoseconds: that of the input,
 // and the host's again once it has waited.
 func (v *visit) clock() int64 {
-	if !v.waited {
-		return v.began
+	if v.replay != nil {
+		return v.replay.clock()
 	}
-	return v.call.Where().NowMS * 1e6
+	now := v.began
+	if v.waited {
+		now = v.call.Where().NowMS * 1e6
+	}
+	v.recorder.clock(now)
+	return now
 }
 
-// recentLines is how many printed lines a fault tells.
-const recentLines = 16
+// running reports whether there is a run that host calls can ask.
+func (v *visit) running() bool { return v.call != nil || v.replay != nil }
+
+// ask makes a host call that the run answers, or what a bundle recorded did.
+func (v *visit) ask(q HostCall, do func() ([]byte, error)) ([]byte, error) {
+	if v.replay != nil {
+		return v.replay.answer(&q)
+	}
+	reply, err := do()
+	v.recorder.add(q, reply, err)
+	return reply, err
+}
 
 // print takes a line that the guest printed.
 func (v *visit) print(line []byte) {
-	text := string(line)
-	if len(v.recent) == recentLines {
-		v.recent = append(v.recent[:0], v.recent[1:]...)
-	}
-	v.recent = append(v.recent, text)
-	v.log(abi.LogInfo, text)
+	v.remember(string(line))
+	v.log(abi.LogInfo, string(line))
 }
 
 // count counts a host call.
@@ -84,31 +107,33 @@ func (v *visit) room(n int) int {
 // next runs what the hook wraps with a patch, empty for none.
 func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 	v.waited = true
-	switch v.hook {
-	case abi.HookWrapModel:
-		var p abi.RequestPatch
-		if err := v.decode("next: patch of the request", patch, &p); err != nil {
+	return v.ask(HostCall{Name: "next", Bytes: []Blob{patch}}, func() ([]byte, error) {
+		switch v.hook {
+		case abi.HookWrapModel:
+			var p abi.RequestPatch
+			if err := v.decode("next: patch of the request", patch, &p); err != nil {
+				return nil, err
+			}
+			res, err := v.call.NextModel(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			return abi.Marshal(abi.ModelReply{Response: res})
+		case abi.HookWrapToolCall:
+			var p abi.CallPatch
+			if err := v.decode("next: patch of the call", patch, &p); err != nil {
+				return nil, err
+			}
+			res, err := v.call.NextTool(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			return abi.Marshal(abi.ToolReply{Result: res})
+		default:
+			_, err := v.call.Next(ctx, nil) // says why not
 			return nil, err
 		}
-		res, err := v.call.NextModel(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return abi.Marshal(abi.ModelReply{Response: res})
-	case abi.HookWrapToolCall:
-		var p abi.CallPatch
-		if err := v.decode("next: patch of the call", patch, &p); err != nil {
-			return nil, err
-		}
-		res, err := v.call.NextTool(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return abi.Marshal(abi.ToolReply{Result: res})
-	default:
-		_, err := v.call.Next(ctx, nil) // says why not
-		return nil, err
-	}
+	})
 }
 
 // decode reads what the guest hands to a host call; nothing leaves out as it is.
@@ -131,41 +156,68 @@ func (v *visit) tellUnknown(what string, keys []string) {
 }
 
 func (v *visit) messages(list, from, to int) ([]byte, error) {
-	return v.call.Messages(list, from, to, v.limits.ReplyBytes)
+	return v.ask(HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}, func() ([]byte, error) {
+		return v.call.Messages(list, from, to, v.limits.ReplyBytes)
+	})
+}
+
+func (v *visit) changed(list int, revision int64) (int, error) {
+	reply, err := v.ask(HostCall{Name: "changed", Numbers: []int64{int64(list), revision}}, func() ([]byte, error) {
+		first, err := v.call.Changed(list, revision)
+		return strconv.AppendInt(nil, int64(first), 10), err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(reply))
 }
 
 func (v *visit) localGet(key string) ([]byte, error) {
-	value, ok, err := v.call.LocalGet(key)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return abi.Marshal(value)
+	return v.ask(HostCall{Name: "local_get", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+		value, ok, err := v.call.LocalGet(key)
+		if err != nil || !ok {
+			return nil, err
+		}
+		return abi.Marshal(value)
+	})
 }
 
 func (v *visit) localSet(key string, value []byte, version int64) ([]byte, error) {
-	now, err := v.call.LocalSet(key, value, version)
-	if err != nil {
-		return nil, err
-	}
-	return abi.Marshal(abi.LocalVersion{Version: now})
+	return v.ask(HostCall{Name: "local_set", Bytes: []Blob{Blob(key), value}, Numbers: []int64{version}}, func() ([]byte, error) {
+		now, err := v.call.LocalSet(key, value, version)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(abi.LocalVersion{Version: now})
+	})
+}
+
+func (v *visit) localDelete(key string) ([]byte, error) {
+	return v.ask(HostCall{Name: "local_delete", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+		return nil, v.call.LocalDelete(key)
+	})
 }
 
 func (v *visit) localAdd(key string, delta int64) ([]byte, error) {
-	sum, err := v.call.LocalAdd(key, delta)
-	if err != nil {
-		return nil, err
-	}
-	return abi.Marshal(sum)
+	return v.ask(HostCall{Name: "local_add", Bytes: []Blob{Blob(key)}, Numbers: []int64{delta}}, func() ([]byte, error) {
+		sum, err := v.call.LocalAdd(key, delta)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(sum)
+	})
 }
 
-func (v *visit) emit(b []byte) error {
-	var e abi.Custom
-	unknown, err := abi.Decode(b, &e)
-	switch {
-	case err != nil:
-		return &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}
-	case len(unknown) > 0:
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("emit: unknown key %s; want name and data", unknown[0])}
-	}
-	return v.call.Emit(e.Name, e.Data)
+func (v *visit) emit(b []byte) ([]byte, error) {
+	return v.ask(HostCall{Name: "emit", Bytes: []Blob{b}}, func() ([]byte, error) {
+		var e abi.Custom
+		unknown, err := abi.Decode(b, &e)
+		switch {
+		case err != nil:
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}
+		case len(unknown) > 0:
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("emit: unknown key %s; want name and data", unknown[0])}
+		}
+		return nil, v.call.Emit(e.Name, e.Data)
+	})
 }
