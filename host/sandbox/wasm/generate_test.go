@@ -3,6 +3,7 @@ package wasm
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // generator makes valid modules that end: each function and each turn of a loop
@@ -132,7 +133,7 @@ func (g *generator) statement(depth int) {
 		g.set()
 		return
 	}
-	switch g.IntN(16) {
+	switch g.IntN(17) {
 	case 0, 1, 2:
 		g.set()
 	case 3:
@@ -164,6 +165,8 @@ func (g *generator) statement(depth int) {
 		g.call(depth)
 	case 14:
 		g.multiBlock(depth)
+	case 15:
+		g.dispatch(depth)
 	default:
 		g.a.op(OpNop)
 		g.value(g.one(genNumbers), depth+1)
@@ -332,6 +335,56 @@ func (g *generator) resume(depth int) {
 		}
 	})
 	g.a.op(OpEnd)
+}
+
+// dispatch is a body of Go's compiler: a loop that does nothing but go on to a
+// block by a local, which jumps set.
+func (g *generator) dispatch(depth int) {
+	n := 1 + g.IntN(6)
+	local := uint32(slices.Index(g.locals, I32))
+	if g.IntN(2) == 0 {
+		g.a.i32(int32(g.IntN(n)))
+		g.a.index(OpLocalSet, local)
+	}
+	g.a.block(OpLoop, BlockType{})
+	g.labels = append(g.labels, nil)
+	for range n {
+		g.a.block(OpBlock, BlockType{})
+		g.labels = append(g.labels, nil)
+	}
+	g.a.get(local)
+	g.a.index(OpBrTable, uint32(n))
+	for range n + 1 {
+		g.a = append(g.a, byte(g.IntN(n)))
+	}
+	for i := range n {
+		g.a.op(OpEnd)
+		g.labels = g.labels[:len(g.labels)-1]
+		g.spend()
+		g.statements(depth + 2)
+		for range g.IntN(3) {
+			g.value(I32, depth+2)
+			g.a.block(OpIf, BlockType{})
+			g.jump(local, uint32(n-i), n)
+			g.a.op(OpEnd)
+		}
+		if g.IntN(4) == 0 {
+			g.jump(local, uint32(n-1-i), n)
+		}
+	}
+	g.a.op(OpEnd)
+	g.labels = g.labels[:len(g.labels)-1]
+}
+
+// jump goes to a loop with a value for its local: mostly a constant.
+func (g *generator) jump(local, loop uint32, n int) {
+	if g.IntN(8) > 0 {
+		g.a.i32(int32(g.IntN(n + 2)))
+	} else {
+		g.leaf(I32)
+	}
+	g.a.index(OpLocalSet, local)
+	g.a.index(OpBr, loop)
 }
 
 func (g *generator) bulk(depth int) {

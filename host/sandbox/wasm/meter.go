@@ -28,7 +28,7 @@ const (
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 1
+const MeterVersion = 2
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.
@@ -54,10 +54,12 @@ type MeterOptions struct {
 //
 // Fuel is charged one for each instruction (free are nop and what only marks
 // structure), and for what bulk instructions and memory.grow move one for each
-// 16 bytes. It is charged by segments, see charge.go, and looked at where a
-// function begins and a loop turns; so no more than one body, or one piece of
-// 256 KiB of a bulk instruction, runs after it is used up. Beyond that the
-// module does what it did before.
+// 16 bytes. charge.go tells where it is charged: never later than the work is
+// done. It is looked at where a function begins, unless that is a small leaf, and
+// where a loop turns; so no more than one body with the leaves that it calls, or
+// one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
+// Go's compiler are made direct, see dispatch.go. Beyond that the module does
+// what it did before.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
 		return nil, err
@@ -103,6 +105,7 @@ type rewriter struct {
 	types    map[string]uint32
 	helpers  []helper
 	planner  planner
+	frame    int64 // of the function at hand
 	err      *Error
 }
 

@@ -2,8 +2,9 @@ package wasm
 
 import "encoding/binary"
 
-// smallLeaf is the fuel up to which a function that neither loops nor calls is
-// charged without a look at what is left. Its callers are bounded by their own.
+// smallLeaf is the size in fuel up to which a function that neither loops nor
+// calls is not looked at: it adds that much to each call in its callers' bodies,
+// which bound it.
 const smallLeaf = 32
 
 // code writes every body anew, and behind them the functions that they need.
@@ -38,30 +39,35 @@ func (w *rewriter) pauseBody() []byte {
 	return a
 }
 
-// body appends a metered body to b. If the function calls others its body goes
-// into a block that returns leave through, so that the depth is given back.
+// body appends a metered body to b.
 func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p := &w.planner
-	p.planBody(c)
+	p.read(c)
+	p.settle()
 	a := assembler(b)
-	w.charge(&a, p.segments[0].cost)
-	frame := int64(0)
+	w.charge(&a, p.nodes[0].cost)
 	if p.calls {
-		frame = frameBytes(c, t)
-		w.add(&a, w.depth, -frame)
+		w.frame = frameBytes(c, t)
+		w.add(&a, w.depth, -w.frame)
 	}
 	switch {
+	case p.lead != outside:
+		// Nothing before the loop's head takes long.
 	case p.calls:
-		if !p.lead {
-			w.checkBoth(&a)
-		}
-		a.block(OpBlock, w.blockType(t.Results))
-	case !p.lead && (p.loops || p.segments[0].cost > smallLeaf):
+		w.checkBoth(&a)
+	case p.loops || p.size > smallLeaf:
 		w.check(&a)
+	}
+	wrapped := p.calls && p.leaves
+	if wrapped {
+		a.block(OpBlock, w.blockType(t.Results))
 	}
 	w.instructions(&a, c, p)
 	if p.calls {
-		w.add(&a, w.depth, frame)
+		if !wrapped {
+			a = a[:len(a)-1] // the body's own end comes last
+		}
+		w.add(&a, w.depth, w.frame)
 		a.op(OpEnd)
 	}
 	return a
@@ -102,41 +108,35 @@ func (w *rewriter) blockType(results []ValueType) BlockType {
 
 // instructions copies a body, and puts charges and replacements in.
 func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
-	segments := p.segments[1:]
-	copied, open := 0, uint32(0)
+	next, copied := 1, 0
 	flush := func(to int) {
 		*a = append(*a, c.Body[copied:to]...)
 		copied = to
 	}
 	var in Instruction
 	for it := c.Instructions(); it.Next(&in); {
-		for len(segments) > 0 && segments[0].at <= in.Start {
-			if s := segments[0]; s.cost > 0 || s.head {
+		for next < len(p.nodes) && p.nodes[next].at <= in.Start {
+			if n := &p.nodes[next]; n.cost > 0 || n.head {
 				flush(in.Start)
-				w.charge(a, s.cost)
-				switch {
-				case s.head && p.lead && p.calls:
-					w.checkBoth(a)
-					p.lead = false
-				case s.head:
-					w.check(a)
-				}
+				w.charge(a, n.cost)
+				w.turn(a, p, next)
 			}
-			segments = segments[1:]
+			next++
 		}
 		switch in.Op {
-		case OpBlock, OpLoop, OpIf:
-			open++
-			continue
-		case OpEnd:
-			open--
-			continue
-		case OpReturn:
-			if !p.calls {
+		case OpBr:
+			if len(p.direct) == 0 || p.direct[0].at != in.Start {
 				continue
 			}
 			flush(in.Start)
-			a.index(OpBr, open)
+			a.index(OpBr, p.direct[0].label)
+			p.direct = p.direct[1:]
+		case OpReturn:
+			if p.calls {
+				flush(in.Start)
+				w.add(a, w.depth, w.frame)
+			}
+			continue
 		case OpCall, OpRefFunc:
 			if in.X < w.imported {
 				continue
@@ -152,6 +152,17 @@ func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 		copied = in.End
 	}
 	flush(len(c.Body))
+}
+
+// turn looks after the counters where a loop turns.
+func (w *rewriter) turn(a *assembler, p *planner, node int) {
+	switch {
+	case !p.nodes[node].head:
+	case p.calls && p.lead == int32(node):
+		w.checkBoth(a)
+	default:
+		w.check(a)
+	}
 }
 
 // charge takes a number off the fuel.

@@ -43,10 +43,14 @@ func TestRunawaysAreStopped(t *testing.T) {
 	for i := range 40 {
 		tree = append(tree, []byte{0x10, byte(i + 1), 0x10, byte(i + 1)})
 	}
+	// Leaves with much to do on one of two ways, called from straight code.
+	arm := append(append([]byte{0x20, 0, 0x04, 0x40, 0x05}, bytes.Repeat([]byte{0x20, 0, 0x21, 1}, 5_000)...), 0x0b)
 	for _, c := range []struct {
 		name   string
 		bodies [][]byte
 	}{
+		{"leaves", [][]byte{bytes.Repeat([]byte{0x10, 1}, 10_000), arm}},
+		{"jumps back", [][]byte{{0x03, 0x40, 0x02, 0x40, 0x02, 0x40, 0x20, 0, 0x0e, 1, 0, 1, 0x0b, 0x01, 0x0b, 0x41, 0, 0x21, 0, 0x0c, 0, 0x0b}}},
 		{"loop", [][]byte{forever()}},
 		{"br_if", [][]byte{{0x03, 0x40, 0x41, 1, 0x0d, 0, 0x0b}}},
 		{"br_table", [][]byte{{0x03, 0x40, 0x41, 9, 0x0e, 2, 0, 0, 0, 0x0b}}},
