@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -67,13 +68,15 @@ type builder struct {
 	host    *Host
 	file    *agentfile.File
 	opts    FileOptions
-	modules []*Module // configured entries go on without them
+	slots   []*slot
 	closers []func()
 }
 
 func (b *builder) closeModules() {
-	for _, m := range b.modules {
-		m.Close()
+	for _, s := range b.slots {
+		if s.module != nil {
+			s.module.Close()
+		}
 	}
 }
 
@@ -96,21 +99,12 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		ToolLimit: time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
 		NoStream: f.Stream != nil && !*f.Stream,
 	}
-	for _, ring := range []struct {
-		path string
-		from []agentfile.Middleware
-		to   *[]Middleware
-	}{{"rings.outer", f.Rings.Outer, &o.Outer}, {"middlewares", f.Middlewares, &o.Middlewares}, {"rings.inner", f.Rings.Inner, &o.Inner}} {
-		for i := range ring.from {
-			m, err := b.middleware(ctx, fmt.Sprintf("%s[%d]", ring.path, i), &ring.from[i])
-			if err != nil {
-				return nil, err
-			}
-			*ring.to = append(*ring.to, *m)
-		}
-	}
 	var err error
 	if o.Model, err = b.model(); err != nil {
+		return nil, err
+	}
+	b.place(o)
+	if err := b.load(ctx); err != nil {
 		return nil, err
 	}
 	if o.Tools, err = b.tools(ctx); err != nil {
@@ -119,38 +113,66 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	a, err := b.host.NewAgent(ctx, o)
 	var config *module.ConfigError
 	if errors.As(err, &config) {
-		return nil, b.file.ErrorAt(b.entry(config.Entry)+".config", err)
+		for _, s := range b.slots {
+			if s.from.Name == config.Entry {
+				return nil, b.file.ErrorAt(s.at+".config", err)
+			}
+		}
 	}
 	return a, err
 }
 
-// entry is where an entry stands in the file.
-func (b *builder) entry(name string) string {
-	for path, list := range map[string][]agentfile.Middleware{
-		"rings.outer": b.file.Rings.Outer, "middlewares": b.file.Middlewares, "rings.inner": b.file.Rings.Inner} {
-		for i := range list {
-			if list[i].Name == name {
-				return fmt.Sprintf("%s[%d]", path, i)
-			}
-		}
-	}
-	return ""
+// A slot is one entry of the file.
+type slot struct {
+	at   string // where it stands: middlewares[0]
+	from *agentfile.Middleware
+	to   *[]Middleware // its ring
+
+	module *Module // configured entries go on without it
+	err    error
 }
 
-func (b *builder) middleware(ctx context.Context, at string, m *agentfile.Middleware) (*Middleware, error) {
-	grants, err := m.ModuleGrants()
-	if err != nil {
-		return nil, b.file.ErrorAt(at+".grants", err)
+func (b *builder) place(o *AgentOptions) {
+	f := b.file
+	for _, ring := range []struct {
+		path string
+		from []agentfile.Middleware
+		to   *[]Middleware
+	}{{"rings.outer", f.Rings.Outer, &o.Outer}, {"middlewares", f.Middlewares, &o.Middlewares}, {"rings.inner", f.Rings.Inner, &o.Inner}} {
+		for i := range ring.from {
+			b.slots = append(b.slots, &slot{at: fmt.Sprintf("%s[%d]", ring.path, i), from: &ring.from[i], to: ring.to})
+		}
 	}
-	loaded, err := b.host.Load(ctx, string(m.Module), moduleLimits(&m.Limits))
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, b.file.ErrorAt(at+".module", err)
+}
+
+// load loads the modules side by side, since compiling one takes a while, and
+// puts each into its ring.
+func (b *builder) load(ctx context.Context) error {
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for _, s := range b.slots {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			s.module, s.err = b.host.Load(ctx, string(s.from.Module), moduleLimits(&s.from.Limits))
+		})
 	}
-	b.modules = append(b.modules, loaded)
-	return &Middleware{Name: m.Name, Module: loaded, Config: m.Config, Grants: grants, OnFault: chain.OnFault(m.OnFault)}, nil
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, s := range b.slots {
+		if s.err != nil {
+			return b.file.ErrorAt(s.at+".module", s.err)
+		}
+		grants, err := s.from.ModuleGrants()
+		if err != nil {
+			return b.file.ErrorAt(s.at+".grants", err)
+		}
+		*s.to = append(*s.to, Middleware{Name: s.from.Name, Module: s.module, Config: s.from.Config,
+			Grants: grants, OnFault: chain.OnFault(s.from.OnFault)})
+	}
+	return nil
 }
 
 func moduleLimits(l *agentfile.ModuleLimits) Limits {

@@ -16,6 +16,7 @@ const (
 	exitFailed   = 1 // the run failed
 	exitUsage    = 2 // wrong usage, or a bad file: nothing was run
 	exitStopped  = 3 // a module stopped the run
+	exitPaused   = 4 // the run waits for an answer
 	exitCanceled = 130
 )
 

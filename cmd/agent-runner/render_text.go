@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -58,6 +56,8 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.log(&e)
 	case abi.EventFault:
 		r.fault(&e)
+	case abi.EventRunPaused:
+		r.paused(&e)
 	case abi.EventRunFinished:
 		return r.finished(&e)
 	}
@@ -198,6 +198,16 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	return nil
 }
 
+// paused shows what the run waits for.
+func (r *textRenderer) paused(e *abi.Event) {
+	for _, p := range e.Interrupts {
+		r.screen.note(amber, "? %s%s: %s%s", cmp.Or(p.Entry, "a tool"), after(" in ", string(p.Hook)), r.cut(p.Reason), after(" ", r.cut(string(p.Payload))))
+		if p.Call != nil {
+			r.screen.note(amber, "  before %s %s", p.Call.Name, r.cut(p.Call.Arguments))
+		}
+	}
+}
+
 // endings say how a run ended.
 var endings = map[string]string{
 	abi.RunStop:           "answered in",
@@ -234,8 +244,10 @@ func hooks(calls map[abi.Hook]int64) string {
 		return "not called"
 	}
 	var out []string
-	for _, h := range slices.Sorted(maps.Keys(calls)) {
-		out = append(out, fmt.Sprintf("%s %d", h, calls[h]))
+	for _, h := range abi.Hooks() { // in the order in which a run meets them
+		if n := calls[h]; n > 0 {
+			out = append(out, fmt.Sprintf("%s %d", h, n))
+		}
 	}
 	return strings.Join(out, ", ")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
@@ -52,7 +53,7 @@ Keys come from the environment: ` + host.EnvAPIKey + `, and ` + host.EnvBaseURL 
 endpoint. Without a model a built-in recording answers.
 
 Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
-3 stopped by a module, 130 canceled with Ctrl-C.`,
+3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.`,
 		Example: `  agent-runner run "What is 17% of 2,340?"
   agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
   agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt`,
@@ -214,9 +215,12 @@ func runOnce(ctx context.Context, a *host.Agent, messages []abi.Message, show re
 		return &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", shown)}
 	}
 	var end *host.Error
+	var paused *agent.Paused
 	switch {
 	case ended == nil:
 		return nil
+	case errors.As(ended, &paused):
+		return &endedError{exitPaused, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

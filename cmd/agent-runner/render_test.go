@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain, Ünïcode 日本語\t\n":  "plain, Ünïcode 日本語\t\n",
+		"\x1b[2J\x1b]0;title\x07": `\x1b[2J\x1b]0;title\x07`,
+		"a\rb\b\x7f\x00":          `a\x0db\x08\x7f\x00`,
+		"line\r\nline":            "line\nline",
+		"c1 \u009b31m":            `c1 \x9b31m`,
+		"abc\u202edef\u2066":      `abc\u202edef\u2066`,
+		"bad \xff utf-8":          "bad \ufffd utf-8",
+		"👩\u200d👩\u200d👧":         "👩\u200d👩\u200d👧",
+	} {
+		require.Equal(t, want, clean(text))
+	}
+}
+
+// show renders events the way that a person sees them: what goes to stdout
+// stands behind a bar.
+func show(t *testing.T, verbose bool, events ...abi.Event) string {
+	t.Helper()
+	var b bytes.Buffer
+	s := &screen{out: barWriter{&b}, err: &b}
+	r := &textRenderer{screen: s, verbose: verbose}
+	require.NoError(t, r.event(abi.Event{Type: abi.EventRunStarted, Agent: "agent", Run: "r"}))
+	for _, e := range events {
+		require.NoError(t, r.event(e))
+	}
+	return b.String()
+}
+
+type barWriter struct{ b *bytes.Buffer }
+
+func (w barWriter) Write(p []byte) (int, error) {
+	text := strings.TrimSuffix(string(p), "\n")
+	if text != "" {
+		w.b.WriteString("|" + text)
+	}
+	w.b.WriteString(string(p)[len(text):])
+	return len(p), nil
+}
+
+func textChunk(text string) abi.Event {
+	return abi.Event{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkText, Text: text}}
+}
+
+func message(text string, replaced bool) abi.Event {
+	m := abi.Assistant(text)
+	return abi.Event{Type: abi.EventMessage, Message: &m, Replaced: replaced}
+}
+
+func finished(text string) abi.Event {
+	m := abi.Assistant(text)
+	return abi.Event{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &m}
+}
+
+func TestWhatIsShown(t *testing.T) {
+	t.Parallel()
+	call := &abi.Call{ID: "c", Name: "calc", Arguments: `{"n": 1}`}
+	other := &abi.Call{ID: "c", Name: "calc", Arguments: `{"n": 2}`}
+	image := abi.Message{Role: abi.RoleAssistant, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "see "}, abi.Part{Type: abi.PartImage})}
+	result := func(c *abi.Call, source string, r *abi.Result) abi.Event {
+		return abi.Event{Type: abi.EventToolResult, Call: c, Result: r, Source: source}
+	}
+	asked := abi.Event{Type: abi.EventToolCall, Call: call}
+	for name, c := range map[string]struct {
+		verbose bool
+		events  []abi.Event
+		want    string
+	}{
+		"streamed":                {events: []abi.Event{textChunk("Hel"), textChunk("lo"), message("Hello", false), finished("Hello")}, want: "|Hel|lo\n"},
+		"streamed, with its end":  {events: []abi.Event{textChunk("Hello\n"), message("Hello\n", false), finished("Hello\n")}, want: "|Hello\n"},
+		"not streamed":            {events: []abi.Event{message("Hello", false), finished("Hello")}, want: "|Hello\n"},
+		"replaced":                {events: []abi.Event{textChunk("Hello"), message("Bye", true), finished("Bye")}, want: "|Hello\n• the message was changed after it was streamed; it now says:\n|Bye\n"},
+		"changed at the end":      {events: []abi.Event{message("Hello", false), finished("Bye")}, want: "|Hello\n• the answer was changed at the end; it now says:\n|Bye\n"},
+		"an answer of no message": {events: []abi.Event{finished("Hello")}, want: "|Hello\n"},
+		"parts":                   {events: []abi.Event{{Type: abi.EventMessage, Message: &image}, {Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &image}}, want: "|see [image]\n"},
+		"a call":                  {events: []abi.Event{asked, result(call, "tool", abi.TextResult("1"))}, want: "→ calc {\"n\": 1}\n← calc: 1\n"},
+		"a call that failed":      {events: []abi.Event{asked, result(call, "tool", abi.ErrorResult("disk full"))}, want: "→ calc {\"n\": 1}\n✗ calc: disk full\n"},
+		"a call that was refused": {events: []abi.Event{asked, result(call, "policy", abi.ErrorResult("no"))}, want: "→ calc {\"n\": 1}\n✗ calc refused by policy: no\n"},
+		"a call that a module answered": {events: []abi.Event{asked, result(call, "cache", abi.TextResult("1"))},
+			want: "→ calc {\"n\": 1}\n← calc answered by cache: 1\n"},
+		"other arguments": {events: []abi.Event{asked, result(other, "tool", abi.TextResult("2"))},
+			want: "→ calc {\"n\": 1}\n• calc was called with other arguments: {\"n\": 2}\n← calc: 2\n"},
+		"a result of many lines": {events: []abi.Event{result(call, "tool", abi.TextResult("a\n  b\n"+strings.Repeat("x", 300)))},
+			want: "← calc: a b " + strings.Repeat("x", 195) + "…\n"},
+		"text, then a call": {events: []abi.Event{textChunk("Let me see."), message("Let me see.", false), asked}, want: "|Let me see.\n→ calc {\"n\": 1}\n"},
+		"logs": {events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}, {Type: abi.EventLog, Entry: "m", Level: "warn", Text: "loud"}},
+			want: "• m warn: loud\n"},
+		"logs, verbose": {verbose: true, events: []abi.Event{{Type: abi.EventLog, Entry: "m", Level: "info", Text: "quiet"}},
+			want: "run r of agent\n• m info: quiet\n"},
+		"custom": {events: []abi.Event{{Type: abi.EventCustom, Entry: "m", Name: "masked", Data: []byte(`{"n":1}`)}}, want: "• m: masked {\"n\":1}\n"},
+		"reasoning": {verbose: true, events: []abi.Event{{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "so "}},
+			{Type: abi.EventChunk, Chunk: &abi.Chunk{Kind: abi.ChunkReasoning, Text: "then"}}, textChunk("Hi")}, want: "run r of agent\n  so then\n|Hi"},
+		"a fault": {verbose: true, events: []abi.Event{{Type: abi.EventFault, Entry: "m", Hook: abi.HookGateTool, Cause: "it trapped", Action: "denied", Stderr: []string{"panic: no"}}},
+			want: "run r of agent\n! m faulted in gate_tool: it trapped (the call is denied)\n    | panic: no\n"},
+		"modules": {events: []abi.Event{{Type: abi.EventRunFinished, FinishReason: abi.RunStop, Usage: &abi.Usage{TotalTokens: 7}, Entries: []abi.EntryStats{
+			{Entry: "redact", Hooks: map[abi.Hook]int64{abi.HookOnChunk: 2, abi.HookBeforeModel: 1}, WallUS: 1234, Faults: 1}, {Entry: "idle"}}}},
+			want: "\nredact  before_model 1, on_chunk 2  1.2 ms  1 fault\nidle    not called                  0.0 ms\nanswered in 0 steps, 0 tool calls, 7 tokens, 0s\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, show(t, c.verbose, c.events...))
+		})
+	}
+}
+
+func TestColor(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	s := &screen{out: &out, err: &errs, color: true}
+	s.note(red, "fault \x1b[2J")
+	require.NoError(t, s.answer("answer"))
+	require.Equal(t, "\x1b[31mfault \\x1b[2J\x1b[0m\n", errs.String())
+	require.Equal(t, "answer", out.String(), "never in the answer")
+
+	file, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer file.Close()
+	require.False(t, newScreen(&env{out: &out, err: file, getenv: func(string) string { return "" }}).color, "only on a terminal")
+}
+
+func TestNobodyReads(t *testing.T) {
+	t.Parallel()
+	r := &textRenderer{screen: &screen{out: brokenPipe{}, err: &bytes.Buffer{}}}
+	require.NoError(t, r.event(abi.Event{Type: abi.EventRunStarted}))
+	require.ErrorIs(t, r.event(textChunk("hi")), errPipe)
+	require.ErrorIs(t, (&jsonRenderer{brokenPipe{}}).event(textChunk("hi")), errPipe)
+}
+
+var errPipe = errors.New("broken pipe")
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
