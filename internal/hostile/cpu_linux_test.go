@@ -1,6 +1,9 @@
 package hostile
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,4 +16,19 @@ func threadTime() time.Duration {
 		return 0
 	}
 	return time.Duration(ts.Nano())
+}
+
+// threadDelay is how long this thread could have run while others did: what a
+// busy machine adds to every measurement.
+func threadDelay() time.Duration {
+	b, err := os.ReadFile("/proc/thread-self/schedstat")
+	fields := strings.Fields(string(b))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	n, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n)
 }

@@ -189,14 +189,7 @@ func streamCases() []Case {
 
 // storageCases fill what is kept, and what is shown.
 func storageCases() []Case {
-	logging := func(text string, n int) func() []byte {
-		return func() []byte {
-			g := newGuest()
-			log := g.abi("log")
-			return g.memory(4+len(text)>>16).place(answerAt, text).
-				hook(abi.HookBeforeAgent, count(n0, n, i32(1), i32(answerAt), i32(len(text)), call(log))).bytes()
-		}
-	}
+	logging := func(text string, n int) func() []byte { return func() []byte { return logging(text, n) } }
 	return []Case{
 		{Name: "value of 5 MB", Module: func() []byte { return storing(1, 5<<20) }, Want: Told, Text: []string{`"code":"limit"`}},
 		{Name: "values of 5 MB in all", Module: func() []byte { return storing(50, 100<<10) }, Want: Told, Text: []string{`"code":"limit"`}},
@@ -323,4 +316,12 @@ func atMostLog(lines, bytes int) func(*Seen) error {
 		}
 		return nil
 	}
+}
+
+// logging logs a text n times.
+func logging(text string, n int) []byte {
+	g := newGuest()
+	log := g.abi("log")
+	return g.memory(4+len(text)>>16).place(answerAt, text).
+		hook(abi.HookBeforeAgent, count(n0, n, i32(1), i32(answerAt), i32(len(text)), call(log))).bytes()
 }

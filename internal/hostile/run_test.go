@@ -78,9 +78,11 @@ func (m mistakes) Handle(_ context.Context, r slog.Record) error {
 
 // A hookCall is one call of a hook as a chain made it.
 type hookCall struct {
-	hook      abi.Hook
-	wall, cpu time.Duration // without what it waited for in next
-	err       error
+	hook abi.Hook
+	wall time.Duration // without what it waited for in next
+	own  time.Duration // the same without what the machine did for others
+	cpu  time.Duration // of the processor
+	err  error
 }
 
 // watched is a middleware that notes each call of its hooks.
@@ -102,9 +104,10 @@ type watchedSession struct {
 func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	began, cpu := time.Now(), threadTime()
+	delay, cpu, began := threadDelay(), threadTime(), time.Now()
 	err := s.Session.Call(ctx, c, in, out)
-	s.note(hookCall{hook: c.Hook, wall: time.Since(began) - c.Waited(), cpu: threadTime() - cpu, err: err})
+	wall := time.Since(began) - c.Waited()
+	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, err})
 	return err
 }
 
@@ -114,12 +117,14 @@ type outcome struct {
 	refusal error // nil if it ran
 	digest  string
 	rebuilt bool // its instances are made anew each time
+	load    time.Duration
 	calls   []hookCall
 }
 
 // run loads a module, configures it, and lets it take part in a run.
 func (h *host) run(ctx context.Context, c *Case) *outcome {
 	out := &outcome{}
+	began := time.Now()
 	m, err := h.loader.LoadBytes(ctx, "hostile.wasm", c.Module(), c.Limits)
 	if err != nil {
 		out.refusal = err
@@ -137,6 +142,7 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 		return out
 	}
 	defer mw.Close()
+	out.load = time.Since(began)
 	out.rebuilt = strings.Contains(m.Info().Instances, "anew")
 	if err := out.take(ctx, c, mw); err != nil {
 		out.refusal = err

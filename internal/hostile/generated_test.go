@@ -1,0 +1,327 @@
+package hostile
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "seed of the generated modules; 0: another one each time")
+	firstFlag  = flag.Int("first", 0, "the first of the generated modules")
+	countFlag  = flag.Int("modules", 300, "how many modules to generate")
+	strictFlag = flag.Bool("strict", false, "hold the deadline by the clock too, for a machine that has nothing else to do")
+)
+
+// deadlineSlack is by how much a hook may pass its deadline.
+const deadlineSlack = 10 * time.Millisecond
+
+// stuckAfter is how long one module may keep its process.
+const stuckAfter = 2 * time.Minute
+
+// A verdict is what became of one generated module, as a child tells it.
+type verdict struct {
+	N     int
+	Begun bool // it is only about to be loaded
+	Done  bool // all are through
+
+	Group, Outcome string
+	Wrong          []string
+	Calls          int
+	// Late, Own and CPU are by how much its hooks passed their deadline: by the
+	// clock, by the clock without what the machine did for others, and in
+	// processor time.
+	Late, Own, CPU []time.Duration
+	Load, All      time.Duration
+}
+
+// TestGenerated runs generated modules, each in a process that may die of it.
+// go test -run TestGenerated -args -seed S -first N -modules 1 repeats one.
+func TestGenerated(t *testing.T) {
+	if fd := os.Getenv("HOSTILE_CHILD"); fd != "" {
+		child(t)
+		return
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d, modules %d to %d", seed, *firstFlag, *firstFlag+*countFlag-1)
+	s := &summary{outcomes: map[string]int{}}
+	last := *firstFlag + *countFlag
+	for next := *firstFlag; next < last; {
+		died, err := s.batch(seed, next, last)
+		if err != nil {
+			s.wrong = append(s.wrong, fmt.Sprintf("module %d ended its process: %v", died, err))
+			next = died + 1
+			continue
+		}
+		break
+	}
+	s.report(t)
+	for _, w := range s.wrong {
+		t.Errorf("%s\n\trepeat it: go test ./internal/hostile -run TestGenerated -v -args -seed %d -modules 1 -first N", w, seed)
+	}
+}
+
+// A summary is what became of all modules.
+type summary struct {
+	outcomes  map[string]int
+	wrong     []string
+	modules   int
+	calls     int
+	load, all time.Duration
+	slowest   int
+
+	late, own, cpu []time.Duration
+}
+
+// batch runs modules from next on in one process. If that dies, died is the
+// module that it died of.
+func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return next, err
+	}
+	defer r.Close()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestGenerated$", "-test.timeout=0",
+		"-seed", strconv.FormatUint(seed, 10), "-first", strconv.Itoa(next), "-modules", strconv.Itoa(last-next))
+	cmd.Env = append(os.Environ(), "HOSTILE_CHILD=3")
+	cmd.ExtraFiles = []*os.File{w}
+	var said tail
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		return next, err
+	}
+	_ = w.Close()
+	stuck := time.AfterFunc(stuckAfter, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	done := false
+	died = next
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		var v verdict
+		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+			return died, err
+		}
+		stuck.Reset(stuckAfter)
+		switch {
+		case v.Done:
+			done = true
+			for _, w := range v.Wrong {
+				s.wrong = append(s.wrong, "at the end: "+w)
+			}
+		case v.Begun:
+			died = v.N
+		default:
+			s.add(&v)
+		}
+	}
+	stuck.Stop()
+	if err = cmd.Wait(); !done || err != nil {
+		return died, fmt.Errorf("%w: %s", err, said.String())
+	}
+	return 0, nil
+}
+
+// tail keeps the first and the last of what a child said.
+type tail struct{ head, rest []byte }
+
+func (t *tail) Write(b []byte) (int, error) {
+	n := min(len(b), 4096-len(t.head))
+	t.head = append(t.head, b[:n]...)
+	t.rest = append(t.rest, b[n:]...)
+	t.rest = t.rest[max(0, len(t.rest)-2048):]
+	return len(b), nil
+}
+
+func (t *tail) String() string { return string(t.head) + "\n…\n" + string(t.rest) }
+
+func (s *summary) add(v *verdict) {
+	s.modules++
+	s.calls += v.Calls
+	s.outcomes[v.Group+" "+v.Outcome]++
+	s.late, s.own, s.cpu = append(s.late, v.Late...), append(s.own, v.Own...), append(s.cpu, v.CPU...)
+	s.load = max(s.load, v.Load)
+	if v.All > s.all {
+		s.all, s.slowest = v.All, v.N
+	}
+	for _, w := range v.Wrong {
+		s.wrong = append(s.wrong, fmt.Sprintf("module %d (%s): %s", v.N, v.Group, w))
+	}
+}
+
+func (s *summary) report(t *testing.T) {
+	var names []string
+	for name, n := range s.outcomes {
+		names = append(names, fmt.Sprintf("%s %d", name, n))
+	}
+	slices.Sort(names)
+	t.Logf("%d modules, %d hook calls: %s", s.modules, s.calls, strings.Join(names, ", "))
+	t.Logf("deadlines passed, by the clock: %s", spread(s.late))
+	t.Logf("without what the machine did for others: %s", spread(s.own))
+	t.Logf("in processor time: %s", spread(s.cpu))
+	t.Logf("longest load and configuration %v; longest module %v (%d)", s.load, s.all, s.slowest)
+	require.Zero(t, over(s.cpu), "hooks worked for longer than %v after their deadline", deadlineSlack)
+	held := s.own
+	if *strictFlag {
+		held = s.late
+	}
+	require.LessOrEqual(t, over(held), 1+s.calls/1000, "hooks ended later than %v after their deadline", deadlineSlack)
+}
+
+func over(list []time.Duration) (n int) {
+	for _, d := range list {
+		if d > deadlineSlack {
+			n++
+		}
+	}
+	return n
+}
+
+func spread(list []time.Duration) string {
+	if len(list) == 0 {
+		return "never"
+	}
+	slices.Sort(list)
+	at := func(p int) time.Duration {
+		return list[min(len(list)-1, len(list)*p/1000)].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("%d times, median %v, p99 %v, p99.9 %v, most %v, %d by more than %v",
+		len(list), at(500), at(990), at(999), list[len(list)-1].Round(10*time.Microsecond), over(list), deadlineSlack)
+}
+
+// child runs its modules one after the other, and tells of each.
+func child(t *testing.T) {
+	out := os.NewFile(3, "verdicts")
+	tell := func(v verdict) {
+		b, err := json.Marshal(v)
+		require.NoError(t, err)
+		_, err = out.Write(append(b, '\n'))
+		require.NoError(t, err)
+	}
+	h, err := newHost()
+	require.NoError(t, err)
+	g := NewGenerator(*seedFlag, honestModules(t)...)
+	wellBehaved(t, h)
+	memoryBefore, goroutines := memory(), runtime.NumGoroutine()
+	for n := *firstFlag; n < *firstFlag+*countFlag; n++ {
+		tell(verdict{N: n, Begun: true})
+		tell(h.judge(g.Case(n), n))
+		if n%100 == 0 {
+			wellBehaved(t, h)
+		}
+	}
+	wellBehaved(t, h)
+	end := verdict{Done: true}
+	if more := memory() - memoryBefore; more > heapSlack {
+		end.Wrong = append(end.Wrong, fmt.Sprintf("%d MB of memory were kept", more>>20))
+	}
+	require.NoError(t, h.close())
+	for range 100 { // what was canceled needs a moment to end
+		if runtime.NumGoroutine() <= goroutines {
+			break
+		}
+		runtime.Gosched()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		end.Wrong = append(end.Wrong, fmt.Sprintf("%d goroutines were left", n-goroutines))
+	}
+	tell(end)
+}
+
+func honestModules(t *testing.T) [][]byte {
+	files, err := filepath.Glob("../../testdata/modules/*.wasm")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	list := [][]byte{honest()}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		require.NoError(t, err)
+		list = append(list, b)
+	}
+	return list
+}
+
+// judge runs a generated module and says what became of it.
+func (h *host) judge(c *Case, n int) verdict {
+	v := verdict{N: n, Group: c.Group, Outcome: "fine"}
+	wrong := func(format string, args ...any) { v.Wrong = append(v.Wrong, fmt.Sprintf(format, args...)) }
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	began := time.Now()
+	o := h.run(ctx, c)
+	v.All, v.Load, v.Calls = time.Since(began), o.load, len(o.calls)
+	if ctx.Err() != nil {
+		wrong("did not come to an end within a minute")
+	}
+	for _, text := range h.complaints() {
+		wrong("the host noted a mistake of its own: %s", text)
+	}
+	var refused *sandbox.RefusedError
+	var config *module.ConfigError
+	switch {
+	case o.refusal == nil:
+	case errors.As(o.refusal, &refused), errors.As(o.refusal, &config):
+		v.Outcome = "refused"
+		return v
+	case known[untyped] != "" && strings.Contains(o.refusal.Error(), "want 0 for done or 1 for failed"):
+		v.Outcome = "refused"
+		return v
+	default:
+		wrong("the refusal is of no type of its own: %v", o.refusal)
+		return v
+	}
+	if len(o.Events) == 0 || o.Last().Type != abi.EventRunFinished && o.Last().Type != abi.EventRunPaused {
+		wrong("the run has no end")
+	}
+	for _, call := range o.calls {
+		if text := wrongError(call.err); text != "" {
+			wrong("%s: %s", call.hook, text)
+		}
+		if call.err != nil {
+			v.Outcome = "faulted"
+		}
+		if over := call.wall - c.Limits.HookTime; over > 0 && !o.rebuilt {
+			v.Late, v.Own, v.CPU = append(v.Late, over), append(v.Own, call.own-c.Limits.HookTime), append(v.CPU, call.cpu-c.Limits.HookTime)
+		}
+	}
+	return v
+}
+
+// wrongError says what is wrong with the error of a hook call: it has to be an
+// error of the module's own, an ending, or a typed fault that is not the host's.
+func wrongError(err error) string {
+	var own *abi.Error
+	var fault *chain.Fault
+	var guest *sandbox.Fault
+	switch {
+	case err == nil, errors.As(err, &own):
+		return ""
+	case errors.As(err, &guest) && guest.Kind == sandbox.FaultInternal:
+		return "a fault of the host: " + err.Error()
+	case errors.As(err, &fault), chain.IsEnding(err):
+		return ""
+	default:
+		return "an error of no type of its own: " + err.Error()
+	}
+}
