@@ -66,14 +66,18 @@ func openDiskCache(dir string, most int64) (*diskCache, error) {
 
 // cacheEntry is the place of one module in a cache.
 type cacheEntry struct {
-	cache *diskCache
-	final string // where it is, or is to be
-	dir   string // where wazero may read and write
+	cache *diskCache // nil: it is not kept
+	final string     // where it is, or is to be
+	dir   string     // where wazero may read and write
 }
 
 // entry finds a module's machine code, or makes room for it. What is there but
-// not whole is removed.
+// not whole is removed. Without a cache there is room that is not kept.
 func (d *diskCache) entry(module []byte) (*cacheEntry, error) {
+	if d == nil {
+		dir, err := os.MkdirTemp("", "agent-runner-"+tempName)
+		return &cacheEntry{dir: dir}, err
+	}
 	sum := sha256.Sum256(module)
 	e := &cacheEntry{cache: d, final: filepath.Join(d.dir, hex.EncodeToString(sum[:]))}
 	if e.whole() {
@@ -93,8 +97,14 @@ func (d *diskCache) entry(module []byte) (*cacheEntry, error) {
 // hit reports whether the code is there already.
 func (e *cacheEntry) hit() bool { return e.dir == e.final }
 
+// opening is held while an entry is opened: wazero finds out its own version
+// at the first, and writes it down unguarded.
+var opening sync.Mutex
+
 // open is the entry as wazero wants it.
 func (e *cacheEntry) open() (wazero.CompilationCache, error) {
+	opening.Lock()
+	defer opening.Unlock()
 	return wazero.NewCompilationCacheWithDir(e.dir)
 }
 
@@ -143,6 +153,9 @@ func (e *cacheEntry) keep() error {
 		return nil
 	}
 	defer e.discard()
+	if e.cache == nil {
+		return nil
+	}
 	sum, err := sumOf(e.dir)
 	if err != nil {
 		return err
@@ -166,7 +179,7 @@ func (e *cacheEntry) discard() {
 // drop removes an entry that turned out to be of no use.
 func (e *cacheEntry) drop() {
 	e.discard()
-	_ = os.RemoveAll(e.final) // it is checked again before it is used
+	_ = os.RemoveAll(e.final) // nothing if that is empty; it is checked again before it is used
 }
 
 // shrink removes the entries that were not used for the longest time until the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -48,6 +49,16 @@ func runtimeConfig(interpret bool) wazero.RuntimeConfig {
 	return config.
 		WithCoreFeatures(api.CoreFeaturesV2).
 		WithDebugInfoEnabled(false) // DWARF is not verified, so it is not read
+}
+
+// hasCompiler reports whether wazero compiles here, and does not interpret.
+func hasCompiler() bool {
+	switch runtime.GOOS {
+	case "linux", "darwin", "freebsd", "netbsd", "dragonfly", "solaris", "windows":
+		return runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
+	default:
+		return false
+	}
 }
 
 // acquire returns the code of these bytes, which is compiled once however many
@@ -122,18 +133,22 @@ func (s *Sandbox) release(c *code) {
 // close frees the machine code. Nothing may run in it. Closing twice does
 // nothing: an image may be closed while its sandbox is.
 func (c *code) close() {
-	c.once.Do(func() {
-		ctx := context.Background() // wazero does not look at it
-		if c.compiled != nil {
-			_ = c.compiled.Close(ctx) // always nil
-		}
-		if c.runtime != nil {
-			_ = c.runtime.Close(ctx) // only file systems of guests could fail
-		}
-		if c.cache != nil {
-			_ = c.cache.Close(ctx) // always nil
-		}
-	})
+	c.once.Do(c.unload)
+}
+
+// unload frees what wazero holds for c.
+func (c *code) unload() {
+	ctx := context.Background() // wazero does not look at it
+	if c.compiled != nil {
+		_ = c.compiled.Close(ctx) // always nil
+	}
+	if c.runtime != nil {
+		_ = c.runtime.Close(ctx) // only file systems of guests could fail
+	}
+	if c.cache != nil {
+		_ = c.cache.Close(ctx) // always nil
+	}
+	c.compiled, c.runtime, c.cache = nil, nil, nil
 }
 
 // compile verifies, meters and compiles c. wazero sees the module as we wrote it, never
@@ -171,8 +186,7 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 	}
 
 	if err := s.generate(ctx, c, metered.Encode()); err != nil {
-		// Only the types of operands are left to be found wrong here.
-		return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
+		return err
 	}
 	return s.link(ctx, c)
 }
@@ -180,41 +194,77 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 // generate makes machine code of a module, or takes it from the cache. If the
 // cache fails that is no reason to refuse the module.
 func (s *Sandbox) generate(ctx context.Context, c *code, module []byte) error {
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	if s.disk != nil {
-		err := s.generateCached(ctx, c, module)
+		err := s.generateIn(ctx, c, s.disk, module)
+		if errors.Is(err, errNotTaken) { // of another processor, say; it is gone now
+			err = s.generateIn(ctx, c, s.disk, module)
+		}
 		if err == nil || !cacheFailed(err) {
 			return err
 		}
 		s.log.Warn("the cache of compiled modules does not work", "dir", s.disk.dir, "error", err)
-		if c.runtime != nil {
-			_ = c.runtime.Close(ctx) // holds nothing yet
-		}
 	}
-	var err error
+	if s.children != nil {
+		return s.generateIn(ctx, c, nil, module)
+	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	c.compiled, err = c.runtime.CompileModule(ctx, module)
-	return err
+	var err error
+	if c.compiled, err = c.runtime.CompileModule(withWorkers(ctx), module); err != nil {
+		return invalid(err)
+	}
+	return nil
 }
 
-func (s *Sandbox) generateCached(ctx context.Context, c *code, module []byte) error {
-	entry, err := s.disk.entry(module)
+// generateIn takes machine code from a cache, nil for a temporary one, where it
+// is made before if it is missing.
+func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, module []byte) (err error) {
+	entry, err := disk.entry(module)
 	if err != nil {
 		return err
 	}
-	cache, err := entry.open()
-	if err != nil {
-		entry.discard()
+	defer func() {
+		if err != nil {
+			entry.drop()
+			c.unload()
+		}
+	}()
+	compiling := withWorkers(ctx)
+	if s.children != nil {
+		if !entry.hit() {
+			if err := s.children.compile(s.running, entry.dir, module); err != nil {
+				return err
+			}
+		}
+		// wazero takes what is in the cache, and does not begin to compile.
+		canceled, cancel := context.WithCancelCause(compiling)
+		cancel(errNotTaken)
+		compiling = canceled
+	}
+	if c.cache, err = entry.open(); err != nil {
 		return err
 	}
-	c.cache = cache
-	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config.WithCompilationCache(cache))
-	c.compiled, err = c.runtime.CompileModule(ctx, module)
-	if err != nil {
-		entry.drop()
-		return err
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config.WithCompilationCache(c.cache))
+	c.compiled, err = c.runtime.CompileModule(compiling, module)
+	switch {
+	case err == nil:
+		if err := entry.keep(); err != nil {
+			s.log.Warn("a compiled module was not kept", "digest", c.digest, "error", err)
+		}
+		return nil
+	case errors.Is(err, errNotTaken), cacheFailed(err):
+		return fmt.Errorf("sandbox: compile: %w", err)
+	default:
+		return invalid(err)
 	}
-	return entry.keep()
+}
+
+// errNotTaken is how wazero fails that would have to compile in this process.
+var errNotTaken = errors.New("the machine code that is kept on disk does not fit this process")
+
+// withWorkers lets wazero compile on all processors. With more than one worker
+// it looks at its context.
+func withWorkers(ctx context.Context) context.Context {
+	return experimental.WithCompilationWorkers(ctx, max(2, runtime.GOMAXPROCS(0)))
 }
 
 // link makes host modules in c's runtime that hold exactly what c imports, and

@@ -16,8 +16,9 @@
 //  3. Compile (compile.go, cache.go). Once for each digest, however many load the
 //     same bytes at once; shared, counted, and closed with its last user. With
 //     [Options.CacheDir], machine code is kept on disk, and checked before it is
-//     used. It happens in this process, with no limit but those on the size of
-//     everything that a module has.
+//     used. With [Options.CompileChild] a process of its own does it, in bounded
+//     time and memory (child.go, childmain.go), otherwise this one, with no limit
+//     but those on the size of everything that a module has.
 //  4. Snapshot (snapshot.go, memory_linux.go). The first instance of an image
 //     runs the module's start function and _initialize, and what
 //     [Image.Prepare] was given; its memory and globals are then the state in
@@ -68,6 +69,10 @@ type Options struct {
 	// time is removed. Default 1 GiB.
 	CacheBytes int64
 
+	// CompileChild lets processes of their own compile, within these limits. Nil:
+	// modules are compiled in this process.
+	CompileChild *ChildOptions
+
 	// Surface is what guests may import beside WASI, and how their exports must
 	// be typed. The zero value allows WASI alone and any exports.
 	Surface Surface
@@ -106,7 +111,11 @@ type Sandbox struct {
 	log       *slog.Logger
 	config    wazero.RuntimeConfig
 	disk      *diskCache // nil without one
+	children  *children  // nil without them
 	portable  bool
+
+	running context.Context // ends when the sandbox is closed
+	stop    context.CancelCauseFunc
 
 	admission  admission
 	idleBudget idleBudget
@@ -158,14 +167,21 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 		}
 	}
 	s.config = runtimeConfig(opts.interpret)
+	if opts.CompileChild != nil && !opts.interpret && hasCompiler() {
+		if s.children, err = newChildren(*opts.CompileChild); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	s.running, s.stop = context.WithCancelCause(context.Background())
 	return s, nil
 }
 
 // Close interrupts the calls that are running, waits until they have ended, and
-// frees everything. Guests stop at once; a host function that waits has to obey
-// its context, and a compilation that has begun is waited for. When ctx ends
-// before that, Close returns an error with its cause, and what is still in use
-// is not freed. Closing twice does nothing.
+// frees everything. Guests and compilations in children stop at once; a host
+// function that waits has to obey its context, and a compilation that has begun
+// in this process is waited for. When ctx ends before that, Close returns an
+// error with its cause, and what is still in use is not freed. Closing twice
+// does nothing.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {
@@ -179,6 +195,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.admission.close()
+	s.stop(ErrClosed)
 	for _, in := range open {
 		in.Close()
 	}

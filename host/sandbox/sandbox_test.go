@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	_ "embed"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +11,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if IsCompileChild() {
+		os.Exit(CompileChildMain()) //nolint:forbidigo // this is a main
+	}
+	goleak.VerifyTestMain(m)
+}
 
 //go:embed testdata/guest.wasm
 var guestWasm []byte

@@ -1,0 +1,215 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ChildOptions bound the processes in which modules are compiled. The time and
+// memory that wazero's compiler takes grow faster than its input, and a panic
+// of one of its goroutines ends the process that it is in: a host that takes
+// modules from strangers should compile them in another one.
+//
+// The child is the same program. So whoever sets this begins main with
+//
+//	if sandbox.IsCompileChild() {
+//		os.Exit(sandbox.CompileChildMain())
+//	}
+//
+// It gets no environment and no open files, and runs at a low priority. Its
+// machine code comes back through the cache directory, or a temporary one
+// without that. Where wazero has no compiler but interprets, there is no child.
+type ChildOptions struct {
+	// MemoryBytes is how much memory a child may hold. It looks at that itself,
+	// every few milliseconds; on Linux the system stops it at a quarter more.
+	// Default 1 GiB.
+	MemoryBytes int64
+
+	// Time is how long a compilation may take, from the child's start to its
+	// end; waiting for a turn does not count. On Linux processor time is bounded
+	// too, to that of all processors during it. Default 30 s.
+	Time time.Duration
+
+	// Most is how many children run at once; further modules wait for their
+	// turn. Default half the processors, at least one.
+	Most int
+}
+
+const (
+	// childArg is the child's one argument, for whoever looks at a list of
+	// processes, and childEnv what makes it a child.
+	childArg = "compile-module"
+	childEnv = "AGENT_RUNNER_COMPILE_CHILD"
+
+	// Exit codes of a child. 2 is what the Go runtime ends with.
+	childInvalid  = 3 // the module is not valid
+	childNoDisk   = 4 // the machine code cannot be written
+	childNoMemory = 5 // it took more memory than it may
+
+	childText = 8 << 10 // bytes that are kept of what a child says
+)
+
+// childOrder is what a child reads first, in little endian; the module follows.
+type childOrder struct {
+	Magic       [4]byte
+	ModuleBytes uint32
+	MemoryBytes uint64
+	CPUSeconds  uint64
+}
+
+var childMagic = [4]byte{'c', 'h', 'd', '1'}
+
+// children start the processes that compile.
+type children struct {
+	program string
+	opts    ChildOptions
+	turns   chan struct{}
+}
+
+// newChildren fails in a child, since a program that gets that far there would
+// start children of its own.
+func newChildren(opts ChildOptions) (*children, error) {
+	if IsCompileChild() {
+		return nil, errors.New("compile in a child: this process is one; call IsCompileChild at the beginning of main, see ChildOptions")
+	}
+	if opts.MemoryBytes < 0 || opts.Time < 0 || opts.Most < 0 {
+		return nil, fmt.Errorf("compile in a child: a limit is negative: %+v", opts)
+	}
+	def(&opts.MemoryBytes, 1<<30)
+	def(&opts.Time, 30*time.Second)
+	def(&opts.Most, max(1, runtime.NumCPU()/2))
+	program, err := thisProgram()
+	if err != nil {
+		return nil, fmt.Errorf("compile in a child: %w", err)
+	}
+	return &children{program, opts, make(chan struct{}, opts.Most)}, nil
+}
+
+// errTooSlow ends a child that takes too long.
+var errTooSlow = errors.New("the child takes too long")
+
+// compile lets a child write the machine code of a module to dir. It fails with
+// a *RefusedError if that is the module's fault, with ctx's cause, and for
+// reasons of the machine.
+func (c *children) compile(ctx context.Context, dir string, module []byte) error {
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Time, errTooSlow)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.program)
+	cmd.Args = []string{os.Args[0], childArg}
+	cmd.Env = childEnviron()
+	cmd.Dir = dir
+	cmd.SysProcAttr = childAttr()
+	cmd.Cancel = func() error { return killChild(cmd.Process) }
+	cmd.WaitDelay = time.Second
+	stdout, stderr := &head{}, &head{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := c.feed(cmd, module)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTooSlow):
+		return c.tooSlow()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !errors.As(err, &exit):
+		return fmt.Errorf("sandbox: compile in a child: %w", err)
+	}
+	return c.explain(exit, stdout.String(), stderr.String())
+}
+
+// feed runs the child on the module. Its input stays open until it has ended,
+// since it takes the end of that for the end of this process.
+func (c *children) feed(cmd *exec.Cmd, module []byte) error {
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		// A child that does not take it all has its reasons, and tells them.
+		_ = binary.Write(stdin, binary.LittleEndian, childOrder{
+			Magic: childMagic, ModuleBytes: uint32(len(module)), MemoryBytes: uint64(c.opts.MemoryBytes),
+			CPUSeconds: uint64(math.Ceil(c.opts.Time.Seconds() * float64(runtime.NumCPU()))),
+		})
+		_, _ = stdin.Write(module)
+	}()
+	err = cmd.Wait()
+	<-fed
+	return err
+}
+
+// memoryTexts are what the Go and C runtimes and wazero print when there is no
+// more memory; a new thread needs some for its stack.
+var memoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread"}
+
+// explain says what a child that failed died of.
+func (c *children) explain(exit *exec.ExitError, stdout, stderr string) error {
+	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
+	switch code := exit.ExitCode(); {
+	case code == childInvalid:
+		return invalid(errors.New(stdout))
+	case code == childNoDisk:
+		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
+	case strings.Contains(stderr, "SIGXCPU"):
+		return c.tooSlow()
+	case code == childNoMemory, slices.ContainsFunc(memoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
+		return &RefusedError{
+			Reason: fmt.Sprintf("compiling it took more than %s of memory", bytesText(c.opts.MemoryBytes)),
+			Fix:    "split its largest functions, or raise the memory that compiling may take",
+		}
+	default:
+		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+		return &RefusedError{Reason: fmt.Sprintf("cannot be compiled: the compiler ended with %v: %s", exit, cut(line, 512))}
+	}
+}
+
+func (c *children) tooSlow() error {
+	return &RefusedError{
+		Reason: fmt.Sprintf("compiling it took more than %v", c.opts.Time),
+		Fix:    "split its largest functions, or raise the time that compiling may take",
+	}
+}
+
+// invalid is the refusal of a module that wazero found something wrong with.
+// Only the types of operands are left to it.
+func invalid(err error) error {
+	return &RefusedError{Reason: "is not valid: " + err.Error(), Fix: "build it again; the toolchain made a mistake", Err: err}
+}
+
+// head keeps the beginning of what is written to it.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(b []byte) (int, error) {
+	if room := childText - h.Len(); room > 0 {
+		_, _ = h.Buffer.Write(b[:min(room, len(b))]) // never fails
+	}
+	return len(b), nil
+}
+
+// ReadFrom hides the buffer's own, which has no limit.
+func (h *head) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{h}, r)
+}
