@@ -1,6 +1,7 @@
 package agentfile
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,9 @@ import (
 const (
 	maxDepth = 64
 	maxNodes = 100_000
+	// What the parser itself is given: its time grows with the square of these.
+	maxOpen   = 500 // brackets and braces
+	maxDashes = 64  // of lists in lists, on one line
 )
 
 // A decoder fills a value from YAML, strictly: a key that the value does not
@@ -36,8 +40,13 @@ type decoder struct {
 
 // decode fills the file from its text, and notes where each key stands.
 func (f *File) decode(b []byte) error {
-	if !utf8.Valid(b) {
+	switch {
+	case len(b) > MaxSize:
+		return fmt.Errorf("%s: larger than %d bytes, so hardly an agent.yaml", f.path, MaxSize)
+	case !utf8.Valid(b):
 		return fmt.Errorf("%s: not text in UTF-8", f.path)
+	case tooDeep(b):
+		return fmt.Errorf("%s: not an agent: nested too deep", f.path)
 	}
 	root, err := f.parse(b)
 	if err != nil || root == nil {
@@ -45,6 +54,23 @@ func (f *File) decode(b []byte) error {
 	}
 	d := &decoder{file: f, anchors: map[string]ast.Node{}}
 	return d.value("", root, reflect.ValueOf(f).Elem())
+}
+
+// tooDeep reports text that only somebody writes who wants the parser to work.
+func tooDeep(b []byte) bool {
+	open := 0
+	for _, c := range b {
+		switch c {
+		case '[', '{':
+			open++
+		case ']', '}':
+			open = max(0, open-1)
+		}
+		if open > maxOpen {
+			return true
+		}
+	}
+	return bytes.Contains(b, bytes.Repeat([]byte("- "), maxDashes))
 }
 
 // parse returns the document's root, nil if it is empty.

@@ -18,7 +18,7 @@ import (
 //go:generate go run ../../internal/schemagen ../../docs/agent.schema.json
 
 // MaxSize is the size of the largest file that is read, in bytes.
-const MaxSize = 1 << 20
+const MaxSize = 256 << 10
 
 // A File is an agent as it is written down. Its zero value is an agent
 // without a model.
