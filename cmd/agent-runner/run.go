@@ -5,12 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +15,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/model"
 )
-
-// maxText is the size of a prompt, or of a file of messages, in bytes.
-const maxText = 32 << 20
 
 // A runCommand is what was typed after run.
 type runCommand struct {
@@ -135,7 +128,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	messages, err := c.conversation(args, source)
+	messages, err := c.conversation(ctx, args, source)
 	if err != nil {
 		return err
 	}
@@ -227,101 +220,6 @@ func runOnce(ctx context.Context, a *host.Agent, messages []abi.Message, show re
 		return &endedError{exitCanceled, ended}
 	}
 	return &endedError{exitFailed, ended}
-}
-
-// conversation is what the run begins with: earlier messages, then the prompt.
-func (c *runCommand) conversation(args []string, source *source) ([]abi.Message, error) {
-	var messages []abi.Message
-	if c.messages != "" {
-		var err error
-		if messages, err = readMessages(c.messages); err != nil {
-			return nil, err
-		}
-	}
-	prompt, err := c.prompt(args)
-	switch {
-	case err != nil:
-		return nil, err
-	case prompt == "" && len(args) > 0:
-		return nil, usagef("the prompt is empty")
-	case prompt == "" && source.prompt != "":
-		prompt = source.prompt
-	case prompt == "" && len(messages) == 0:
-		return nil, usagef("no prompt: give one in quotes, or - to read it from standard input")
-	}
-	if source.prompt != "" && (prompt != source.prompt || len(messages) > 0) {
-		return nil, usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
-			source.prompt, host.EnvAPIKey)
-	}
-	if prompt != "" {
-		messages = append(messages, abi.User(prompt))
-	}
-	return messages, nil
-}
-
-func (c *runCommand) prompt(args []string) (string, error) {
-	if len(args) == 0 {
-		return "", nil
-	}
-	prompt := args[0]
-	if prompt == "-" {
-		b, err := io.ReadAll(io.LimitReader(c.env.in, maxText+1))
-		switch {
-		case err != nil:
-			return "", fmt.Errorf("read the prompt from standard input: %w", err)
-		case len(b) > maxText:
-			return "", usagef("the prompt has more than %d bytes", maxText)
-		}
-		prompt = strings.TrimRight(string(b), "\r\n")
-	}
-	if !utf8.ValidString(prompt) {
-		return "", usagef("the prompt is not valid UTF-8")
-	}
-	return prompt, nil
-}
-
-// readMessages reads earlier messages: a JSON array.
-func readMessages(path string) ([]abi.Message, error) {
-	b, err := readFile(path, maxText)
-	if err != nil {
-		return nil, err
-	}
-	var messages []abi.Message
-	if _, err := abi.Decode(b, &messages); err != nil {
-		return nil, usagef("%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]", path, err)
-	}
-	for i := range messages {
-		if err := messages[i].Check(); err != nil {
-			return nil, usagef("%s: message %d: %v", path, i, err)
-		}
-	}
-	return messages, nil
-}
-
-// readFile reads a file of at most so many bytes.
-func readFile(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, bare(err))
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, bare(err))
-	case int64(len(b)) > most:
-		return nil, usagef("%s: larger than %d bytes", path, most)
-	}
-	return b, nil
-}
-
-// bare is what went wrong, without the path that the error was about.
-func bare(err error) error {
-	var p *os.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 // onAttempt tells of a model call that failed and is made again.

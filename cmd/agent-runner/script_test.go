@@ -188,6 +188,11 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), envCacheDir+"="+ts.Getenv(envCacheDir), "OPENAI_API_KEY=", "OPENAI_BASE_URL=")
 	w := &watch{more: make(chan struct{}, 1)}
+	never, end, err := os.Pipe() // nothing comes from standard input, nor its end
+	ts.Check(err)
+	defer never.Close()
+	defer end.Close()
+	cmd.Stdin = never
 	cmd.Stdout, cmd.Stderr = watchEnd{w, 0}, watchEnd{w, 1}
 	ts.Check(cmd.Start())
 	ended := make(chan error, 1)

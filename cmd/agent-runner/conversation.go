@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// maxText is the size of a prompt, or of a file of messages, in bytes.
+const maxText = 32 << 20
+
+// conversation is what the run begins with: earlier messages, then the prompt.
+func (c *runCommand) conversation(ctx context.Context, args []string, source *source) ([]abi.Message, error) {
+	var messages []abi.Message
+	if c.messages != "" {
+		var err error
+		if messages, err = readMessages(c.messages); err != nil {
+			return nil, err
+		}
+	}
+	prompt, err := c.prompt(ctx, args)
+	switch {
+	case err != nil:
+		return nil, err
+	case prompt == "" && len(args) > 0:
+		return nil, usagef("the prompt is empty")
+	case prompt == "" && source.prompt != "":
+		prompt = source.prompt
+	case prompt == "" && len(messages) == 0:
+		return nil, usagef("no prompt: give one in quotes, or - to read it from standard input")
+	}
+	if source.prompt != "" && (prompt != source.prompt || len(messages) > 0) {
+		return nil, usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
+			source.prompt, host.EnvAPIKey)
+	}
+	if prompt != "" {
+		messages = append(messages, abi.User(prompt))
+	}
+	return messages, nil
+}
+
+func (c *runCommand) prompt(ctx context.Context, args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	prompt := args[0]
+	if prompt == "-" {
+		var err error
+		if prompt, err = c.readPrompt(ctx); err != nil {
+			return "", err
+		}
+	}
+	if !utf8.ValidString(prompt) {
+		return "", usagef("the prompt is not valid UTF-8")
+	}
+	return prompt, nil
+}
+
+// readPrompt reads standard input to its end, or until ctx ends.
+func (c *runCommand) readPrompt(ctx context.Context) (string, error) {
+	if c.verbose {
+		c.screen.note(faint, "reading the prompt from standard input")
+	}
+	type read struct {
+		b   []byte
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(c.env.in, maxText+1))
+		done <- read{b, err}
+	}()
+	select {
+	case r := <-done:
+		switch {
+		case r.err != nil:
+			return "", fmt.Errorf("read the prompt from standard input: %w", r.err)
+		case len(r.b) > maxText:
+			return "", usagef("the prompt has more than %d bytes", maxText)
+		}
+		return strings.TrimRight(string(r.b), "\r\n"), nil
+	case <-ctx.Done():
+		return "", beforeRun(ctx, ctx.Err())
+	}
+}
+
+// readMessages reads earlier messages: a JSON array.
+func readMessages(path string) ([]abi.Message, error) {
+	b, err := readFile(path, maxText)
+	if err != nil {
+		return nil, err
+	}
+	var messages []abi.Message
+	if _, err := abi.Decode(b, &messages); err != nil {
+		return nil, usagef("%s: not messages: %v; want a JSON array such as [{\"role\": \"user\", \"content\": \"hi\"}]", path, err)
+	}
+	for i := range messages {
+		if err := messages[i].Check(); err != nil {
+			return nil, usagef("%s: message %d: %v", path, i, err)
+		}
+	}
+	return messages, nil
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, bare(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, bare(err))
+	case int64(len(b)) > most:
+		return nil, usagef("%s: larger than %d bytes", path, most)
+	}
+	return b, nil
+}
+
+// bare is what went wrong, without the path that the error was about.
+func bare(err error) error {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
