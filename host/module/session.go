@@ -38,6 +38,8 @@ type worker struct {
 	in    *sandbox.Instance
 	visit *visit // the call that it serves
 
+	memory int64 // bytes that it has
+
 	history history // what it served before, if faults are recorded
 }
 
@@ -113,6 +115,7 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 	v.entered = true
 	failed, err := m.transport.call(ctx, w.in, v)
 	v.report = w.in.Report()
+	v.grown, w.memory = v.report.Memory-w.memory, v.report.Memory
 	var refusal *abi.Error
 	switch {
 	case err != nil:
@@ -183,6 +186,9 @@ func (s *session) instantiate(ctx context.Context) (*worker, error) {
 		return nil, err
 	}
 	w.in = in
+	if w.memory = s.mw.image.Reset().ImageBytes; w.memory == 0 {
+		w.memory, _ = s.mw.image.Memory()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Instances++

@@ -32,6 +32,7 @@ type visit struct {
 	recorder *recorder
 	replay   *player // answers the guest in the host's place
 	report   sandbox.Report
+	grown    int64 // bytes of memory
 	ended    error // what the call came to
 
 	waited    bool // in a host call that waits
