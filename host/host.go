@@ -56,6 +56,9 @@ type Options struct {
 	// CacheDir keeps compiled machine code from process to process; empty:
 	// only while the host lives. Nobody else should be able to write there.
 	CacheDir string
+	// FaultDir keeps what a fault of a module depended on, for
+	// [Host.Replay]; see [module.LoaderOptions]. Empty: nothing is kept.
+	FaultDir string
 	// Logger hears warnings about modules; nil: nobody.
 	Logger *slog.Logger
 }
@@ -65,12 +68,12 @@ type Host struct {
 	loader *module.Loader
 }
 
-// New returns a host. It fails if the cache directory cannot be used.
+// New returns a host. It fails if one of the directories cannot be used.
 func New(ctx context.Context, o *Options) (*Host, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, Logger: o.Logger})
+	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, FaultDir: o.FaultDir, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +89,12 @@ func (h *Host) Close(ctx context.Context) error { return h.loader.Close(ctx) }
 // module and how to mend it.
 func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
 	return h.loader.Load(ctx, path, limits)
+}
+
+// Replay does again what a bundle of a fault recorded, and says what was
+// different. Bundles are read with [module.ReadBundle].
+func (h *Host) Replay(ctx context.Context, b *module.Bundle) (*module.Replay, error) {
+	return h.loader.Replay(ctx, b)
 }
 
 // LoadBytes loads a module from its bytes; name is for messages.

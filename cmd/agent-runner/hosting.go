@@ -17,27 +17,28 @@ const envCacheDir = "AGENT_RUNNER_CACHE"
 
 // host makes the host, with compiled modules kept where the user wants them.
 func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
-	return newHost(ctx, c.env, c.cacheDir, c.chosen, c.logger())
+	return newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: c.logger()})
 }
 
 // newHost makes a host. A cache directory that was not asked for, and cannot
 // be used, is done without.
-func newHost(ctx context.Context, e *env, dir string, chosen bool, log *slog.Logger) (*host.Host, error) {
+func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (*host.Host, error) {
 	if !chosen {
-		dir = e.getenv(envCacheDir)
-		chosen = dir != ""
+		o.CacheDir = e.getenv(envCacheDir)
+		chosen = o.CacheDir != ""
 	}
 	if !chosen {
 		if user, err := os.UserCacheDir(); err == nil {
-			dir = filepath.Join(user, "agent-runner")
+			o.CacheDir = filepath.Join(user, "agent-runner")
 		}
 	}
-	h, err := host.New(ctx, &host.Options{CacheDir: dir, Logger: log})
+	h, err := host.New(ctx, &o)
 	if err == nil || chosen {
 		return h, err
 	}
-	log.Debug("compiled modules are not kept", "reason", err)
-	return host.New(ctx, &host.Options{Logger: log})
+	o.Logger.Debug("compiled modules are not kept", "reason", err)
+	o.CacheDir = ""
+	return host.New(ctx, &o)
 }
 
 // closeHost frees what the host holds; a guest that still runs is not waited

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -26,7 +27,7 @@ func newModule(e *env) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newInspect(e))
+	cmd.AddCommand(newInspect(e), newBench(e), newReplay(e))
 	return cmd
 }
 
@@ -49,9 +50,7 @@ func newInspect(e *env) *cobra.Command {
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			screen := newScreen(e)
-			c := runCommand{env: e, screen: screen}
-			h, err := newHost(ctx, e, cacheDir, cmd.Flags().Changed("cache-dir"), c.logger())
+			h, err := moduleHost(ctx, e, cmd, cacheDir)
 			if err != nil {
 				return err
 			}
@@ -68,9 +67,20 @@ func newInspect(e *env) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(&cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
+}
+
+// moduleFlags are those of every command that looks at one module.
+func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "text", "`text` or json")
+	cmd.Flags().StringVar(cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+}
+
+// moduleHost makes a host for them.
+func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, cacheDir string) (*host.Host, error) {
+	c := runCommand{env: e, screen: newScreen(e)}
+	return newHost(ctx, e, cmd.Flags().Changed("cache-dir"), host.Options{CacheDir: cacheDir, Logger: c.logger()})
 }
 
 // limits are those that a module runs under, by their names in agent.yaml.
@@ -84,19 +94,18 @@ func limits(l module.Limits) map[string]any {
 }
 
 func inspectJSON(e *env, m *module.Module) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(struct {
+	return printJSON(e, struct {
 		module.Info
 		Limits map[string]any `json:"limits"`
 	}{m.Info(), limits(m.Limits())})
-	if err != nil {
-		return err
-	}
-	_, err = e.out.Write(b.Bytes())
-	return err
+}
+
+// printJSON writes a value for programs.
+func printJSON(e *env, v any) error {
+	enc := json.NewEncoder(e.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 func inspectText(m *module.Module) string {

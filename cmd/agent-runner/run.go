@@ -24,7 +24,7 @@ type runCommand struct {
 	file, model, baseURL               string
 	replay, record                     string
 	root, instruction, messages        string
-	output, cacheDir                   string
+	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
 	timeout                            time.Duration
 	noStream, noTools, verbose, chosen bool // chosen: a cache directory was asked for
@@ -90,6 +90,7 @@ Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 	f.IntVar(&c.repeat, "repeat", 1, "run it `N` times, one after the other")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
 	f.BoolVar(&c.verbose, "verbose", false, "show more of what happens")
+	f.StringVar(&c.faultDir, "fault-dir", "", "keep what a module's fault depended on in `DIR`, for module replay")
 	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
 	return cmd
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+// newBench measures a module.
+func newBench(e *env) *cobra.Command {
+	var config, messages, output, cacheDir string
+	var count int
+	cmd := &cobra.Command{
+		Use:   "bench PATH",
+		Short: "Measure what each hook of a module takes",
+		Long: `Runs each hook of a module on a conversation as an agent would, with a model and
+tools that answer at once, and shows medians: fuel, which is the same on every
+machine; time, with the host's part; bytes in and out; host calls; and by how
+many pages of 64 KiB memory grew.`,
+		Example: `  agent-runner module bench redact.wasm
+  agent-runner module bench summarize.wasm --config '{"keep": 10}' --messages long.json -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("want one module: agent-runner module bench PATH")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := &module.BenchOptions{Config: json.RawMessage(config), Runs: count}
+			switch {
+			case output != "text" && output != "json":
+				return usagef("-o is %q; want text or json", output)
+			case count < 1:
+				return usagef("--count is %d; want 1 or more", count)
+			}
+			if messages != "" {
+				var err error
+				if o.Messages, err = readMessages(messages); err != nil {
+					return err
+				}
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			if err != nil {
+				return err
+			}
+			defer closeHost(h)
+			m, err := h.Load(ctx, args[0], host.Limits{})
+			if err != nil {
+				return beforeRun(ctx, err)
+			}
+			defer m.Close()
+			rows, err := m.Bench(ctx, o)
+			switch {
+			case err != nil:
+				return beforeRun(ctx, err)
+			case output == "json":
+				return printJSON(e, struct {
+					Path   string            `json:"path"`
+					Digest string            `json:"digest"`
+					Runs   int               `json:"runs"`
+					Hooks  []module.BenchRow `json:"hooks"`
+				}{m.Name(), m.Digest(), count, rows})
+			default:
+				_, err = fmt.Fprint(e.out, clean(benchText(rows)))
+				return err
+			}
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
+	cmd.Flags().StringVar(&messages, "messages", "", "the conversation, JSON, in `FILE`; default: one of twenty messages")
+	cmd.Flags().IntVar(&count, "count", module.DefaultBenchRuns, "go through the conversation `N` times")
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+// benchText is a table of what hooks took.
+func benchText(rows []module.BenchRow) string {
+	if len(rows) == 0 {
+		return "the module has no hook that is called in runs\n"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	width := 0 // names stand at the left, numbers at the right
+	for _, r := range rows {
+		width = max(width, len(r.Hook))
+	}
+	fmt.Fprintf(w, "%-*s\t", width, "hook")
+	fmt.Fprintln(w, "calls\tfuel\ttime\tbytes in\tbytes out\thost calls\tpages grown\t")
+	var notes []string
+	for _, r := range rows {
+		if r.Calls == 0 {
+			fmt.Fprintf(w, "%-*s\t0\t-\t-\t-\t-\t-\t-\t\n", width, r.Hook)
+			continue
+		}
+		fmt.Fprintf(w, "%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n", width, r.Hook, r.Calls, r.Fuel, microseconds(r.TimeNS), r.BytesIn, r.BytesOut, r.HostCalls, r.Pages)
+		if n := r.Failed + r.Faulted; n > 0 {
+			notes = append(notes, fmt.Sprintf("%s came to no answer in %d of %d calls: %s", r.Hook, n, r.Calls, oneLine(r.Problem)))
+		}
+	}
+	_ = w.Flush()
+	for _, note := range notes {
+		fmt.Fprintf(&b, "\n%s\n", note)
+	}
+	return b.String()
+}
+
+func microseconds(ns int64) string {
+	return fmt.Sprintf("%.1f µs", float64(ns)/float64(time.Microsecond))
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+// newReplay reproduces a fault.
+func newReplay(e *env) *cobra.Command {
+	var output, cacheDir string
+	cmd := &cobra.Command{
+		Use:   "replay BUNDLE",
+		Short: "Reproduce a fault that run --fault-dir kept",
+		Long: `Reproduces a fault of a module: loads the very module, configures it as it was,
+and runs the hook that faulted, after those that its instance served before, with
+the recorded inputs, clock, random bytes and replies of the host.
+
+Exit codes: 0 the same fault, to the unit of fuel; 1 something was different;
+2 the bundle cannot be replayed.`,
+		Example: "  agent-runner module replay faults/20260102T150405.000000000Z-policy-gate_tool-1f2e3d4c.fault.zip",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("want one bundle: agent-runner module replay BUNDLE")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usagef("-o is %q; want text or json", output)
+			}
+			b, err := module.ReadBundle(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			if err != nil {
+				return err
+			}
+			defer closeHost(h)
+			r, err := h.Replay(ctx, b)
+			if err != nil {
+				return beforeRun(ctx, err)
+			}
+			if output == "json" {
+				err = printJSON(e, struct {
+					Module   string             `json:"module"`
+					Digest   string             `json:"digest"`
+					Entry    string             `json:"entry"`
+					Hook     string             `json:"hook"`
+					Recorded module.BundleFault `json:"recorded"`
+					Fuel     uint64             `json:"recorded_fuel"`
+					Replay   *module.Replay     `json:"replay"`
+				}{b.Module, b.Digest, b.Entry, string(b.Visit.Hook), b.Fault, b.Visit.Fuel, r})
+			} else {
+				_, err = fmt.Fprint(e.out, clean(replayText(b, r)))
+			}
+			if err == nil && !r.Same {
+				err = &endedError{exitFailed, errors.New("the replay differs from what was recorded")}
+			}
+			return err
+		},
+	}
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+func replayText(b *module.Bundle, r *module.Replay) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(key, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", key, oneLine(fmt.Sprintf(format, args...)))
+	}
+	row("module", "%s, sha256:%s", b.Module, b.Digest)
+	row("fault", "of %s in %s (%s), %s", b.Entry, b.Visit.Hook, b.Fault.Stage, b.Time.Format(time.RFC3339))
+	row("cause", "%s", b.Fault.Cause)
+	if b.Fault.Limit != "" {
+		row("limit", "%s of %d", b.Fault.Limit, b.Fault.Value)
+	}
+	row("fuel", "%d", b.Visit.Fuel)
+	row("before it", "%d calls of the same instance", len(b.Earlier)+b.Dropped)
+	for i, frame := range b.Fault.Stack {
+		row(map[bool]string{true: "stack"}[i == 0], "%s", frame)
+	}
+	for i, line := range b.Fault.Stderr {
+		row(map[bool]string{true: "it said"}[i == 0], "%s", line)
+	}
+	_ = w.Flush()
+	if r.Incomplete != "" {
+		fmt.Fprintf(&out, "\nThe recording is incomplete: %s.\n", r.Incomplete)
+	}
+	if r.Same {
+		fmt.Fprintf(&out, "\nThe same again: %s, after %d fuel and %d host calls.\n", oneLine(r.Cause), r.Fuel, r.Calls)
+		return out.String()
+	}
+	fmt.Fprintln(&out, "\nDifferent:")
+	for _, d := range r.Differences {
+		fmt.Fprintf(&out, "  %s\n", oneLine(d))
+	}
+	return out.String()
+}
