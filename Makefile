@@ -5,6 +5,8 @@ GOLANGCI_LINT := v2.6.2
 TOOLS := $(CURDIR)/build/tools
 BIN := build/agent-runner
 FUZZTIME ?= 20s
+MODULES ?= 10000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
 
@@ -66,6 +68,15 @@ fuzz: ## every fuzz target for FUZZTIME
 			echo "$$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
+
+.PHONY: hostile
+hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED repeats a run
+	go test -count 1 -timeout 60m -v -run '^TestGenerated$$' ./internal/hostile -args -modules $(MODULES) -seed $(SEED)
+	go test -count 1 -skip '^TestGenerated$$' ./internal/hostile
+
+.PHONY: limits
+limits: ## each limit alone switched off, which must turn its case red
+	go test -count 1 -run '^TestEachLimit' ./internal/hostile
 
 .PHONY: bench
 bench: ## benchmarks, five counts each

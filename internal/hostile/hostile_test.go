@@ -2,7 +2,12 @@ package hostile
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -128,5 +134,111 @@ func TestFuelIsExact(t *testing.T) {
 		require.Equal(t, []int64{fuel[0], fuel[0], fuel[0]}, fuel)
 		require.Positive(t, fuel[0])
 		require.Less(t, fuel[0], int64(3_300_000), "no more than a body beyond its budget")
+	}
+}
+
+// The same bytes loaded a hundred times at once are one module, compiled once.
+func TestSameBytesAtOnce(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.close()) }()
+	large := func(i int) []byte { // takes some 100 ms
+		g := newGuest()
+		for range 200 {
+			g.function("i", "i", repeat(300, join(local(0), i32(i), add, setLocal(n0), local(n0), when(local(n0), setLocal(n1)))...), local(n1))
+		}
+		return g.hook(abi.HookBeforeAgent).bytes()
+	}
+	load := func(b []byte, times int) time.Duration {
+		var all sync.WaitGroup
+		digests := make([]string, times)
+		began := time.Now()
+		for i := range times {
+			all.Go(func() {
+				m, err := h.loader.LoadBytes(t.Context(), "hostile.wasm", b, module.Limits{})
+				if err == nil {
+					digests[i] = m.Digest()
+					defer m.Close()
+				}
+			})
+		}
+		all.Wait()
+		for _, d := range digests {
+			require.Equal(t, digests[0], d)
+			require.NotEmpty(t, d)
+		}
+		return time.Since(began)
+	}
+	one := load(large(1), 1)
+	hundred := load(large(2), 100)
+	t.Logf("one load took %v, a hundred of other bytes %v", one, hundred)
+	require.Less(t, hundred, 20*one+time.Second)
+}
+
+// Go's collector has its turn while guests loop.
+func TestCollectorKeepsRunning(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.close()) }()
+	var worst time.Duration
+	for _, build := range []func() []byte{
+		func() []byte { return doing(abi.HookBeforeAgent, forever()) }, callTree,
+		func() []byte {
+			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1), i32(1000<<16), fill)).bytes()
+		},
+		func() []byte {
+			return doing(abi.HookBeforeAgent, forever(repeat(60_000, join(local(n0), setLocal(n1))...)))
+		},
+	} {
+		ended := make(chan *outcome)
+		c := &Case{Module: build, Limits: within(200 * time.Millisecond)}
+		c.Limits.Fuel = 1 << 62
+		go func() { ended <- h.run(t.Context(), c) }()
+		for running := true; running; {
+			select {
+			case o := <-ended:
+				require.NoError(t, o.refusal)
+				require.Len(t, o.Of(abi.EventFault), 1)
+				running = false
+			default:
+				began := time.Now()
+				runtime.GC()
+				worst = max(worst, time.Since(began))
+			}
+		}
+	}
+	t.Logf("the longest collection took %v", worst)
+	require.Less(t, worst, slack)
+}
+
+// A manifest that names another digest than its module has is refused.
+func TestDigestThatDiffers(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.close()) }()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.wasm"), honest(), 0o600))
+	path := filepath.Join(dir, "m.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"wasm":[{"path":"m.wasm","hash":"`+strings.Repeat("0", 64)+`"}]}`), 0o600))
+	_, err = h.loader.Load(t.Context(), path, module.Limits{})
+	var refused *sandbox.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "the module's SHA-256 is")
+}
+
+// Files that are no modules are refused unread, or read as far as the limit.
+func TestFiles(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.close()) }()
+	dir := t.TempDir()
+	huge := filepath.Join(dir, "huge.wasm")
+	f, err := os.Create(huge)
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(1<<40))
+	require.NoError(t, f.Close())
+	for path, want := range map[string]string{huge: "more bytes than the limit", dir: "is a directory", "/dev/zero": "not a regular file"} {
+		_, err := h.loader.Load(t.Context(), path, module.Limits{})
+		require.ErrorContains(t, err, want)
 	}
 }

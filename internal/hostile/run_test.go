@@ -78,11 +78,12 @@ func (m mistakes) Handle(_ context.Context, r slog.Record) error {
 
 // A hookCall is one call of a hook as a chain made it.
 type hookCall struct {
-	hook abi.Hook
-	wall time.Duration // without what it waited for in next
-	own  time.Duration // the same without what the machine did for others
-	cpu  time.Duration // of the processor
-	err  error
+	hook  abi.Hook
+	wall  time.Duration // without what it waited for in next
+	own   time.Duration // the same without what the machine did for others
+	cpu   time.Duration // of the processor
+	waits bool          // it called next, whose work is in own and cpu
+	err   error
 }
 
 // watched is a middleware that notes each call of its hooks.
@@ -107,7 +108,7 @@ func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) e
 	delay, cpu, began := threadDelay(), threadTime(), time.Now()
 	err := s.Session.Call(ctx, c, in, out)
 	wall := time.Since(began) - c.Waited()
-	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, err})
+	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, c.Waited() > 0, err})
 	return err
 }
 

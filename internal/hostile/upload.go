@@ -111,9 +111,12 @@ func claims() []Case {
 			return doing(abi.HookBeforeAgent, i32(0), []byte{0x0e}, most, []byte{0})
 		}, "4,294,967,295 branch targets"),
 	}
-	for id, name := range map[byte]string{types: "type", imports: "import", functions: "function", tables: "table", memories: "memory",
-		globals: "global", exports: "export", elements: "element", codes: "code", datas: "data"} {
-		all = append(all, refused("2^32-1 entries in the "+name+" section", fixed(binaryOf(section(id, most))), name+" section", "4,294,967,295"))
+	for _, s := range []struct {
+		id   byte
+		name string
+	}{{types, "type"}, {imports, "import"}, {functions, "function"}, {tables, "table"}, {memories, "memory"},
+		{globals, "global"}, {exports, "export"}, {elements, "element"}, {codes, "code"}, {datas, "data"}} {
+		all = append(all, refused("2^32-1 entries in the "+s.name+" section", fixed(binaryOf(section(s.id, most))), s.name+" section", "4,294,967,295"))
 	}
 	return append(all, refused("2^32-1 data segments announced", fixed(binaryOf(section(dataCount, most))), "data count section", "4,294,967,295"))
 }
