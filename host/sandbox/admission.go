@@ -13,10 +13,33 @@ import (
 // so that nobody waits for memory while he holds some. Those who wait are served
 // in their order, so that large reservations do not starve.
 //
-// The error is a *TooLargeError at once if it can never be had, ctx's cause, or
-// ErrClosed. The caller calls release when the work is done; twice is once.
+// The error is a *TooLargeError at once if it can never be had, a *NoRoomError
+// at once if ctx is of work that holds memory already and it cannot be had now,
+// ctx's cause, or ErrClosed. The caller calls release when the work is done;
+// twice is once.
 func (s *Sandbox) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
-	return s.admission.reserve(ctx, max(0, bytes))
+	_, release, err = s.ReserveOneOf(ctx, []int64{bytes})
+	return release, err
+}
+
+// ReserveOneOf is Reserve for work that can make do with less: sizes ascend, and
+// it waits for the first of them. It takes the largest that leaves as much as it
+// takes to others, and tells which.
+func (s *Sandbox) ReserveOneOf(ctx context.Context, sizes []int64) (n int, release func(), err error) {
+	return s.admission.reserve(ctx, sizes)
+}
+
+// Holding marks ctx as that of work that holds a reservation. A reservation that
+// is asked for within it does not wait: what holds memory would wait for those
+// who wait for it.
+func Holding(ctx context.Context) context.Context { return context.WithValue(ctx, holdingKey{}, true) }
+
+type holdingKey struct{}
+
+// holds reports whether ctx is of work that holds memory: a reservation, or the
+// frame of a guest whose import runs.
+func holds(ctx context.Context) bool {
+	return ctx.Value(holdingKey{}) != nil || ctx.Value(instanceKey{}) != nil
 }
 
 // TooLargeError says that more memory was to be reserved than there is in all.
@@ -25,9 +48,23 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("needs up to %s of memory for its modules, of %s in all; lower the memory limits of its modules, or how many calls run at once",
+	return fmt.Sprintf("needs up to %s of memory for its modules, of %s that the host may use; lower the memory limits of its modules, or let the host use more",
 		bytesText(e.Bytes), bytesText(e.All))
 }
+
+// NoRoomError says that there was not enough memory free for work within other
+// work, which cannot wait for it.
+type NoRoomError struct {
+	Bytes, Free, All int64
+}
+
+func (e *NoRoomError) Error() string {
+	return fmt.Sprintf("needs up to %s of memory for its modules; %s of the %s that the host may use is free, and what runs within another run cannot wait for more",
+		bytesText(e.Bytes), bytesText(e.Free), bytesText(e.All))
+}
+
+// otherMachine is what a machine has that does not tell.
+const otherMachine = 4 << 30
 
 // WorstCase is the most memory in bytes that one instance can come to hold:
 // linear memory, stack, and what belongs to it.
@@ -49,25 +86,30 @@ type admission struct {
 // waiting is one who waits. Its channel is closed when it was served, or when
 // the sandbox is closed.
 type waiting struct {
-	bytes  int64
+	sizes  []int64
 	served bool // guarded by admission.mu
+	n      int  // which of the sizes it was given; guarded by admission.mu
 	done   chan struct{}
 }
 
-func (a *admission) reserve(ctx context.Context, bytes int64) (func(), error) {
+func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return 0, nil, context.Cause(ctx)
 	}
+	least := sizes[0]
 	a.mu.Lock()
 	switch {
 	case a.closed:
 		a.mu.Unlock()
-		return nil, ErrClosed
-	case bytes > a.all:
+		return 0, nil, ErrClosed
+	case least > a.all:
 		a.mu.Unlock()
-		return nil, &TooLargeError{Bytes: bytes, All: a.all}
+		return 0, nil, &TooLargeError{Bytes: least, All: a.all}
+	case holds(ctx) && (len(a.waiting) > 0 || least > a.free):
+		defer a.mu.Unlock()
+		return 0, nil, &NoRoomError{Bytes: least, Free: a.free, All: a.all}
 	}
-	w := &waiting{bytes: bytes, done: make(chan struct{})}
+	w := &waiting{sizes: sizes, done: make(chan struct{})}
 	a.waiting = append(a.waiting, w)
 	a.serve()
 	a.mu.Unlock()
@@ -80,22 +122,25 @@ func (a *admission) reserve(ctx context.Context, bytes int64) (func(), error) {
 	defer a.mu.Unlock()
 	switch {
 	case w.served:
-		return sync.OnceFunc(func() { a.give(bytes) }), nil
+		return w.n, sync.OnceFunc(func() { a.give(sizes[w.n]) }), nil
 	case a.closed:
-		return nil, ErrClosed
+		return 0, nil, ErrClosed
 	default:
 		a.waiting = slices.DeleteFunc(a.waiting, func(o *waiting) bool { return o == w })
 		a.serve() // those behind may have waited for this one only
-		return nil, context.Cause(ctx)
+		return 0, nil, context.Cause(ctx)
 	}
 }
 
 // serve gives to those who wait, the first first. The caller holds mu.
 func (a *admission) serve() {
-	for len(a.waiting) > 0 && a.waiting[0].bytes <= a.free {
+	for len(a.waiting) > 0 && a.waiting[0].sizes[0] <= a.free {
 		w := a.waiting[0]
 		a.waiting = a.waiting[1:]
-		a.free -= w.bytes
+		for w.n+1 < len(w.sizes) && w.sizes[w.n+1] <= a.free/2 {
+			w.n++
+		}
+		a.free -= w.sizes[w.n]
 		w.served = true
 		close(w.done)
 	}

@@ -28,7 +28,7 @@ func TestReserve(t *testing.T) {
 	_, err = s.Reserve(t.Context(), 101)
 	var tooLarge *TooLargeError
 	require.ErrorAs(t, err, &tooLarge)
-	require.ErrorContains(t, err, "needs up to 101 bytes of memory for its modules, of 100 bytes in all; lower")
+	require.ErrorContains(t, err, "needs up to 101 bytes of memory for its modules, of 100 bytes that the host may use; lower")
 	require.EqualValues(t, 100, s.admission.free)
 
 	im := load(t, s, guestWasm, Limits{MemoryBytes: 2 << 20, StackBytes: 1 << 20})
@@ -112,4 +112,53 @@ func TestReserveHammer(t *testing.T) {
 		require.NoError(t, <-errs)
 	}
 	require.EqualValues(t, 100, s.admission.free)
+}
+
+// Work that can make do with less takes more while there is plenty.
+func TestReserveOneOf(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{MemoryBytes: 100})
+	var got []int
+	var releases []func()
+	for range 6 {
+		n, release, err := s.ReserveOneOf(t.Context(), []int64{10, 20, 40})
+		require.NoError(t, err)
+		got, releases = append(got, n), append(releases, release)
+		if len(got) == 4 {
+			require.Equal(t, []int{2, 1, 1, 0}, got)
+			releases[0]()
+			require.EqualValues(t, 50, s.admission.free)
+		}
+	}
+	require.Equal(t, []int{2, 1, 1, 0, 1, 0}, got)
+	for _, release := range releases {
+		release()
+	}
+	require.EqualValues(t, 100, s.admission.free)
+	_, _, err := s.ReserveOneOf(t.Context(), []int64{101, 120})
+	require.ErrorContains(t, err, "needs up to 101 bytes", "the least it could do with")
+}
+
+// Who holds memory does not wait for more, in an import or by its own word.
+func TestReserveWithinOther(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{MemoryBytes: 100})
+	release, err := s.Reserve(t.Context(), 60)
+	require.NoError(t, err)
+	_, err = s.Reserve(Holding(t.Context()), 50)
+	var noRoom *NoRoomError
+	require.ErrorAs(t, err, &noRoom)
+	require.ErrorContains(t, err, "needs up to 50 bytes of memory for its modules; 40 bytes of the 100 bytes that the host may use is free, and what runs within")
+	inner, err := s.Reserve(Holding(t.Context()), 40)
+	require.NoError(t, err)
+	inner()
+
+	in := instantiate(t, load(t, s, guestWasm, Limits{}), InstanceConfig{Value: &testValue{
+		call: func(ctx context.Context, _ *Guest, n uint32) uint32 {
+			_, err = s.Reserve(ctx, 50)
+			return n
+		}}})
+	call(t, in, "call", 1)
+	require.ErrorAs(t, err, &noRoom)
+	release()
 }

@@ -82,7 +82,9 @@ type Options struct {
 	// wasm.DefaultLimits.
 	Structure *wasm.Limits
 
-	// MemoryBytes is what [Sandbox.Reserve] gives out. Default 4 GiB.
+	// MemoryBytes is what [Sandbox.Reserve] gives out. Default half of the
+	// machine's memory, or of what the container may use; 2 GiB where that cannot
+	// be known.
 	MemoryBytes int64
 
 	// IdleBytes bounds the memory that instances which nobody uses keep for
@@ -141,7 +143,7 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 		images: map[*Image]struct{}{}, codes: map[string]*code{}, live: map[*Instance]struct{}{},
 	}
 	s.admission.free = opts.MemoryBytes
-	def(&s.admission.free, 4<<30)
+	def(&s.admission.free, machineMemory()/2)
 	s.admission.all = s.admission.free
 	def(&s.idleTime, 30*time.Second)
 	s.idleBudget.most = opts.IdleBytes
