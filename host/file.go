@@ -179,6 +179,7 @@ func moduleLimits(l *agentfile.ModuleLimits) Limits {
 	return Limits{
 		Limits: sandbox.Limits{
 			ModuleBytes: int64(l.ModuleBytes), MemoryBytes: int64(l.Memory), HookTime: time.Duration(l.Timeout),
+			Fuel: l.Fuel, StackBytes: int64(l.StackBytes),
 			Nesting: l.Nesting, LogBytes: int(l.LogBytes), LogLineBytes: int(l.LogLineBytes),
 		},
 		InputBytes: int(l.InputBytes), OutputBytes: int(l.OutputBytes), ReplyBytes: int(l.ReplyBytes),

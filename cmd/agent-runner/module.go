@@ -86,7 +86,7 @@ func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, cacheDir string
 // limits are those that a module runs under, by their names in agent.yaml.
 func limits(l module.Limits) map[string]any {
 	return map[string]any{
-		"timeout": l.HookTime.String(), "memory": l.MemoryBytes, "module_bytes": l.ModuleBytes,
+		"timeout": l.HookTime.String(), "memory": l.MemoryBytes, "fuel": l.Fuel, "stack_bytes": l.StackBytes, "module_bytes": l.ModuleBytes,
 		"input_bytes": l.InputBytes, "output_bytes": l.OutputBytes, "reply_bytes": l.ReplyBytes,
 		"log_bytes": l.LogBytes, "log_line_bytes": l.LogLineBytes,
 		"host_calls": l.HostCalls, "instances": l.Instances, "nesting": l.Nesting,

@@ -149,7 +149,7 @@ func (f *File) checkPositive(path string, limits any) error {
 	v := reflect.ValueOf(limits)
 	for name, index := range fieldsOf(v.Type()) {
 		at := path + "." + name
-		if _, stands := f.marks[at]; stands && v.FieldByIndex(index).Kind() == reflect.Int && v.FieldByIndex(index).Int() < 1 {
+		if _, stands := f.marks[at]; stands && v.FieldByIndex(index).CanInt() && v.FieldByIndex(index).Int() < 1 {
 			return f.ErrorAt(at, fmt.Errorf("%s: want a number above 0", name))
 		}
 	}

@@ -189,13 +189,16 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 		}
 		return d.errorf(n, "%s has no value; write it, or leave the key out", key(path))
 	}
-	if text, ok := scalarText(n); ok {
-		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-			if err := u.UnmarshalText([]byte(text)); err != nil {
-				return d.errorf(n, "%s: %w", key(path), err)
-			}
-			return nil
+	u, ok := v.Addr().Interface().(encoding.TextUnmarshaler)
+	text, single := scalarText(n)
+	switch {
+	case ok && single:
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			return d.errorf(n, "%s: %w", key(path), err)
 		}
+		return nil
+	case ok && v.Kind() != reflect.Slice:
+		return d.errorf(n, "%s: want a single value, not %s", key(path), kindOf(n))
 	}
 	return d.byKind(path, n, v)
 }
@@ -241,7 +244,7 @@ func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
 		}
 		v.SetBool(b.Value)
 		return nil
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		i, ok := intOf(n)
 		if !ok {
 			return wrong("a whole number")
@@ -417,7 +420,7 @@ func intOf(n ast.Node) (int64, bool) {
 	case int64:
 		return v, true
 	case uint64:
-		return int64(v), v <= math.MaxInt32
+		return int64(v), v <= math.MaxInt64
 	}
 	return 0, false
 }

@@ -99,6 +99,8 @@ type Rings struct {
 type ModuleLimits struct {
 	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's own running time in one hook. Default: 1s."`
 	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
+	Fuel         int64    `json:"fuel,omitempty" jsonschema:"The module's work in one hook, about one for each instruction: ends it at the same place on every machine. Default: 10000000000."`
+	StackBytes   Bytes    `json:"stack_bytes,omitempty" jsonschema:"The stack of the module's calls of its own functions. Default: 4MiB."`
 	ModuleBytes  Bytes    `json:"module_bytes,omitempty" jsonschema:"The largest module. Default: 16MiB."`
 	InputBytes   Bytes    `json:"input_bytes,omitempty" jsonschema:"The largest input of a hook. Default: 8MiB."`
 	OutputBytes  Bytes    `json:"output_bytes,omitempty" jsonschema:"The largest answer of a hook. Default: 8MiB."`

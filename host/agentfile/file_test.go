@@ -47,7 +47,7 @@ middlewares:
   - module: wasm/redact.wasm
     name: again
     config: *patterns
-    limits: {timeout: 50ms, memory: 16MiB, host_calls: 100, log_bytes: 4096}
+    limits: {timeout: 50ms, memory: 16MiB, host_calls: 100, log_bytes: 4096, fuel: 10000000000}
     grants: [read:last, model, "tool:read_file", http:api.example.com, store]
     on_fault: skip
 rings:
@@ -111,6 +111,7 @@ func TestEverythingThereIs(t *testing.T) {
 	require.EqualValues(t, 50*time.Millisecond, second.Limits.Timeout)
 	require.EqualValues(t, 16<<20, second.Limits.Memory)
 	require.EqualValues(t, 4096, second.Limits.LogBytes)
+	require.EqualValues(t, 10_000_000_000, second.Limits.Fuel)
 	require.EqualValues(t, "skip", second.OnFault)
 	grants, err := second.ModuleGrants()
 	require.NoError(t, err)
@@ -163,6 +164,9 @@ func TestWhatIsWrong(t *testing.T) {
 		"no such anchor":         {"name: *x\n", `there is no anchor &x above`},
 		"anchor in itself":       {"middlewares: [{module: m.wasm, config: &x [*x]}]\n", `nested deeper than 64`},
 		"NaN":                    {"middlewares: [{module: m.wasm, config: {x: .nan}}]\n", `this number cannot be written in JSON`},
+		"list for a time":        {"limits: {timeout: [1]}\n", `timeout: want a single value, not a list`},
+		"no fuel":                {"middlewares: [{module: a.wasm, limits: {fuel: -1}}]", `fuel: want a number above 0`},
+		"too large a number":     {"limits: {max_steps: 18446744073709551615}", `want a whole number`},
 		"no unit":                {"limits: {timeout: 30}\n", `agent.yaml:1:19: timeout: want a duration with its unit, such as 500ms, 30s or 2m, not "30"`},
 		"negative time":          {"limits: {timeout: -3s}\n", `want a duration`},
 		"no steps":               {"limits: {max_steps: 0}\n", `agent.yaml:1:10: max_steps: want a number above 0`},
