@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -24,6 +25,8 @@ type runCommand struct {
 	file, model, baseURL               string
 	replay, record                     string
 	root, instruction, messages        string
+	resume, pausedAt                   string
+	answers                            []string
 	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
 	timeout                            time.Duration
@@ -46,10 +49,14 @@ Keys come from the environment: ` + host.EnvAPIKey + `, and ` + host.EnvBaseURL 
 endpoint. Without a model a built-in recording answers.
 
 Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
-3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.`,
+3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
+
+A run that waits for an answer asks on the terminal. Where there is none it is
+kept in a file, and goes on with --resume and the same modules, model and tools.`,
 		Example: `  agent-runner run "What is 17% of 2,340?"
   agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
-  agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt`,
+  agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt
+  agent-runner run -f agent.yaml --resume run_7.json --answer int_3=approve`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("one prompt, not %d: put it in quotes", len(args))
@@ -87,6 +94,9 @@ Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 	f.DurationVar(&c.timeout, "timeout", 0, "the time of the run, such as 30s")
 	f.BoolVar(&c.noStream, "no-stream", false, "ask the model for whole answers")
 	f.StringVar(&c.messages, "messages", "", "earlier messages of the conversation, JSON, in `FILE`")
+	f.StringVar(&c.resume, "resume", "", "go on with the paused run in `FILE`")
+	f.StringArrayVar(&c.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
+	f.StringVar(&c.pausedAt, "paused", "", "where to keep the run if it pauses, `FILE`; default: RUN.json, or that of --resume")
 	f.IntVar(&c.repeat, "repeat", 1, "run it `N` times, one after the other")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
 	f.BoolVar(&c.verbose, "verbose", false, "show more of what happens")
@@ -109,6 +119,10 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 		return usagef("--repeat is %d; want 1 or more", c.repeat)
 	case c.repeat > 1 && c.record != "":
 		return usagef("--record takes one conversation; leave out --repeat")
+	case given("resume") && (c.resume == "" || c.messages != "" || c.repeat > 1):
+		return usagef("--resume needs a file, and goes without --messages and --repeat")
+	case len(c.answers) > 0 && c.resume == "":
+		return usagef("--answer goes with --resume")
 	case c.noTools && len(c.tools) > 0:
 		return usagef("--no-tools and --tool exclude each other")
 	}
@@ -129,7 +143,12 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	messages, err := c.conversation(ctx, args, source)
+	var messages []abi.Message
+	if c.resume == "" {
+		messages, err = c.conversation(ctx, args, source)
+	} else if len(args) > 0 {
+		err = usagef("--resume goes on with the run as it was; leave out the prompt")
+	}
 	if err != nil {
 		return err
 	}
@@ -175,7 +194,7 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 			c.screen.note(faint, "run %d of %d", n+1, c.repeat)
 		}
 		source.rewind()
-		if err := runOnce(ctx, a, messages, show); err != nil && first == nil {
+		if err := c.runOnce(ctx, a, messages, show); err != nil && first == nil {
 			first = err
 		}
 		switch left := source.left(); {
@@ -189,32 +208,67 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 	return first
 }
 
-// runOnce runs the agent once and shows its events.
-func runOnce(ctx context.Context, a *host.Agent, messages []abi.Message, show renderer) error {
+// runOnce runs the agent once, through its pauses, and shows its events.
+func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.Message, show renderer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var shown, ended error
-	for event, err := range a.Run(ctx, host.Input{Messages: messages}) {
+	events, err := c.begin(ctx, a, messages)
+	for {
+		if err != nil {
+			return err
+		}
+		ended, err := c.show(cancel, events, show)
+		if err != nil {
+			return err
+		}
+		var paused *agent.Paused
+		if !errors.As(ended, &paused) {
+			return exitOf(ended)
+		}
+		answers := c.ask(ctx, paused.Interrupts)
+		if answers == nil {
+			path := c.pausedPath(paused.State.ID)
+			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(paused.Interrupts))}
+		}
+		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
+			return &endedError{exitFailed, err}
+		}
+	}
+}
+
+// show shows events until the run ends or pauses, and returns its error. A run
+// that pauses is kept before anybody is told of it.
+func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], show renderer) (ended, err error) {
+	var shown error
+	for event, err := range events {
 		if err != nil {
 			ended = err
 		}
 		if shown != nil {
 			continue // nobody reads any more; the run still comes to its end
 		}
+		var paused *agent.Paused
+		if errors.As(err, &paused) {
+			if event.Resume, err = c.keep(paused); err != nil {
+				return nil, &endedError{exitFailed, err}
+			}
+		}
 		if shown = show.event(event); shown != nil {
 			cancel()
 		}
 	}
 	if shown != nil {
-		return &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", shown)}
+		return nil, &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", shown)}
 	}
+	return ended, nil
+}
+
+// exitOf says with which code a run ended.
+func exitOf(ended error) error {
 	var end *host.Error
-	var paused *agent.Paused
 	switch {
 	case ended == nil:
 		return nil
-	case errors.As(ended, &paused):
-		return &endedError{exitPaused, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

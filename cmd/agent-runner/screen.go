@@ -79,6 +79,15 @@ func (s *screen) note(look style, format string, args ...any) {
 	_, _ = io.WriteString(s.err, text+"\n")
 }
 
+// prompt writes a question, and stays on its line.
+func (s *screen) prompt(format string, args ...any) {
+	text := clean(fmt.Sprintf(format, args...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLine()
+	_, _ = io.WriteString(s.err, text)
+}
+
 // clean makes text safe to show that a model, a tool or a module wrote: what
 // a terminal obeys, or what turns the order of its letters, is written out.
 func clean(s string) string {

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
+)
+
+// A pausedFile is a run that waits for answers, on disk. The agent is not in
+// it: whoever resumes the run names the same modules, model and tools again.
+type pausedFile struct {
+	Version int          `json:"version"` // 1
+	State   *agent.State `json:"state"`
+}
+
+// maxPaused is the size of a paused run on disk, in bytes.
+const maxPaused = 256 << 20
+
+// keep writes a paused run to its file, whole or not at all.
+func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
+	path = c.pausedPath(paused.State.ID)
+	b, err := abi.Marshal(pausedFile{1, paused.State})
+	if err != nil {
+		return path, fmt.Errorf("keep the paused run: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".paused")
+	if err != nil {
+		return path, fmt.Errorf("keep the paused run in %s: %w", path, bare(err))
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return path, fmt.Errorf("keep the paused run in %s: %w", path, bare(err))
+	}
+	return path, nil
+}
+
+func (c *runCommand) pausedPath(id string) string { return cmp.Or(c.pausedAt, c.resume, id+".json") }
+
+// readPaused reads a paused run from its file.
+func readPaused(path string) (*agent.State, error) {
+	b, err := readFile(path, maxPaused)
+	if err != nil {
+		return nil, err
+	}
+	var f pausedFile
+	if err := json.Unmarshal(b, &f); err != nil || f.State == nil {
+		return nil, usagef("%s is no paused run; want a file that a run which exited with %d has written", path, exitPaused)
+	}
+	if f.Version != 1 {
+		return nil, usagef("%s was written by another version of agent-runner", path)
+	}
+	return f.State, nil
+}
+
+// given are the answers of --answer: ID=JSON; text that is no JSON is taken as
+// a string, and the words approve and deny as what they say.
+func (c *runCommand) given() (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	for _, a := range c.answers {
+		id, text, ok := strings.Cut(a, "=")
+		if !ok || id == "" || out[id] != nil {
+			return nil, usagef("--answer is %q; want ID=ANSWER, one for each interrupt", a)
+		}
+		out[id] = answerJSON(text)
+	}
+	return out, nil
+}
+
+func answerJSON(text string) json.RawMessage {
+	switch text = strings.TrimSpace(text); {
+	case text == abi.Approve || text == abi.Reject:
+		return json.RawMessage(`{"decision":"` + text + `"}`)
+	case abi.Valid([]byte(text)) == nil:
+		return json.RawMessage(text)
+	default:
+		b, _ := abi.Marshal(strings.ToValidUTF8(text, "\ufffd"))
+		return b
+	}
+}
+
+// begin begins the run, or goes on with the one of --resume.
+func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Message) (iter.Seq2[abi.Event, error], error) {
+	if c.resume == "" {
+		return a.Run(ctx, host.Input{Messages: messages}), nil
+	}
+	state, err := readPaused(c.resume)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := c.given()
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) == 0 && state.Record != nil {
+		if answers = c.ask(ctx, state.Record.Pending()); answers == nil {
+			return nil, usagef("%s waits for answers: give each with --answer ID=ANSWER%s", c.resume, waiting(state.Record.Pending()))
+		}
+	}
+	events, err := a.Resume(ctx, state, answers)
+	if err != nil {
+		return nil, usagef("%s: %w", c.resume, err)
+	}
+	return events, nil
+}
+
+// waiting names interrupts, a line each.
+func waiting(pending []abi.Pending) string {
+	var b strings.Builder
+	for _, p := range pending {
+		fmt.Fprintf(&b, "\n  %s  %s", p.ID, p.Reason)
+		if p.Call != nil {
+			fmt.Fprintf(&b, "  %s %s", p.Call.Name, short(p.Call.Arguments, 200))
+		}
+	}
+	return b.String()
+}
+
+// ask asks the person at the terminal; nil if there is none, or no answer.
+func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]json.RawMessage {
+	in, ok := c.env.in.(*os.File)
+	if !ok || c.output != "text" || !term.IsTerminal(int(in.Fd())) || !isTerminal(c.env.err) {
+		return nil
+	}
+	lines := make(chan string)
+	next := make(chan struct{})
+	defer close(next)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		for range next {
+			if !scanner.Scan() {
+				return
+			}
+			lines <- scanner.Text()
+		}
+	}()
+	read := func(format string, args ...any) (string, bool) {
+		c.screen.prompt(format, args...)
+		next <- struct{}{}
+		select {
+		case line, ok := <-lines:
+			return strings.TrimSpace(line), ok
+		case <-ctx.Done():
+			return "", false
+		}
+	}
+	answers := map[string]json.RawMessage{}
+	for _, p := range pending {
+		answer, ok := askOne(p, read)
+		if !ok {
+			return nil
+		}
+		answers[p.ID] = answer
+	}
+	return answers
+}
+
+// askOne asks about one interrupt.
+func askOne(p abi.Pending, read func(format string, args ...any) (string, bool)) (json.RawMessage, bool) {
+	if p.Hook != abi.HookGateTool {
+		line, ok := read("%s answer: ", p.Reason)
+		return answerJSON(line), ok
+	}
+	for {
+		line, ok := read("%s [a]pprove, [d]eny, [e]dit: ", p.Reason)
+		if !ok {
+			return nil, false
+		}
+		word, rest, _ := strings.Cut(line, " ")
+		a := abi.Approval{Message: strings.TrimSpace(rest)}
+		switch word {
+		case "a", "approve", "y", "yes":
+			return json.RawMessage(`{"decision":"approve"}`), true
+		case "d", "deny", "n", "no":
+			a.Decision = abi.Reject
+			b, _ := abi.Marshal(a)
+			return b, true
+		case "e", "edit":
+			arguments, ok := read("arguments, as JSON, instead of %s: ", p.Call.Arguments)
+			if !ok {
+				return nil, false
+			}
+			if abi.Valid([]byte(arguments)) == nil && strings.HasPrefix(arguments, "{") {
+				b, _ := abi.Marshal(abi.Approval{Decision: abi.Edit, Arguments: &arguments})
+				return b, true
+			}
+		}
+	}
+}
