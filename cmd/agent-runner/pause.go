@@ -132,10 +132,15 @@ func waiting(pending []abi.Pending) string {
 	return b.String()
 }
 
+// canAsk reports whether there is a person at a terminal.
+func (c *runCommand) canAsk() bool {
+	in, ok := c.env.in.(*os.File)
+	return ok && c.output == "text" && term.IsTerminal(int(in.Fd())) && isTerminal(c.env.err)
+}
+
 // ask asks the person at the terminal; nil if there is none, or no answer.
 func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]json.RawMessage {
-	in, ok := c.env.in.(*os.File)
-	if !ok || c.output != "text" || !term.IsTerminal(int(in.Fd())) || !isTerminal(c.env.err) {
+	if !c.canAsk() {
 		return nil
 	}
 	lines := make(chan string)
@@ -143,7 +148,7 @@ func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]
 	defer close(next)
 	go func() {
 		defer close(lines)
-		scanner := bufio.NewScanner(in)
+		scanner := bufio.NewScanner(c.env.in)
 		for range next {
 			if !scanner.Scan() {
 				return

@@ -227,7 +227,10 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 		}
 		answers := c.ask(ctx, paused.Interrupts)
 		if answers == nil {
-			path := c.pausedPath(paused.State.ID)
+			path, err := c.keep(paused)
+			if err != nil {
+				return &endedError{exitFailed, err}
+			}
 			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(paused.Interrupts))}
 		}
 		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
@@ -237,7 +240,7 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 }
 
 // show shows events until the run ends or pauses, and returns its error. A run
-// that pauses is kept before anybody is told of it.
+// that pauses where nobody can be asked is kept before anybody is told of it.
 func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], show renderer) (ended, err error) {
 	var shown error
 	for event, err := range events {
@@ -248,7 +251,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 			continue // nobody reads any more; the run still comes to its end
 		}
 		var paused *agent.Paused
-		if errors.As(err, &paused) {
+		if errors.As(err, &paused) && !c.canAsk() {
 			if event.Resume, err = c.keep(paused); err != nil {
 				return nil, &endedError{exitFailed, err}
 			}
