@@ -139,14 +139,7 @@ func inspectText(m *module.Module) string {
 	row("limits", "%v a hook, %s in, %s out, %d host calls", m.Limits().HookTime, size(int64(m.Limits().InputBytes)), size(int64(m.Limits().OutputBytes)), m.Limits().HostCalls)
 	_ = w.Flush()
 
-	fmt.Fprintf(&b, "\nIt can\n")
-	if len(info.Imports) == 0 {
-		fmt.Fprintln(&b, "  nothing but answer: it imports nothing")
-	}
-	for _, p := range info.Imports {
-		fmt.Fprintf(w, "  %s\t%s%s\n", p.Name, p.Does, condition(p))
-	}
-	_ = w.Flush()
+	b.WriteString(powersText(info.Imports))
 	if len(d.ConfigSchema) > 0 {
 		var schema bytes.Buffer
 		if json.Indent(&schema, d.ConfigSchema, "  ", "  ") == nil {
@@ -156,6 +149,35 @@ func inspectText(m *module.Module) string {
 	for _, warning := range info.Warnings {
 		fmt.Fprintf(&b, "\nwarning: %s\n", oneLine(warning))
 	}
+	return b.String()
+}
+
+// powersText says what a module can do: what the ABI gives it first.
+func powersText(imports []module.Power) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(&b, "\nIt can\n")
+	if len(imports) == 0 {
+		fmt.Fprintln(&b, "  nothing but answer: it imports nothing")
+	}
+	var wasi, idle []module.Power
+	for _, p := range imports {
+		switch {
+		case p.Module == abi.ImportModule:
+			fmt.Fprintf(w, "  %s\t%s%s\n", p.Name, p.Does, condition(p))
+		case strings.HasPrefix(p.Does, "nothing"):
+			idle = append(idle, p)
+		default:
+			wasi = append(wasi, p)
+		}
+	}
+	for _, p := range wasi {
+		fmt.Fprintf(w, "  %s\t%s\n", p.Name, p.Does)
+	}
+	if len(idle) > 0 {
+		fmt.Fprintf(w, "  %s\t%s\n", count(int64(len(idle)), "other"), oneLine(idle[0].Does))
+	}
+	_ = w.Flush()
 	return b.String()
 }
 
