@@ -198,7 +198,7 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 			first = err
 		}
 		switch left := source.left(); {
-		case left == 0:
+		case left == 0, paused(first):
 		case first == nil:
 			c.screen.note(amber, "agent-runner: the recording goes on: %d more of its answers were not asked for", left)
 		case source.prompt != "":
@@ -206,6 +206,12 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		}
 	}
 	return first
+}
+
+// paused reports whether a run waits for an answer.
+func paused(err error) bool {
+	var ended *endedError
+	return errors.As(err, &ended) && ended.code == exitPaused
 }
 
 // runOnce runs the agent once, through its pauses, and shows its events.
@@ -221,19 +227,19 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 		if err != nil {
 			return err
 		}
-		var paused *agent.Paused
-		if !errors.As(ended, &paused) {
+		var waits *agent.Paused
+		if !errors.As(ended, &waits) {
 			return exitOf(ended)
 		}
-		answers := c.ask(ctx, paused.Interrupts)
+		answers := c.ask(ctx, waits.Interrupts)
 		if answers == nil {
-			path, err := c.keep(paused)
+			path, err := c.keep(waits)
 			if err != nil {
 				return &endedError{exitFailed, err}
 			}
-			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(paused.Interrupts))}
+			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(waits.Interrupts))}
 		}
-		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
+		if events, err = a.Resume(ctx, waits.State, answers); err != nil {
 			return &endedError{exitFailed, err}
 		}
 	}

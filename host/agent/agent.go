@@ -58,6 +58,17 @@ type Options struct {
 	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
+
+	// Admit is asked before a run begins, and when it is resumed, with Parallel;
+	// it may wait, which the run's Timeout does not count. The run goes on under
+	// the context that it returns, or ends with its error. Nil: no run waits.
+	Admit func(ctx context.Context, parallel int) (context.Context, *Admission, error)
+}
+
+// An Admission is what a run was given by Options.Admit.
+type Admission struct {
+	Parallel int    // tool calls at once
+	Release  func() // is called when the run has ended or paused
 }
 
 // An Agent runs. It is used by many runs at once and does not change.

@@ -98,6 +98,10 @@ func runError(err error) *abi.Error {
 		e.Message = failed.Error()
 		return &e
 	}
+	var refused *notAdmitted
+	if errors.As(err, &refused) {
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	}
 	var fault *chain.Fault
 	if errors.As(err, &fault) {
 		return &abi.Error{Code: abi.CodeInternal, Message: fault.Error()}

@@ -27,6 +27,7 @@ type run struct {
 	state State
 	ids   map[string]bool // ids of messages that came from outside
 
+	parallel int // tool calls at once
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *chain.List
@@ -135,15 +136,19 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 func (r *run) execute(ctx context.Context) {
 	defer close(r.events)
 	caller := ctx
+	ctx, release, refused := r.admit(ctx)
+	defer release()
 	if t := r.agent.Timeout; t > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
 		defer cancel()
 	}
 	r.state.Deadline, _ = ctx.Deadline()
-	var err error
-	r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)
-	if err != nil {
+	err := refused
+	if err == nil {
+		r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)
+	}
+	if err != nil { // no middleware learns of this run
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
 	defer r.chain.Close()
@@ -161,6 +166,30 @@ func (r *run) execute(ctx context.Context) {
 	}
 	r.finish(caller, ctx, err)
 }
+
+// admit waits until the run may begin.
+func (r *run) admit(ctx context.Context) (_ context.Context, release func(), err error) {
+	r.parallel = r.agent.Parallel
+	if r.agent.Admit == nil {
+		return ctx, func() {}, nil
+	}
+	admitted, a, err := r.agent.Admit(ctx, r.parallel)
+	switch {
+	case err == nil:
+		r.parallel = a.Parallel
+		return admitted, a.Release, nil
+	case ctx.Err() != nil:
+		return ctx, func() {}, &chain.Over{Cause: err}
+	default:
+		return ctx, func() {}, &notAdmitted{err}
+	}
+}
+
+// A notAdmitted is a run for which there was no room.
+type notAdmitted struct{ err error }
+
+func (e *notAdmitted) Error() string { return "the run cannot begin: " + e.err.Error() }
+func (e *notAdmitted) Unwrap() error { return e.err }
 
 func mustEmpty() *chain.Chain {
 	c, _ := chain.New()

@@ -95,7 +95,7 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
-	slots := make(chan struct{}, r.agent.Parallel)
+	slots := make(chan struct{}, r.parallel)
 	var wg sync.WaitGroup
 	for i := range calls {
 		if calls[i].Result != nil {
