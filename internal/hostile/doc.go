@@ -63,6 +63,8 @@ type Case struct {
 	// Paced lets the model wait with each chunk until the caller has the one
 	// before, so that each comes alone to on_chunk.
 	Paced bool
+	// Watch sees the events of the run as they happen.
+	Watch func(abi.Event)
 	// Check looks at what else came of the run; it returns what is wrong.
 	Check func(*Seen) error
 }

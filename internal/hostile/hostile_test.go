@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,14 +33,10 @@ const heapSlack = 48 << 20
 // garbage collector has to find again: 64 times the longest answer.
 const allocSlack = 512 << 20
 
-// untyped is a case that generated modules meet too.
-const untyped = "Instantiate/describe returns 7"
-
 // known are the cases that the host does not pass yet, with the reason.
 var known = map[string]string{
 	"Upload and compile/elements beyond the table": "wazero passes over active element segments that do not fit, where an instantiation has to trap; nothing reads beyond the table",
-	untyped:                    "the refusal is of no type of its own and does not name the hook",
-	"JSON/half of 8 MB of {},": "an answer is decoded into messages of 250 bytes each before they are counted: 500 times its size is allocated",
+	"JSON/half of 8 MB of {},":                     "an answer is decoded into messages of 250 bytes each before they are counted: 500 times its size is allocated",
 }
 
 func TestCases(t *testing.T) {
@@ -240,5 +237,33 @@ func TestFiles(t *testing.T) {
 	for path, want := range map[string]string{huge: "more bytes than the limit", dir: "is a directory", "/dev/zero": "not a regular file"} {
 		_, err := h.loader.Load(t.Context(), path, module.Limits{})
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// A caller that leaves, or cancels, ends a run whose module loops, wherever
+// that is.
+func TestCallerLeaves(t *testing.T) {
+	h, err := newHost()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.close()) }()
+	for _, hook := range []abi.Hook{abi.HookBeforeAgent, abi.HookWrapModel, abi.HookOnChunk, abi.HookWrapToolCall} {
+		t.Run(string(hook), func(t *testing.T) {
+			others := goleak.IgnoreCurrent()
+			g := newGuest()
+			log := g.abi("log")
+			c := &Case{Module: fixed(g.hook(hook, i32(1), i32(0), i32(8), call(log), forever()).bytes())}
+			c.Limits.HookTime, c.Limits.Fuel = time.Hour, 1<<62
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.Watch = func(e abi.Event) {
+				if e.Type == abi.EventLog {
+					cancel() // it is in its loop
+				}
+			}
+			o := h.run(ctx, c)
+			require.NoError(t, o.refusal)
+			require.Equal(t, abi.RunCanceled, o.Last().FinishReason)
+			goleak.VerifyNone(t, others)
+		})
 	}
 }

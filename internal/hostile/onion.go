@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,6 +192,12 @@ func streamCases() []Case {
 func storageCases() []Case {
 	logging := func(text string, n int) func() []byte { return func() []byte { return logging(text, n) } }
 	return []Case{
+		{Name: "keys of another entry", Module: remembering, Entries: 2, Want: Fine, Check: func(s *Seen) error {
+			if got := replies(s); !slices.Equal(got, []string{"1", "1"}) {
+				return fmt.Errorf("each entry has its own keys; got %v", got)
+			}
+			return nil
+		}},
 		{Name: "value of 5 MB", Module: func() []byte { return storing(1, 5<<20) }, Want: Told, Text: []string{`"code":"limit"`}},
 		{Name: "values of 5 MB in all", Module: func() []byte { return storing(50, 100<<10) }, Want: Told, Text: []string{`"code":"limit"`}},
 		{Name: "5,000 keys", Module: func() []byte { return storing(5_000, 1) }, Want: Told, Text: []string{`"code":"limit"`}},

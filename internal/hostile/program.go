@@ -57,7 +57,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 	p.first, p.count = len(p.imported), 2+r.IntN(6)
 	for range p.count {
 		p.labels, p.room = 1, 4+r.IntN(30)
-		p.guest.function("i", "i", p.statements(0), p.result())
+		p.function("i", "i", p.statements(0), p.result())
 	}
 	list := []int{}
 	for range 4 {
@@ -76,7 +76,7 @@ func newProgram(r *rand.Rand, talks bool) *program {
 	}
 	p.export("before_agent_", p.first)
 	if r.IntN(20) == 0 {
-		p.export("_initialize", p.guest.function("", "", p.statements(0)))
+		p.export("_initialize", p.function("", "", p.statements(0)))
 	}
 	if r.IntN(20) == 0 {
 		p.start(p.statements(0))

@@ -194,6 +194,9 @@ func (o *outcome) take(ctx context.Context, c *Case, mw chain.Middleware) error 
 		if e.Type == abi.EventFault {
 			release()
 		}
+		if c.Watch != nil {
+			c.Watch(e)
+		}
 	}
 	for _, r := range asked.Requests() {
 		o.Requests = append(o.Requests, requestOf(r))

@@ -1,6 +1,8 @@
 package hostile
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -75,6 +77,11 @@ func startCases() []Case {
 		refused("describe has a schema that refers to itself", func() []byte {
 			return describing(`{"config_schema":{"$ref":"#"}}`)
 		}, "config_schema"),
+		refused("describe has a schema that multiplies", func() []byte { return describing(`{"config_schema":` + multiplying(40) + `}`) }, "config_schema", "references multiply"),
+		refused("describe has a schema of 70 KB", func() []byte {
+			return describing(`{"config_schema":{"description":"` + strings.Repeat("x", 70_000) + `"}}`)
+		}, "config_schema", "at most 65536 are allowed"),
+		refused("describe has a name of 1 KB", func() []byte { return describing(`{"name":"` + strings.Repeat("n", 1024) + `"}`) }, "at most 128 are allowed"),
 		timed(Case{Name: "configure loops", Module: func() []byte {
 			return newGuest().hook(abi.HookBeforeAgent).hook(abi.HookConfigure, forever()).bytes()
 		}, Want: Refused, Text: []string{"configure", "ran longer than 60ms"}}),
@@ -89,8 +96,19 @@ func startCases() []Case {
 func describing(description string) []byte {
 	g := newGuest()
 	write := g.abi("write")
-	g.place(answerAt, description).hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
+	g.memory(4+len(description)>>16).place(answerAt, description).hook(abi.HookDescribe, i32(answerAt), i32(len(description)), call(write))
 	return g.hook(abi.HookBeforeAgent).bytes()
+}
+
+// multiplying is a schema in which each of n steps refers to the next one twice.
+func multiplying(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"$ref":"#/$defs/d0","$defs":{`)
+	for i := range n {
+		fmt.Fprintf(&b, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, `"d%d":{}}}`, n)
+	return b.String()
 }
 
 // everyCall is a guest that makes each call of the ABI that answers, in a place
