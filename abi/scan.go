@@ -116,7 +116,7 @@ func (s *scanner) value(t reflect.Type) error {
 
 func (s *scanner) literal(want string) error {
 	if !strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+len(want))]), want) {
-		return s.errorf("want %s", want)
+		return s.errorf("want a JSON value, such as %s", want)
 	}
 	s.i += len(want)
 	return nil

@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 		"invalid UTF-8":       {"u", "answer: instruction: not valid UTF-8", "", m},
 		"wrong shape":         {"s", "answer: instruction: want a string, got a number", "", m},
 		"case of a key":       {"i", `answer: Instruction: key "Instruction" differs from "instruction" in case only`, "", m},
-		"failed with garbage": {"F", "returned 1, and its error object: want null", "", m},
+		"failed with garbage": {"F", "returned 1, and its error object: want a JSON value", "", m},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
