@@ -49,6 +49,21 @@ func appendField(b []byte, name string, value []byte) []byte {
 	return append(b, '}')
 }
 
+// FieldOf returns the value of a field of the object b, which is valid JSON, as
+// the part of b that it is; nil if there is no such field.
+func FieldOf(b []byte, name string) []byte {
+	var found []byte
+	if eachField(b, func(field string, value []byte) error {
+		if field == name {
+			found = value
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	return found
+}
+
 // unknownFields returns the fields of the object b that t does not have.
 func unknownFields(b []byte, t reflect.Type) (Fields, error) {
 	known := typeOf(t)

@@ -40,6 +40,9 @@ type Call struct {
 
 	onFault func(*Fault)
 
+	shown     []byte
+	shownList int
+
 	mu     sync.Mutex
 	ending error
 	staged []localWrite
@@ -112,6 +115,13 @@ func (c *Call) List(n int) *List {
 	}
 	return c.lists[n]
 }
+
+// Shown returns the messages that belong into the hook's input as the items of
+// a list, a JSON array, and which list that is; nil if the middleware does not
+// want to be shown messages. They are not in the input itself, since their JSON
+// is known already: encoding it once more is what a long conversation would
+// cost most.
+func (c *Call) Shown() (items []byte, list int) { return c.shown, c.shownList }
 
 // list returns list n as the entry may read it: visible from index first on.
 func (c *Call) list(n int) (l *List, first int, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -185,18 +186,16 @@ func (r *Run) call(m *member, h abi.Hook, lists ...*List) *Call {
 	return c
 }
 
-// view is how a list stands in a member's input.
+// view is how a list stands in a member's input. Its messages, where the member
+// wants to be shown them, are in [Call.Shown].
 func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
-	v := abi.List{List: n, Revision: l.rev, Total: l.Len()}
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
 		_, first, _ := c.list(n)
-		v.Items = make([]abi.Message, 0, l.Len()-first)
-		for _, it := range l.items[first:] {
-			v.Items = append(v.Items, it.message)
-		}
+		c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
+		c.shownList = n
 	}
-	return v
+	return abi.List{List: n, Revision: l.rev, Total: l.Len()}
 }
 
 // send sends an event to the caller and to the observers.

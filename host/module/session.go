@@ -71,11 +71,33 @@ func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 		v.began = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
-	if v.input, err = abi.Marshal(in); err != nil {
+	if v.input, err = encode(c, in); err != nil {
 		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 	}
 	v.pending = v.input
 	return v, v.checkInput(m)
+}
+
+// encode writes a hook's input, with the messages that it shows.
+func encode(c *chain.Call, in any) ([]byte, error) {
+	b, err := abi.Marshal(in)
+	items, n := c.Shown()
+	if err != nil || items == nil {
+		return b, err
+	}
+	object := b
+	if n == abi.ListRequest {
+		object = abi.FieldOf(b, "request")
+	}
+	list := abi.FieldOf(object, "messages")
+	if list == nil {
+		return nil, fmt.Errorf("it has no list %d of messages", n)
+	}
+	const key = `,"items":`
+	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
+	out := make([]byte, 0, len(b)+len(key)+len(items))
+	out = append(append(append(out, b[:end]...), key...), items...)
+	return append(out, b[end:]...), nil
 }
 
 // checkInput refuses an input that is too large.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -279,6 +281,109 @@ func BenchmarkHook(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// encoding is a middleware that does with a hook's input what a module's
+// session does before it calls the guest.
+type encoding struct {
+	mw    *Middleware
+	input []byte
+}
+
+func (e *encoding) Describe() chain.Description {
+	var d chain.Description
+	d.Hooks = []abi.Hook{abi.HookBeforeModelRewriteState, abi.HookBeforeModel}
+	return d
+}
+
+func (e *encoding) Open(context.Context, string, string) (chain.Session, error) { return e, nil }
+
+func (e *encoding) Call(_ context.Context, c *chain.Call, in, _ any) error {
+	v, err := (&session{mw: e.mw}).visit(c, in)
+	e.input = v.input
+	return err
+}
+
+func (e *encoding) Stats() abi.EntryStats { return abi.EntryStats{} }
+func (e *encoding) Close()                {}
+
+// TestShown checks that the messages a module is shown stand in its input as
+// they would had they been encoded with it, also where other parts of the input
+// look like a list.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	messages := conversation("hello", "{\"list\":0,\"revision\":1,\"total\":3}", "<&>\u2028")
+	decoy := json.RawMessage(`{"messages":{"list":0,"revision":1,"total":3},"items":[]}`)
+	tool := abi.Tool{Name: "t", Parameters: decoy}
+	for read, want := range map[chain.Read]int{chain.ReadAll: 3, chain.ReadLast: 1, chain.ReadNone: 0} {
+		e := &encoding{mw: &Middleware{module: load(t, "no-tools.wasm", Limits{})}}
+		r := openRun(t, chain.Entry{Name: "guard", Middleware: e, Read: read})
+		_, err := r.BeforeModelRewriteState(t.Context(), chain.Draft{Messages: messages, Tools: []abi.Tool{tool}, Model: "m"})
+		require.NoError(t, err)
+		var state abi.BeforeModelRewriteStateInput
+		requireShown(t, e.input, &state, func() *abi.List { return &state.Messages }, messages.All()[3-want:])
+		require.Equal(t, string(decoy), string(state.Tools[0].Parameters))
+
+		_, _, err = r.CallModel(t.Context(), chain.ModelCall{State: messages, Delivered: func() bool { return false },
+			Request: chain.ModelRequest{Messages: messages, Tools: []abi.Tool{tool}, Params: abi.Params{"messages": decoy}},
+			Generate: func(context.Context, chain.ModelRequest, chain.Sink) (*abi.Response, error) {
+				return &abi.Response{Message: abi.Assistant("hi")}, nil
+			}})
+		require.NoError(t, err)
+		var request abi.BeforeModelInput
+		requireShown(t, e.input, &request, func() *abi.List { return &request.Request.Messages }, messages.All()[3-want:])
+		require.Equal(t, string(decoy), string(request.Request.Params["messages"]))
+	}
+}
+
+func requireShown(t *testing.T, input []byte, in any, list func() *abi.List, want []abi.Message) {
+	t.Helper()
+	unknown, err := abi.Decode(input, in)
+	require.NoError(t, err)
+	require.Empty(t, unknown)
+	got, err := abi.Marshal(list().Items)
+	require.NoError(t, err)
+	if len(want) == 0 {
+		want = []abi.Message{}
+	}
+	encoded, err := abi.Marshal(want)
+	require.NoError(t, err)
+	require.Equal(t, string(encoded), string(got))
+	again, err := abi.Marshal(in)
+	require.NoError(t, err)
+	require.Equal(t, string(again), string(input), "the very bytes")
+}
+
+// BenchmarkInput encodes the input of a hook that is shown a conversation of
+// 20 or 1,000 messages, 8 or 400 KB, as each step of a run does.
+func BenchmarkInput(b *testing.B) {
+	l, err := NewLoader(b.Context(), nil)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, l.Close(context.Background())) }()
+	m, err := l.Load(b.Context(), modules+"/no-tools.wasm", Limits{})
+	require.NoError(b, err)
+	sample, err := benchMessages(nil)
+	require.NoError(b, err)
+	for _, times := range []int{1, 50} {
+		b.Run(fmt.Sprint(20*times), func(b *testing.B) {
+			e := &encoding{mw: &Middleware{module: m}}
+			c, err := chain.New(chain.Entry{Name: "guard", Middleware: e})
+			require.NoError(b, err)
+			d := chain.Draft{Messages: chain.NewList(chain.NewRevisions(), slices.Repeat(sample, times))}
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := c.Open(b.Context(), "run-1", &fakeHost{}, chain.NewLocals())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := r.BeforeModelRewriteState(b.Context(), d); err != nil {
+					b.Fatal(err)
+				}
+				r.Close()
+			}
+			b.SetBytes(int64(len(e.input)))
 		})
 	}
 }
