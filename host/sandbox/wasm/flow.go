@@ -3,13 +3,14 @@ package wasm
 // flow is how control goes through one body: what there is to charge, and where
 // a charge can be put.
 type flow struct {
-	nodes  []node
-	edges  []edge
-	labels []int32  // node of each label, outside for the function's own
-	direct []direct // jumps to write as direct ones, in the body's order
-	size   int      // fuel of all that can be reached
-	calls  bool     // it calls functions of the module or the host
-	loops  bool     // it has loops that turn
+	nodes   []node
+	edges   []edge
+	labels  []int32  // node of each label, outside for the function's own
+	direct  []direct // jumps to write as direct ones, in the body's order
+	size    int      // fuel of all that can be reached
+	calls   bool     // it calls functions of the module or the host
+	loops   bool     // it has loops that turn
+	selects bool     // it has select
 	// leaves says that a branch, other than return, leaves the function.
 	leaves bool
 	// lead is the head of the loop that the body runs straight into, or
@@ -133,6 +134,8 @@ func (p *planner) step(in *Instruction) {
 		p.cur = outside
 	case OpCall, OpCallIndirect:
 		p.calls = true
+	case opSelect, opSelectTyped:
+		p.selects = true
 	}
 	p.remember(in)
 }

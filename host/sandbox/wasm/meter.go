@@ -28,7 +28,7 @@ const (
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 2
+const MeterVersion = 3
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.
@@ -58,8 +58,9 @@ type MeterOptions struct {
 // done. It is looked at where a function begins, unless that is a small leaf, and
 // where a loop turns; so no more than one body with the leaves that it calls, or
 // one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
-// Go's compiler are made direct, see dispatch.go. Beyond that the module does
-// what it did before.
+// Go's compiler are made direct, see dispatch.go, and a select of floats is
+// written so that wazero compiles it right, see choose.go. Beyond that the module
+// does what it did before.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
 		return nil, err
@@ -105,13 +106,17 @@ type rewriter struct {
 	types    map[string]uint32
 	helpers  []helper
 	planner  planner
-	frame    int64 // of the function at hand
-	err      *Error
+	chooser  chooser
+	// replacement is what stands for the instruction at hand.
+	replacement assembler
+	frame       int64 // of the function at hand
+	err         *Error
 }
 
 func newRewriter(m *Module, o MeterOptions) *rewriter {
 	w := &rewriter{in: m, options: o, added: map[string]uint32{}, types: map[string]uint32{}}
 	w.imported = uint32(m.ImportedFunctions())
+	w.chooser.operands = newOperands(m)
 	globals := m.GlobalTypes()
 	w.fuel, w.depth = uint32(len(globals)), uint32(len(globals))+1
 

@@ -1,6 +1,9 @@
 package wasm
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // smallLeaf is the size in fuel up to which a function that neither loops nor
 // calls is not looked at: it adds that much to each call in its callers' bodies,
@@ -21,10 +24,19 @@ func (w *rewriter) code() {
 	for i := range w.in.Code {
 		from := len(slab)
 		slab = w.body(slab, &w.in.Code[i], w.in.Types[w.in.Functions[i]])
-		w.out.Code[i] = Code{Locals: w.in.Code[i].Locals, Body: slab[from:len(slab):len(slab)]}
+		w.out.Code[i] = Code{Locals: w.locals(&w.in.Code[i]), Body: slab[from:len(slab):len(slab)]}
 	}
 	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
 	w.writeHelpers()
+}
+
+// locals are those of a function once its body is written.
+func (w *rewriter) locals(c *Code) []Locals {
+	if !w.chooser.used {
+		return c.Locals
+	}
+	w.chooser.used = false
+	return slices.Concat(c.Locals, chooserLocals)
 }
 
 // pauseBody is the function that inserted checks call: it hands the counters to
@@ -44,6 +56,9 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p := &w.planner
 	p.read(c)
 	p.settle()
+	if p.selects {
+		w.chooser.begin(t, c)
+	}
 	a := assembler(b)
 	w.charge(&a, p.nodes[0].cost)
 	if p.calls {
@@ -109,49 +124,59 @@ func (w *rewriter) blockType(results []ValueType) BlockType {
 // instructions copies a body, and puts charges and replacements in.
 func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 	next, copied := 1, 0
-	flush := func(to int) {
-		*a = append(*a, c.Body[copied:to]...)
-		copied = to
-	}
 	var in Instruction
 	for it := c.Instructions(); it.Next(&in); {
 		for next < len(p.nodes) && p.nodes[next].at <= in.Start {
 			if n := &p.nodes[next]; n.cost > 0 || n.head {
-				flush(in.Start)
+				*a = append(*a, c.Body[copied:in.Start]...)
+				copied = in.Start
 				w.charge(a, n.cost)
 				w.turn(a, p, next)
 			}
 			next++
 		}
-		switch in.Op {
-		case OpBr:
-			if len(p.direct) == 0 || p.direct[0].at != in.Start {
-				continue
-			}
-			flush(in.Start)
-			a.index(OpBr, p.direct[0].label)
-			p.direct = p.direct[1:]
-		case OpReturn:
-			if p.calls {
-				flush(in.Start)
-				w.add(a, w.depth, w.frame)
-			}
-			continue
-		case OpCall, OpRefFunc:
-			if in.X < w.imported {
-				continue
-			}
-			flush(in.Start)
-			a.index(in.Op, w.function(in.X))
-		case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
-			flush(in.Start)
-			a.index(OpCall, w.helper(in.Op, in.X, in.Y))
-		default:
-			continue
+		if w.replacement = w.replacement[:0]; w.replace(&w.replacement, &in, p) {
+			*a = append(*a, c.Body[copied:in.Start]...)
+			*a = append(*a, w.replacement...)
+			copied = in.End
 		}
-		copied = in.End
 	}
-	flush(len(c.Body))
+	*a = append(*a, c.Body[copied:]...)
+}
+
+// replace writes what is to stand for an instruction, and reports whether
+// anything is.
+func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
+	if p.selects {
+		if t := w.chooser.next(in); t != 0 {
+			w.chooser.write(a, t)
+			return true
+		}
+	}
+	switch in.Op {
+	case OpBr:
+		if len(p.direct) == 0 || p.direct[0].at != in.Start {
+			return false
+		}
+		a.index(OpBr, p.direct[0].label)
+		p.direct = p.direct[1:]
+	case OpReturn:
+		if !p.calls {
+			return false
+		}
+		w.add(a, w.depth, w.frame)
+		a.op(OpReturn)
+	case OpCall, OpRefFunc:
+		if in.X < w.imported {
+			return false
+		}
+		a.index(in.Op, w.function(in.X))
+	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
+		a.index(OpCall, w.helper(in.Op, in.X, in.Y))
+	default:
+		return false
+	}
+	return true
 }
 
 // turn looks after the counters where a loop turns.
@@ -249,18 +274,30 @@ func (a *assembler) get(locals ...uint32) {
 
 // The opcodes that only inserted code needs by name.
 const (
-	opMemorySize   Opcode = 0x3f
-	opI32LtU       Opcode = 0x49
-	opI32GtU       Opcode = 0x4b
-	opI32LeU       Opcode = 0x4d
-	opI64LtS       Opcode = 0x53
-	opI32Add       Opcode = 0x6a
-	opI32Sub       Opcode = 0x6b
-	opI32Or        Opcode = 0x72
-	opI32ShrU      Opcode = 0x76
-	opI64Add       Opcode = 0x7c
-	opI64Sub       Opcode = 0x7d
-	opI64Or        Opcode = 0x84
-	opI64Shl       Opcode = 0x86
-	opI64ExtendI32 Opcode = 0xad
+	opDrop              Opcode = 0x1a
+	opSelect            Opcode = 0x1b
+	opSelectTyped       Opcode = 0x1c
+	opTableGet          Opcode = 0x25
+	opMemorySize        Opcode = 0x3f
+	opI32Eqz            Opcode = 0x45
+	opI32LtU            Opcode = 0x49
+	opI32GtU            Opcode = 0x4b
+	opI32LeU            Opcode = 0x4d
+	opI64LtS            Opcode = 0x53
+	opI32Add            Opcode = 0x6a
+	opI32Sub            Opcode = 0x6b
+	opI32Or             Opcode = 0x72
+	opI32ShrU           Opcode = 0x76
+	opI64Add            Opcode = 0x7c
+	opI64Sub            Opcode = 0x7d
+	opI64Or             Opcode = 0x84
+	opI64Shl            Opcode = 0x86
+	opI64ExtendI32      Opcode = 0xad
+	opI32ReinterpretF32 Opcode = 0xbc
+	opI64ReinterpretF64 Opcode = 0xbd
+	opF32ReinterpretI32 Opcode = 0xbe
+	opF64ReinterpretI64 Opcode = 0xbf
+	opRefIsNull         Opcode = 0xd1
+	opI32x4Splat        Opcode = 0xfd11
+	opV128Bitselect     Opcode = 0xfd52
 )
