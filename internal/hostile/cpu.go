@@ -19,6 +19,7 @@ func endless(name string, build func() []byte) Case {
 
 func cpuCases() []Case {
 	all := append(loops(), bulks()...)
+	all = append(all, costlyCalls()...)
 	return append(all, hooksThatLoop()...)
 }
 
@@ -146,4 +147,54 @@ func hooksThatLoop() []Case {
 		all = append(all, c)
 	}
 	return all
+}
+
+// costlyCalls let the host work, again and again, for little work of their own.
+func costlyCalls() []Case {
+	const text = 0x30000
+	// repeated calls f for ever on a text of so many bytes, after a prelude.
+	repeated := func(h abi.Hook, size int, begin, end string, f string, build func(f int) (before, turn []byte)) func() []byte {
+		return func() []byte {
+			g := newGuest().memory(4 + (text+size)>>16)
+			before, turn := build(g.abi(f))
+			if f != "local_set" && f != "next" && f != "emit" {
+				before = join(i32(answerAt-16), i32(1), i32(text), i32(size), i64(-1), call(g.abi("local_set")), drop, before)
+			}
+			return g.place(answerAt-16, "k").place(text, begin).place(text+size-len(end), end).hook(h,
+				i32(text+len(begin)), i32('x'), i32(size-len(begin)-len(end)), fill, before, forever(turn)).bytes()
+		}
+	}
+	value := func(f int) (before, turn []byte) { return nil, join(i32(answerAt-16), i32(1), call(f), drop) }
+	written := func(f int) (before, turn []byte) {
+		return nil, join(i32(answerAt-16), i32(1), i32(text), i32(4_000_000), i64(-1), call(f), drop)
+	}
+	patch := func(f int) (before, turn []byte) { return nil, join(i32(text), i32(8_000_000), call(f), drop) }
+	denied := func(f int) (before, turn []byte) { return nil, join(i32(0), i32(0), call(f), drop) }
+	all := []Case{
+		endless("value of 4 MB read again and again", repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_get", value)),
+		endless("value of 4 MB written again and again", repeated(abi.HookBeforeAgent, 4_000_000, `"`, `"`, "local_set", written)),
+		endless("event of 8 MB again and again", repeated(abi.HookBeforeAgent, 8_000_000, `{"name":"n","data":"`, `"}`, "emit", patch)),
+		endless("patch of 8 MB that does not parse, again and again", repeated(abi.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch)),
+		endless("calls that are denied, again and again", repeated(abi.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
+		endless("messages of 7 MB again and again", longMessages),
+	}
+	for i := range all {
+		all[i].Limits.HostCalls = 1 << 30
+	}
+	all[3].Hook, all[5].Hook = abi.HookWrapModel, abi.HookBeforeModel
+	// Each of these calls takes some 30 ms: the time is to be up before the calls are.
+	all[2].Limits.HostCalls, all[3].Limits.HostCalls = 30, 30
+	return all
+}
+
+// longMessages puts a message of 7 MB into the conversation, and asks for it
+// without end.
+func longMessages() []byte {
+	g := newGuest()
+	write, messages := g.abi("write"), g.abi("messages")
+	const at, size = 0x10000, 7_000_000
+	const begin, end = `{"messages":{"splice":[{"at":0,"insert":[{"role":"user","content":"`, `"}]}]}}`
+	g.memory(2+(at+size)>>16).place(at, begin).place(at+size-len(end), end)
+	g.hook(abi.HookBeforeAgent, i32(at+len(begin)), i32('x'), i32(size-len(begin)-len(end)), fill, i32(at), i32(size), call(write))
+	return g.hook(abi.HookBeforeModel, forever(i32(0), i32(0), i32(9), call(messages), drop)).bytes()
 }

@@ -20,9 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// slack is how much later than its deadline a hook may end in these tests,
-// which run on machines that are busy with others. The figure that the host has
-// to reach is asserted by TestGenerated.
+// slack is how long what takes milliseconds may take on a machine that is busy.
 const slack = 2 * time.Second
 
 // heapSlack is how much more of the heap may be in use after a case: pools keep
@@ -35,8 +33,13 @@ const allocSlack = 512 << 20
 
 // known are the cases that the host does not pass yet, with the reason.
 var known = map[string]string{
-	"Upload and compile/elements beyond the table": "wazero passes over active element segments that do not fit, where an instantiation has to trap; nothing reads beyond the table",
-	"JSON/half of 8 MB of {},":                     "an answer is decoded into messages of 250 bytes each before they are counted: 500 times its size is allocated",
+	"Upload and compile/elements beyond the table":           "wazero passes over active element segments that do not fit, where an instantiation has to trap; nothing reads beyond the table",
+	"CPU/value of 4 MB read again and again":                 "the limits are looked at once in 50 host calls, whatever these cost, and a reply costs no fuel before it is read",
+	"CPU/messages of 7 MB again and again":                   "the limits are looked at once in 50 host calls, whatever these cost, and a reply costs no fuel before it is read",
+	"CPU/event of 8 MB again and again":                      "what emit does with the event counts as waiting: 10,000 of them take minutes of the host, and no deadline ends them",
+	"CPU/patch of 8 MB that does not parse, again and again": "what next does with the patch counts as waiting: 10,000 of them take minutes of the host, and no deadline ends them",
+	"CPU/calls that are denied, again and again":             "host calls that may wait count as waiting also where they answer at once",
+	"JSON/half of 8 MB of {},":                               "an answer is decoded into messages of 250 bytes each before they are counted: 500 times its size is allocated",
 }
 
 func TestCases(t *testing.T) {
@@ -65,13 +68,17 @@ func TestCases(t *testing.T) {
 				require.Empty(t, h.complaints(), "the host noted a mistake of its own")
 			}
 			h.complaints()
+			late := o.overshoot(&c)
+			if err == nil && late > deadlineSlack {
+				err = fmt.Errorf("its hook worked for %v after its deadline", late)
+			}
 			if why, ok := known[name]; ok {
 				require.Error(t, err, "passes now; take it off the list of known failures")
 				t.Logf("known: %s: %v", why, err)
 				return
 			}
 			require.NoError(t, err)
-			worst = max(worst, o.overshoot(t, &c))
+			worst = max(worst, late)
 			goleak.VerifyNone(t, others)
 			if took > time.Second || allocated > allocSlack/4 {
 				t.Logf("took %v, and %d MB in all", took, allocated>>20)
@@ -83,20 +90,17 @@ func TestCases(t *testing.T) {
 	}
 	wellBehaved(t, h)
 	require.Less(t, memory()-before, int64(heapSlack), "memory did not return to where it was")
-	t.Logf("the latest end of a hook was %v after its deadline", worst)
+	t.Logf("the longest work of a hook after its deadline was %v", worst)
 }
 
-// overshoot is by how much hooks that had too little time passed it.
-func (o *outcome) overshoot(t *testing.T, c *Case) (worst time.Duration) {
-	if c.Kind != sandbox.FaultTimeout {
-		return 0
-	}
+// overshoot is for how long a hook that had too little time worked after its
+// deadline, in processor time: others keep the machine busy, too.
+func (o *outcome) overshoot(c *Case) (worst time.Duration) {
 	for _, call := range o.calls {
-		if call.hook == c.Hook && call.err != nil {
-			worst = max(worst, call.wall-c.Limits.HookTime)
+		if c.Kind == sandbox.FaultTimeout && call.hook == c.Hook && call.err != nil && !call.waits {
+			worst = max(worst, call.cpu-c.Limits.HookTime)
 		}
 	}
-	require.Less(t, worst, slack)
 	return worst
 }
 
