@@ -45,7 +45,7 @@ func TestConfigureFails(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		`{"code":"invalid","message":"config: deny[1]: no such tool"}`: "configure guard (says.wasm): config: deny[1]: no such tool",
-		`not json`: "returned 1, and its error object: want null",
+		`not json`: "returned 1, and its error object: want a JSON value",
 	} {
 		m, err := loadBytes(t, saying(t, "{}", answer, 1), Limits{})
 		require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestDescribe(t *testing.T) {
 func TestDescribeRefused(t *testing.T) {
 	t.Parallel()
 	for describe, want := range map[string]string{
-		`not json`:                                           "describe: the answer: want null",
+		`not json`:                                           "describe: the answer: want a JSON value",
 		`{"name":7}`:                                         "describe: the answer: name: want a string",
 		`{"requires":["next_stream"]}`:                       `describe: requires "next_stream", which this host does not have; it has the hooks before_agent, `,
 		`{"requires":["interrupt"]}`:                         "and the features changed, config, emit, hold_stream, ",

@@ -244,7 +244,7 @@ func TestHostileBundles(t *testing.T) {
 	t.Parallel()
 	for want, parts := range map[string]map[string]string{
 		"bundle.json: is missing; is this a bundle of a fault?":   {"module.wasm": ""},
-		"bundle.json: want null (at byte 0)":                      {"bundle.json": "nothing"},
+		"bundle.json: want a JSON value, such as null (at byte 0)":                      {"bundle.json": "nothing"},
 		`bundle.json: version: key "version" stands twice`:        {"bundle.json": `{"version":1,"version":1}`},
 		"version 2; this host knows version 1":                    {"bundle.json": `{"version":2}`},
 		"module.wasm: is missing":                                 {"bundle.json": `{"version":1}`},
