@@ -100,6 +100,30 @@ func tools(n int, name string) []abi.Tool {
 	return out
 }
 
+func calling(n int) abi.Message {
+	m := abi.Assistant("")
+	m.ToolCalls = make([]abi.ToolCall, n)
+	return m
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestRefusedResponses checks what a module may not say of a response.
+func TestRefusedResponses(t *testing.T) {
+	t.Parallel()
+	for want, res := range map[string]abi.Response{
+		"usage is negative":            {Message: abi.Assistant("hi"), Usage: &abi.Usage{TotalTokens: -1}},
+		"a finish_reason of 129 bytes": {Message: abi.Assistant("hi"), FinishReason: strings.Repeat("x", abi.MaxName+1)},
+		"want an assistant's message":  {Message: abi.User("hi")},
+	} {
+		r, _ := openBorder(t, &Native{BeforeModel: func(context.Context, *Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			return &abi.BeforeModelAnswer{Response: &res}, nil
+		}})
+		_, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk()}, State: talk(), Delivered: func() bool { return false }})
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestRefusedAnswers checks answers that decode, and are faults as a whole all
 // the same: nothing of them is applied, and they cost the host little.
 func TestRefusedAnswers(t *testing.T) {
@@ -119,6 +143,8 @@ func TestRefusedAnswers(t *testing.T) {
 		"return_directly":   {abi.BeforeAgentAnswer{ReturnDirectly: make([]string, maxTools+1)}, "return_directly: names 1025 tools"},
 		"a role":            {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{{Role: "operator"}}}}}}, `unknown role "operator"`},
 		"too many messages": {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: slices.Repeat([]abi.Message{abi.User("x")}, maxInsert+4)}}}}, "an answer may add 10000 messages"},
+		"many calls":        {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{calling(maxCalls + 1)}}}}}, "a message with 1025 tool calls; at most 1024 are allowed"},
+		"responds so":       {abi.BeforeAgentAnswer{Respond: ptr(calling(maxCalls + 1))}, "a message with 1025 tool calls; at most 1024 are allowed"},
 		"not an answer":     {abi.BeforeAgentAnswer{Respond: &abi.Message{Role: abi.RoleSystem}}, "want an assistant's message, got a system's"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,6 +42,9 @@ func (r *Run) edit(l *List, p *abi.ListPatch, entry string) (*List, error) {
 	for i := range splices {
 		splices[i].Insert = slices.Clone(splices[i].Insert)
 		for j := range splices[i].Insert {
+			if err := checkCalls(&splices[i].Insert[j]); err != nil {
+				return nil, err
+			}
 			r.own(&splices[i].Insert[j], removed, entry)
 		}
 	}
@@ -175,6 +178,18 @@ func checkActive(active []string, tools []abi.Tool) error {
 	return nil
 }
 
+// maxCalls is how many calls of tools a message of a module may make; chunks
+// cannot say more either.
+const maxCalls = 1024
+
+// checkCalls refuses a message that would keep the host busy for long.
+func checkCalls(m *abi.Message) error {
+	if len(m.ToolCalls) > maxCalls {
+		return faultf("a message with %d tool calls; at most %d are allowed", len(m.ToolCalls), maxCalls)
+	}
+	return nil
+}
+
 // checkResult refuses a tool result that cannot be recorded.
 func checkResult(res *abi.Result) error {
 	if res != nil && len(res.Extra) > 0 && res.Extra[0] != '{' && string(res.Extra) != "null" {
@@ -194,6 +209,15 @@ func (r *Run) checkResponse(res *abi.Response, entry string, inner *abi.Response
 	}
 	if err := res.Message.Check(); err != nil {
 		return faultf("response: %w", err)
+	}
+	if err := checkCalls(&res.Message); err != nil {
+		return err
+	}
+	if len(res.FinishReason) > abi.MaxName {
+		return faultf("response: a finish_reason of %d bytes; at most %d are allowed", len(res.FinishReason), abi.MaxName)
+	}
+	if u := res.Usage; u != nil && (u.PromptTokens < 0 || u.CompletionTokens < 0 || u.TotalTokens < 0) {
+		return faultf("response: usage is negative")
 	}
 	if res.Message.Role != abi.RoleAssistant {
 		return faultf("response: want an assistant's message, got a %s's", res.Message.Role)

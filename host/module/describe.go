@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -15,6 +16,9 @@ import (
 
 // maxText bounds each text in a description, in bytes.
 const maxText = 4 << 10
+
+// maxNames bounds each list in a description.
+const maxNames = 256
 
 // prepare calls describe, if the module has it, and checks what it says. The
 // image is then one in which _initialize and describe have run.
@@ -161,9 +165,17 @@ func (m *Module) checkDescription() error {
 		if len(t.text) > abi.MaxName {
 			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)), fmt.Sprintf("at most %d are allowed", abi.MaxName))
 		}
+		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "leave out what does not print")
+		}
 	}
 	if len(d.Description) > maxText {
 		return refuse(m.Name(), fmt.Sprintf("describe: description has %d bytes", len(d.Description)), fmt.Sprintf("at most %d are allowed", maxText))
+	}
+	for name, n := range map[string]int{"requires": len(d.Requires), "hooks": len(d.Hooks), "events": len(d.Events)} {
+		if n > maxNames {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d names", name, n), fmt.Sprintf("at most %d are allowed", maxNames))
+		}
 	}
 	switch d.Messages {
 	case "", abi.MessagesFull, abi.MessagesLazy, abi.MessagesNone:

@@ -100,17 +100,19 @@ func TestDescribe(t *testing.T) {
 func TestDescribeRefused(t *testing.T) {
 	t.Parallel()
 	for describe, want := range map[string]string{
-		`not json`:                                           "describe: the answer: want a JSON value",
-		`{"name":7}`:                                         "describe: the answer: name: want a string",
-		`{"requires":["next_stream"]}`:                       `describe: requires "next_stream", which this host does not have; it has the hooks before_agent, `,
-		`{"requires":["interrupt"]}`:                         "and the features changed, config, emit, hold_stream, ",
-		`{"hooks":["before_lunch"]}`:                         `describe: hooks names "before_lunch", which is no hook; there are describe, `,
-		`{"hooks":["translate_after"]}`:                      "describe: hooks names translate_after, which the module does not export",
-		`{"messages":"some"}`:                                `describe: messages is "some"; want full, lazy or none`,
-		`{"events":["lunch"]}`:                               `describe: events names "lunch", which no event is; there are run_started `,
-		`{"config_schema":7}`:                                "describe: config_schema: want an object",
-		`{"config_schema":{"$ref":"https://example.com/s"}}`: `only references within the schema are allowed`,
-		`{"name":"` + strings.Repeat("n", 129) + `"}`:        "describe: name has 129 bytes; at most 128 are allowed",
+		`not json`:                                             "describe: the answer: want a JSON value",
+		`{"name":7}`:                                           "describe: the answer: name: want a string",
+		`{"requires":["next_stream"]}`:                         `describe: requires "next_stream", which this host does not have; it has the hooks before_agent, `,
+		`{"requires":["interrupt"]}`:                           "and the features changed, config, emit, hold_stream, ",
+		`{"hooks":["before_lunch"]}`:                           `describe: hooks names "before_lunch", which is no hook; there are describe, `,
+		`{"hooks":["translate_after"]}`:                        "describe: hooks names translate_after, which the module does not export",
+		`{"messages":"some"}`:                                  `describe: messages is "some"; want full, lazy or none`,
+		`{"events":["lunch"]}`:                                 `describe: events names "lunch", which no event is; there are run_started `,
+		`{"config_schema":7}`:                                  "describe: config_schema: want an object",
+		`{"config_schema":{"$ref":"https://example.com/s"}}`:   `only references within the schema are allowed`,
+		`{"version":"1\u001b[2J"}`:                             `describe: version is "1\x1b[2J"; leave out what does not print`,
+		`{"hooks":[` + strings.Repeat(`"on",`, 256) + `"on"]}`: "describe: hooks has 257 names; at most 256 are allowed",
+		`{"name":"` + strings.Repeat("n", 129) + `"}`:          "describe: name has 129 bytes; at most 128 are allowed",
 	} {
 		_, err := loadBytes(t, saying(t, describe, "", 0), Limits{})
 		var refused *sandbox.RefusedError

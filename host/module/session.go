@@ -68,7 +68,7 @@ func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	m := s.mw.module
 	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, log: c.Log, recorder: m.recorder()}
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
-		v.began = e.Envelope().Run.NowMS * 1e6
+		v.now = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
 	if v.input, err = encode(c, in); err != nil {

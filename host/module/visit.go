@@ -22,7 +22,7 @@ type visit struct {
 	call   *chain.Call     // nil while the image is built
 	config json.RawMessage // nil while it is not to be had
 	log    func(level int32, text string)
-	began  int64 // what the guest's clock shows at first, in nanoseconds
+	now    int64 // what the guest's clock shows, in nanoseconds
 
 	input []byte
 	seed  string // determines the guest's random bytes; empty: that of the next call
@@ -35,7 +35,6 @@ type visit struct {
 	grown    int64 // bytes of memory
 	ended    error // what the call came to
 
-	waited    bool // in a host call that waits
 	pending   []byte
 	output    []byte
 	hostCalls int
@@ -55,17 +54,13 @@ func (v *visit) context(ctx context.Context) context.Context {
 func visitOf(ctx context.Context) *visit { return ctx.Value(visitKey{}).(*visit) }
 
 // clock is what the guest's clock shows, in nanoseconds: that of the input,
-// and the host's again once it has waited.
+// and the host's again after each next.
 func (v *visit) clock() int64 {
 	if v.replay != nil {
 		return v.replay.clock()
 	}
-	now := v.began
-	if v.waited {
-		now = v.call.Where().NowMS * 1e6
-	}
-	v.recorder.clock(now)
-	return now
+	v.recorder.clock(v.now)
+	return v.now
 }
 
 // running reports whether there is a run that host calls can ask.
@@ -107,8 +102,8 @@ func (v *visit) room(n int) int {
 
 // next runs what the hook wraps with a patch, empty for none.
 func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
-	v.waited = true
 	return v.ask(HostCall{Name: "next", Bytes: []Blob{patch}}, func() ([]byte, error) {
+		defer func() { v.now = v.call.Where().NowMS * 1e6 }()
 		switch v.hook {
 		case abi.HookWrapModel:
 			var p abi.RequestPatch
