@@ -31,6 +31,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
@@ -56,6 +57,15 @@ type Options struct {
 	// CacheDir keeps compiled machine code from process to process; empty:
 	// only while the host lives. Nobody else should be able to write there.
 	CacheDir string
+	// CompileChild compiles modules in processes of their own, which a module
+	// that takes too much time or memory cannot harm. A program that sets it asks
+	// [sandbox.IsCompileChild] at the beginning of main. Nil: in this process.
+	CompileChild *sandbox.ChildOptions
+	// MemoryBytes is what all runs may use for their modules together. A run
+	// takes the most that it can come to use when it begins, waits while others
+	// hold it, and ends with a *sandbox.TooLargeError if there never is so much.
+	// Default half of what the machine or container has.
+	MemoryBytes int64
 	// FaultDir keeps what a fault of a module depended on, for
 	// [Host.Replay]; see [module.LoaderOptions]. Empty: nothing is kept.
 	FaultDir string
@@ -73,7 +83,8 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, FaultDir: o.FaultDir, Logger: o.Logger})
+	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, CompileChild: o.CompileChild,
+		MemoryBytes: o.MemoryBytes, FaultDir: o.FaultDir, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -170,9 +181,19 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		a.Close()
 		return nil, err
 	}
-	a.Agent, err = agent.New(&agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
+	options := &agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.With(o.Options),
-		MaxSteps: o.MaxSteps, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream})
+		MaxSteps: o.MaxSteps, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream}
+	if len(a.configured) > 0 {
+		options.Admit = func(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
+			ctx, r, err := h.loader.Reserve(ctx, a.configured, parallel)
+			if err != nil {
+				return ctx, nil, err
+			}
+			return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release}, nil
+		}
+	}
+	a.Agent, err = agent.New(options)
 	if err != nil {
 		a.Close()
 		return nil, err

@@ -21,6 +21,14 @@ type LoaderOptions struct {
 	// sandbox.Options. Empty: no cache on disk.
 	CacheDir string
 
+	// CompileChild lets processes of their own compile; see sandbox.ChildOptions
+	// for what main has to do then. Nil: modules are compiled in this process.
+	CompileChild *sandbox.ChildOptions
+
+	// MemoryBytes is what runs may use for their modules, all together; see
+	// [Loader.Reserve]. Default half of what the machine has.
+	MemoryBytes int64
+
 	// FaultDir keeps a [Bundle] of each fault of a module in a run, the newest
 	// 100. It is made with mode 0700 if it is missing; bundles hold what the
 	// module saw, and only their owner can read them. Runs need more memory then,
@@ -55,7 +63,8 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 			return nil, err
 		}
 	}
-	box, err := sandbox.New(ctx, &sandbox.Options{CacheDir: opts.CacheDir, Surface: surface(), Logger: l.log})
+	box, err := sandbox.New(ctx, &sandbox.Options{CacheDir: opts.CacheDir, CompileChild: opts.CompileChild,
+		MemoryBytes: opts.MemoryBytes, Surface: surface(), Logger: l.log})
 	if err != nil {
 		return nil, err
 	}
