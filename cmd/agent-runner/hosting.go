@@ -23,6 +23,7 @@ func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
 // newHost makes a host. A cache directory that was not asked for, and cannot
 // be used, is done without.
 func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (*host.Host, error) {
+	o.CompileChild = e.compile
 	if !chosen {
 		o.CacheDir = e.getenv(envCacheDir)
 		chosen = o.CacheDir != ""

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // Exit codes.
@@ -25,10 +27,16 @@ type env struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
+	// compile bounds the processes that compile modules; nil: this one does,
+	// since it is not the command's own.
+	compile *sandbox.ChildOptions
 }
 
 func main() {
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
+	if sandbox.IsCompileChild() {
+		os.Exit(sandbox.CompileChildMain())
+	}
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// A module that takes too long to compile is refused like any that is bad. The
+// scripts compile in children that end well.
+func TestCompileBudget(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	e := &env{in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" },
+		compile: &sandbox.ChildOptions{Time: time.Nanosecond}}
+	code := execute(t.Context(), e, []string{"module", "inspect", "--cache-dir", t.TempDir(), "../../testdata/modules/says.wasm"})
+	require.Equal(t, exitUsage, code)
+	require.Equal(t, "agent-runner: ../../testdata/modules/says.wasm: compiling it took more than 1ns; "+
+		"split its largest functions, or raise the time that compiling may take\n", errs.String())
+}
