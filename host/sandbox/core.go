@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -23,6 +24,8 @@ type core struct {
 	depth     api.MutableGlobal
 	functions map[string]api.Function
 	state     *state // that it was made from and can be reset to, or nil
+	born      time.Time
+	uses      int // how many instances it served that are closed
 }
 
 // instantiate makes c an instance, from s if there is one and from the module's
@@ -30,7 +33,7 @@ type core struct {
 // of s becomes that of c.
 func (c *core) instantiate(ctx context.Context, s *state, im *Image) (err error) {
 	limit := uint64(im.limits.MemoryBytes)
-	c.state = s
+	c.state, c.born = s, time.Now()
 	if s != nil {
 		c.linear.pages, err = s.pages.open(limit)
 	} else {

@@ -63,8 +63,19 @@ func (p *pool) take() *core {
 	return i.core
 }
 
+// An instance is retired after so much. It is as clean as on its first day, but
+// the pages that became its own stay its own, also if only one user in a
+// thousand needed them; and what wazero may keep for it goes too.
+const (
+	mostUses = 1000
+	mostAge  = 10 * time.Minute
+)
+
 // put takes back an instance, if it can be cleaned and there is room for it.
 func (p *pool) put(c *core) bool {
+	if c.uses++; c.uses >= mostUses || time.Since(c.born) >= mostAge {
+		return false
+	}
 	bytes, ok := c.reset()
 	if !ok {
 		return false

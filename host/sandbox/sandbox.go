@@ -27,8 +27,8 @@
 //     it is copied. A module that changes its tables, or has a start function,
 //     goes all the way each time; [Image.Reset] says so.
 //  5. Pool (pool.go). An instance that is closed is reset and waits for the next
-//     user of the same image, as long as there is memory for it and it did not
-//     fault or grow. Who starts work that needs instances reserves their memory
+//     user of the same image, as long as there is memory for it, it did not
+//     fault or grow, and is not old. Who starts work that needs instances reserves their memory
 //     first, with [Sandbox.Reserve] (admission.go).
 //  6. Call (instance.go, guest.go). One at a time; the guest's own time is
 //     limited, its memory bounded, its pointers checked. What it does wrong is a

@@ -264,6 +264,29 @@ func TestMemoryInit(t *testing.T) {
 	require.Equal(t, FaultTrap, faultOf(t, err).Kind)
 }
 
+// An instance that served often, or for long, makes room for another one.
+func TestOldInstancesRetire(t *testing.T) {
+	t.Parallel()
+	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
+	use := func(during func(c *core)) any {
+		in, err := im.Instantiate(t.Context(), InstanceConfig{})
+		require.NoError(t, err)
+		defer in.Close()
+		require.Equal(t, []uint64{101}, call(t, in, "count"))
+		during(in.core)
+		return in.core.module
+	}
+	nothing := func(*core) {}
+	first := use(nothing)
+	for range mostUses - 1 {
+		require.Same(t, first, use(nothing))
+	}
+	second := use(nothing)
+	require.NotSame(t, first, second)
+	require.Same(t, second, use(func(c *core) { c.born = c.born.Add(-mostAge) }))
+	require.NotSame(t, second, use(nothing))
+}
+
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
