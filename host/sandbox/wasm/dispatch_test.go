@@ -98,3 +98,28 @@ func TestJumpBackByDispatch(t *testing.T) {
 	require.Equal(t, want, got)
 	require.Equal(t, int64(exact.ExportedGlobal("exact").Get()), k.used())
 }
+
+// A table may also lead out of the loop, which is no jump within it.
+func TestJumpOutByDispatch(t *testing.T) {
+	t.Parallel()
+	m, err := Decode(binaryOf(
+		section(sectionType, []byte{1, 0x60, 1, 0x7f, 1, 0x7f}),
+		section(sectionFunction, []byte{1, 0}),
+		section(sectionExport, []byte{1, 1, 'f', 0, 0}),
+		section(sectionCode, vec(bodyOf(leb(0),
+			0x02, 0x40, 0x03, 0x40, 0x02, 0x40, 0x20, 0, 0x0e, 1, 0, 2, 0x0b, // block; loop; block; local.get 0; br_table 0 2; end
+			0x41, 9, 0x21, 0, 0x0c, 0, // go to 9, which is out
+			0x0b, 0x0b, 0x20, 0, 0x0b))),
+	), DefaultLimits())
+	require.NoError(t, err)
+	exact := start(t, wazero.NewRuntimeConfig(), countExactly(m))
+	k := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{}))
+	for _, p := range []uint64{0, 1} {
+		want, trap := exact.call("f", p)
+		require.Empty(t, trap)
+		got, trap := k.call("f", p)
+		require.Empty(t, trap)
+		require.Equal(t, want, got)
+		require.GreaterOrEqual(t, k.used(), int64(exact.ExportedGlobal("exact").Get()))
+	}
+}

@@ -224,3 +224,29 @@ func FuzzMeter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) { compareGenerated(t, seed) })
 }
+
+// What is valid stays so, and what is not does not become it: types of operands
+// are checked by the compiler only, on what Meter wrote.
+func TestMeterKeepsValidity(t *testing.T) {
+	t.Parallel()
+	r := compiler(t)
+	valid, invalid := 0, 0
+	specSuite(t, func(t *testing.T, c specCommand, b []byte) {
+		m, err := Decode(b, specLimits())
+		if err != nil {
+			return
+		}
+		_, before := r.CompileModule(t.Context(), m.Encode())
+		out, err := Meter(m, MeterOptions{})
+		require.NoError(t, err)
+		_, after := r.CompileModule(t.Context(), out.Encode())
+		require.Equal(t, before == nil, after == nil, "%s: before %v, after %v", c.Filename, before, after)
+		if before == nil {
+			valid++
+		} else {
+			invalid++
+		}
+	})
+	require.Greater(t, valid, 500)
+	require.Greater(t, invalid, 500)
+}
