@@ -28,6 +28,10 @@ func Decode(b []byte, v any) (unknown []string, err error) {
 	}
 	fresh := reflect.New(t.Elem())
 	if err := json.Unmarshal(b, fresh.Interface()); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return nil, fmt.Errorf("%s: %s does not fit; want a whole number in range", wrong.Field, wrong.Value)
+		}
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	reflect.ValueOf(v).Elem().Set(fresh.Elem())

@@ -30,7 +30,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"control character":  {"{\"x\":\"\n\"}", "control character"},
 		"NaN":                {`{"x":NaN}`, "want a JSON value"},
 		"bad escape":         {`{"x":"\x41"}`, "unknown escape"},
-		"fraction for int":   {`{"messages":{"splice":[{"at":1.5}]}}`, "cannot unmarshal"},
+		"fraction for int":   {`{"messages":{"splice":[{"at":1.5}]}}`, "number 1.5 does not fit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,9 @@ const (
 	MaxDepth = 64
 	// MaxNumber is the length of a number literal, in bytes.
 	MaxNumber = 64
+	// MaxElements is how many elements an array may have where the ABI says
+	// what they are.
+	MaxElements = 100_000
 	// MaxKey is the length of a run-local key, in bytes.
 	MaxKey = 256
 	// MaxName is the length of the name of a module, tool or event, in bytes.

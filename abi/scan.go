@@ -255,6 +255,9 @@ func (s *scanner) array(info *typeInfo) error {
 	}
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
+		if elem != nil && n >= MaxElements {
+			return s.errorf("an array of more than %d elements", MaxElements)
+		}
 		s.space()
 		if err := s.value(elem); err != nil {
 			return err

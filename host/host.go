@@ -160,6 +160,9 @@ type Agent struct {
 
 // NewAgent configures the middlewares and returns an agent of them.
 func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
+	if o == nil {
+		o = &AgentOptions{}
+	}
 	a := &Agent{}
 	var entries []chain.Entry
 	for _, ring := range []struct {

@@ -33,7 +33,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
 	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
-	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: s.NewFrom, Final: e.Message,
+	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
 	e.Entries = r.chain.Stats()
 	r.chain.Note(r.peek(e))

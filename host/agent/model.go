@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,11 +32,12 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 	if !r.agent.NoStream {
 		call.Out = r.deliver
 	}
-	res, _, err := r.chain.CallModel(ctx, call)
+	res, source, err := r.chain.CallModel(ctx, call)
 	if err != nil {
-		return "", err
+		return "", failedBy(source, err)
 	}
 	m := res.Message
+	s.Finish = res.FinishReason
 	m.ToolCalls = uniqueIDs(m.ToolCalls)
 	if m.ID == "" {
 		m.ID = r.NewID()
@@ -96,6 +98,11 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*
 	go func() {
 		defer close(ended)
 		defer f.end()
+		defer func() {
+			if v := recover(); v != nil {
+				failed = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the model's client failed: %v", v)}
+			}
+		}()
 		res, failed = r.agent.Model.Generate(ctx, req, func(c abi.Chunk) error { return f.put(ctx, c) })
 	}()
 	defer func() { cancel(); <-ended }()
@@ -117,6 +124,17 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*
 			return res, failed
 		}
 	}
+}
+
+// failedBy names the module that made a model call fail.
+func failedBy(source string, err error) error {
+	var failed *abi.Error
+	if source == "" || source == "model" || source == "host" || chain.IsEnding(err) || !errors.As(err, &failed) {
+		return err
+	}
+	e := *failed
+	e.Message = source + ": " + failed.Error()
+	return &e
 }
 
 // modelError turns a model's error into what modules see of it.

@@ -31,7 +31,7 @@ func (r *run) pause(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
 	pending := r.state.Record.Pending()
-	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending}
+	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
 	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
@@ -74,8 +74,8 @@ func resumed(a *Agent, state *State) (*run, error) {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	messages := r.state.Messages.All()
-	for i := range messages {
-		r.ids[messages[i].ID] = true
+	for _, id := range r.state.Input {
+		r.ids[id] = true
 	}
 	r.state.Messages = chain.NewList(r.revs, messages)
 	r.stepOpen = r.state.StepOpen

@@ -25,7 +25,7 @@ type run struct {
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
 	state State
-	ids   map[string]bool // ids of messages that came from outside
+	ids   map[string]bool // of the messages that the run began with
 
 	parallel int // tool calls at once
 	stepOpen bool
@@ -43,7 +43,7 @@ func newRun(a *Agent, in Input) *run {
 	r.state = State{
 		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
 		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
-		Record: chain.NewRecord(), NewFrom: len(in.Messages),
+		Record: chain.NewRecord(),
 	}
 	for _, t := range a.Tools {
 		d := t.Declaration()
@@ -75,7 +75,9 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 	for i := range out {
 		if out[i].ID == "" {
 			out[i].ID = r.NewID()
+			r.ids[out[i].ID] = true
 		}
+		r.state.Input = append(r.state.Input, out[i].ID)
 	}
 	return out
 }
@@ -250,7 +252,6 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 	}
 	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
 	s.Messages, s.Tools = begun.Messages, begun.Tools
-	s.NewFrom = min(s.NewFrom, s.Messages.Len())
 	s.Active = nil
 	for _, t := range s.Tools {
 		s.Active = append(s.Active, t.Name)
@@ -273,6 +274,7 @@ func (r *run) beginStep(context.Context) (Phase, error) {
 	if s.Respond != nil {
 		s.Respond.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(*s.Respond), nil
+		s.Told = toolNames(s.activeTools())
 		return PhaseDecide, nil
 	}
 	return PhaseRewrite, nil
@@ -302,6 +304,10 @@ func (r *run) decide(ctx context.Context) (Phase, error) {
 	response, _ := s.Messages.Last()
 	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
 	if err != nil {
+		var paused *chain.Interrupted
+		if !errors.As(err, &paused) {
+			r.tellMessage(response.ID) // it stands in the state as it was
+		}
 		return "", err
 	}
 	s.Messages = messages
@@ -318,12 +324,25 @@ func (r *run) decide(ctx context.Context) (Phase, error) {
 	case len(last.ToolCalls) == 0:
 		return "", &answer{abi.RunStop, last}
 	default:
+		s.Calls = nil
 		return PhaseTools, nil
 	}
 }
 
+// newFrom is the index of the first message of this run: behind the last one
+// that it began with.
+func (r *run) newFrom() int {
+	for i := r.state.Messages.Len(); i > 0; i-- {
+		if r.ids[r.state.Messages.At(i-1).ID] {
+			return i
+		}
+	}
+	return 0
+}
+
 // tellMessage tells the caller of the step's response as it now stands in
-// the state: the message of that id, or the last one where it is gone.
+// the state: the message of that id, or where it is gone the last one, if
+// that is an assistant's.
 func (r *run) tellMessage(id string) {
 	s := &r.state
 	m, _ := s.Messages.Last()
@@ -333,9 +352,14 @@ func (r *run) tellMessage(id string) {
 			break
 		}
 	}
-	replaced := s.Streamed != nil && !chain.Says(s.Streamed, &m)
-	r.tell(abi.Event{Type: abi.EventMessage, Message: &m, Replaced: replaced})
-	s.Streamed = nil
+	if m.Role == abi.RoleAssistant {
+		e := abi.Event{Type: abi.EventMessage, Message: &m, Replaced: s.Streamed != nil && !chain.Says(s.Streamed, &m)}
+		if s.Finish == abi.FinishLength || s.Finish == abi.FinishFilter {
+			e.FinishReason = s.Finish
+		}
+		r.tell(e)
+	}
+	s.Streamed, s.Finish = nil, ""
 }
 
 func (r *run) endStep() {

@@ -45,13 +45,16 @@ type State struct {
 	ReturnDirectly []string   `json:"return_directly"`
 
 	Messages *chain.List   `json:"messages"`
-	NewFrom  int           `json:"new_from"` // the index of the run's first own message
+	Input    []string      `json:"input"`  // the ids of the messages that the run began with
+	Rounds   []string      `json:"rounds"` // the ids of the messages whose calls were run
 	Locals   *chain.Locals `json:"locals"`
 	// Record is what has been done in the phase: it matters to a paused run.
 	Record  *chain.Record `json:"record"`
 	Calls   []CallState   `json:"calls,omitempty"` // of the current round
 	Respond *abi.Message  `json:"respond,omitempty"`
 
+	// Finish is the model's own finish reason of the last response.
+	Finish string `json:"finish,omitempty"`
 	// Streamed are the chunks of the last response that the caller got.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
 	LastID   int64       `json:"last_id"` // of messages
@@ -64,6 +67,7 @@ type CallState struct {
 	Call     abi.Call      `json:"call"`
 	Told     bool          `json:"told,omitempty"`    // its tool_call event was sent
 	Started  bool          `json:"started,omitempty"` // the tool itself was called
+	Ran      bool          `json:"ran,omitempty"`     // and came to its end
 	Result   *abi.Result   `json:"result,omitempty"`
 	Source   string        `json:"source,omitempty"`
 	Messages []abi.Message `json:"messages,omitempty"`

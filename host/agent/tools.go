@@ -19,12 +19,23 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
 		s.Calls = r.round()
+		last, _ := s.Messages.Last()
+		s.Rounds = append(s.Rounds, last.ID)
 	}
 	err := r.runCalls(ctx)
 	var interrupted *chain.Interrupted
 	if errors.As(err, &interrupted) {
 		return "", err
 	}
+	r.recordResults()
+	return PhaseRound, err
+}
+
+// recordResults appends the answers of the calls, in their order, and behind
+// them what modules had to say beside: a model wants all answers first.
+func (r *run) recordResults() {
+	s := &r.state
+	var beside []abi.Message
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		if c.Result == nil {
@@ -32,10 +43,14 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 		}
 		for _, m := range c.Messages {
 			m.ID = r.NewID()
-			s.Messages = s.Messages.Append(m)
+			if m.ToolCallID == c.Call.ID {
+				s.Messages = s.Messages.Append(m)
+				continue
+			}
+			beside = append(beside, m)
 		}
 	}
-	return PhaseRound, err
+	s.Messages = s.Messages.Append(beside...)
 }
 
 // round are the calls of the last message.
@@ -68,7 +83,6 @@ func (r *run) endRound(ctx context.Context) (Phase, error) {
 	if final, ok := r.returnsDirectly(); ok {
 		return "", &answer{abi.RunReturnDirectly, final}
 	}
-	s.Calls = nil
 	r.endStep()
 	return PhaseStep, nil
 }
@@ -146,7 +160,9 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
 			}
-			return r.runTool(ctx, call)
+			res, err := r.runTool(ctx, call)
+			c.Ran = context.Cause(ctx) == nil
+			return res, err
 		}})
 	if err != nil {
 		return err
@@ -185,6 +201,9 @@ func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message)
 func toolMessage(o chain.ToolOutcome) abi.Message {
 	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
 	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool
+	if o.Source != "tool" && o.Source != "host" {
+		m.Origin = abi.OriginModule + o.Source
+	}
 	if m.Content.IsNull() {
 		m.Content = abi.Text("")
 	}
@@ -224,14 +243,14 @@ func (r *run) answerAll(why string) {
 			continue
 		}
 		end := i + 1
-		answered := map[string]bool{}
-		for ; end < s.Messages.Len() && s.Messages.At(end).Role == abi.RoleTool; end++ {
-			answered[s.Messages.At(end).ToolCallID] = true
+		for end < s.Messages.Len() && s.Messages.At(end).Role == abi.RoleTool {
+			end++
 		}
+		answered := r.answersBehind(i)
 		var missing []abi.Message
 		for _, c := range calls {
 			if !answered[c.ID] {
-				missing = append(missing, r.notRun(c, why, i >= s.NewFrom))
+				missing = append(missing, r.notRun(c, why, s.Messages.At(i).ID))
 			}
 		}
 		s.Messages = s.Messages.Insert(end, missing...)
@@ -239,12 +258,37 @@ func (r *run) answerAll(why string) {
 	r.answered = s.Messages.Revision()
 }
 
-// notRun is the answer of a call that was not run, or not to its end. The
-// caller is told of calls that this run's model made.
-func (r *run) notRun(c abi.ToolCall, why string, tell bool) abi.Message {
+// answersBehind are the ids of the calls that are answered between message i
+// and the next assistant's.
+func (r *run) answersBehind(i int) map[string]bool {
+	answered := map[string]bool{}
+	for i++; i < r.state.Messages.Len(); i++ {
+		m := r.state.Messages.At(i)
+		if m.Role == abi.RoleAssistant {
+			break
+		}
+		answered[m.ToolCallID] = true
+	}
+	return answered
+}
+
+// notRun is the answer of a call that has none: it was not run, or not to its
+// end, or its answer was taken from the conversation. The caller is told of
+// calls that this run's model made, unless it knows already.
+func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
+	dispatched := slices.Contains(r.state.Rounds, message)
+	at := -1
+	if n := len(r.state.Rounds); n > 0 && r.state.Rounds[n-1] == message {
+		at = slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID })
+	}
+	tell := !r.ids[message] && (!dispatched || at >= 0 && r.state.Calls[at].Result == nil)
 	text := fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)
-	at := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID })
-	if at >= 0 && r.state.Calls[at].Started {
+	switch {
+	case at >= 0 && r.state.Calls[at].Result != nil, at < 0 && dispatched:
+		text = fmt.Sprintf("The result of this call of %s is no longer in the conversation.", c.Function.Name)
+	case at >= 0 && r.state.Calls[at].Ran:
+		text = fmt.Sprintf("The call of %s was made; its result was withheld when the run ended.", c.Function.Name)
+	case at >= 0 && r.state.Calls[at].Started:
 		text = fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", c.Function.Name)
 	}
 	o := chain.ToolOutcome{
@@ -253,7 +297,7 @@ func (r *run) notRun(c abi.ToolCall, why string, tell bool) abi.Message {
 		Source: "host",
 	}
 	if tell {
-		if at < 0 {
+		if at < 0 || !r.state.Calls[at].Told {
 			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
 		}
 		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})

@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -47,6 +48,10 @@ func New(entries ...Entry) (*Chain, error) {
 		switch {
 		case e.Name == "" || len(e.Name) > abi.MaxName:
 			return nil, fmt.Errorf("middleware %d needs a name of 1 to %d bytes", i, abi.MaxName)
+		case e.Name == sourceHost || e.Name == sourceModel || e.Name == sourceTool:
+			return nil, fmt.Errorf("a middleware cannot be named %q, which stands for the %s itself; give it another name", e.Name, e.Name)
+		case e.Name != cleanText(e.Name) || strings.ContainsAny(e.Name, "\n\t"):
+			return nil, fmt.Errorf("the name of middleware %q has control characters", e.Name)
 		case names[e.Name]:
 			return nil, fmt.Errorf("two middlewares are named %q; give one of them another name", e.Name)
 		case e.Middleware == nil:

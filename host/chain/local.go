@@ -86,8 +86,11 @@ type localWrite struct {
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > abi.MaxKey {
-		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key has 1 to " + strconv.Itoa(abi.MaxKey) + " bytes"}
+	if key == "" {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key is empty"}
+	}
+	if len(key) > abi.MaxKey {
+		return &abi.Error{Code: abi.CodeLimit, Message: "a run-local key has at most " + strconv.Itoa(abi.MaxKey) + " bytes"}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestLocalsAreBounded(t *testing.T) {
 	_, err = c.LocalSet("k", json.RawMessage(`{"a":1,"a":2}`), 0)
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
 	_, err = c.LocalSet(strings.Repeat("k", 257), json.RawMessage(`1`), 0)
-	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
+	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
 }
 
 func TestLocalsSurviveSerialisation(t *testing.T) {

@@ -59,6 +59,19 @@ func (m *member) observes(types []abi.EventType) {
 	}
 }
 
+// readable is an event without the messages that the member may not read.
+func (m *member) readable(e abi.Event) abi.Event {
+	if m.Read == "" || m.Read == ReadAll {
+		return e
+	}
+	e.Message = m.mayRead(e.Message)
+	e.Interrupts = slices.Clone(e.Interrupts)
+	for i := range e.Interrupts {
+		e.Interrupts[i].Call, e.Interrupts[i].Payload = nil, nil
+	}
+	return e
+}
+
 // Note adds an event to those that the observers are told of next, without
 // sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
@@ -71,7 +84,7 @@ func (r *Run) Observe(ctx context.Context) {
 		var batch []abi.Event
 		for _, e := range events {
 			if m.events[e.Type] {
-				batch = append(batch, e)
+				batch = append(batch, m.readable(e))
 			}
 		}
 		if len(batch) == 0 {

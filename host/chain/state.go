@@ -223,15 +223,15 @@ type End struct {
 func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 	for _, m := range r.outward(abi.HookAfterAgent) {
 		c := r.call(m, abi.HookAfterAgent, e.Messages)
-		in := &abi.AfterAgentInput{Messages: c.view(abi.ListState), NewFrom: e.NewFrom, Final: e.Final, Error: e.Err,
+		in := &abi.AfterAgentInput{Messages: c.view(abi.ListState), NewFrom: e.NewFrom, Final: m.mayRead(e.Final), Error: e.Err,
 			FinishReason: e.FinishReason, Usage: e.Usage}
 		var out abi.AfterAgentAnswer
 		v, err := r.invoke(ctx, c, in, &out, func() error {
 			if out.Final == nil {
 				return nil
 			}
-			if err := out.Final.Check(); err != nil {
-				return faultf("final: %w", err)
+			if err := checkFinal(out.Final, e.Final); err != nil {
+				return err
 			}
 			final := *out.Final
 			final.ID, final.Origin = "", abi.OriginModule+m.Name
@@ -249,6 +249,28 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 		}
 	}
 	return e.Final
+}
+
+// checkFinal refuses a final message that is no end of a conversation.
+func checkFinal(final, was *abi.Message) error {
+	if err := final.Check(); err != nil {
+		return faultf("final: %w", err)
+	}
+	if final.Role != abi.RoleAssistant && (was == nil || final.Role != was.Role) {
+		return faultf("final: want an assistant's message, got a %s's", final.Role)
+	}
+	if len(final.ToolCalls) > 0 {
+		return faultf("final: has tool_calls, which nobody would answer")
+	}
+	return nil
+}
+
+// mayRead is the last message of a run, for a member that may read it.
+func (m *member) mayRead(last *abi.Message) *abi.Message {
+	if m.Read == ReadNone {
+		return nil
+	}
+	return last
 }
 
 // logFailed tells of a hook that returned 1 where that changes nothing.

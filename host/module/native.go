@@ -184,7 +184,7 @@ func holds(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.Memo
 
 func (v *visit) takeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
 	if n > abi.MaxKey && holds(g, ptr, n) {
-		return "", &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
+		return "", &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
 	}
 	key := v.take(g, "key", ptr, n)
 	if !utf8.Valid(key) {

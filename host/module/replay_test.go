@@ -212,10 +212,10 @@ func TestBundleFiles(t *testing.T) {
 		name := fmt.Sprintf("20200101T000000.%09dZ-guard-before_agent-abc%s", i, bundleSuffix)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	mw, err := m.Configure(t.Context(), "../../evil\n", []byte(do("t")), Grants{})
+	mw, err := m.Configure(t.Context(), "../../evil", []byte(do("t")), Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
-	r := openRun(t, chain.Entry{Name: "../../evil\n", Middleware: mw})
+	r := openRun(t, chain.Entry{Name: "../../evil", Middleware: mw})
 	_, err = r.beforeAgent(t)
 	require.Error(t, err)
 
@@ -224,7 +224,7 @@ func TestBundleFiles(t *testing.T) {
 	require.Equal(t, "0000 mine.fault.zip", filepath.Base(paths[0]))
 	require.Contains(t, paths[1], "20200101T000000.000000002Z")
 	newest := paths[maxBundles]
-	require.Contains(t, newest, "-.._.._evil_-before_agent-")
+	require.Contains(t, newest, "-.._.._evil-before_agent-")
 	stat, err := os.Stat(newest)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), stat.Mode().Perm())
