@@ -12,7 +12,7 @@ SEED ?= 0
 
 .PHONY: help
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build examples ## run an agent with the example modules, offline, on a recorded conversation
@@ -37,6 +37,7 @@ check: lint tidy generated race ## what else must hold: lint, tidy, generated fi
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
+	cd bench && go vet ./figures && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
 	$< run ./...
 
@@ -48,6 +49,7 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 .PHONY: tidy
 tidy:
 	go mod tidy -diff
+	cd bench && go mod tidy -diff
 
 .PHONY: generate
 generate: ## write the generated files anew
@@ -81,6 +83,14 @@ limits: ## each limit alone switched off, which must turn its case red
 .PHONY: bench
 bench: ## benchmarks, five counts each
 	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
+
+.PHONY: bench-sandbox
+bench-sandbox: ## what the sandbox costs, against the usual ways, as ratios in one run
+	@mkdir -p build/bench
+	cd bench && for guest in plain extism; do \
+		GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -o ../build/bench/$$guest.wasm ./guests/$$guest || exit 1; \
+	done
+	cd bench && go run ./figures ../build/bench/plain.wasm ../build/bench/extism.wasm
 
 .PHONY: clean
 clean:

@@ -1,0 +1,140 @@
+// Command figures measures what the sandbox costs and holds, against the usual
+// ways, and prints a table in Markdown. All of a row is measured in one run, its
+// contenders by turns, and what counts is their ratio.
+//
+//	go run ./figures PLAIN.wasm EXTISM.wasm
+//
+// where the two are guests/plain and guests/extism, built for wasip1 as
+// c-shared. It takes some minutes on a quiet machine. $ONLY measures one row:
+// hooks, instances, resident, ready, runaways or neighbours.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == "resident" { // in a process of its own
+		return resident(ctx, args[1])
+	}
+	if len(args) != 2 {
+		return fmt.Errorf("want two files: PLAIN.wasm EXTISM.wasm")
+	}
+	plain, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	extism, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, %d processors, %s, %s/%s", cpu(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, path := range []string{"github.com/tetratelabs/wazero", "github.com/extism/go-sdk"} {
+		fmt.Printf(", %s %s", path[strings.LastIndex(path, "/")+1:], version(path))
+	}
+	fmt.Printf(". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n", float64(len(plain))/1e6)
+	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
+	only := os.Getenv("ONLY") // a row's name, for who works on it
+	for _, p := range []struct {
+		name string
+		part func() error
+	}{
+		{"hooks", func() error { return hooks(ctx, plain, extism) }},
+		{"instances", func() error { return instances(ctx, plain) }},
+		{"resident", func() error { return residentRow(args[0]) }},
+		{"ready", func() error { return ready(ctx, plain) }},
+		{"runaways", func() error { return runaways(ctx) }},
+		{"neighbours", func() error { return neighbours(ctx, plain) }},
+	} {
+		if only != "" && only != p.name {
+			continue
+		}
+		runtime.GC()
+		if err := p.part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row prints two durations and their ratio.
+func row(what string, here, other time.Duration, against string, ratio float64, target string) {
+	fmt.Printf("| %s | %s | %s %s | %.2f | %s |\n", what, short(here), against, short(other), ratio, target)
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f us", float64(d)/1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.2f ms", float64(d)/1e6)
+	default:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	}
+}
+
+// byTurns runs each function for about a fiftieth of a second, then the next,
+// many times, and returns the median time of a call of each.
+func byTurns(functions ...func() error) ([]time.Duration, error) {
+	const rounds, turn = 31, 20 * time.Millisecond
+	times := make([][]time.Duration, len(functions))
+	for round := range rounds + 1 {
+		for i, f := range functions {
+			n, began := 0, time.Now()
+			for time.Since(began) < turn || n < 3 {
+				if err := f(); err != nil {
+					return nil, err
+				}
+				n++
+			}
+			if round > 0 { // the first warms up
+				times[i] = append(times[i], time.Since(began)/time.Duration(n))
+			}
+		}
+	}
+	medians := make([]time.Duration, len(functions))
+	for i := range times {
+		medians[i] = percentile(times[i], 50)
+	}
+	return medians, nil
+}
+
+func percentile(times []time.Duration, p int) time.Duration {
+	slices.Sort(times)
+	return times[min(len(times)-1, len(times)*p/100)]
+}
+
+func cpu() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(b)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+		}
+	}
+	return runtime.GOARCH
+}
+
+func version(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == path {
+				return dep.Version
+			}
+		}
+	}
+	return "of an unknown version"
+}

@@ -1,0 +1,35 @@
+//go:build wasip1
+
+// The guest on this host: bytes come and go in one copy each.
+package main
+
+import (
+	"unsafe"
+
+	"github.com/agent-runner/agent-runner/bench/internal/work"
+)
+
+//go:wasmimport bench_v1 read
+func read(ptr unsafe.Pointer, size uint32)
+
+//go:wasmimport bench_v1 write
+func write(ptr unsafe.Pointer, size uint32)
+
+var buf []byte
+
+//go:wasmexport hook
+func hook(size uint32) uint32 {
+	if uint32(cap(buf)) < size {
+		buf = make([]byte, size)
+	}
+	in := buf[:size]
+	read(unsafe.Pointer(unsafe.SliceData(in)), size)
+	out, err := work.Do(in)
+	if err != nil {
+		return 1
+	}
+	write(unsafe.Pointer(unsafe.SliceData(out)), uint32(len(out)))
+	return 0
+}
+
+func main() {}

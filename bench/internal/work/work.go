@@ -1,0 +1,49 @@
+// Package work is what all guests that are compared do.
+package work
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// A Message is one of a conversation.
+type Message struct {
+	Role    string         `json:"role"`
+	Content string         `json:"content"`
+	ID      int            `json:"id"`
+	Extra   map[string]any `json:"extra"`
+}
+
+// Do decodes a conversation, marks its last message and encodes it again.
+func Do(in []byte) ([]byte, error) {
+	var messages []Message
+	if err := json.Unmarshal(in, &messages); err != nil {
+		return nil, err
+	}
+	if n := len(messages); n > 0 {
+		messages[n-1].Content += " (seen)"
+	}
+	return json.Marshal(messages)
+}
+
+// text is as long as messages tend to be.
+var text = strings.Repeat("What is the weather like in the place where I live, and what was it like? ", 6)
+
+// Conversation is an input of about that many bytes.
+func Conversation(bytes int) []byte {
+	var messages []Message
+	size := 0
+	for i := 0; size < bytes; i++ {
+		m := Message{"user", text, i, map[string]any{"a": []any{1, 2.5, nil, true}}}
+		b, err := json.Marshal(m)
+		if err != nil {
+			panic(err) // it is made of what JSON has
+		}
+		messages, size = append(messages, m), size+len(b)+1
+	}
+	b, err := json.Marshal(messages)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
