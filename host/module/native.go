@@ -42,7 +42,6 @@ type nativeImport struct {
 	name   string
 	params string // a letter each: i is an i32, I an i64
 	result string // the same
-	waits  bool
 	does   string // the power, in words
 	grant  string // without which it is denied
 
@@ -58,26 +57,26 @@ func nativeImports() []nativeImport {
 	return []nativeImport{
 		{name: "read", params: "ii", result: "i", raw: nativeRead, does: "read its input and the replies of host calls"},
 		{name: "write", params: "ii", raw: nativeWrite, does: "answer"},
-		{name: "next", params: "ii", result: "i", waits: true, do: nativeNext, does: "run what it wraps, also several times or not at all"},
-		{name: "next_stream", params: "ii", result: "i", waits: true, does: "open the stream of what it wraps"},
-		{name: "recv", result: "i", waits: true, does: "read the stream of what it wraps"},
-		{name: "send", params: "ii", result: "i", waits: true, does: "send chunks of its own"},
+		{name: "next", params: "ii", result: "i", do: nativeNext, does: "run what it wraps, also several times or not at all"},
+		{name: "next_stream", params: "ii", result: "i", does: "open the stream of what it wraps"},
+		{name: "recv", result: "i", does: "read the stream of what it wraps"},
+		{name: "send", params: "ii", result: "i", does: "send chunks of its own"},
 		{name: "messages", params: "iii", result: "i", do: nativeMessages, does: "read the conversation, as far as it is granted"},
 		{name: "changed", params: "iI", result: "i", raw: nativeChanged, does: "learn where the conversation has changed"},
 		{name: "local_get", params: "ii", result: "i", do: nativeLocalGet, does: "read run-local values"},
 		{name: "local_set", params: "iiiiI", result: "i", do: nativeLocalSet, does: "keep run-local values"},
 		{name: "local_delete", params: "ii", result: "i", do: nativeLocalDelete, does: "delete run-local values"},
 		{name: "local_add", params: "iiI", result: "i", do: nativeLocalAdd, does: "count in run-local values"},
-		{name: "emit", params: "ii", result: "i", waits: true, do: nativeEmit, does: "send events of its own"},
+		{name: "emit", params: "ii", result: "i", do: nativeEmit, does: "send events of its own"},
 		{name: "config", result: "i", do: nativeConfig, does: "read its configuration"},
-		{name: "log", params: "iii", waits: true, raw: nativeLog, does: "log"},
-		{name: "model", params: "ii", result: "i", waits: true, grant: "model", does: "call a model"},
-		{name: "tool", params: "ii", result: "i", waits: true, grant: "tool:NAME", does: "call tools of the agent"},
-		{name: "http", params: "ii", result: "i", waits: true, grant: "http:HOST", does: "send HTTP requests"},
-		{name: "store_get", params: "ii", result: "i", waits: true, grant: "store", does: "read durable values"},
-		{name: "store_set", params: "iiiiII", result: "i", waits: true, grant: "store", does: "keep durable values"},
-		{name: "store_delete", params: "ii", result: "i", waits: true, grant: "store", does: "delete durable values"},
-		{name: "store_add", params: "iiI", result: "i", waits: true, grant: "store", does: "count in durable values"},
+		{name: "log", params: "iii", raw: nativeLog, does: "log"},
+		{name: "model", params: "ii", result: "i", grant: "model", does: "call a model"},
+		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", does: "call tools of the agent"},
+		{name: "http", params: "ii", result: "i", grant: "http:HOST", does: "send HTTP requests"},
+		{name: "store_get", params: "ii", result: "i", grant: "store", does: "read durable values"},
+		{name: "store_set", params: "iiiiII", result: "i", grant: "store", does: "keep durable values"},
+		{name: "store_delete", params: "ii", result: "i", grant: "store", does: "delete durable values"},
+		{name: "store_add", params: "iiI", result: "i", grant: "store", does: "count in durable values"},
 	}
 }
 
@@ -91,7 +90,7 @@ func surface() sandbox.Surface {
 		s.Imports = append(s.Imports, sandbox.Import{
 			Module: abi.ImportModule, Name: row.name,
 			Params: valueTypes(row.params), Results: valueTypes(row.result),
-			Waits: row.waits, Func: row.call,
+			Func: row.call,
 		})
 	}
 	s.CheckExport = func(name string) (sandbox.FuncType, bool) { return nativeHook, abi.Hook(name).Known() }
@@ -112,7 +111,7 @@ func valueTypes(letters string) []api.ValueType {
 // call is the import as the sandbox calls it.
 func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
 	v := visitOf(ctx)
-	v.inside = true // and it stays so if the guest ends in here
+	v.inside, v.guest = true, g // and it stays inside if the guest ends in here
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
@@ -227,7 +226,7 @@ func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
 		text = fmt.Appendf(text, "… (%d bytes more)", n-uint64(keep))
 	}
 	v.remember(string(text))
-	v.log(level, string(text))
+	v.wait(func() { v.log(level, string(text)) })
 }
 
 // nativeChanged returns the index itself, which is no length.
@@ -246,7 +245,9 @@ func nativeChanged(v *visit, g *sandbox.Guest, p []uint64) {
 }
 
 func nativeNext(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	return v.next(ctx, v.take(g, "next", u32(p[0]), u32(p[1])))
+	reply, err := v.next(ctx, v.take(g, "next", u32(p[0]), u32(p[1])))
+	g.Tick()
+	return reply, err
 }
 
 func nativeMessages(_ context.Context, v *visit, _ *sandbox.Guest, p []uint64) ([]byte, error) {
@@ -286,7 +287,11 @@ func nativeLocalAdd(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) (
 }
 
 func nativeEmit(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	return v.emit(v.take(g, "emit", u32(p[0]), u32(p[1])))
+	ptr, n := u32(p[0]), u32(p[1])
+	if n > maxEmit && holds(g, ptr, n) {
+		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("emit: an event of %d bytes; at most %d are allowed", n, maxEmit)}
+	}
+	return v.emit(v.take(g, "emit", ptr, n))
 }
 
 func nativeConfig(_ context.Context, v *visit, _ *sandbox.Guest, _ []uint64) ([]byte, error) {

@@ -27,8 +27,9 @@ type visit struct {
 	input []byte
 	seed  string // determines the guest's random bytes; empty: that of the next call
 
-	entered  bool // the guest was called
-	inside   bool // a host call is under way, or ended the guest
+	entered  bool           // the guest was called
+	inside   bool           // a host call is under way, or ended the guest
+	guest    *sandbox.Guest // once it has made a host call
 	recorder *recorder
 	replay   *player // answers the guest in the host's place
 	report   sandbox.Report
@@ -110,7 +111,9 @@ func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err := v.decode("next: patch of the request", patch, &p); err != nil {
 				return nil, err
 			}
-			res, err := v.call.NextModel(ctx, p)
+			var res *abi.Response
+			var err error
+			v.wait(func() { res, err = v.call.NextModel(ctx, p) })
 			if err != nil {
 				return nil, err
 			}
@@ -120,7 +123,9 @@ func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err := v.decode("next: patch of the call", patch, &p); err != nil {
 				return nil, err
 			}
-			res, err := v.call.NextTool(ctx, p)
+			var res *abi.Result
+			var err error
+			v.wait(func() { res, err = v.call.NextTool(ctx, p) })
 			if err != nil {
 				return nil, err
 			}
@@ -174,7 +179,10 @@ func (v *visit) localGet(key string) ([]byte, error) {
 		if err != nil || !ok {
 			return nil, err
 		}
-		return abi.Marshal(value)
+		b := append(make([]byte, 0, len(value.Value)+40), `{"value":`...)
+		b = append(b, value.Value...)
+		b = append(b, `,"version":`...)
+		return append(strconv.AppendInt(b, value.Version, 10), '}'), nil
 	})
 }
 
@@ -204,6 +212,18 @@ func (v *visit) localAdd(key string, delta int64) ([]byte, error) {
 	})
 }
 
+// wait calls what may have to wait for somebody: its time is not the guest's.
+func (v *visit) wait(fn func()) {
+	if v.guest == nil {
+		fn()
+		return
+	}
+	v.guest.Wait(fn)
+}
+
+// maxEmit bounds the JSON of one event, in bytes, before it is copied.
+const maxEmit = 1 << 20
+
 func (v *visit) emit(b []byte) ([]byte, error) {
 	return v.ask(HostCall{Name: "emit", Bytes: []Blob{b}}, func() ([]byte, error) {
 		var e abi.Custom
@@ -214,6 +234,7 @@ func (v *visit) emit(b []byte) ([]byte, error) {
 		case len(unknown) > 0:
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("emit: unknown key %s; want name and data", unknown[0])}
 		}
-		return nil, v.call.Emit(e.Name, e.Data)
+		v.wait(func() { err = v.call.Emit(e.Name, e.Data) })
+		return nil, err
 	})
 }

@@ -97,8 +97,33 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 			defer in.waited()
 		}
 		imp.Func(in.hostCtx, &in.guest, stack)
+		in.look()
 	}
 }
+
+// look looks at the limits after an import: what it cost the host is the
+// guest's, and there may be no other place where a guest that does nothing
+// else is stopped.
+func (in *Instance) look() {
+	left := int64(0)
+	if in.core.fuel != nil {
+		left = int64(in.core.fuel.Get())
+	}
+	in.checkpoint(left)
+}
+
+// Wait calls fn, whose time does not count as the guest's: it waits for a
+// model, a tool, another guest, a slow reader. What the host does for the
+// guest before and after belongs outside of fn. The guest's clock stands still;
+// see Tick.
+func (g *Guest) Wait(fn func()) {
+	g.in.watch.pause()
+	defer g.in.watch.resume()
+	fn()
+}
+
+// Tick lets the guest's clock show what InstanceConfig.Clock says now.
+func (g *Guest) Tick() { g.in.now = max(g.in.now, g.in.config.Clock()) }
 
 // recoverImport makes a panic of an import the end of the call. Abort's own
 // passes.

@@ -48,9 +48,9 @@ type Import struct {
 	// is refused.
 	Params, Results []api.ValueType
 
-	// Waits says that it waits for something other than the processor (a model,
-	// a tool, another guest), so that its time does not count as the guest's. A
-	// function without it should return within microseconds.
+	// Waits says that all it does is wait for something other than the processor
+	// (a model, a tool, another guest), so that its time does not count as the
+	// guest's. One that does work of its own beside uses [Guest.Wait].
 	Waits bool
 
 	// Func does it, on the goroutine of [Instance.Call]. The stack holds the

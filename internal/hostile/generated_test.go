@@ -38,8 +38,7 @@ const deadlineSlack = 10 * time.Millisecond
 
 // knownLate says why hooks may pass their deadline for now; with nothing to say
 // they must not.
-const knownLate = "memory.grow of an image that is copied clears and copies its memory in one piece, up to the memory limit; " +
-	"and host calls that may wait count as waiting also where they answer at once"
+const knownLate = "memory.grow of an image that is copied clears and copies its memory in one piece, up to the memory limit"
 
 // stuckAfter is how long one module may keep its process.
 const stuckAfter = 2 * time.Minute
