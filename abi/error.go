@@ -15,7 +15,7 @@ const (
 	CodeUnavailable Code = "unavailable" // not reached, or a breaker is open
 	CodeModel       Code = "model"       // the model answered with an error, or broke off
 	CodeTool        Code = "tool"        // the tool failed
-	CodeInternal    Code = "internal"    // the host failed
+	CodeInternal    Code = "internal"    // the host failed, or a module: what has no better code
 )
 
 // Codes lists the codes.

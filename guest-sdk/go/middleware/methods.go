@@ -65,7 +65,7 @@ func check(v any) {
 			continue
 		}
 		if got, ok := m.find(t); ok {
-			panic(fmt.Sprintf("middleware: %s.%s is named like a hook and has another type:\n\twant %s\n\tgot  %s",
+			panic(fmt.Sprintf("middleware: %s.%s is named like a hook and has another type: want %s, got %s",
 				t, got.Name, m.want.Type, withoutReceiver(got.Type)))
 		}
 		if _, ok := m.find(reflect.PointerTo(t)); ok {

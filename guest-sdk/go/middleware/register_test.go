@@ -47,16 +47,14 @@ func TestNewModuleRefuses(t *testing.T) {
 	}{
 		"argument": {
 			[]middleware.Middleware{wrongArgument{}},
-			"middleware: middleware_test.wrongArgument.BeforeAgent is named like a hook and has another type:\n" +
-				"\twant func(*middleware.Context, *middleware.AgentStart) error\n" +
-				"\tgot  func(*middleware.Context, *middleware.State) error",
+			"middleware: middleware_test.wrongArgument.BeforeAgent is named like a hook and has another type: want func(*middleware.Context, *middleware.AgentStart) error, got func(*middleware.Context, *middleware.State) error",
 		},
 		"result": {
 			[]middleware.Middleware{wrongResult{}},
-			"\twant func(*middleware.Context, *middleware.Call) (middleware.Decision, error)\n" +
-				"\tgot  func(*middleware.Context, *middleware.Call) middleware.Decision",
+			"want func(*middleware.Context, *middleware.Call) (middleware.Decision, error), " +
+				"got func(*middleware.Context, *middleware.Call) middleware.Decision",
 		},
-		"one of two":       {[]middleware.Middleware{&wrongWrap{}}, "got  func(middleware.Context, ...int)"},
+		"one of two":       {[]middleware.Middleware{&wrongWrap{}}, "got func(middleware.Context, ...int)"},
 		"no hooks":         {[]middleware.Middleware{noHooks{}}, "noHooks has no hooks"},
 		"configure alone":  {[]middleware.Middleware{onlyConfigure{}}, "has no hooks"},
 		"not a pointer":    {[]middleware.Middleware{byPointer{}}, "pointer receiver: register &middleware_test.byPointer{…}"},
