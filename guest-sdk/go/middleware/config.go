@@ -106,6 +106,7 @@ func (m *Module) configure(c *call, b []byte) (any, error) {
 	} else if err := target.configure(config); err != nil {
 		return nil, err
 	}
+	m.warm()
 	err := each(m, func(h ConfigureHook) (bool, error) { return true, h.Configure(c.ctx) })
 	return &abi.ConfigureAnswer{}, err
 }
