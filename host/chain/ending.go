@@ -21,7 +21,12 @@ type Stop struct {
 }
 
 // Error says who stopped the run, and why.
-func (s *Stop) Error() string { return fmt.Sprintf("%s stopped the run: %s", s.Entry, s.Reason) }
+func (s *Stop) Error() string {
+	if s.Reason == "" {
+		return s.Entry + " stopped the run"
+	}
+	return fmt.Sprintf("%s stopped the run: %s", s.Entry, s.Reason)
+}
 
 // A Fault is what a middleware did that no correct one does: it trapped, ran
 // over a limit, or answered what makes no sense.

@@ -23,6 +23,7 @@ type Locals struct {
 	mu     sync.Mutex
 	last   int64 // version
 	scopes map[string]map[string]localValue
+	sizes  map[string]int // of the scopes: keys and values, bytes
 }
 
 type localValue struct {
@@ -31,7 +32,9 @@ type localValue struct {
 }
 
 // NewLocals returns the values of a new run: none.
-func NewLocals() *Locals { return &Locals{scopes: map[string]map[string]localValue{}} }
+func NewLocals() *Locals {
+	return &Locals{scopes: map[string]map[string]localValue{}, sizes: map[string]int{}}
+}
 
 // MarshalJSON writes all values with their versions.
 func (l *Locals) MarshalJSON() ([]byte, error) {
@@ -46,10 +49,11 @@ func (l *Locals) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &scopes); err != nil {
 		return err
 	}
-	l.scopes, l.last = scopes, 0
-	for _, values := range scopes {
-		for _, v := range values {
+	l.scopes, l.sizes, l.last = scopes, map[string]int{}, 0
+	for scope, values := range scopes {
+		for key, v := range values {
 			l.last = max(l.last, v.Version)
+			l.sizes[scope] += len(key) + len(v.Value)
 		}
 	}
 	return nil
@@ -151,7 +155,7 @@ func (l *Locals) commit(m *member, w localWrite) error {
 		return err
 	}
 	if w.delete {
-		delete(l.scopes[m.scope(w.key)], w.key)
+		l.remove(m.scope(w.key), w.key)
 		return nil
 	}
 	return l.put(m, w.key, w.value, w.version)
@@ -165,18 +169,25 @@ func (l *Locals) put(m *member, key string, value json.RawMessage, version int64
 		values = map[string]localValue{}
 		l.scopes[scope] = values
 	}
-	size := len(key) + len(value)
-	for k, v := range values {
-		if k != key {
-			size += len(k) + len(v.Value)
-		}
+	size := l.sizes[scope] + len(key) + len(value)
+	old, had := values[key]
+	if had {
+		size -= len(key) + len(old.Value)
 	}
-	if _, had := values[key]; size > maxLocalBytes || !had && len(values) >= maxLocalKeys {
+	if size > maxLocalBytes || !had && len(values) >= maxLocalKeys {
 		return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
 			strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
 	}
-	values[key] = localValue{slices.Clone(value), version}
+	values[key], l.sizes[scope] = localValue{slices.Clone(value), version}, size
 	return nil
+}
+
+// remove deletes a value. Its callers hold the lock.
+func (l *Locals) remove(scope, key string) {
+	if v, ok := l.scopes[scope][key]; ok {
+		l.sizes[scope] -= len(key) + len(v.Value)
+		delete(l.scopes[scope], key)
+	}
 }
 
 func (l *Locals) add(m *member, key string, delta int64) (int64, error) {

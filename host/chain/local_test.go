@@ -132,3 +132,29 @@ func TestLocalsSurviveSerialisation(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, v2, v)
 }
+
+// TestLocalsSizesStayRight holds the sum that the limit goes by to what is there.
+func TestLocalsSizesStayRight(t *testing.T) {
+	t.Parallel()
+	locals := NewLocals()
+	for i := range 200 {
+		c := localCall(locals, "a", Tenant)
+		key := strings.Repeat("k", 1+i%7)
+		var err error
+		switch i % 3 {
+		case 0:
+			_, err = c.LocalSet(key, json.RawMessage(`"`+strings.Repeat("x", i)+`"`), abi.LocalAlways)
+		case 1:
+			err = c.LocalDelete(key)
+		default:
+			_, err = c.LocalAdd("n"+key, int64(i))
+		}
+		require.NoError(t, err)
+		require.NoError(t, c.commit())
+	}
+	want := 0
+	for key, v := range locals.scopes["entry:a"] {
+		want += len(key) + len(v.Value)
+	}
+	require.Equal(t, want, locals.sizes["entry:a"])
+}

@@ -19,7 +19,7 @@ func define[A any](name, description, parameters string, run func(ctx context.Co
 		Name:        name,
 		Description: description,
 		Parameters:  json.RawMessage(parameters),
-		Idempotent:  true,
+		Idempotent:  name != Time, // its answer is another each time
 	}
 	return tool.Func(declaration, func(ctx context.Context, call abi.Call) (*abi.Result, error) {
 		var args A
