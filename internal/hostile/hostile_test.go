@@ -63,7 +63,7 @@ func TestCases(t *testing.T) {
 			}
 			h.complaints()
 			late := o.overshoot(&c)
-			if err == nil && late > deadlineSlack {
+			if err == nil && late > caseSlack() {
 				err = fmt.Errorf("its hook worked for %v after its deadline", late)
 			}
 			if why, ok := known[name]; ok {
@@ -85,6 +85,16 @@ func TestCases(t *testing.T) {
 	wellBehaved(t, h)
 	require.Less(t, memory()-before, int64(heapSlack), "memory did not return to where it was")
 	t.Logf("the longest work of a hook after its deadline was %v", worst)
+}
+
+// caseSlack is by how much a hook of a case may pass its deadline: with -strict
+// what the host promises, else so much that no busy machine fails the tests,
+// and a hook that is not stopped still does. The longest is logged.
+func caseSlack() time.Duration {
+	if *strictFlag {
+		return deadlineSlack
+	}
+	return 25 * deadlineSlack
 }
 
 // overshoot is for how long a hook that had too little time worked after its
