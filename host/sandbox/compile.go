@@ -176,6 +176,9 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 	if c.data, err = takeData(m); err != nil {
 		return err
 	}
+	if err := checkElements(m); err != nil {
+		return err
+	}
 	c.functions = uint32(m.ImportedFunctions() + len(m.Functions))
 	if c.notResettable = strings.Join(m.ResetObstacles(), ", "); c.notResettable == "" {
 		c.globals = mutableGlobals(m)

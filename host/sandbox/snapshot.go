@@ -93,6 +93,24 @@ func takeData(m *wasm.Module) ([]dataSegment, error) {
 	return taken, nil
 }
 
+// checkElements fails if an active element segment does not lie in its table.
+// Instantiating has to trap then, and wazero passes over it.
+func checkElements(m *wasm.Module) error {
+	for i := range m.Elements {
+		e := &m.Elements[i]
+		if e.Mode != wasm.Active {
+			continue
+		}
+		// Neither tables nor globals are imported.
+		at, size := uint32(e.Offset.Bits), m.Tables[e.Table].Size.Min
+		if uint64(at)+uint64(e.Len()) > uint64(size) {
+			return &RefusedError{Reason: fmt.Sprintf("element segment %d has %d entries for index %d, which do not lie in the table of %d entries",
+				i, e.Len(), at, size)}
+		}
+	}
+	return nil
+}
+
 // capture takes the state of an instance that is not running. The caller is its
 // first user.
 func (c *core) capture(portable bool) (*state, error) {

@@ -45,6 +45,15 @@ func importing(imp wasm.Import) []byte {
 	})
 }
 
+// elements is a module with a table of 10 entries, of which a segment sets some
+// from at on.
+func elements(at uint64, functions ...uint32) []byte {
+	return module(func(m *wasm.Module) {
+		m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 10}}}
+		m.Elements = []wasm.Element{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: at}, Type: wasm.FuncRef, Functions: functions}}
+	})
+}
+
 func function(module, name string, index uint32) wasm.Import {
 	return wasm.Import{Module: module, Name: name, Kind: wasm.ExternalFunction, Type: index}
 }
@@ -92,6 +101,13 @@ func TestRefused(t *testing.T) {
 		"data at a negative offset": {module(func(m *wasm.Module) {
 			m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 0xffffffff}, Init: []byte("xx")}}
 		}), Limits{}, "has 2 bytes for address 0xffffffff"},
+		"elements out of bounds":        {elements(9, 0, 0), Limits{}, "element segment 0 has 2 entries for index 9, which do not lie in the table of 10 entries"},
+		"elements at a negative offset": {elements(0xffffffff, 0), Limits{}, "has 1 entries for index 4294967295"},
+		"no elements beyond the table":  {elements(11), Limits{}, "has 0 entries for index 11"},
+		"elements for table 1, too many": {module(func(m *wasm.Module) {
+			m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: 10}}, {Type: wasm.FuncRef, Size: wasm.Range{Min: 1}}}
+			m.Elements = []wasm.Element{{Table: 1, Offset: wasm.ConstExpr{Op: wasm.OpI32Const}, Type: wasm.FuncRef, Functions: []uint32{0, 0}}}
+		}), Limits{}, "which do not lie in the table of 1 entries"},
 		"reserved name": {module(func(m *wasm.Module) { m.Exports[1].Name = wasm.GlobalExport(0) }), Limits{},
 			"is reserved for the host"},
 
@@ -227,6 +243,17 @@ func TestTableCannotGrow(t *testing.T) {
 				m.Code[0].Body = []byte{0xd0, 0x70, 0x20, 0, 0xfc, 15, 0, 0x0b} // ref.null, local.get 0, table.grow 0
 			}), Limits{})
 			require.Equal(t, []uint64{tc.want}, call(t, instantiate(t, im, InstanceConfig{}), "hook", tc.by))
+		})
+	}
+}
+
+// Segments that end where the table does are good.
+func TestElementsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string][]byte{"some": elements(8, 0, 0), "none": elements(10), "all": elements(0, make([]uint32, 10)...)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			instantiate(t, load(t, newSandbox(t, Options{}), b, Limits{}), InstanceConfig{})
 		})
 	}
 }

@@ -32,9 +32,7 @@ const heapSlack = 48 << 20
 const allocSlack = 512 << 20
 
 // known are the cases that the host does not pass yet, with the reason.
-var known = map[string]string{
-	"Upload and compile/elements beyond the table": "wazero passes over active element segments that do not fit, where an instantiation has to trap; nothing reads beyond the table",
-}
+var known = map[string]string{}
 
 func TestCases(t *testing.T) {
 	h, err := newHost()
