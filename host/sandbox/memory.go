@@ -76,7 +76,7 @@ func newPageImage(b []byte, portable bool) (pageImage, error) {
 	if len(b) > copyAtMost && !portable && canMap() {
 		return mapImage(b)
 	}
-	return copiedImage(append(make([]byte, 0, len(b)), b...)), nil
+	return &copiedImage{append(make([]byte, 0, len(b)), b...), portable}, nil
 }
 
 // copyAtMost is the size up to which copying an image back is quicker than
@@ -85,20 +85,64 @@ const copyAtMost = 256 << 10
 
 // copiedImage is an image that works everywhere: each memory is a copy in Go's
 // heap, and is copied back as a whole.
-type copiedImage []byte
-
-func (i copiedImage) size() uint64   { return uint64(len(i)) }
-func (i copiedImage) method() string { return "copies all of it" }
-func (i copiedImage) close()         {}
-
-func (i copiedImage) open(limit uint64) (pages, error) {
-	return &heapPages{image: i, limit: limit, buf: append(make([]byte, 0, len(i)), i...)}, nil
+type copiedImage struct {
+	content  []byte
+	portable bool
 }
 
-// heapPages grow by doubling within the limit, so that a guest that grows page
-// by page makes no quadratic garbage.
+func (i *copiedImage) size() uint64   { return uint64(len(i.content)) }
+func (i *copiedImage) method() string { return "copies all of it" }
+func (i *copiedImage) close()         {}
+
+func (i *copiedImage) open(limit uint64) (pages, error) {
+	return &copiedPages{image: i, limit: limit, buf: append(make([]byte, 0, len(i.content)), i.content...)}, nil
+}
+
+// copiedPages are a copy of an image. When they grow they move to empty pages:
+// these are mapped where that is possible, while Go's heap would clear up to the
+// limit, and copy what was there, in one piece that no deadline ends.
+type copiedPages struct {
+	image *copiedImage
+	limit uint64
+	buf   []byte
+	moved pages // nil until they grow
+}
+
+func (p *copiedPages) resize(size uint64) []byte {
+	switch {
+	case p.moved != nil:
+		return p.moved.resize(size)
+	case size <= uint64(len(p.buf)):
+		return p.buf[:size]
+	}
+	moved := newPages(p.limit, p.image.portable)
+	b := moved.resize(size)
+	if b == nil {
+		moved.free()
+		return nil
+	}
+	copy(b, p.buf)
+	p.moved, p.buf = moved, nil
+	return b
+}
+
+// reset is for pages that did not grow.
+func (p *copiedPages) reset() int64 {
+	copy(p.buf, p.image.content)
+	return int64(len(p.buf))
+}
+
+// free leaves what is in Go's heap to the garbage collector.
+func (p *copiedPages) free() {
+	if p.moved != nil {
+		p.moved.free()
+	}
+	p.buf = nil
+}
+
+// heapPages are empty pages that work everywhere. They grow by doubling within
+// the limit, so that a guest that grows page by page makes no quadratic garbage.
 type heapPages struct {
-	image copiedImage
 	limit uint64
 	buf   []byte
 }
@@ -117,7 +161,7 @@ func (p *heapPages) resize(size uint64) []byte {
 }
 
 func (p *heapPages) reset() int64 {
-	copy(p.buf, p.image)
+	clear(p.buf)
 	return int64(cap(p.buf))
 }
 

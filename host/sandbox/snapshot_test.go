@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -170,6 +171,27 @@ func TestImageThatGrew(t *testing.T) {
 		_, err = in.Call(t.Context(), "load", 40*65536)
 		require.Equal(t, FaultTrap, faultOf(t, err).Kind)
 	})
+}
+
+// Memory of a small image that grows is not taken from Go's heap, which would
+// clear and copy it in one piece. This test is not parallel, since it counts what
+// all of them allocate.
+func TestGrowthIsMapped(t *testing.T) {
+	if !canMap() {
+		t.Skip("this system maps no images")
+	}
+	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
+	in := instantiate(t, im, InstanceConfig{})
+	require.Equal(t, "copies all of it", im.Reset().Method)
+	call(t, in, "store", 70_000, 77)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	require.Equal(t, []uint64{2}, call(t, in, "grow", 400))
+	require.Equal(t, []uint64{402}, call(t, in, "grow", 600))
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+	require.Equal(t, []uint64{77}, call(t, in, "load", 70_000))
+	require.Equal(t, []uint64{0}, call(t, in, "load", 1000<<16))
 }
 
 func TestFaultedInstancesDoNotComeBack(t *testing.T) {
@@ -377,8 +399,12 @@ func FuzzPages(f *testing.F) {
 			require.True(t, bytes.Equal(content, mine))
 			require.True(t, bytes.Equal(content, other))
 			require.Nil(t, b.resize(uint64(len(content))+pageBytes))
-			grown := a.resize(uint64(len(content)) + pageBytes)
-			require.Equal(t, make([]byte, pageBytes), grown[len(content):])
+			for range 2 {
+				mine = a.resize(uint64(len(mine)) + pageBytes)
+				require.True(t, bytes.Equal(content, mine[:len(content)]), "growing moves what is there")
+				require.Equal(t, make([]byte, pageBytes), mine[len(mine)-pageBytes:])
+			}
+			require.Nil(t, a.resize(uint64(len(mine))+pageBytes))
 			a.free()
 			b.free()
 			image.close()
@@ -394,7 +420,7 @@ func images(t *testing.T, content []byte) []pageImage {
 	}
 	mapped, err := mapImage(content)
 	require.NoError(t, err)
-	return []pageImage{copied, mapped}
+	return []pageImage{copied, &copiedImage{content: content}, mapped}
 }
 
 // Many goroutines use the pool of one image at once, and each finds a clean
