@@ -9,6 +9,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // goBench is an image of the Go guest that has worked once.
@@ -108,4 +110,21 @@ func BenchmarkCall(b *testing.B) {
 	for b.Loop() {
 		call(b, in, "count")
 	}
+}
+
+// What a call of an import that does nothing costs.
+func BenchmarkImport(b *testing.B) {
+	const times = 1000
+	im := load(b, newSandbox(b, Options{}), module(func(m *wasm.Module) {
+		m.Types = append(m.Types, wasm.FuncType{Results: []wasm.ValueType{wasm.I32}})
+		m.Imports = []wasm.Import{function(wasiModule, "sched_yield", 3)}
+		m.Exports[1].Index = 1
+		// loop: drop what call 0 returns; parameter--; again if it is not 0
+		m.Code[0].Body = []byte{0x03, 0x40, 0x10, 0, 0x1a, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, 0x41, 0, 0x0b}
+	}), Limits{})
+	in := instantiate(b, im, InstanceConfig{})
+	for b.Loop() {
+		call(b, in, "hook", times)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/times, "ns/import")
 }

@@ -31,9 +31,6 @@ const heapSlack = 48 << 20
 // garbage collector has to find again: 64 times the longest answer.
 const allocSlack = 512 << 20
 
-// known are the cases that the host does not pass yet, with the reason.
-var known = map[string]string{}
-
 func TestCases(t *testing.T) {
 	h, err := newHost()
 	require.NoError(t, err)
@@ -64,11 +61,6 @@ func TestCases(t *testing.T) {
 			if err == nil && late > caseSlack() {
 				err = fmt.Errorf("its hook worked for %v after its deadline", late)
 			}
-			if why, ok := known[name]; ok {
-				require.Error(t, err, "passes now; take it off the list of known failures")
-				t.Logf("known: %s: %v", why, err)
-				return
-			}
 			require.NoError(t, err)
 			worst = max(worst, late)
 			goleak.VerifyNone(t, others)
@@ -76,9 +68,6 @@ func TestCases(t *testing.T) {
 				t.Logf("took %v, and %d MB in all", took, allocated>>20)
 			}
 		})
-	}
-	for name := range known {
-		require.True(t, names[name], "the known failure %q is no case", name)
 	}
 	wellBehaved(t, h)
 	require.Less(t, memory()-before, int64(heapSlack), "memory did not return to where it was")
