@@ -19,9 +19,7 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -113,18 +111,6 @@ func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits L
 	return h.loader.LoadBytes(ctx, name, wasm, limits)
 }
 
-// A Middleware is one entry of an agent's chain: a module or native Go.
-type Middleware struct {
-	Name    string // unique in the agent; the module's name when empty
-	Module  *Module
-	Native  *Native
-	Config  json.RawMessage // for the module
-	Grants  Grants          // for the module; zero: it reads the messages, and nothing else
-	OnFault chain.OnFault   // Fail when empty
-	// Hooks are those of its hooks that are called; nil: all.
-	Hooks []abi.Hook
-}
-
 // AgentOptions make an agent. They are copied.
 type AgentOptions struct {
 	Name      string // "agent" when empty
@@ -154,8 +140,8 @@ type AgentOptions struct {
 // An Agent runs. Many runs use it at once.
 type Agent struct {
 	*agent.Agent
-	configured []*module.Middleware
-	closers    []func() // of what was made for this agent alone
+	chain   *Chain
+	closers []func() // of what was made for this agent alone
 }
 
 // NewAgent configures the middlewares and returns an agent of them.
@@ -163,38 +149,16 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}
 	}
-	a := &Agent{}
-	var entries []chain.Entry
-	for _, ring := range []struct {
-		ring chain.Ring
-		list []Middleware
-	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
-		for _, m := range ring.list {
-			e, err := a.entry(ctx, m)
-			e.Ring = ring.ring
-			if err != nil {
-				a.Close()
-				return nil, err
-			}
-			entries = append(entries, e)
-		}
-	}
-	c, err := chain.New(entries...)
+	c, err := h.NewChain(ctx, &ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
 	if err != nil {
-		a.Close()
 		return nil, err
 	}
+	a := &Agent{chain: c}
 	options := &agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
-		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.With(o.Options),
+		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
 		MaxSteps: o.MaxSteps, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream}
-	if len(a.configured) > 0 {
-		options.Admit = func(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
-			ctx, r, err := h.loader.Reserve(ctx, a.configured, parallel)
-			if err != nil {
-				return ctx, nil, err
-			}
-			return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release}, nil
-		}
+	if len(c.configured) > 0 {
+		options.Admit = c.Reserve
 	}
 	a.Agent, err = agent.New(options)
 	if err != nil {
@@ -204,33 +168,10 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	return a, nil
 }
 
-func (a *Agent) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
-	e := chain.Entry{Name: m.Name, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
-	switch {
-	case (m.Module == nil) == (m.Native == nil):
-		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
-	case m.Native != nil:
-		e.Middleware = m.Native
-		return e, nil
-	}
-	if e.Name == "" {
-		e.Name = m.Module.Name()
-	}
-	mw, err := m.Module.Configure(ctx, e.Name, m.Config, m.Grants)
-	if err != nil {
-		return e, err
-	}
-	a.configured = append(a.configured, mw)
-	e.Middleware = mw
-	return e, nil
-}
-
 // Close frees what the agent's entries hold, once no run of it goes on, and
 // ends the MCP servers that it was connected to for a file.
 func (a *Agent) Close() {
-	for _, mw := range a.configured {
-		mw.Close()
-	}
+	a.chain.Close()
 	closeAll(a.closers)
 }
 

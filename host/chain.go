@@ -1,0 +1,108 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+// A Middleware is one entry of an agent's chain: a module or native Go.
+type Middleware struct {
+	Name    string // unique in the agent; the module's name when empty
+	Module  *Module
+	Native  *Native
+	Config  json.RawMessage // for the module
+	Grants  Grants          // for the module; zero: it reads the messages, and nothing else
+	OnFault chain.OnFault   // Fail when empty
+	// Hooks are those of its hooks that are called; nil: all.
+	Hooks []abi.Hook
+}
+
+// ChainOptions make a chain. They are copied.
+type ChainOptions struct {
+	// Middlewares are called in this order, within Outer and around Inner.
+	Middlewares []Middleware
+	Outer       []Middleware
+	Inner       []Middleware
+	chain.Options
+}
+
+// A Chain is configured middlewares. An agent has one; programs with a loop of
+// their own open it themselves, for a run or for a part of one.
+type Chain struct {
+	*chain.Chain
+	host       *Host
+	configured []*module.Middleware
+}
+
+// NewChain configures middlewares. The error says which of them is wrong.
+func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
+	c := &Chain{host: h}
+	var entries []chain.Entry
+	for _, ring := range []struct {
+		ring chain.Ring
+		list []Middleware
+	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
+		for _, m := range ring.list {
+			e, err := c.entry(ctx, m)
+			if err != nil {
+				c.Close()
+				return nil, err
+			}
+			e.Ring = ring.ring
+			entries = append(entries, e)
+		}
+	}
+	list, err := chain.New(entries...)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.Chain = list.With(o.Options)
+	return c, nil
+}
+
+func (c *Chain) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
+	e := chain.Entry{Name: m.Name, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
+	switch {
+	case (m.Module == nil) == (m.Native == nil):
+		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
+	case m.Native != nil:
+		e.Middleware = m.Native
+		return e, nil
+	}
+	if e.Name == "" {
+		e.Name = m.Module.Name()
+	}
+	mw, err := m.Module.Configure(ctx, e.Name, m.Config, m.Grants)
+	if err != nil {
+		return e, err
+	}
+	c.configured = append(c.configured, mw)
+	e.Middleware = mw
+	return e, nil
+}
+
+// Reserve takes the memory that a run of the chain may come to use, with as
+// many tool calls at once as there is plenty of memory for, at most parallel.
+// It waits for runs that end; the context that it returns is the run's. The
+// memory is given back by Release.
+func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
+	ctx, r, err := c.host.loader.Reserve(ctx, c.configured, parallel)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release}, nil
+}
+
+// Close frees what the entries hold, once no run of them goes on.
+func (c *Chain) Close() {
+	for _, mw := range c.configured {
+		mw.Close()
+	}
+}
