@@ -20,6 +20,10 @@
 // A message is written on one line, as "role: text [tool#id {arguments}] …",
 // "tool#id: text" or, for anything else, as its JSON.
 //
+// A case is named ORIGIN-ROW-what, after the row of the [Catalogue] whose
+// behaviour it shows, or own-what if it guards a rule of this project alone.
+// docs/conformance.md is written from the catalogues; go generate does it.
+//
 // All Go modules of all cases are built into one WebAssembly module, once;
 // which of them an entry is, its configuration says. See [Suite].
 package conformance

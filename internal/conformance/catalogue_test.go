@@ -1,0 +1,70 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+//go:generate go test -run ^TestTable$ . -update
+
+// TestTable holds docs/conformance.md to the catalogues and the cases: every
+// row that has a meaning here has a case, and every case a row.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(root, "testdata", "cases")
+	cases, err := Load(folder)
+	require.NoError(t, err)
+	catalogues, err := Catalogues(folder, cases)
+	require.NoError(t, err)
+	path := filepath.Join(root, "docs", "conformance.md")
+	want := Table(catalogues, cases)
+	if *update {
+		require.NoError(t, os.WriteFile(path, want, 0o644))
+	}
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got), "docs/conformance.md is stale: go generate ./internal/conformance")
+}
+
+func TestCatalogueAndCasesAgree(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, file, cases, want string }{
+		{"a row of each kind", "1 | same | a\n2 | better | b | c | x-1-a\n3 | not applicable | d | e", "x-1-a", ""},
+		{"a rule of our own", "1 | same | a", "x-1-a own-b", ""},
+		{"no case", "1 | same | a", "own-b", "row x 1 (a) has no golden case"},
+		{"no row", "1 | same | a", "x-1-a x-2-b", "case x-2-b: catalogue/x.txt has no row 2"},
+		{"no catalogue", "1 | same | a", "x-1-a y-2-b", "case y-2-b: there is no catalogue/y.txt"},
+		{"not applicable", "1 | not applicable | a | b", "x-1-a", "case x-1-a shows row 1, which"},
+		{"no such other case", "1 | same | a | | x-2-a", "x-1-a", "there is no case x-2-a"},
+		{"twice", "1 | same | a\n1 | same | b", "x-1-a", "row 1 stands there twice"},
+		{"no why", "1 | better | a", "x-1-a", "say why it is better"},
+		{"a verdict that is none", "1 | worse | a", "x-1-a", `"worse" is no verdict`},
+		{"an ID that is none", "a-b | same | a", "x-1-a", `"a-b" is no ID`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			require.NoError(t, os.Mkdir(filepath.Join(folder, "catalogue"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "catalogue", "x.txt"), []byte("origin: X\n"+test.file+"\n"), 0o644))
+			_, err := Catalogues(folder, named(test.cases))
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+// named are cases of these names.
+func named(names string) []*Case {
+	var out []*Case
+	for _, name := range strings.Fields(names) {
+		out = append(out, &Case{Name: name})
+	}
+	return out
+}

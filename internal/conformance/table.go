@@ -1,0 +1,70 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Table writes the catalogues as docs/conformance.md: each row with its
+// verdict and the cases that show it, then the cases of this project alone.
+func Table(catalogues []*Catalogue, cases []*Case) []byte {
+	var b strings.Builder
+	b.WriteString(tableHead)
+	fmt.Fprintf(&b, "There are %d golden cases.\n\n", len(cases))
+	b.WriteString("| origin | rows | same | better | not applicable |\n|---|---|---|---|---|\n")
+	for _, c := range catalogues {
+		n := map[string]int{}
+		for _, r := range c.Rows {
+			n[r.Verdict]++
+		}
+		fmt.Fprintf(&b, "| [%s](#%s) | %d | %d | %d | %d |\n", cell(c.Origin), c.Name, len(c.Rows), n[Same], n[Better], n[NotApplicable])
+	}
+	for _, c := range catalogues {
+		c.table(&b)
+	}
+	ownTable(&b, cases)
+	return []byte(b.String())
+}
+
+const tableHead = `<!-- Written by "go generate ./internal/conformance" from testdata/cases; do not edit. -->
+# What is as elsewhere, and what is better
+
+Each behaviour that people know from another system, and what happens here: the *same*; something *better*, and why;
+or it is *not applicable*, and why. The golden cases show it: each is one file with its modules, a scripted model and
+what comes out, run by ` + "`go test ./internal/conformance -run TestCases/NAME`" + `.
+
+`
+
+func (c *Catalogue) table(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n| | what | here | shown by |\n|---|---|---|---|\n", c.Name, c.Origin)
+	for _, r := range c.Rows {
+		here := r.Verdict
+		if r.Why != "" {
+			here += ": " + r.Why
+		}
+		var links []string
+		for _, name := range r.Cases {
+			links = append(links, caseLink(name, strings.TrimPrefix(name, c.Name+"-"+r.ID+"-")))
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", r.ID, cell(r.Title), cell(here), strings.Join(links, ", "))
+	}
+}
+
+func ownTable(b *strings.Builder, cases []*Case) {
+	head := "\n## Rules of this project alone\n\n| rule | shown by |\n|---|---|\n"
+	for _, c := range cases {
+		if short, ok := strings.CutPrefix(c.Name, Own+"-"); ok {
+			fmt.Fprintf(b, "%s| %s | %s |\n", head, cell(c.About), caseLink(c.Name, short))
+			head = ""
+		}
+	}
+}
+
+func caseLink(name, text string) string {
+	return fmt.Sprintf("[%s](../testdata/cases/%s.txtar)", text, name)
+}
+
+// cell is text that may stand in a table's cell.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
+}
