@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,8 @@ type Case struct {
 	Tools    []Tool
 	Messages []abi.Message
 	Replies  []scripted.Reply
-	Answers  []json.RawMessage // to all interrupts of a pause, pause by pause
-	Expect   []Section         // what is to come out, in the file's order
+	Answers  []Answer  // pause by pause
+	Expect   []Section // what is to come out, in the file's order
 
 	archive *txtar.Archive
 	path    string
@@ -36,11 +37,20 @@ type Case struct {
 type Tool struct {
 	Name, Result string
 	Fails        bool
+	Panics       bool
+	Cancels      bool   // the run, before it returns
+	After        string // the tool whose result it waits for
+}
+
+// An Answer is what the interrupts of one pause are answered with.
+type Answer struct {
+	Call  string // of this call only, if it is not empty
+	Value json.RawMessage
 }
 
 // A Section is one expectation of a case: what it is about, and its text.
 type Section struct {
-	Kind  string // request, told, events, state, error
+	Kind  string // request, told, asked, events, state, error
 	Arg   string
 	Text  string
 	index int // in the archive
@@ -104,12 +114,16 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 	case name == "messages":
 		c.Messages, err = parseMessages(data)
 	case name == "answers":
-		for _, l := range lines(data) {
-			c.Answers = append(c.Answers, json.RawMessage(l))
+		for _, l := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+			a := Answer{Value: json.RawMessage(l)}
+			if call, value, ok := strings.Cut(strings.TrimPrefix(l, "#"), " "); ok && l[0] == '#' {
+				a = Answer{call, json.RawMessage(value)}
+			}
+			c.Answers = append(c.Answers, a)
 		}
 	case name == "model":
 		c.Replies, err = parseReplies(data)
-	case slices.Contains([]string{"request", "told", "events", "state", "error"}, kind):
+	case slices.Contains([]string{"request", "told", "asked", "events", "state", "error"}, kind):
 		c.Expect = append(c.Expect, Section{kind, arg, string(data), i})
 	default:
 		err = fmt.Errorf("a case has no such file")
@@ -127,18 +141,18 @@ func lines(data []byte) []string {
 	return out
 }
 
+// toolLine is "name: result", "name! error", "name!! panic", "name after
+// other: result" or "name cancels: result".
+var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels))?(:|!!?) (.*)$`)
+
 func parseTools(data []byte) ([]Tool, error) {
 	out := []Tool{}
 	for _, l := range lines(data) {
-		if name, text, ok := strings.Cut(l, "! "); ok && !strings.Contains(name, ":") {
-			out = append(out, Tool{name, text, true})
-			continue
+		f := toolLine.FindStringSubmatch(l)
+		if f == nil {
+			return nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
 		}
-		name, text, ok := strings.Cut(l, ": ")
-		if !ok {
-			return nil, fmt.Errorf("%q is no tool; want \"name: result\" or \"name! error\"", l)
-		}
-		out = append(out, Tool{name, unescape(text), false})
+		out = append(out, Tool{Name: f[1], After: f[2], Cancels: f[3] != "", Fails: f[4] == "!", Panics: f[4] == "!!", Result: unescape(f[5])})
 	}
 	return out, nil
 }

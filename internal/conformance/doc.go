@@ -3,15 +3,19 @@
 //
 // A case is a txtar file. Its head says which behaviour it guards. Its files:
 //
-//	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional
+//	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
+//	                 that, "runs: 2" runs it twice with the same messages
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
-//	tools            one tool a line, "name: result" or "name! error"; without it "t: t-ok"
+//	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".
+//	                 "name after other: …" waits until the other's result was told, "name cancels: …" ends the run
 //	messages         the conversation so far; without it "user: hi"
-//	answers          what the run's interrupts are answered with: a line of JSON a pause, for all that wait
+//	answers          what the run's interrupts are answered with: a line of JSON a pause, for all that wait,
+//	                 or "#id JSON" for the one around the tool call of that id
 //	model            the model's replies in their order, one a line
 //	request N        what the model saw in call N: expected
 //	told N           the tools it was told of in call N: expected
+//	asked            which model was asked, call by call, with its parameters: expected
 //	events [TYPES]   the events: expected. TYPES are some of package abi's, separated by
 //	                 commas; without them message,tool_call,tool_result,custom,fault,run_paused,run_finished
 //	state            the run's messages at its end: expected

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,8 +15,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 // agentFile is what a case's agent.yaml may say: a part of what the command reads.
@@ -28,9 +27,18 @@ type agentFile struct {
 	Middlewares    []entryFile   `yaml:"middlewares"`
 	Limits         limitsFile    `yaml:"limits"`
 	Timeout        time.Duration `yaml:"timeout"`
+	Model          modelFile     `yaml:"model"`
+	Runs           int           `yaml:"runs"` // how often it is run with the same messages
 
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
+}
+
+type modelFile struct {
+	Retries   int `yaml:"retries"`
+	Fallbacks []struct {
+		Name string `yaml:"name"`
+	} `yaml:"fallbacks"`
 }
 
 type limitsFile struct {
@@ -66,6 +74,8 @@ type Outcome struct {
 type request struct {
 	messages []abi.Message
 	tools    []string
+	model    string
+	params   abi.Params
 }
 
 // Run runs the case once.
@@ -88,18 +98,21 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	}
 	ch = ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse})
 	m := scripted.New(c.Replies...)
-	a, err := agent.New(&agent.Options{Model: m, ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(),
+	p := &player{told: map[string]chan struct{}{}}
+	a, err := agent.New(&agent.Options{Model: file.Model.around(m), ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(p),
 		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Timeout: file.Timeout,
 		NoStream: file.Stream != nil && !*file.Stream})
 	if err != nil {
 		out.Err = err
 		return out, nil
 	}
-	if err := c.play(ctx, a, out); err != nil {
-		return nil, err
+	for range max(1, file.Runs) {
+		if err := p.play(ctx, c, a, out); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range m.Requests() {
-		seen := request{messages: r.Messages}
+		seen := request{messages: r.Messages, model: r.Model, params: r.Params}
 		for _, t := range r.Tools {
 			seen.tools = append(seen.tools, t.Name)
 		}
@@ -108,27 +121,19 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	return out, nil
 }
 
-// play runs the agent through its pauses, as far as there are answers.
-func (c *Case) play(ctx context.Context, a *agent.Agent, out *Outcome) error {
-	events := a.Run(ctx, agent.Input{Messages: c.Messages, RunID: "run"})
-	for n := 0; ; n++ {
-		var paused *agent.Paused
-		for e, err := range events {
-			out.Events = append(out.Events, e)
-			_ = errors.As(err, &paused)
-		}
-		if paused == nil || n == len(c.Answers) {
-			return nil
-		}
-		answers := map[string]json.RawMessage{}
-		for _, p := range paused.Interrupts {
-			answers[p.ID] = c.Answers[n]
-		}
-		var err error
-		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
-			return err
-		}
+// around is m with the file's retries, which do not pause, and fallbacks.
+func (f *modelFile) around(m model.Model) model.Model {
+	if f.Retries > 0 {
+		m = model.WithRetry(m, model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
 	}
+	if len(f.Fallbacks) == 0 {
+		return m
+	}
+	choices := []model.Choice{{Model: m}}
+	for _, other := range f.Fallbacks {
+		choices = append(choices, model.Choice{Model: m, Name: other.Name})
+	}
+	return model.WithFallback(choices, nil)
 }
 
 // lookAtState is a native middleware that notes the messages at the end.
@@ -205,19 +210,6 @@ func orNull(b []byte) []byte {
 	return b
 }
 
-func (c *Case) tools() []tool.Tool {
-	var out []tool.Tool
-	for _, t := range c.Tools {
-		out = append(out, tool.Func(abi.Tool{Name: t.Name}, func(context.Context, abi.Call) (*abi.Result, error) {
-			if t.Fails {
-				return nil, errors.New(t.Result)
-			}
-			return abi.TextResult(t.Result), nil
-		}))
-	}
-	return out
-}
-
 // Got writes what came out, for each expectation of the case.
 func (c *Case) Got(o *Outcome) ([]string, error) {
 	var out []string
@@ -242,6 +234,8 @@ func (o *Outcome) section(s Section) (string, error) {
 		return o.events(s.Arg), nil
 	case "state":
 		return formatMessages(o.State), nil
+	case "asked":
+		return o.asked(), nil
 	}
 	if o.Err != nil {
 		return "the start was refused: " + o.Err.Error(), nil
@@ -257,6 +251,19 @@ func (o *Outcome) section(s Section) (string, error) {
 		return strings.Join(o.Requests[n-1].tools, ", "), nil
 	}
 	return formatMessages(o.Requests[n-1].messages), nil
+}
+
+func (o *Outcome) asked() string {
+	var b strings.Builder
+	for _, r := range o.Requests {
+		b.WriteString(r.model)
+		if len(r.params) > 0 {
+			params, _ := abi.Marshal(r.params)
+			b.WriteString(" " + string(params))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 func (o *Outcome) events(types string) string {

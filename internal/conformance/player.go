@@ -1,0 +1,98 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// A player runs a case's agent, and tells its tools what they wait for.
+type player struct {
+	mu     sync.Mutex
+	told   map[string]chan struct{} // by tool: is closed when its result was told
+	cancel context.CancelFunc       // ends the run that is under way
+}
+
+// play runs the agent through its pauses, as far as there are answers.
+func (p *player) play(ctx context.Context, c *Case, a *agent.Agent, out *Outcome) error {
+	ctx, p.cancel = context.WithCancel(ctx)
+	defer p.cancel()
+	events := a.Run(ctx, agent.Input{Messages: c.Messages, RunID: "run"})
+	for n := 0; ; n++ {
+		var paused *agent.Paused
+		for e, err := range events {
+			out.Events = append(out.Events, e)
+			_ = errors.As(err, &paused)
+			if e.Type == abi.EventToolResult {
+				p.tell(e.Call.Name)
+			}
+		}
+		if paused == nil || n == len(c.Answers) {
+			return nil
+		}
+		var err error
+		if events, err = a.Resume(ctx, paused.State, c.Answers[n].to(paused.Interrupts)); err != nil {
+			return err
+		}
+	}
+}
+
+// to is the answer by the ids of the interrupts that it is for.
+func (a *Answer) to(interrupts []abi.Pending) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	for _, i := range interrupts {
+		if a.Call == "" || i.Call != nil && i.Call.ID == a.Call {
+			out[i.ID] = a.Value
+		}
+	}
+	return out
+}
+
+// result is closed when a result of the tool was told.
+func (p *player) result(name string) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.told[name] == nil {
+		p.told[name] = make(chan struct{})
+	}
+	return p.told[name]
+}
+
+func (p *player) tell(name string) {
+	told := p.result(name)
+	select {
+	case <-told:
+	default:
+		close(told)
+	}
+}
+
+// tools are the case's.
+func (c *Case) tools(p *player) []tool.Tool {
+	var out []tool.Tool
+	for _, t := range c.Tools {
+		out = append(out, tool.Func(abi.Tool{Name: t.Name}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+			switch {
+			case t.After != "":
+				select {
+				case <-p.result(t.After):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			case t.Cancels:
+				p.cancel()
+			case t.Panics:
+				panic(t.Result)
+			case t.Fails:
+				return nil, errors.New(t.Result)
+			}
+			return abi.TextResult(t.Result), nil
+		}))
+	}
+	return out
+}
