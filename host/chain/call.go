@@ -46,6 +46,8 @@ type Call struct {
 	mu     sync.Mutex
 	ending error
 	staged []localWrite
+	// touched are the run-local values that the call has changed.
+	touched []localKey
 	waited time.Duration
 	nexts  int
 	emits  int
@@ -205,6 +207,7 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 	if err := c.flush(key); err != nil {
 		return 0, err
 	}
+	c.touch(key)
 	return c.run.locals.set(c.member, key, value, version)
 }
 
@@ -246,6 +249,7 @@ func (c *Call) flush(key string) error {
 			if err := c.run.locals.commit(c.member, w); err != nil {
 				return err
 			}
+			c.touched = append(c.touched, localKey{c.member.scope(key), key})
 		}
 	}
 	c.staged = slices.DeleteFunc(c.staged, func(w localWrite) bool { return w.key == key })
@@ -258,6 +262,7 @@ func (c *Call) commit() error {
 		if err := c.run.locals.commit(c.member, w); err != nil {
 			return err
 		}
+		c.touch(w.key)
 	}
 	c.staged = nil
 	return nil
@@ -271,7 +276,15 @@ func (c *Call) LocalAdd(key string, delta int64) (int64, error) {
 	if err := c.flush(key); err != nil {
 		return 0, err
 	}
+	c.touch(key)
 	return c.run.locals.add(c.member, key, delta)
+}
+
+// touch notes that the call changes a value.
+func (c *Call) touch(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touched = append(c.touched, localKey{c.member.scope(key), key})
 }
 
 // Emit sends a custom event, marked with this entry.
@@ -324,7 +337,13 @@ func (c *Call) send(e abi.Event) {
 	c.told++
 	n := c.told
 	c.mu.Unlock()
-	if c.key == "" || !c.run.record.told(c.key, n) {
+	if c.key == "" {
+		c.run.send(e)
+		return
+	}
+	c.run.keeping.RLock() // an event is kept with the note that it was sent
+	defer c.run.keeping.RUnlock()
+	if !c.run.record.told(c.key, n) {
 		c.run.send(e)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -109,6 +110,7 @@ type Run struct {
 	queue  queue
 
 	streams atomic.Int64 // how many streams there were
+	keeping sync.RWMutex // read-locked while something is recorded, locked while that is collected
 }
 
 // A member is an entry in a run.

@@ -44,8 +44,10 @@ type kind[Q, P, R any] interface {
 }
 
 // call asks q from the outermost ring on. The error is an ending.
-func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out Sink) (reply[R], error) {
-	return x.ring(ctx, Outer, q, out)
+func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out Sink) (reply[R], *hold, error) {
+	ctx, h := x.run.held(ctx)
+	rep, err := x.ring(ctx, Outer, q, out)
+	return rep, h, err
 }
 
 // ring asks q from ring i on inwards: before hooks, then the onion around

@@ -27,7 +27,10 @@ func (c *Call) mayInterrupt() error {
 // interrupt notes that a call waits for an answer. What it wrote to run-local
 // values is kept: it will be called again.
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error {
-	if err := c.commit(); err != nil {
+	r.keeping.RLock()
+	err := c.commit()
+	r.keeping.RUnlock()
+	if err != nil {
 		if _, ending := r.fault(c, StageAnswer, err); ending != nil {
 			return ending
 		}

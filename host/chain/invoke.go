@@ -70,10 +70,40 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	default:
 		r.tellBreaker(c, b.done(false))
 	}
-	if err == nil && !live[c.Hook] && c.asks == nil {
-		r.record.keep(c.key, out, v)
+	if v.ok() && err == nil {
+		return v, nil // it is recorded, with what it wrote
+	}
+	if c.key != "" {
+		r.keeping.RLock()
+		defer r.keeping.RUnlock()
+	}
+	r.settle(ctx, c)
+	if err == nil {
+		r.note(c, out, v)
 	}
 	return v, err
+}
+
+// note records what came of a call.
+func (r *Run) note(c *Call, out any, v verdict) {
+	if c.key != "" && !live[c.Hook] && c.asks == nil {
+		r.record.keep(c.key, out, v)
+	}
+}
+
+// commit makes the writes of a call that succeeded, and records what came of
+// it: both or neither are kept.
+func (r *Run) commit(ctx context.Context, c *Call, out any) error {
+	if c.key != "" { // a translation is called while an event is recorded
+		r.keeping.RLock()
+		defer r.keeping.RUnlock()
+	}
+	if err := c.commit(); err != nil {
+		return err
+	}
+	r.settle(ctx, c)
+	r.note(c, out, verdict{})
+	return nil
 }
 
 // live are the hooks that are called in every pass through a phase: they
@@ -138,7 +168,7 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 	if err := apply(); err != nil {
 		return r.fault(c, StageAnswer, err)
 	}
-	if err := c.commit(); err != nil {
+	if err := r.commit(ctx, c, out); err != nil {
 		return r.fault(c, StageAnswer, err)
 	}
 	return verdict{}, nil

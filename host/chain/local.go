@@ -24,6 +24,9 @@ type Locals struct {
 	last   int64 // version
 	scopes map[string]map[string]localValue
 	sizes  map[string]int // of the scopes: keys and values, bytes
+
+	dirty map[localKey]bool // changed since they were kept
+	holds map[*hold]bool    // what changed in exchanges that are under way
 }
 
 type localValue struct {
@@ -33,7 +36,8 @@ type localValue struct {
 
 // NewLocals returns the values of a new run: none.
 func NewLocals() *Locals {
-	return &Locals{scopes: map[string]map[string]localValue{}, sizes: map[string]int{}}
+	return &Locals{scopes: map[string]map[string]localValue{}, sizes: map[string]int{},
+		dirty: map[localKey]bool{}, holds: map[*hold]bool{}}
 }
 
 // MarshalJSON writes all values with their versions.
@@ -49,7 +53,8 @@ func (l *Locals) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &scopes); err != nil {
 		return err
 	}
-	l.scopes, l.sizes, l.last = scopes, map[string]int{}, 0
+	fresh := NewLocals()
+	l.scopes, l.sizes, l.last, l.dirty, l.holds = scopes, fresh.sizes, 0, fresh.dirty, fresh.holds
 	for scope, values := range scopes {
 		for key, v := range values {
 			l.last = max(l.last, v.Version)

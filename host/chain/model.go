@@ -53,6 +53,9 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			switch {
 			case err == nil:
 				r.record.keep(key, res, verdict{})
+				if err := r.keep(ctx); err != nil {
+					return reply[abi.Response]{}, err
+				}
 				return reply[abi.Response]{res: res, source: sourceModel}, nil
 			case errors.As(err, &failed):
 				return reply[abi.Response]{err: failed.Err, source: failed.Entry}, nil
@@ -65,7 +68,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			}
 		},
 	}
-	rep, err := x.call(ctx, call.Request, call.Out)
+	rep, _, err := x.call(ctx, call.Request, call.Out)
 	if err == nil && rep.err != nil {
 		err = rep.err
 	}

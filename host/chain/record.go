@@ -25,6 +25,9 @@ type Record struct {
 	waiting   map[string]abi.Pending // by key
 	answers   map[string]abi.Resume  // by key
 	approvals []approval
+
+	dirty      map[string]bool // entries that changed since they were kept
+	askedDirty bool            // the same of what waits, was answered or approved
 }
 
 // A recorded is one thing that was done: an answer, or a failure.
@@ -32,6 +35,7 @@ type recorded struct {
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	Failed  *abi.Error      `json:"failed,omitempty"`
 	Faulted bool            `json:"faulted,omitempty"` // and passed over
+	Begun   bool            `json:"begun,omitempty"` // a tool: it was called
 	Done    bool            `json:"done"`
 	Events  int             `json:"events,omitempty"` // that the call has sent
 
@@ -49,13 +53,27 @@ type approval struct {
 
 // NewRecord returns the record of a phase that begins.
 func NewRecord() *Record {
-	return &Record{entries: map[string]*recorded{}, counts: map[string]int{}, waiting: map[string]abi.Pending{}, answers: map[string]abi.Resume{}}
+	return &Record{entries: map[string]*recorded{}, counts: map[string]int{}, waiting: map[string]abi.Pending{},
+		answers: map[string]abi.Resume{}, dirty: map[string]bool{}}
 }
 
 type recordFile struct {
 	Entries   map[string]*recorded   `json:"entries,omitempty"`
 	Waiting   map[string]abi.Pending `json:"waiting,omitempty"`
+	Answers   map[string]abi.Resume  `json:"answers,omitempty"`
 	Approvals []approval             `json:"approvals,omitempty"`
+}
+
+// encode writes an entry; what it answered is encoded once.
+func (e *recorded) encode() ([]byte, error) {
+	if e.value != nil {
+		b, err := abi.Marshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		e.Answer, e.value = b, nil
+	}
+	return abi.Marshal(e)
 }
 
 // MarshalJSON writes what was done, and what waits for an answer.
@@ -63,16 +81,11 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.value == nil {
-			continue
-		}
-		b, err := abi.Marshal(e.value)
-		if err != nil {
+		if _, err := e.encode(); err != nil {
 			return nil, err
 		}
-		e.Answer, e.value = b, nil
 	}
-	return abi.Marshal(recordFile{r.entries, r.waiting, r.approvals})
+	return abi.Marshal(recordFile{r.entries, r.waiting, r.answers, r.approvals})
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -82,15 +95,24 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	fresh := NewRecord()
-	fresh.approvals = f.Approvals
 	if f.Entries != nil {
 		fresh.entries = f.Entries
 	}
-	if f.Waiting != nil {
-		fresh.waiting = f.Waiting
-	}
-	r.entries, r.counts, r.waiting, r.answers, r.approvals = fresh.entries, fresh.counts, fresh.waiting, fresh.answers, fresh.approvals
+	r.entries, r.counts, r.dirty = fresh.entries, fresh.counts, fresh.dirty
+	r.ask(&f)
 	return nil
+}
+
+// ask takes over what waits, was answered and approved.
+func (r *Record) ask(f *recordFile) {
+	fresh := NewRecord()
+	r.waiting, r.answers, r.approvals = fresh.waiting, fresh.answers, f.Approvals
+	if f.Waiting != nil {
+		r.waiting = f.Waiting
+	}
+	if f.Answers != nil {
+		r.answers = f.Answers
+	}
 }
 
 // Pending are the interrupts that wait for an answer, in the order of their ids.
@@ -147,6 +169,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 		delete(r.waiting, key)
 	}
 	r.approvals = append(r.approvals, approvals...)
+	r.askedDirty = true
 	return nil
 }
 
@@ -230,6 +253,24 @@ func (r *Record) keep(key string, out any, v verdict) {
 	defer r.mu.Unlock()
 	e := r.at(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
+	r.dirty[key] = true
+}
+
+// begun reports whether a tool was called and nobody knows what came of it.
+func (r *Record) begun(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[key]
+	return e != nil && e.Begun && !e.Done
+}
+
+// setBegun notes that a tool is about to be called, or that it is known to
+// have done nothing yet.
+func (r *Record) setBegun(key string, begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at(key).Begun = begun
+	r.dirty[key] = true
 }
 
 // told counts an event of a call, and says whether it was told in an earlier pass.
@@ -241,6 +282,7 @@ func (r *Record) told(key string, n int) bool {
 		return true
 	}
 	e.Events = n
+	r.dirty[key] = true
 	return false
 }
 
@@ -264,6 +306,7 @@ func (r *Record) wait(key string, p abi.Pending) {
 	defer r.mu.Unlock()
 	delete(r.answers, key)
 	r.waiting[key] = p
+	r.askedDirty = true
 }
 
 // decided returns what somebody decided about an exact call.
@@ -283,4 +326,5 @@ func (r *Record) approve(call abi.Call, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.approvals = append(r.approvals, approval{call.ID, owner, call.Name, call.Arguments, abi.Approval{Decision: abi.Approve}})
+	r.askedDirty = true
 }

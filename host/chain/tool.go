@@ -25,6 +25,8 @@ type ToolOutcome struct {
 	Call   abi.Call    // as it was executed
 	Result *abi.Result // an error result where the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
+
+	held *hold
 }
 
 // CallTool makes a tool call through all rings and gates. The error is an
@@ -36,11 +38,11 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
 		core: k.core,
 	}
-	rep, err := x.call(ctx, call.Call, nil)
+	rep, h, err := x.call(ctx, call.Call, nil)
 	if err != nil {
 		return ToolOutcome{}, err
 	}
-	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source}
+	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
 	if out.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
 		out.Call.OriginalArguments = call.Call.Arguments
 	}
@@ -98,21 +100,45 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], 
 	if waits != nil {
 		return reply[abi.Result]{}, &Interrupted{*waits}
 	}
+	if record.begun(key) && !q.Idempotent {
+		return k.unknown(ctx, key, q)
+	}
+	record.setBegun(key, true)
+	if !q.Idempotent {
+		if err := k.run.keep(ctx); err != nil {
+			return reply[abi.Result]{}, err
+		}
+	}
 	res, err := k.call.Run(ctx, q, resume)
 	if ending := over(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
 	}
 	var interrupt *abi.Interrupt
+	out := reply[abi.Result]{res: res, source: sourceTool}
 	switch {
 	case errors.As(err, &interrupt):
+		record.setBegun(key, false) // the next call of it is the one that counts
 		return reply[abi.Result]{}, k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q})
 	case err != nil:
-		failed := AsError(err, abi.CodeTool)
-		record.keep(key, nil, verdict{failed: failed})
-		return reply[abi.Result]{err: failed, source: sourceTool}, nil
+		out.res, out.err = nil, AsError(err, abi.CodeTool)
+		record.keep(key, nil, verdict{failed: out.err})
+	default:
+		record.keep(key, res, verdict{})
 	}
-	record.keep(key, res, verdict{})
-	return reply[abi.Result]{res: res, source: sourceTool}, nil
+	return out, k.run.keep(ctx)
+}
+
+// unknown is the result of a tool that was called by a process which is gone,
+// and must not be called twice.
+func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (reply[abi.Result], error) {
+	res := abi.ErrorResult(fmt.Sprintf("The call of %s had begun when the run was cut off. Whether it had an effect is not known: find that out before you call it again.", q.Name))
+	res.Extra = json.RawMessage(`{"outcome":"unknown"}`)
+	k.run.keeping.RLock()
+	k.run.send(abi.Event{Type: abi.EventLog, Level: abi.LogLevel(abi.LogWarn), Call: &q,
+		Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
+	k.run.record.keep(key, res, verdict{})
+	k.run.keeping.RUnlock()
+	return reply[abi.Result]{res: res, source: sourceHost}, k.run.keep(ctx)
 }
 
 // toolCall makes the host's side of a hook call that is about a tool call.

@@ -1,0 +1,223 @@
+package chain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Keeper is a Host that keeps what happens in a run, so that another process
+// can go on with it.
+type Keeper interface {
+	// Keep returns once all that was recorded so far is kept. Its error ends
+	// the run.
+	Keep(ctx context.Context) error
+}
+
+// keep waits until what was recorded is kept, where somebody keeps it.
+func (r *Run) keep(ctx context.Context) error {
+	k, ok := r.host.(Keeper)
+	if !ok {
+		return nil
+	}
+	if err := k.Keep(ctx); err != nil {
+		return &Over{Cause: err}
+	}
+	return nil
+}
+
+// A Delta is what changed in the record of a phase and in run-local values.
+// What a hook wrote to run-local values is in it together with the hook's
+// answer: a hook that is called again finds them as it did before.
+type Delta struct {
+	Record map[string]json.RawMessage `json:"record,omitempty"`
+	Asked  json.RawMessage            `json:"asked,omitempty"` // interrupts, answers, approvals: all of them
+	Locals []LocalChange              `json:"locals,omitempty"`
+}
+
+// A LocalChange is a run-local value that was set, or deleted if Value is nil.
+type LocalChange struct {
+	Scope   string          `json:"scope"`
+	Key     string          `json:"key"`
+	Value   json.RawMessage `json:"value,omitempty"`
+	Version int64           `json:"version,omitempty"`
+}
+
+// Empty reports whether nothing changed.
+func (d *Delta) Empty() bool { return len(d.Record) == 0 && d.Asked == nil && len(d.Locals) == 0 }
+
+// Delta returns what changed since it was asked for the last time. take is
+// called with it while no hook's answer is being recorded, so that whoever
+// keeps it also knows which events belong to it. At the end of a phase what
+// wrappers wrote is among it: they are not called again.
+func (r *Run) Delta(phaseEnds bool, take func(*Delta) error) error {
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
+	if phaseEnds {
+		r.locals.releaseAll()
+	}
+	d := &Delta{Locals: r.locals.changes()}
+	var err error
+	if d.Record, d.Asked, err = r.record.changes(); err != nil {
+		return err
+	}
+	return take(d)
+}
+
+// Settle says that what came of a tool call is recorded: its wrappers are not
+// called again.
+func (r *Run) Settle(o *ToolOutcome) {
+	if o.held != nil {
+		r.locals.release(o.held)
+	}
+}
+
+// ApplyRecord adds what a delta recorded.
+func (d *Delta) ApplyRecord(r *Record) error {
+	for key, b := range d.Record {
+		var e recorded
+		if err := json.Unmarshal(b, &e); err != nil {
+			return err
+		}
+		r.entries[key] = &e
+	}
+	if d.Asked == nil {
+		return nil
+	}
+	var f recordFile
+	if err := json.Unmarshal(d.Asked, &f); err != nil {
+		return err
+	}
+	r.ask(&f)
+	return nil
+}
+
+// ApplyLocals makes a delta's changes of run-local values.
+func (d *Delta) ApplyLocals(l *Locals) {
+	for _, c := range d.Locals {
+		l.last = max(l.last, c.Version)
+		l.remove(c.Scope, c.Key)
+		if c.Value == nil {
+			continue
+		}
+		if l.scopes[c.Scope] == nil {
+			l.scopes[c.Scope] = map[string]localValue{}
+		}
+		l.scopes[c.Scope][c.Key] = localValue{c.Value, c.Version}
+		l.sizes[c.Scope] += len(c.Key) + len(c.Value)
+	}
+}
+
+// changes are the entries that changed since the last time, and if they
+// changed, all interrupts, answers and approvals.
+func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.dirty {
+		b, err := r.entries[key].encode()
+		if err != nil {
+			return nil, nil, err
+		}
+		if entries == nil {
+			entries = map[string]json.RawMessage{}
+		}
+		entries[key] = b
+	}
+	if r.askedDirty {
+		if asked, err = abi.Marshal(recordFile{Waiting: r.waiting, Answers: r.answers, Approvals: r.approvals}); err != nil {
+			return nil, nil, err
+		}
+	}
+	r.dirty, r.askedDirty = map[string]bool{}, false
+	return entries, asked, nil
+}
+
+// A localKey names a run-local value.
+type localKey struct{ scope, key string }
+
+// A hold is what the wrappers of one exchange wrote. It is not kept before the
+// exchange has come to its end, since until then they would be called again.
+type hold struct{ keys map[localKey]bool }
+
+type holdKey struct{}
+
+// held returns ctx with a hold for the exchange that begins, or with that of
+// the exchange that it is a part of.
+func (r *Run) held(ctx context.Context) (context.Context, *hold) {
+	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
+		return ctx, h
+	}
+	h := &hold{keys: map[localKey]bool{}}
+	return context.WithValue(ctx, holdKey{}, h), h
+}
+
+// settle takes note that a hook call has ended: what it wrote is to be kept.
+func (r *Run) settle(ctx context.Context, c *Call) {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	if !live[c.Hook] {
+		h = nil
+	}
+	c.mu.Lock()
+	touched := c.touched
+	c.touched = nil
+	c.mu.Unlock()
+	r.locals.touch(touched, h)
+}
+
+// touch notes changes, for now or for when the hold is released.
+func (l *Locals) touch(keys []localKey, h *hold) {
+	if len(keys) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.dirty
+	if h != nil {
+		to = h.keys
+		l.holds[h] = true
+	}
+	for _, k := range keys {
+		to[k] = true
+	}
+}
+
+func (l *Locals) release(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds[h] {
+		maps.Copy(l.dirty, h.keys)
+		delete(l.holds, h)
+	}
+}
+
+func (l *Locals) releaseAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.holds {
+		maps.Copy(l.dirty, h.keys)
+	}
+	clear(l.holds)
+}
+
+// changes are the values that changed since the last time, sorted.
+func (l *Locals) changes() []LocalChange {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.dirty) == 0 {
+		return nil
+	}
+	out := make([]LocalChange, 0, len(l.dirty))
+	for k := range l.dirty {
+		v := l.scopes[k.scope][k.key]
+		out = append(out, LocalChange{k.scope, k.key, v.Value, v.Version})
+	}
+	clear(l.dirty)
+	slices.SortFunc(out, func(a, b LocalChange) int {
+		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
