@@ -1,0 +1,407 @@
+package eino
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/cloudwego/eino/adk"
+	"github.com/cloudwego/eino/schema"
+)
+
+// A conversation is an Eino agent's messages as the chain has them. What has
+// not changed since the last time keeps its place in the list, so that modules
+// need not read it again, and messages that no module changed stay the very
+// ones that Eino has.
+type conversation struct {
+	mu    sync.Mutex
+	revs  *chain.Revisions
+	list  *chain.List
+	known []known
+	ids   int
+}
+
+// known is a message, and what it said when it was read: Eino's other
+// middlewares may change it in its place.
+type known struct {
+	message *schema.Message
+	was     schema.Message
+	calls   []schema.ToolCall
+}
+
+func newConversation() *conversation {
+	revs := chain.NewRevisions()
+	return &conversation{revs: revs, list: chain.NewList(revs, nil)}
+}
+
+// read returns messages as a list.
+func (c *conversation) read(messages []*schema.Message) (*chain.List, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := 0
+	for same < len(messages) && same < len(c.known) && c.known[same].is(messages[same]) {
+		same++
+	}
+	added := make([]abi.Message, 0, len(messages)-same)
+	for _, m := range messages[same:] {
+		converted, err := fromEino(m)
+		if err != nil {
+			return nil, err
+		}
+		if converted.ID == "" {
+			c.ids++
+			converted.ID = "eino_" + strconv.Itoa(c.ids)
+		}
+		added = append(added, converted)
+	}
+	if same == len(c.known) {
+		c.list = c.list.Append(added...)
+	} else {
+		all := make([]abi.Message, 0, len(messages))
+		for i := range same {
+			all = append(all, c.list.At(i))
+		}
+		c.list = chain.NewList(c.revs, append(all, added...))
+	}
+	c.known = c.known[:same]
+	for _, m := range messages[same:] {
+		c.known = append(c.known, remember(m))
+	}
+	return c.list, nil
+}
+
+// write returns the messages of a list that was made from the last one read.
+func (c *conversation) write(list *chain.List) ([]*schema.Message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := list.Len()
+	if list.Revision() != c.list.Revision() {
+		first = min(list.Changed(c.list.Revision()), len(c.known))
+	}
+	out := make([]*schema.Message, 0, list.Len())
+	for i := range first {
+		out = append(out, c.known[i].message)
+	}
+	for i := first; i < list.Len(); i++ {
+		m := list.At(i)
+		base, was := c.find(m.ID)
+		if base != nil && equal(was, m) {
+			out = append(out, base)
+			continue
+		}
+		converted, err := toEino(m, base)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, converted)
+	}
+	c.list, c.known = list, make([]known, 0, len(out))
+	for _, m := range out {
+		c.known = append(c.known, remember(m))
+	}
+	return out, nil
+}
+
+// find returns the message of an id in the list that was read last.
+func (c *conversation) find(id string) (*schema.Message, abi.Message) {
+	for i := range c.known {
+		if m := c.list.At(i); m.ID == id {
+			return c.known[i].message, m
+		}
+	}
+	return nil, abi.Message{}
+}
+
+func equal(a, b abi.Message) bool {
+	x, err := abi.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := abi.Marshal(b)
+	return err == nil && bytes.Equal(x, y)
+}
+
+func remember(m *schema.Message) known { return known{m, *m, slices.Clone(m.ToolCalls)} }
+
+// is reports whether m is still the message that was read.
+func (k *known) is(m *schema.Message) bool {
+	w := &k.was
+	return k.message == m && w.Role == m.Role && w.Content == m.Content && w.Name == m.Name &&
+		w.ToolCallID == m.ToolCallID && w.ReasoningContent == m.ReasoningContent &&
+		len(w.UserInputMultiContent) == len(m.UserInputMultiContent) && len(w.AssistantGenMultiContent) == len(m.AssistantGenMultiContent) &&
+		slices.EqualFunc(k.calls, m.ToolCalls, func(a, b schema.ToolCall) bool { return a.ID == b.ID && a.Function == b.Function })
+}
+
+var origins = map[schema.RoleType]string{schema.User: abi.OriginUser, schema.System: abi.OriginUser, schema.Assistant: abi.OriginModel, schema.Tool: abi.OriginTool}
+
+// fromEino is a message as modules see it.
+func fromEino(m *schema.Message) (abi.Message, error) {
+	out := abi.Message{ID: adk.GetMessageID(m), Role: string(m.Role), Name: m.Name, ToolCallID: m.ToolCallID, ReasoningContent: m.ReasoningContent, Origin: origins[m.Role]}
+	if out.Name == "" {
+		out.Name = m.ToolName
+	}
+	parts, err := parts(m)
+	if err != nil {
+		return out, err
+	}
+	switch {
+	case len(parts) > 0:
+		out.Content = abi.Parts(parts...)
+	case m.Content != "" || len(m.ToolCalls) == 0:
+		out.Content = abi.Text(m.Content)
+	}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, abi.NewToolCall(c.ID, c.Function.Name, c.Function.Arguments))
+	}
+	if len(m.Extra) > 0 {
+		if out.Extra, err = json.Marshal(m.Extra); err != nil {
+			return out, fmt.Errorf("agent-runner: the extra of a %s message is no JSON: %w", m.Role, err)
+		}
+	}
+	return out, nil
+}
+
+// parts are the parts of a message that has some.
+func parts(m *schema.Message) ([]abi.Part, error) {
+	var out []abi.Part
+	add := func(part any) error {
+		p, err := partFrom(part)
+		out = append(out, p)
+		return err
+	}
+	for i := range m.UserInputMultiContent {
+		if err := add(m.UserInputMultiContent[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range m.AssistantGenMultiContent {
+		if err := add(m.AssistantGenMultiContent[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// toEino is a message that a module made, or made of base.
+func toEino(m abi.Message, base *schema.Message) (*schema.Message, error) {
+	out := &schema.Message{}
+	if base != nil {
+		*out = *base
+	}
+	out.Role, out.Name, out.ToolCallID, out.ReasoningContent = schema.RoleType(m.Role), m.Name, m.ToolCallID, m.ReasoningContent
+	if m.Role == abi.RoleDeveloper {
+		out.Role = schema.System
+	}
+	if m.Role == abi.RoleTool {
+		out.ToolName, out.Name = m.Name, ""
+	}
+	var calls []schema.ToolCall
+	for _, c := range m.ToolCalls {
+		call := schema.ToolCall{ID: c.ID, Type: "function"}
+		if i := slices.IndexFunc(out.ToolCalls, func(t schema.ToolCall) bool { return t.ID == c.ID }); i >= 0 {
+			call = out.ToolCalls[i]
+		}
+		call.Function = schema.FunctionCall{Name: c.Function.Name, Arguments: c.Function.Arguments}
+		calls = append(calls, call)
+	}
+	out.ToolCalls = calls
+	if len(m.Extra) > 0 {
+		out.Extra = nil
+		if err := json.Unmarshal(m.Extra, &out.Extra); err != nil {
+			return nil, err
+		}
+	}
+	return out, setContent(out, m, base)
+}
+
+// setContent gives out the content of m; parts that base has are kept as they are.
+func setContent(out *schema.Message, m abi.Message, base *schema.Message) error {
+	out.Content, out.MultiContent, out.UserInputMultiContent, out.AssistantGenMultiContent = "", nil, nil, nil
+	if !m.Content.IsParts() {
+		out.Content = m.Content.String()
+		return nil
+	}
+	for _, p := range m.Content.Parts() {
+		var err error
+		if out.Role == schema.Assistant {
+			var part schema.MessageOutputPart
+			if part, err = partTo(p, outputParts(base)); err == nil {
+				out.AssistantGenMultiContent = append(out.AssistantGenMultiContent, part)
+			}
+		} else {
+			var part schema.MessageInputPart
+			if part, err = partTo(p, inputParts(base)); err == nil {
+				out.UserInputMultiContent = append(out.UserInputMultiContent, part)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inputParts(m *schema.Message) []schema.MessageInputPart {
+	if m == nil {
+		return nil
+	}
+	return m.UserInputMultiContent
+}
+
+func outputParts(m *schema.Message) []schema.MessageOutputPart {
+	if m == nil {
+		return nil
+	}
+	return m.AssistantGenMultiContent
+}
+
+// A common part has what the parts of Eino's messages and results have in
+// common, in their JSON.
+type common struct {
+	Type  string `json:"type"`
+	Text  string `json:"text,omitempty"`
+	Image *media `json:"image,omitempty"`
+	Audio *media `json:"audio,omitempty"`
+	File  *media `json:"file,omitempty"`
+}
+
+type media struct {
+	URL    string `json:"url,omitempty"`
+	Base64 string `json:"base64data,omitempty"`
+	MIME   string `json:"mime_type,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Name   string `json:"name,omitempty"`
+}
+
+func (m *media) url() string {
+	if m.Base64 != "" {
+		return "data:" + m.MIME + ";base64," + m.Base64
+	}
+	return m.URL
+}
+
+// mediaOf reads a URL, which may hold the data itself.
+func mediaOf(url string) *media {
+	if rest, ok := strings.CutPrefix(url, "data:"); ok {
+		if mime, data, ok := strings.Cut(rest, ";base64,"); ok {
+			return &media{Base64: data, MIME: mime}
+		}
+	}
+	return &media{URL: url}
+}
+
+// The types of Eino's parts.
+const (
+	einoText  = "text"
+	einoImage = "image_url"
+	einoAudio = "audio_url"
+	einoFile  = "file_url"
+)
+
+// partFrom is a part in OpenAI's form; what has none there, a video, keeps
+// Eino's form, for modules to see and to leave alone.
+func partFrom(part any) (abi.Part, error) {
+	b, err := json.Marshal(part)
+	if err != nil {
+		return abi.Part{}, err
+	}
+	var c common
+	if err := json.Unmarshal(b, &c); err != nil {
+		return abi.Part{}, err
+	}
+	var out abi.Part
+	switch {
+	case c.Type == einoText:
+		out = abi.Part{Type: abi.PartText, Text: c.Text}
+	case c.Type == einoImage && c.Image != nil:
+		out.Type = abi.PartImage
+		out.ImageURL, err = abi.Marshal(map[string]string{"url": c.Image.url(), "detail": either(c.Image.Detail, "auto")})
+	case c.Type == einoAudio && c.Audio != nil && c.Audio.Base64 != "":
+		out.Type = abi.PartAudio
+		out.InputAudio, err = abi.Marshal(map[string]string{"data": c.Audio.Base64, "format": strings.TrimPrefix(c.Audio.MIME, "audio/")})
+	case c.Type == einoFile && c.File != nil:
+		out.Type = abi.PartFile
+		out.File, err = abi.Marshal(map[string]string{"filename": c.File.Name, "file_data": c.File.url()})
+	default:
+		err = json.Unmarshal(b, &out)
+	}
+	return out, err
+}
+
+// partTo is a part in Eino's form: one of those that were there, or a new one.
+func partTo[P any](p abi.Part, base []P) (out P, err error) {
+	want, err := abi.Marshal(p)
+	if err != nil {
+		return out, err
+	}
+	for _, b := range base {
+		was, err := partFrom(b)
+		if err != nil {
+			return out, err
+		}
+		if have, err := abi.Marshal(was); err == nil && bytes.Equal(have, want) {
+			return b, nil
+		}
+	}
+	var c common
+	var image struct{ URL, Detail string }
+	var audio struct{ Data, Format string }
+	var file struct {
+		Filename string
+		FileData string `json:"file_data"`
+	}
+	switch p.Type {
+	case abi.PartText:
+		c = common{Type: einoText, Text: p.Text}
+	case abi.PartImage:
+		err = json.Unmarshal(p.ImageURL, &image)
+		c = common{Type: einoImage, Image: mediaOf(image.URL)}
+		c.Image.Detail = image.Detail
+	case abi.PartAudio:
+		err = json.Unmarshal(p.InputAudio, &audio)
+		c = common{Type: einoAudio, Audio: &media{Base64: audio.Data, MIME: "audio/" + audio.Format}}
+	case abi.PartFile:
+		err = json.Unmarshal(p.File, &file)
+		c = common{Type: einoFile, File: mediaOf(file.FileData)}
+		c.File.Name = file.Filename
+	default:
+		return out, fmt.Errorf("agent-runner: a part of type %q cannot be put into an Eino message; want text, image_url, input_audio or file", p.Type)
+	}
+	if err != nil {
+		return out, fmt.Errorf("agent-runner: a part of type %q: %w", p.Type, err)
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(b, &out)
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// current is the list that was read or written last.
+func (c *conversation) current() *chain.List {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list
+}
+
+// convert returns the messages of a list that was made from the last one read,
+// for one call only.
+func (c *conversation) convert(list *chain.List) ([]*schema.Message, error) {
+	c.mu.Lock()
+	read, known := c.list, c.known
+	c.mu.Unlock()
+	return (&conversation{revs: c.revs, list: read, known: known}).write(list)
+}

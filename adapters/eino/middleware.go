@@ -1,0 +1,280 @@
+package eino
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/cloudwego/eino/adk"
+	"github.com/cloudwego/eino/components/tool"
+	"github.com/cloudwego/eino/compose"
+	"github.com/cloudwego/eino/schema"
+)
+
+// Options make a middleware. They are copied.
+type Options struct {
+	// Name tells several middlewares of one agent apart, also in checkpoints;
+	// "agent-runner" when empty.
+	Name string
+	// Middlewares are called in this order, within Outer and around Inner.
+	Middlewares []host.Middleware
+	Outer       []host.Middleware
+	Inner       []host.Middleware
+	chain.Options
+	// OnEvent hears every event of the chain: what modules emit and log, their
+	// faults, the calls and results of tools. Nil: nobody. It is called from
+	// several goroutines at once.
+	OnEvent func(context.Context, abi.Event)
+}
+
+// A Middleware is a chain of middlewares in the shape that Eino calls. Many
+// agents and runs use it at once.
+type Middleware struct {
+	*adk.BaseChatModelAgentMiddleware
+	name    string
+	chain   *host.Chain
+	onEvent func(context.Context, abi.Event)
+}
+
+var _ adk.ChatModelAgentMiddleware = (*Middleware)(nil)
+
+// New configures the middlewares. The error says which of them is wrong.
+func New(ctx context.Context, h *host.Host, o *Options) (*Middleware, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	c, err := h.NewChain(ctx, &host.ChainOptions{Middlewares: o.Middlewares, Outer: o.Outer, Inner: o.Inner, Options: o.Options})
+	if err != nil {
+		return nil, err
+	}
+	m := &Middleware{name: o.Name, chain: c, onEvent: o.OnEvent}
+	if m.name == "" {
+		m.name = "agent-runner"
+	}
+	return m, nil
+}
+
+// Close frees what the middlewares hold, once no run of them goes on.
+func (m *Middleware) Close() { m.chain.Close() }
+
+// BeforeAgent runs before_agent. Eino calls it again when a run is resumed.
+func (m *Middleware) BeforeAgent(ctx context.Context, rc *adk.ChatModelAgentContext) (context.Context, *adk.ChatModelAgentContext, error) {
+	s := newSession(m)
+	own := map[string]tool.BaseTool{}
+	for _, t := range rc.Tools {
+		info, err := t.Info(ctx)
+		if err != nil {
+			return ctx, rc, err
+		}
+		d, err := declaration(info)
+		if err != nil {
+			return ctx, rc, err
+		}
+		own[info.Name] = t
+		s.tools = append(s.tools, d)
+	}
+	start := chain.Start{Instruction: rc.Instruction, Tools: s.tools, Messages: s.talk.list}
+	for name, is := range rc.ReturnDirectly {
+		if is {
+			start.ReturnDirectly = append(start.ReturnDirectly, name)
+		}
+	}
+	err := s.in(ctx, func(ctx context.Context, run *chain.Run) (err error) {
+		start, err = run.BeforeAgent(ctx, start)
+		return err
+	})
+	if err != nil {
+		return ctx, rc, err
+	}
+	out := *rc
+	out.Instruction, out.Tools, out.ReturnDirectly = start.Instruction, nil, map[string]bool{}
+	for _, name := range start.ReturnDirectly {
+		out.ReturnDirectly[name] = true
+	}
+	for _, d := range start.Tools {
+		t := own[d.Name]
+		if d.Owner != ownerEino {
+			if t, err = newModuleTool(d); err != nil {
+				return ctx, rc, fmt.Errorf("%s: tool %q: %w", d.Owner, d.Name, err)
+			}
+		}
+		out.Tools = append(out.Tools, t)
+	}
+	s.tools, s.respond = start.Tools, start.Respond
+	return m.with(ctx, s), &out, nil
+}
+
+// BeforeModelRewriteState runs after_tools, if tools have just been called, and
+// before_model_rewrite_state.
+func (m *Middleware) BeforeModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+	s, err := m.session(ctx)
+	if err != nil {
+		return ctx, state, err
+	}
+	if s.begin() {
+		return ctx, state, nil
+	}
+	list, err := s.talk.read(state.Messages)
+	if err != nil {
+		return ctx, state, err
+	}
+	d := chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)}
+	if calls := lastRound(list); len(calls) > 0 {
+		if err := s.phase(ctx, phaseRound, func(ctx context.Context, run *chain.Run) (err error) {
+			d.Messages, err = run.AfterTools(ctx, list, calls)
+			return err
+		}); err != nil {
+			return ctx, state, err
+		}
+	}
+	if err := s.phase(ctx, phaseBefore, func(ctx context.Context, run *chain.Run) (err error) {
+		d, err = run.BeforeModelRewriteState(ctx, d)
+		return err
+	}); err != nil {
+		return ctx, state, err
+	}
+	next := *state
+	if next.Messages, err = s.talk.write(d.Messages); err != nil {
+		return ctx, state, err
+	}
+	if next.ToolInfos, err = s.activate(state.ToolInfos, d.Active); err != nil {
+		return ctx, state, err
+	}
+	s.rewritten()
+	return ctx, &next, nil
+}
+
+// AfterModelRewriteState runs after_model_rewrite_state.
+func (m *Middleware) AfterModelRewriteState(ctx context.Context, state *adk.ChatModelAgentState, _ *adk.ModelContext) (context.Context, *adk.ChatModelAgentState, error) {
+	s, err := m.session(ctx)
+	if err != nil {
+		return ctx, state, err
+	}
+	next := *state
+	next.Messages = s.truth(state.Messages)
+	list, err := s.talk.read(next.Messages)
+	if err != nil {
+		return ctx, state, err
+	}
+	err = s.phase(ctx, phaseAfter, func(ctx context.Context, run *chain.Run) (err error) {
+		list, err = run.AfterModelRewriteState(ctx, chain.Draft{Messages: list, Tools: s.tools, Active: names(state.ToolInfos)})
+		return err
+	})
+	if err != nil {
+		return ctx, state, err
+	}
+	if next.Messages, err = s.talk.write(list); err != nil {
+		return ctx, state, err
+	}
+	s.end()
+	if last, ok := list.Last(); ok {
+		s.Send(abi.Event{Type: abi.EventMessage, Message: &last})
+	}
+	return ctx, &next, nil
+}
+
+// AfterAgent runs after_agent. Eino calls it only when a run has succeeded,
+// and takes no other final message from it.
+func (m *Middleware) AfterAgent(ctx context.Context, state *adk.ChatModelAgentState) (context.Context, error) {
+	s, err := m.session(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	list, err := s.talk.read(state.Messages)
+	if err != nil {
+		return ctx, err
+	}
+	end := chain.End{Messages: list, FinishReason: abi.RunStop, Usage: s.Where().Usage}
+	if last, ok := list.Last(); ok {
+		if end.Final = &last; last.Role == abi.RoleTool {
+			end.FinishReason = abi.RunReturnDirectly
+		}
+	}
+	err = s.in(ctx, func(ctx context.Context, run *chain.Run) error {
+		final := run.AfterAgent(ctx, end)
+		if final != nil && end.Final != nil && final != end.Final {
+			s.Send(abi.Event{Type: abi.EventLog, Level: "warn", Text: "after_agent: the final message stays as it is, an Eino agent takes no other one"})
+		}
+		run.Note(s.Send(abi.Event{Type: abi.EventRunFinished, FinishReason: end.FinishReason, Message: final, Usage: &end.Usage}))
+		return nil
+	})
+	return ctx, err
+}
+
+// ownerEino is the owner of the tools that the Eino agent has itself.
+const ownerEino = "host"
+
+// declaration is what modules are told of a tool.
+func declaration(info *schema.ToolInfo) (abi.Tool, error) {
+	d := abi.Tool{Name: info.Name, Description: info.Desc, Owner: ownerEino}
+	if info.ParamsOneOf == nil {
+		return d, nil
+	}
+	js, err := info.ParamsOneOf.ToJSONSchema()
+	if err == nil && js != nil {
+		d.Parameters, err = abi.Marshal(js)
+	}
+	if err != nil {
+		return d, fmt.Errorf("the parameters of tool %q: %w", info.Name, err)
+	}
+	return d, nil
+}
+
+func names(infos []*schema.ToolInfo) []string {
+	out := make([]string, len(infos))
+	for i, info := range infos {
+		out[i] = info.Name
+	}
+	return out
+}
+
+// lastRound are the calls whose results end the list.
+func lastRound(list *chain.List) []abi.Call {
+	i := list.Len()
+	for i > 0 && list.At(i-1).Role == abi.RoleTool {
+		i--
+	}
+	if i == list.Len() || i == 0 {
+		return nil
+	}
+	var calls []abi.Call
+	for _, c := range list.At(i - 1).ToolCalls {
+		calls = append(calls, abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
+	}
+	return calls
+}
+
+type sessionKey struct{ m *Middleware }
+
+func (m *Middleware) with(ctx context.Context, s *session) context.Context {
+	return context.WithValue(ctx, sessionKey{m}, s)
+}
+
+// session finds the run that ctx belongs to, as it was at a checkpoint if it
+// has been resumed.
+func (m *Middleware) session(ctx context.Context) (*session, error) {
+	s, _ := ctx.Value(sessionKey{m}).(*session)
+	if s == nil {
+		return nil, errors.New("agent-runner: called outside of a run; put the middleware into ChatModelAgentConfig.Handlers")
+	}
+	return s, s.attach(ctx)
+}
+
+// resumeAnswer is the answer that a resumed component was given, as JSON; nil
+// if it is not the one that is resumed.
+func resumeAnswer(ctx context.Context) (answer []byte, err error) {
+	target, has, data := compose.GetResumeContext[any](ctx)
+	switch {
+	case !target:
+		return nil, nil
+	case !has || data == nil:
+		return []byte("null"), nil
+	}
+	if raw, ok := data.([]byte); ok {
+		return raw, nil
+	}
+	return abi.Marshal(data)
+}
