@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -30,7 +31,7 @@ func (p *Paused) Error() string {
 func (r *run) pause(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
-	pending := r.state.Record.Pending()
+	pending := r.inCallOrder(r.state.Record.Pending())
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
@@ -42,6 +43,16 @@ func (r *run) pause(ctx context.Context) {
 	state := r.state
 	r.paused = &Paused{State: &state, Interrupts: pending}
 	r.events <- e
+}
+
+// inCallOrder sorts what waits by the calls of the round: that they run in
+// parallel, and which comes to its gates first, does not show.
+func (r *run) inCallOrder(pending []abi.Pending) []abi.Pending {
+	at := func(p abi.Pending) int {
+		return slices.IndexFunc(r.state.Calls, func(c CallState) bool { return p.Call != nil && c.Call.ID == p.Call.ID })
+	}
+	slices.SortStableFunc(pending, func(a, b abi.Pending) int { return at(a) - at(b) })
+	return pending
 }
 
 // Resume goes on with a paused run: answers by the ids of its interrupts, for
