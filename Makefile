@@ -30,6 +30,7 @@ examples: ## the example modules, as build/wasm/*.wasm
 .PHONY: test
 test: ## all tests
 	go test ./...
+	cd adapters/eino && go test ./...
 
 .PHONY: check
 check: lint tidy generated race ## what else must hold: lint, tidy, generated files, races
@@ -37,6 +38,7 @@ check: lint tidy generated race ## what else must hold: lint, tidy, generated fi
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
+	cd adapters/eino && go vet ./...
 	cd bench && go vet ./figures && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
 	$< run ./...
@@ -50,6 +52,7 @@ $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 tidy:
 	go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd adapters/eino && go mod tidy -diff
 
 .PHONY: generate
 generate: ## write the generated files anew

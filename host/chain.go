@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -13,7 +15,7 @@ import (
 
 // A Middleware is one entry of an agent's chain: a module or native Go.
 type Middleware struct {
-	Name    string // unique in the agent; the module's name when empty
+	Name    string // unique in the agent; the stem of the module's file when empty
 	Module  *Module
 	Native  *Native
 	Config  json.RawMessage // for the module
@@ -77,7 +79,8 @@ func (c *Chain) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
 		return e, nil
 	}
 	if e.Name == "" {
-		e.Name = m.Module.Name()
+		file := filepath.Base(m.Module.Name())
+		e.Name = strings.TrimSuffix(file, filepath.Ext(file))
 	}
 	mw, err := m.Module.Configure(ctx, e.Name, m.Config, m.Grants)
 	if err != nil {
