@@ -67,6 +67,8 @@ func (i *Interrupt) Error() string { return i.Reason }
 // A Pending is an interrupt that waits for an answer.
 type Pending struct {
 	ID      string          `json:"id"`
+	Run     string          `json:"run,omitempty"`   // of a run inside this one, if it waits there
+	Agent   string          `json:"agent,omitempty"` // of that run
 	Entry   string          `json:"entry,omitempty"` // empty for a tool's
 	Hook    Hook            `json:"hook,omitempty"`  // gate_tool: somebody is asked to approve the call
 	Reason  string          `json:"reason"`

@@ -11,24 +11,32 @@ type EventType string
 
 // The types of events.
 const (
-	EventRunStarted   EventType = "run_started"
-	EventStepStarted  EventType = "step_started"
-	EventChunk        EventType = "chunk"       // Chunk
-	EventMessage      EventType = "message"     // Message, Replaced
-	EventToolCall     EventType = "tool_call"   // Call
-	EventToolResult   EventType = "tool_result" // Call, Result, Source
-	EventCustom       EventType = "custom"      // Entry, Hook, Name, Data
-	EventLog          EventType = "log"         // Entry, Hook, Level, Text
-	EventFault        EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
+	EventRunStarted  EventType = "run_started"
+	EventStepStarted EventType = "step_started"
+	EventChunk       EventType = "chunk"       // Chunk
+	EventMessage     EventType = "message"     // Message, Replaced
+	EventToolCall    EventType = "tool_call"   // Call
+	EventToolResult  EventType = "tool_result" // Call, Result, Source
+	EventCustom      EventType = "custom"      // Entry, Hook, Name, Data
+	EventLog         EventType = "log"         // Entry, Hook, Level, Text
+	EventFault       EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
+	// EventModelAttempt tells of a model call that failed inside, at the model,
+	// and is made again: Model, Attempt, Error, DelayMS, Next. It never comes
+	// after a part of the answer was delivered.
+	EventModelAttempt EventType = "model_attempt"
+	EventLimit        EventType = "limit"    // Limit, Value, Action, and for a tool's own limit Name
+	EventTransfer     EventType = "transfer" // From, Agent, Model
+	EventChild        EventType = "child"    // Call, Event: what happened in a run that this call made
 	EventStepFinished EventType = "step_finished"
 	EventRunPaused    EventType = "run_paused"   // Interrupts; the last of a run that waits for answers
-	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Reason, Entries
+	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Hook, Reason, StopCode, Entries
 )
 
 // EventTypes lists the types of events.
 func EventTypes() []EventType {
 	return []EventType{EventRunStarted, EventStepStarted, EventChunk, EventMessage, EventToolCall, EventToolResult,
-		EventCustom, EventLog, EventFault, EventStepFinished, EventRunPaused, EventRunFinished}
+		EventCustom, EventLog, EventFault, EventModelAttempt, EventLimit, EventTransfer, EventChild,
+		EventStepFinished, EventRunPaused, EventRunFinished}
 }
 
 // An Event tells of one thing that happened in a run. Which fields it has
@@ -41,8 +49,15 @@ type Event struct {
 	Step   int       `json:"step,omitempty"`
 	StepID string    `json:"step_id,omitempty"`
 
-	Agent string `json:"agent,omitempty"` // run_started
-	Model string `json:"model,omitempty"` // run_started
+	Agent  string `json:"agent,omitempty"`  // run_started; transfer: who goes on
+	Model  string `json:"model,omitempty"`  // run_started, transfer; model_attempt: that was asked
+	Parent string `json:"parent,omitempty"` // run_started: the run that this one is a tool of
+	From   string `json:"from,omitempty"`   // transfer: the agent that handed over
+	Event  *Event `json:"event,omitempty"`  // child
+
+	Attempt int    `json:"attempt,omitempty"`  // model_attempt: the number of the one that failed, from 1
+	Next    string `json:"next,omitempty"`     // model_attempt: the model that is asked next
+	DelayMS int64  `json:"delay_ms,omitempty"` // model_attempt: the pause before that, milliseconds
 
 	Chunk    *Chunk   `json:"chunk,omitempty"`
 	Message  *Message `json:"message,omitempty"`
@@ -81,6 +96,7 @@ type Event struct {
 // EntryStats tell what one entry of the chain used in a run.
 type EntryStats struct {
 	Entry     string         `json:"entry"`
+	Agent     string         `json:"agent,omitempty"`  // whose chain it is in, if the run had several agents
 	Digest    string         `json:"digest,omitempty"` // of the module's bytes; empty for native Go
 	Hooks     map[Hook]int64 `json:"hooks,omitempty"`  // calls of each hook
 	Calls     int64          `json:"calls"`

@@ -19,7 +19,10 @@ type BeforeAgentInput struct {
 
 // RunLimits are the limits of a run that modules may want to know.
 type RunLimits struct {
-	MaxSteps int `json:"max_steps"`
+	MaxSteps   int            `json:"max_steps"`
+	ModelCalls int            `json:"model_calls,omitempty"` // 0: as many as there are steps for, and what hooks ask for
+	ToolCalls  int            `json:"tool_calls,omitempty"`  // 0: any number
+	Tools      map[string]int `json:"tools,omitempty"`       // calls of single tools
 }
 
 // BeforeAgentAnswer is the answer of before_agent.

@@ -20,6 +20,7 @@ const (
 	OriginUser   = "user"
 	OriginModel  = "model"
 	OriginTool   = "tool"
+	OriginHost   = "host"
 	OriginModule = "module:"
 )
 

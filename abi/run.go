@@ -36,5 +36,6 @@ const (
 	RunCanceled       = "canceled"        // its caller did
 	RunTimeout        = "timeout"         // its deadline passed
 	RunMaxSteps       = "max_steps"       // it used all its steps
+	RunLimit          = "limit"           // it used all its model calls or tool calls
 	RunError          = "error"           // something failed
 )

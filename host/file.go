@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
@@ -95,7 +96,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		Name: f.Name, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options:  chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse},
-		MaxSteps: f.Limits.MaxSteps, Timeout: time.Duration(f.Limits.Timeout),
+		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
 		ToolLimit: time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
 		NoStream: f.Stream != nil && !*f.Stream,
 	}
@@ -173,6 +174,11 @@ func (b *builder) load(ctx context.Context) error {
 			Grants: grants, OnFault: chain.OnFault(s.from.OnFault)})
 	}
 	return nil
+}
+
+func callLimits(l *agentfile.Limits) agent.Limits {
+	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools,
+		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
 }
 
 func moduleLimits(l *agentfile.ModuleLimits) Limits {

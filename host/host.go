@@ -131,6 +131,7 @@ type AgentOptions struct {
 	chain.Options
 
 	MaxSteps  int           // agent.DefaultMaxSteps when 0
+	Limits    agent.Limits  // of model calls and tool calls
 	Timeout   time.Duration // of a run; 0: none
 	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
@@ -156,7 +157,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	a := &Agent{chain: c}
 	options := &agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream}
+		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream}
 	if len(c.configured) > 0 {
 		options.Admit = c.Reserve
 	}
@@ -186,6 +187,8 @@ func (a *Agent) Ask(ctx context.Context, prompt string) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
+		case event.Type == abi.EventRunFinished && event.Message == nil:
+			return "", nil // it ended at a limit that is no error, before it said anything
 		case event.Type == abi.EventRunFinished:
 			return event.Message.Content.String(), nil
 		}

@@ -56,6 +56,8 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.log(&e)
 	case abi.EventFault:
 		r.fault(&e)
+	case abi.EventLimit:
+		r.screen.note(amber, "• limit: %s %d%s (%s)", e.Limit, e.Value, after(" of ", e.Name), limitActions[e.Action])
 	case abi.EventRunPaused:
 		r.paused(&e)
 	case abi.EventRunFinished:
@@ -158,6 +160,13 @@ var actions = map[string]string{
 	"passed_over":     "the run's outcome stands",
 }
 
+// limitActions say what became of a limit that was reached.
+var limitActions = map[string]string{
+	"run_ended": "the run ends",
+	"refused":   "the call is refused",
+	"last_call": "the last call of the model is without tools",
+}
+
 func (r *textRenderer) fault(e *abi.Event) {
 	action, ok := actions[e.Action]
 	if !ok {
@@ -216,6 +225,7 @@ var endings = map[string]string{
 	abi.RunCanceled:       "canceled after",
 	abi.RunTimeout:        "timed out after",
 	abi.RunMaxSteps:       "gave up after",
+	abi.RunLimit:          "ended at a limit after",
 	abi.RunError:          "failed after",
 }
 

@@ -54,6 +54,7 @@ type Options struct {
 	Chain *chain.Chain
 
 	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0
+	Limits    Limits        // of the calls of a run
 	Timeout   time.Duration // of a run; 0: none
 	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; DefaultParallel when 0
@@ -80,6 +81,7 @@ type Agent struct {
 // New returns an agent, or says what is wrong with the options.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
+	var err error
 	if a.Model == nil {
 		return nil, errors.New("an agent needs a model")
 	}
@@ -110,6 +112,9 @@ func New(o *Options) (*Agent, error) {
 	}
 	if a.Parallel <= 0 {
 		a.Parallel = DefaultParallel
+	}
+	if a.Limits, err = o.Limits.complete(); err != nil {
+		return nil, err
 	}
 	return a, nil
 }

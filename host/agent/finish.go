@@ -26,6 +26,10 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
 		why = "the run came to its answer without it"
 	}
+	var limited *chain.Limited
+	if errors.As(err, &limited) {
+		why = "the run ended at " + limitText(limited)
+	}
 	r.answerAll(why)
 	r.endStep()
 	s.Phase = PhaseEnd
@@ -58,16 +62,23 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		done *answer
 		stop *chain.Stop
 		over *chain.Over
-		most *maxSteps
+		most *chain.Limited
 	)
 	switch {
 	case errors.As(err, &done):
 		e.FinishReason, e.Message = done.reason, &done.final
 		return e
 	case errors.As(err, &stop):
-		e.FinishReason, e.StoppedBy, e.Reason, e.StopCode = abi.RunStopped, stop.Entry, stop.Reason, stop.Code
+		e.FinishReason, e.StoppedBy, e.Hook, e.Reason, e.StopCode = abi.RunStopped, stop.Entry, stop.Hook, stop.Reason, stop.Code
 	case errors.As(err, &most):
-		e.FinishReason = abi.RunMaxSteps
+		r.tellLimit(most, actionEnded)
+		e.FinishReason = abi.RunLimit
+		if most.Limit == LimitMaxSteps {
+			e.FinishReason = abi.RunMaxSteps
+		}
+		if e.Message = r.atLimit(most); e.Message != nil || r.onLimit(most) == LimitEnd {
+			return e
+		}
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
@@ -84,7 +95,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 }
 
 func (r *run) timeoutText() string {
-	if t := r.agent.Timeout; t > 0 {
+	if t := r.root.Timeout; t > 0 {
 		return fmt.Sprintf("the run did not end within its time-out of %v", t)
 	}
 	return "the run did not end before its deadline"

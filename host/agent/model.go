@@ -19,6 +19,9 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 		return "", &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
 	tools := s.activeTools()
+	if s.Last != nil {
+		tools = nil
+	}
 	s.Told = toolNames(tools)
 	s.Streamed = nil
 	call := chain.ModelCall{
@@ -52,10 +55,17 @@ func (r *run) request() *chain.List {
 	if r.system == nil && s.Instruction != "" {
 		r.system = chain.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
 	}
-	if r.system == nil {
-		return s.Messages.Prefixed()
+	var prefix []*chain.List
+	if r.system != nil {
+		prefix = append(prefix, r.system)
 	}
-	return s.Messages.Prefixed(r.system)
+	request := s.Messages.Prefixed(prefix...)
+	if s.Last != nil {
+		m := lastCall(s.Last)
+		m.ID = r.NewID()
+		request = request.Append(m)
+	}
+	return request
 }
 
 // allow holds modules to the models they may choose.
@@ -70,6 +80,9 @@ func (r *run) allow(req *chain.ModelRequest) error {
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
+	}
+	if err := r.countModelCall(); err != nil {
+		return nil, err
 	}
 	r.state.Told = toolNames(q.Tools)
 	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}

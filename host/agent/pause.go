@@ -80,7 +80,7 @@ func resumed(a *Agent, state *State) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r := &run{agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	if err := json.Unmarshal(b, &r.state); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}

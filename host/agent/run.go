@@ -16,7 +16,8 @@ import (
 
 // A run is one run of an agent.
 type run struct {
-	agent  *Agent
+	root   *Agent // that the run began with, and whose limits hold
+	agent  *Agent // whose turn it is
 	chain  *chain.Run
 	events chan abi.Event
 	err    *Error  // set before run_finished is sent
@@ -39,7 +40,7 @@ func newRun(a *Agent, in Input) *run {
 	if id == "" {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
-	r := &run{agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = State{
 		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
 		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
@@ -100,7 +101,7 @@ func (r *run) Where() abi.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.state
-	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.agent.MaxSteps,
+	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.root.MaxSteps,
 		Usage: s.Usage, Metadata: s.Metadata, NowMS: now.UnixMilli(), Parent: s.Parent}
 	if !s.Deadline.IsZero() {
 		w.DeadlineMS = max(1, s.Deadline.Sub(now).Milliseconds())
@@ -140,7 +141,7 @@ func (r *run) execute(ctx context.Context) {
 	caller := ctx
 	ctx, release, refused := r.admit(ctx)
 	defer release()
-	if t := r.agent.Timeout; t > 0 {
+	if t := r.root.Timeout; t > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
 		defer cancel()
@@ -245,7 +246,7 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 	s := &r.state
 	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
 		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
-		Model: r.agent.ModelName, Params: r.agent.Params, Limits: abi.RunLimits{MaxSteps: r.agent.MaxSteps},
+		Model: r.agent.ModelName, Params: r.agent.Params, Limits: r.root.forModules(),
 	})
 	if err != nil {
 		return "", err
@@ -262,8 +263,9 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 // beginStep begins a step.
 func (r *run) beginStep(context.Context) (Phase, error) {
 	s := &r.state
-	if s.Step >= r.agent.MaxSteps {
-		return "", &maxSteps{r.agent.MaxSteps}
+	last := s.Last
+	if err := r.mayStep(); err != nil {
+		return "", err
 	}
 	r.mu.Lock()
 	s.Step++
@@ -271,6 +273,9 @@ func (r *run) beginStep(context.Context) (Phase, error) {
 	r.mu.Unlock()
 	r.stepOpen = true
 	r.tell(abi.Event{Type: abi.EventStepStarted})
+	if s.Last != nil && last == nil {
+		r.tellLimit(s.Last, actionLast)
+	}
 	if s.Respond != nil {
 		s.Respond.ID = r.NewID()
 		s.Messages, s.Respond = s.Messages.Append(*s.Respond), nil
@@ -367,11 +372,4 @@ func (r *run) endStep() {
 		r.stepOpen = false
 		r.tell(abi.Event{Type: abi.EventStepFinished})
 	}
-}
-
-// A maxSteps error ends a run that used all its steps.
-type maxSteps struct{ steps int }
-
-func (m *maxSteps) Error() string {
-	return fmt.Sprintf("the run used all its %d steps without coming to an answer; raise the limit of steps, or see in its events why it goes on", m.steps)
 }

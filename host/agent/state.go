@@ -38,6 +38,13 @@ type State struct {
 	Usage    abi.Usage `json:"usage"`
 	Deadline time.Time `json:"deadline,omitzero"`
 
+	ModelCalls int            `json:"model_calls,omitempty"`
+	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // that count, of each tool
+	// Last is the limit for which the model is told of no tools any more, and
+	// Deaf whether it called some nevertheless.
+	Last *chain.Limited `json:"last,omitempty"`
+	Deaf bool           `json:"deaf,omitempty"`
+
 	Instruction    string     `json:"instruction"`
 	Tools          []abi.Tool `json:"tools"`
 	Active         []string   `json:"active"` // of the tools, those that the model is told of
@@ -64,13 +71,15 @@ type State struct {
 
 // A CallState is one call of a round and, once there, what came of it.
 type CallState struct {
-	Call     abi.Call      `json:"call"`
-	Told     bool          `json:"told,omitempty"`    // its tool_call event was sent
-	Started  bool          `json:"started,omitempty"` // the tool itself was called
-	Ran      bool          `json:"ran,omitempty"`     // and came to its end
-	Result   *abi.Result   `json:"result,omitempty"`
-	Source   string        `json:"source,omitempty"`
-	Messages []abi.Message `json:"messages,omitempty"`
+	Call    abi.Call `json:"call"`
+	Told    bool     `json:"told,omitempty"`    // its tool_call event was sent
+	Started bool     `json:"started,omitempty"` // the tool itself was called
+	Ran     bool     `json:"ran,omitempty"`     // and came to its end
+	// Beyond is the limit that the call is beyond: it is not run.
+	Beyond   *chain.Limited `json:"beyond,omitempty"`
+	Result   *abi.Result    `json:"result,omitempty"`
+	Source   string         `json:"source,omitempty"`
+	Messages []abi.Message  `json:"messages,omitempty"`
 }
 
 func (s *State) tool(name string) (abi.Tool, bool) {

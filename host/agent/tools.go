@@ -18,7 +18,11 @@ import (
 func (r *run) callTools(ctx context.Context) (Phase, error) {
 	s := &r.state
 	if s.Calls == nil {
-		s.Calls = r.round()
+		calls := r.round()
+		if err := r.allot(calls); err != nil {
+			return "", err
+		}
+		s.Calls = calls
 		last, _ := s.Messages.Last()
 		s.Rounds = append(s.Rounds, last.ID)
 	}
@@ -83,6 +87,9 @@ func (r *run) endRound(ctx context.Context) (Phase, error) {
 	if final, ok := r.returnsDirectly(); ok {
 		return "", &answer{abi.RunReturnDirectly, final}
 	}
+	if s.Deaf {
+		return "", s.Last
+	}
 	r.endStep()
 	return PhaseStep, nil
 }
@@ -142,6 +149,10 @@ func (r *run) runCalls(ctx context.Context) error {
 
 // runCall runs one call and records what came of it.
 func (r *run) runCall(ctx context.Context, c *CallState) error {
+	if c.Beyond != nil {
+		r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.Beyond, c.Call.Name), Source: "host"})
+		return nil
+	}
 	t, ok := r.state.tool(c.Call.Name)
 	if !ok || !slices.Contains(r.state.Told, t.Name) {
 		r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})

@@ -27,6 +27,11 @@ func (f *File) check() error {
 	if err := f.checkMiddlewares(); err != nil {
 		return err
 	}
+	for name, n := range f.Limits.Tools {
+		if n < 1 {
+			return f.ErrorAt("limits.tools."+name, fmt.Errorf("%s: want a number above 0; to leave a tool out, leave it out of the tools", name))
+		}
+	}
 	return f.checkPositive("limits", f.Limits)
 }
 

@@ -60,6 +60,11 @@ limits:
   timeout: 1m30s
   tool_timeout: 10s
   parallel: 2
+  model_calls: 7
+  tool_calls: 9
+  tools: {read_file: 3}
+  on_limit: end
+  on_tool_limit: refuse
   models: []
 stream: false
 `
@@ -121,7 +126,8 @@ func TestEverythingThereIs(t *testing.T) {
 
 	require.True(t, f.ContinueOnError)
 	require.Equal(t, agentfile.Limits{MaxSteps: 5, Timeout: agentfile.Duration(90 * time.Second),
-		ToolTimeout: agentfile.Duration(10 * time.Second), Parallel: 2, Models: []string{}}, f.Limits)
+		ToolTimeout: agentfile.Duration(10 * time.Second), Parallel: 2, ModelCalls: 7, ToolCalls: 9, Tools: map[string]int{"read_file": 3},
+		OnLimit: "end", OnToolLimit: "refuse", Models: []string{}}, f.Limits)
 	require.False(t, *f.Stream)
 }
 
@@ -169,6 +175,8 @@ func TestWhatIsWrong(t *testing.T) {
 		"too large a number":     {"limits: {max_steps: 18446744073709551615}", `want a whole number`},
 		"no unit":                {"limits: {timeout: 30}\n", `agent.yaml:1:19: timeout: want a duration with its unit, such as 500ms, 30s or 2m, not "30"`},
 		"negative time":          {"limits: {timeout: -3s}\n", `want a duration`},
+		"no calls of a tool":     {"limits: {tools: {t: 0}}\n", `agent.yaml:1:18: t: want a number above 0`},
+		"refused model calls":    {"limits: {on_limit: refuse}\n", `there is no on_limit "refuse"; there are error, end, answer`},
 		"no steps":               {"limits: {max_steps: 0}\n", `agent.yaml:1:10: max_steps: want a number above 0`},
 		"size":                   {"middlewares: [{module: a.wasm, limits: {memory: 64MB}}]", `memory: want a size such as 512KiB, 64MiB, or a number of bytes, not "64MB"`},
 		"size that overflows":    {"middlewares: [{module: a.wasm, limits: {memory: 9999999999GiB}}]", `want a size`},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/shlex"
 
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/host/tool"
@@ -110,6 +111,27 @@ var onFaults = []string{string(chain.Fail), string(chain.Skip)}
 // UnmarshalText reads fail or skip.
 func (o *OnFault) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_fault", onFaults)
+}
+
+// An OnLimit says what happens at a limit of steps or model calls.
+type OnLimit string
+
+// An OnToolLimit says what happens at a limit of tool calls.
+type OnToolLimit string
+
+var (
+	onLimits     = []string{string(agent.LimitError), string(agent.LimitEnd), string(agent.LimitAnswer)}
+	onToolLimits = append(slices.Clone(onLimits), string(agent.LimitRefuse))
+)
+
+// UnmarshalText reads error, end or answer.
+func (o *OnLimit) UnmarshalText(b []byte) error {
+	return oneOf((*string)(o), string(b), "on_limit", onLimits)
+}
+
+// UnmarshalText reads error, end, answer or refuse.
+func (o *OnToolLimit) UnmarshalText(b []byte) error {
+	return oneOf((*string)(o), string(b), "on_tool_limit", onToolLimits)
 }
 
 // A Grant is a power of a module: read:last, model, tool:NAME, http:HOST, store.

@@ -19,6 +19,8 @@ func Schema() (*jsonschema.Schema, error) {
 		reflect.TypeFor[URL]():             {Type: "string", Pattern: `^https?://.`},
 		reflect.TypeFor[Builtin]():         {Type: "string", Enum: anys(builtin.Names())},
 		reflect.TypeFor[OnFault]():         {Type: "string", Enum: anys(onFaults)},
+		reflect.TypeFor[OnLimit]():         {Type: "string", Enum: anys(onLimits)},
+		reflect.TypeFor[OnToolLimit]():     {Type: "string", Enum: anys(onToolLimits)},
 		reflect.TypeFor[Grant]():           {Type: "string", Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store)$`},
 		reflect.TypeFor[Command]():         {AnyOf: []*jsonschema.Schema{{Type: "string", MinLength: jsonschema.Ptr(1)}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}, MinItems: jsonschema.Ptr(1)}}},
 		reflect.TypeFor[json.RawMessage](): {},

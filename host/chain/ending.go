@@ -9,15 +9,16 @@ import (
 )
 
 // Endings are errors that end the run: a [Stop], a [Fault] of an entry whose
-// faults fail the run, and the end of the run's context. No middleware
+// faults fail the run, a limit of the run, and the end of its context. No middleware
 // catches them: next never returns, and the frames that wait in it are
 // discarded from the inside out.
 
 // A Stop ends the run because a middleware said so.
 type Stop struct {
-	Entry  string
-	Reason string
-	Code   string
+	Entry  string   // the entry
+	Hook   abi.Hook // the hook that answered with it
+	Reason string   // for people, at most 8 KiB
+	Code   string   // for programs, the entry's own, at most abi.MaxName bytes
 }
 
 // Error says who stopped the run, and why.
@@ -84,6 +85,28 @@ func (f *Fault) Text() string { return clip(f.Cause.Error(), maxCause) }
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Cause }
 
+// A Limited ends the run because it used up one of its limits.
+type Limited struct {
+	Limit string `json:"limit"`          // max_steps, model_calls or tool_calls
+	Tool  string `json:"tool,omitempty"` // where it is the limit of one tool
+	Value int64  `json:"value"`          // how many there may be
+}
+
+// Error says which limit it is, and what to do.
+func (l *Limited) Error() string {
+	const advice = "; raise the limit of %s, or see in its events why it goes on"
+	switch {
+	case l.Limit == "max_steps":
+		return fmt.Sprintf("the run used all its %d steps without coming to an answer"+advice, l.Value, "steps")
+	case l.Limit == "model_calls":
+		return fmt.Sprintf("the run used all its %d model calls without coming to an answer"+advice, l.Value, "model calls")
+	case l.Tool != "":
+		return fmt.Sprintf("the run used all its %d calls of %s, and its model calls it once more"+advice, l.Value, l.Tool, "this tool")
+	default:
+		return fmt.Sprintf("the run used all its %d tool calls, and its model asks for more"+advice, l.Value, "tool calls")
+	}
+}
+
 // An Over ends the run because its context ended: it was canceled, or its
 // deadline passed.
 type Over struct{ Cause error }
@@ -109,7 +132,8 @@ func IsEnding(err error) bool {
 	var fault *Fault
 	var gone *Over
 	var paused *Interrupted
-	return errors.As(err, &paused) || errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
+	var limited *Limited
+	return errors.As(err, &limited) || errors.As(err, &paused) || errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
 }
 
 // faultf is a fault of an answer that cannot be applied.

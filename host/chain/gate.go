@@ -33,7 +33,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 			return judgement{}, err
 		}
 		if out.Decision == abi.DecideStop {
-			return judgement{}, &Stop{Entry: m.Name, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
+			return judgement{}, &Stop{Entry: m.Name, Hook: abi.HookGateTool, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
 		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out

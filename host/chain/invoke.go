@@ -153,7 +153,7 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 	if e, ok := out.(ender); ok {
 		switch control := e.Ending(); {
 		case control.Stop != nil:
-			return verdict{}, &Stop{Entry: c.member.Name, Reason: clip(control.Stop.Reason, maxReason), Code: clip(control.Stop.Code, abi.MaxName)}
+			return verdict{}, &Stop{Entry: c.member.Name, Hook: c.Hook, Reason: clip(control.Stop.Reason, maxReason), Code: clip(control.Stop.Code, abi.MaxName)}
 		case control.Interrupt != nil:
 			if err := c.mayInterrupt(); err != nil {
 				return r.fault(c, StageAnswer, err)

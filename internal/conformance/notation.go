@@ -100,6 +100,8 @@ func FormatEvent(e abi.Event) string {
 		return fmt.Sprintf("log %s.%s %s: %s", e.Entry, e.Hook, e.Level, escape(e.Text))
 	case abi.EventFault:
 		return fmt.Sprintf("fault %s.%s %s: %s", e.Entry, e.Hook, e.Action, firstLine(e.Cause))
+	case abi.EventLimit:
+		return "limit " + e.Limit + optional(" of "+e.Name, e.Name != "") + fmt.Sprintf(" %d %s", e.Value, e.Action)
 	case abi.EventRunPaused:
 		return "run_paused" + formatPending(e.Interrupts)
 	case abi.EventRunFinished:

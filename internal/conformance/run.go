@@ -42,7 +42,16 @@ type modelFile struct {
 }
 
 type limitsFile struct {
-	MaxSteps int `yaml:"max_steps"`
+	MaxSteps    int            `yaml:"max_steps"`
+	ModelCalls  int            `yaml:"model_calls"`
+	ToolCalls   int            `yaml:"tool_calls"`
+	Tools       map[string]int `yaml:"tools"`
+	OnLimit     agent.OnLimit  `yaml:"on_limit"`
+	OnToolLimit agent.OnLimit  `yaml:"on_tool_limit"`
+}
+
+func (l *limitsFile) calls() agent.Limits {
+	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools, OnLimit: l.OnLimit, OnToolLimit: l.OnToolLimit}
 }
 
 type entryFile struct {
@@ -100,7 +109,7 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	m := scripted.New(c.Replies...)
 	p := &player{told: map[string]chan struct{}{}}
 	a, err := agent.New(&agent.Options{Model: file.Model.around(m), ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(p),
-		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Timeout: file.Timeout,
+		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout,
 		NoStream: file.Stream != nil && !*file.Stream})
 	if err != nil {
 		out.Err = err

@@ -1,0 +1,263 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// OnLimit says what becomes of a run that would pass one of its limits.
+type OnLimit string
+
+// What may become of it.
+const (
+	// LimitError ends the run with a *chain.Limited: no call is made beyond the
+	// limit, and of a message that would pass it none of its calls is run. The default.
+	LimitError OnLimit = "error"
+	// LimitEnd ends the run in the same way, but without an error: its answer
+	// is the last text that the model said in it, if there is one.
+	LimitEnd OnLimit = "end"
+	// LimitAnswer lets the model answer without tools: the last model call that
+	// the limit allows, or the one after a tool call beyond it, is told of no
+	// tools and that it is the last. Tool calls that it makes nevertheless, like
+	// those beyond the limit, get error results.
+	LimitAnswer OnLimit = "answer"
+	// LimitRefuse gives the tool calls beyond a limit error results, and the run
+	// goes on. It is for limits of tool calls alone.
+	LimitRefuse OnLimit = "refuse"
+)
+
+// Limits bound the calls of a run, beside Options.MaxSteps. What is 0 has no
+// bound. They count what the run's own loop does, whoever answers: a run that is
+// a tool of this one has its own.
+type Limits struct {
+	// ModelCalls is how often the model is asked: once a step, and again for each
+	// further next of a wrapper, for again of after_model, and for a module's own
+	// model calls. Retries and fallbacks inside one call do not count.
+	ModelCalls int
+	// ToolCalls is how many calls of tools the model may make, all tools together,
+	// and Tools how many of single tools. Calls of tools that it was not told of,
+	// or whose arguments do not parse, do not count: they reach no tool.
+	ToolCalls int
+	Tools     map[string]int
+
+	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer
+	OnToolLimit OnLimit // for ToolCalls and Tools: any of them
+}
+
+// The limits of a run, as events and errors call them.
+const (
+	LimitMaxSteps   = "max_steps"
+	LimitModelCalls = "model_calls"
+	LimitToolCalls  = "tool_calls"
+)
+
+// complete checks the limits, and fills in what they leave out.
+func (l Limits) complete() (Limits, error) {
+	l.Tools = maps.Clone(l.Tools)
+	if l.OnLimit == "" {
+		l.OnLimit = LimitError
+	}
+	if l.OnToolLimit == "" {
+		l.OnToolLimit = LimitError
+	}
+	switch {
+	case l.ModelCalls < 0 || l.ToolCalls < 0:
+		return l, fmt.Errorf("limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit", l.ModelCalls, l.ToolCalls)
+	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer}, l.OnLimit):
+		return l, fmt.Errorf("limits: what happens at the limit of model calls is %q; want error, end or answer", l.OnLimit)
+	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer, LimitRefuse}, l.OnToolLimit):
+		return l, fmt.Errorf("limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse", l.OnToolLimit)
+	}
+	for name, n := range l.Tools {
+		if n < 1 {
+			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent", n, name)
+		}
+	}
+	return l, nil
+}
+
+// forModules is what before_agent is told of the limits.
+func (o *Options) forModules() abi.RunLimits {
+	return abi.RunLimits{MaxSteps: o.MaxSteps, ModelCalls: o.Limits.ModelCalls, ToolCalls: o.Limits.ToolCalls, Tools: o.Limits.Tools}
+}
+
+// limitText says what is used up.
+func limitText(l *chain.Limited) string {
+	switch {
+	case l.Limit == LimitMaxSteps:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "step"))
+	case l.Limit == LimitModelCalls:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "model call"))
+	case l.Tool != "":
+		return fmt.Sprintf("its limit of %s of %s", count(l.Value, "call"), l.Tool)
+	default:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "tool call"))
+	}
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// tellLimit tells of a limit that is used up, and what becomes of it.
+func (r *run) tellLimit(l *chain.Limited, action string) {
+	r.tell(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
+}
+
+// What becomes of a limit, in events.
+const (
+	actionEnded   = "run_ended"
+	actionRefused = "refused"
+	actionLast    = "last_call"
+)
+
+// mayStep says whether another step may begin: if not, the error ends the run.
+// The last one that may is without tools, where the limits say so.
+func (r *run) mayStep() error {
+	s, l := &r.state, &r.root.Limits
+	for _, limit := range []struct {
+		name       string
+		most, used int
+	}{{LimitMaxSteps, r.root.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
+		reached := &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
+		switch left := limit.most - limit.used; {
+		case limit.most == 0:
+		case left <= 0:
+			return reached
+		case left == 1 && l.OnLimit == LimitAnswer && s.Last == nil:
+			s.Last = reached
+		}
+	}
+	return nil
+}
+
+func (r *run) modelCalls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.ModelCalls
+}
+
+// countModelCall counts a call of the model before it is made.
+func (r *run) countModelCall() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if most := r.root.Limits.ModelCalls; most > 0 && r.state.ModelCalls >= most {
+		return &chain.Limited{Limit: LimitModelCalls, Value: int64(most)}
+	}
+	r.state.ModelCalls++
+	return nil
+}
+
+// lastCall is what the model reads in its last call, where it may call no tools.
+func lastCall(l *chain.Limited) abi.Message {
+	m := abi.User(fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)))
+	m.Origin = abi.OriginHost
+	return m
+}
+
+// allot marks the calls of a round that are beyond the limits, in the order of
+// the calls. The error ends the run before any of them is run.
+func (r *run) allot(calls []CallState) error {
+	s, on := &r.state, r.root.Limits.OnToolLimit
+	if s.Last != nil {
+		s.Deaf = true
+		for i := range calls {
+			calls[i].Beyond = s.Last
+		}
+		return nil
+	}
+	r.mu.Lock()
+	used := maps.Clone(s.ToolCalls)
+	if used == nil {
+		used = map[string]int{}
+	}
+	var beyond []*chain.Limited
+	for i := range calls {
+		c := &calls[i]
+		if !r.reachesTool(&c.Call) {
+			continue
+		}
+		if c.Beyond = r.toolLimit(used, c.Call.Name); c.Beyond == nil {
+			used[c.Call.Name]++
+		} else if !slices.ContainsFunc(beyond, func(l *chain.Limited) bool { return *l == *c.Beyond }) {
+			beyond = append(beyond, c.Beyond)
+		}
+	}
+	if len(beyond) > 0 && (on == LimitError || on == LimitEnd) {
+		r.mu.Unlock()
+		return beyond[0]
+	}
+	s.ToolCalls = used
+	r.mu.Unlock()
+	for _, l := range beyond {
+		if on == LimitAnswer && s.Last == nil {
+			s.Last = l
+		}
+		r.tellLimit(l, actionRefused)
+	}
+	return nil
+}
+
+// reachesTool reports whether there is a tool for a call of the model, and
+// arguments for it.
+func (r *run) reachesTool(c *abi.Call) bool {
+	_, ok := r.state.tool(c.Name)
+	_, err := chain.ParseArguments(c.Arguments)
+	return ok && err == nil && slices.Contains(r.state.Told, c.Name)
+}
+
+// toolLimit is the limit that one more call of a tool would pass.
+func (r *run) toolLimit(used map[string]int, name string) *chain.Limited {
+	l := &r.root.Limits
+	if most := l.Tools[name]; most > 0 && used[name] >= most {
+		return &chain.Limited{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
+	}
+	all := 0
+	for _, n := range used {
+		all += n
+	}
+	if l.ToolCalls > 0 && all >= l.ToolCalls {
+		return &chain.Limited{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
+	}
+	return nil
+}
+
+// beyond is the result of a call beyond a limit.
+func beyond(l *chain.Limited, name string) *abi.Result {
+	return abi.ErrorResult(fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)))
+}
+
+// onLimit says what becomes of a limit.
+func (r *run) onLimit(l *chain.Limited) OnLimit {
+	if l.Limit == LimitToolCalls {
+		return r.root.Limits.OnToolLimit
+	}
+	return r.root.Limits.OnLimit
+}
+
+// atLimit is the answer of a run that ends at a limit, if it may have one.
+func (r *run) atLimit(l *chain.Limited) *abi.Message {
+	if r.onLimit(l) == LimitError {
+		return nil
+	}
+	return r.soFar()
+}
+
+// soFar is the last text that the model said in this run.
+func (r *run) soFar() *abi.Message {
+	for i := r.state.Messages.Len() - 1; i >= r.newFrom(); i-- {
+		m := r.state.Messages.At(i)
+		if m.Role == abi.RoleAssistant && m.Content.String() != "" {
+			m.ToolCalls = nil
+			return &m
+		}
+	}
+	return nil
+}
