@@ -11,10 +11,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A player runs a case's agent, and tells its tools what they wait for.
+// A player runs a case's agent, and is what its tools know of the run.
 type player struct {
 	mu     sync.Mutex
 	told   map[string]chan struct{} // by tool: is closed when its result was told
+	calls  map[string]int           // by tool
 	cancel context.CancelFunc       // ends the run that is under way
 }
 
@@ -72,27 +73,49 @@ func (p *player) tell(name string) {
 	}
 }
 
-// tools are the case's.
+// turn is the one of a tool's lines that its next call is answered with.
+func (p *player) turn(lines []Tool) Tool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := lines[0].Name
+	n := p.calls[name]
+	p.calls[name]++
+	return lines[min(n, len(lines)-1)]
+}
+
+// tools are the case's: one of each name.
 func (c *Case) tools(p *player) []tool.Tool {
 	var out []tool.Tool
+	lines := map[string][]Tool{}
 	for _, t := range c.Tools {
-		out = append(out, tool.Func(abi.Tool{Name: t.Name}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-			switch {
-			case t.After != "":
-				select {
-				case <-p.result(t.After):
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			case t.Cancels:
-				p.cancel()
-			case t.Panics:
-				panic(t.Result)
-			case t.Fails:
-				return nil, errors.New(t.Result)
-			}
-			return abi.TextResult(t.Result), nil
-		}))
+		lines[t.Name] = append(lines[t.Name], t)
+	}
+	for _, t := range c.Tools {
+		if all := lines[t.Name]; all != nil {
+			delete(lines, t.Name)
+			out = append(out, tool.Func(abi.Tool{Name: t.Name}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+				return p.call(ctx, p.turn(all))
+			}))
+		}
 	}
 	return out
+}
+
+// call does what one line of a tool says.
+func (p *player) call(ctx context.Context, t Tool) (*abi.Result, error) {
+	switch {
+	case t.After != "":
+		select {
+		case <-p.result(t.After):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case t.Cancels:
+		p.cancel()
+	case t.Panics:
+		panic(t.Result)
+	case t.Fails:
+		return nil, errors.New(t.Result)
+	}
+	return abi.TextResult(t.Result), nil
 }

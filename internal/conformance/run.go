@@ -107,7 +107,7 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	}
 	ch = ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse})
 	m := scripted.New(c.Replies...)
-	p := &player{told: map[string]chan struct{}{}}
+	p := &player{told: map[string]chan struct{}{}, calls: map[string]int{}}
 	a, err := agent.New(&agent.Options{Model: file.Model.around(m), ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(p),
 		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout,
 		NoStream: file.Stream != nil && !*file.Stream})
