@@ -141,7 +141,7 @@ func features() []string {
 func calledHooks() []abi.Hook {
 	return slices.DeleteFunc(abi.Hooks(), func(h abi.Hook) bool {
 		switch h {
-		case abi.HookDescribe, abi.HookConfigure, abi.HookTranslateBefore, abi.HookTranslateAfter:
+		case abi.HookDescribe, abi.HookConfigure:
 			return true
 		default:
 			return false
@@ -193,6 +193,7 @@ func (m *Module) checkDescription() error {
 	if err := m.chooseHooks(); err != nil {
 		return err
 	}
+	m.warnOfSpelling()
 	var err error
 	if m.schema, err = compileSchema(d.ConfigSchema); err != nil {
 		return refuse(m.Name(), "describe: config_schema: "+err.Error(), "")

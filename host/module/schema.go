@@ -46,6 +46,9 @@ func compileSchema(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
 	if _, err := w.of(tree, true); err != nil {
 		return nil, err
 	}
+	if err := checkKeywords(tree, ""); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("cannot be used: %v", r)
