@@ -206,11 +206,36 @@ func configError(err error) error {
 			at = ""
 		}
 	}
-	text = cutError(errors.New(text)).Error()
+	text = cutError(errors.New(inPlainWords(text))).Error()
 	if path = strings.TrimPrefix(path, "."); path != "" {
 		text = path + ": " + text
 	}
 	return errors.New(text)
+}
+
+// plainWords say what the validator says, without the terms of the language
+// it is written in.
+var plainWords = []struct {
+	says  *regexp.Regexp
+	means string
+}{
+	{regexp.MustCompile(`^(?s)type: .* has type "(\w+)", want (?:one of )?(.*)$`), "is of type $1; want $2"},
+	{regexp.MustCompile(`^(?s)enum: (?:map\[.*\]|\[.*\]|(.*)) does not equal any of: \[(.*)\]$`), "is not one of $2"},
+	{regexp.MustCompile(`^(?s)const: .* does not equal (.*)$`), "want $1"},
+	{regexp.MustCompile(`^m(?:ini|axi)mum: (\S+) is (\S+) than (-?\d+)\.?0*$`), "$1 is $2 than $3"},
+	{regexp.MustCompile(`^(?s)(anyOf|oneOf): did not validate against any of .*$`), "fits none of the schemas in $1"},
+	{regexp.MustCompile(`^(?s)oneOf: validated against both .*$`), "fits more than one of the schemas in oneOf"},
+	{regexp.MustCompile(`^(?s)not: validated against .*$`), "fits the schema in not"},
+	{regexp.MustCompile(`^(?s)contains: .* does not have an item matching .*$`), "has no item that fits the schema in contains"},
+}
+
+func inPlainWords(text string) string {
+	for _, w := range plainWords {
+		if w.says.MatchString(text) {
+			return w.says.ReplaceAllString(text, w.means)
+		}
+	}
+	return text
 }
 
 // configPath is the way from one value of a configuration to another, whose
