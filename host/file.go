@@ -35,8 +35,6 @@ type FileOptions struct {
 	Model model.Model
 	// WrapModel is around the model: a recorder, say. It may be nil.
 	WrapModel func(model.Model) (model.Model, error)
-	// OnAttempt hears of each model call that failed and is followed by another.
-	OnAttempt func(context.Context, model.Attempt)
 	// Getenv reads keys and addresses of endpoints; os.Getenv when nil.
 	Getenv func(string) string
 	// Logger hears what MCP servers print, at level debug. Nil: nobody.
@@ -247,7 +245,7 @@ func (b *builder) endpoints() (model.Model, error) {
 	if len(choices) == 1 {
 		return first, nil
 	}
-	return model.WithFallback(choices, b.opts.OnAttempt), nil
+	return model.WithFallback(choices, nil), nil
 }
 
 // endpoint is a client with retries.
@@ -261,7 +259,7 @@ func (b *builder) endpoint(base, key string) (model.Model, error) {
 	if r := b.file.Model.Retries; r != nil {
 		retries = cmp.Or(*r, -1)
 	}
-	return model.WithRetry(c, model.RetryOptions{MaxRetries: retries, OnAttempt: b.opts.OnAttempt}), nil
+	return model.WithRetry(c, model.RetryOptions{MaxRetries: retries}), nil
 }
 
 func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {

@@ -96,14 +96,19 @@ model:
 `, "$FIRST", first.URL, "$SECOND", second.URL)
 	var attempts []string
 	a, err := newHost(t).NewAgentFromFile(t.Context(), f, &host.FileOptions{
-		Getenv:    env(map[string]string{"OPENAI_API_KEY": "one", "SECOND_KEY": "two"}),
-		OnAttempt: func(_ context.Context, at model.Attempt) { attempts = append(attempts, at.Model+">"+at.Next) },
+		Getenv: env(map[string]string{"OPENAI_API_KEY": "one", "SECOND_KEY": "two"}),
 	})
 	require.NoError(t, err)
 	defer a.Close()
-	answer, err := a.Ask(t.Context(), "hi")
-	require.NoError(t, err)
-	require.Equal(t, "hello", answer)
+	var answer *abi.Message
+	for e, err := range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		require.NoError(t, err)
+		if e.Type == abi.EventModelAttempt {
+			attempts = append(attempts, e.Model+">"+e.Next)
+		}
+		answer = e.Message
+	}
+	require.Equal(t, "hello", answer.Content.String())
 	require.Equal(t, []string{"a>b", "b>c", "c>d"}, attempts)
 	keys := func(s *openaitest.Server) (out []string) {
 		for _, r := range s.Requests() {

@@ -42,6 +42,17 @@ type (
 	Input  = agent.Input
 	Event  = abi.Event
 	Error  = agent.Error
+	Paused = agent.Paused
+
+	// What errors.As finds in an Error, which says when.
+	Stop        = chain.Stop
+	Fault       = chain.Fault
+	HookFailed  = chain.Failed
+	Limited     = chain.Limited
+	ModelError  = agent.ModelError
+	Canceled    = agent.Canceled
+	TimedOut    = agent.TimedOut
+	NotAdmitted = agent.NotAdmitted
 )
 
 // What a fault of an entry may do to the run.

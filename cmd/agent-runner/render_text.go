@@ -56,6 +56,8 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.log(&e)
 	case abi.EventFault:
 		r.fault(&e)
+	case abi.EventModelAttempt:
+		r.attempt(&e)
 	case abi.EventLimit:
 		r.screen.note(amber, "• limit: %s %d%s (%s)", e.Limit, e.Value, after(" of ", e.Name), limitActions[e.Action])
 	case abi.EventRunPaused:
@@ -158,6 +160,19 @@ var actions = map[string]string{
 	"error_result":    "the call has an error result",
 	"default_message": "the result is recorded as it is",
 	"passed_over":     "the run's outcome stands",
+}
+
+// attempt tells of a model call that failed and is made again.
+func (r *textRenderer) attempt(e *abi.Event) {
+	what := "asking " + cmp.Or(e.Next, "the next model")
+	if e.Next == e.Model {
+		what = "trying again"
+	}
+	when := ""
+	if wait := time.Duration(e.DelayMS) * time.Millisecond; wait > 0 {
+		when = fmt.Sprintf(" in %v", wait.Round(100*time.Millisecond))
+	}
+	r.screen.note(amber, "agent-runner: %s; %s%s", e.Error.Message, what, when)
 }
 
 // limitActions say what became of a limit that was reached.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/model"
 )
 
 // A runCommand is what was typed after run.
@@ -158,7 +156,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	}
 	defer closeHost(h)
 	a, err := h.NewAgentFromFile(ctx, file, &host.FileOptions{
-		Model: source.model, WrapModel: source.wrap, OnAttempt: c.onAttempt, Getenv: c.env.getenv, Logger: c.logger(),
+		Model: source.model, WrapModel: source.wrap, Getenv: c.env.getenv, Logger: c.logger(),
 	})
 	if err != nil {
 		return beforeRun(ctx, err)
@@ -284,19 +282,6 @@ func exitOf(ended error) error {
 		return &endedError{exitCanceled, ended}
 	}
 	return &endedError{exitFailed, ended}
-}
-
-// onAttempt tells of a model call that failed and is made again.
-func (c *runCommand) onAttempt(_ context.Context, a model.Attempt) {
-	what := "asking " + cmp.Or(a.Next, "the next model")
-	if a.Next == a.Model {
-		what = "trying again"
-	}
-	when := ""
-	if a.Wait > 0 {
-		when = fmt.Sprintf(" in %v", a.Wait.Round(100*time.Millisecond))
-	}
-	c.screen.note(amber, "agent-runner: %s; %s%s", a.Err.Message, what, when)
 }
 
 // logger shows, with --verbose, what the host has to say.

@@ -165,16 +165,3 @@ func (a *Agent) events(ctx context.Context, r *run) iter.Seq2[abi.Event, error] 
 		}
 	}
 }
-
-// An Error says why a run came to no answer.
-type Error struct {
-	FinishReason string // one of package abi's Run constants
-	StoppedBy    string // the entry that stopped it, if one did
-	Err          error
-}
-
-// Error returns the text of the cause.
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }

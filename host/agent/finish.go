@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -82,11 +81,11 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
-		err = fmt.Errorf("the run was canceled: %w", context.Cause(caller))
+		err = &Canceled{context.Cause(caller)}
 	case errors.As(err, &over):
 		e.FinishReason = abi.RunTimeout
-		e.Error = &abi.Error{Code: abi.CodeLimit, Message: r.timeoutText()}
-		err = fmt.Errorf("%s: %w", e.Error.Message, context.Cause(ctx))
+		err = r.timedOut(context.Cause(ctx))
+		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	default:
 		e.FinishReason, e.Error = abi.RunError, runError(err)
 	}
@@ -94,11 +93,12 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	return e
 }
 
-func (r *run) timeoutText() string {
-	if t := r.root.Timeout; t > 0 {
-		return fmt.Sprintf("the run did not end within its time-out of %v", t)
+// timedOut is the end of a run for which there was no more time.
+func (r *run) timedOut(cause error) error {
+	if errors.Is(cause, errTimeout) {
+		return &TimedOut{After: r.root.Timeout, Cause: cause}
 	}
-	return "the run did not end before its deadline"
+	return &TimedOut{Cause: cause}
 }
 
 // runError is what run_finished says of an error.
@@ -109,7 +109,7 @@ func runError(err error) *abi.Error {
 		e.Message = failed.Error()
 		return &e
 	}
-	var refused *notAdmitted
+	var refused *NotAdmitted
 	if errors.As(err, &refused) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	}

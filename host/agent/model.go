@@ -86,7 +86,7 @@ func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink
 	}
 	r.state.Told = toolNames(q.Tools)
 	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}
-	res, err := r.stream(ctx, req, out)
+	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
 	if err != nil {
 		return nil, modelError(err)
 	}
@@ -95,6 +95,17 @@ func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink
 	r.mu.Unlock()
 	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
 	return res, nil
+}
+
+// attempts tells of the attempts of one model call that failed inside, and are
+// made again.
+func (r *run) attempts() func(model.Attempt) {
+	n := 0
+	return func(a model.Attempt) {
+		n++
+		failed := chain.AsError(modelError(a.Err), abi.CodeModel)
+		r.tell(abi.Event{Type: abi.EventModelAttempt, Model: a.Model, Attempt: n, Error: failed, Next: a.Next, DelayMS: a.Wait.Milliseconds()})
+	}
 }
 
 // stream lets the model and the chain work side by side.
@@ -139,15 +150,18 @@ func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*
 	}
 }
 
-// failedBy names the module that made a model call fail.
+// failedBy is the error of a failed model call, which names the module that
+// made it fail. An ending stays what it is.
 func failedBy(source string, err error) error {
 	var failed *abi.Error
-	if source == "" || source == "model" || source == "host" || chain.IsEnding(err) || !errors.As(err, &failed) {
+	if chain.IsEnding(err) || !errors.As(err, &failed) {
 		return err
 	}
 	e := *failed
-	e.Message = source + ": " + failed.Error()
-	return &e
+	if source != "" && source != "model" && source != "host" {
+		e.Message = source + ": " + failed.Error()
+	}
+	return &ModelError{Source: source, Err: &e}
 }
 
 // modelError turns a model's error into what modules see of it.

@@ -184,15 +184,9 @@ func (r *run) admit(ctx context.Context) (_ context.Context, release func(), err
 	case ctx.Err() != nil:
 		return ctx, func() {}, &chain.Over{Cause: err}
 	default:
-		return ctx, func() {}, &notAdmitted{err}
+		return ctx, func() {}, &NotAdmitted{err}
 	}
 }
-
-// A notAdmitted is a run for which there was no room.
-type notAdmitted struct{ err error }
-
-func (e *notAdmitted) Error() string { return "the run cannot begin: " + e.err.Error() }
-func (e *notAdmitted) Unwrap() error { return e.err }
 
 func mustEmpty() *chain.Chain {
 	c, _ := chain.New()

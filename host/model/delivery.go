@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -43,15 +42,4 @@ func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Re
 // says reports whether somebody who gets the chunk has got some of the answer.
 func says(c abi.Chunk) bool {
 	return c.Text != "" || c.Kind == abi.ChunkToolCall || c.Kind == abi.ChunkPart
-}
-
-// An Attempt is one that failed and was followed by another.
-type Attempt struct {
-	Model string // the name in its request
-	Err   *Error
-	// Tries is how often this model was tried so far.
-	Tries int
-	// Next is the name of the model that is tried next, after Wait.
-	Next string
-	Wait time.Duration
 }

@@ -51,10 +51,8 @@ func (f *fallback) Generate(ctx context.Context, req *Request, sink func(abi.Chu
 		default:
 			return nil, failed.with("no model answered: %s", strings.Join(failures, "; "))
 		}
-		if f.onAttempt != nil {
-			next := f.choices[i+1].request(req)
-			f.onAttempt(ctx, Attempt{Model: asked.Model, Err: failed, Tries: 1, Next: next.Model})
-		}
+		next := f.choices[i+1].request(req)
+		Attempt{Model: asked.Model, Err: failed, Tries: 1, Next: next.Model}.tell(ctx, f.onAttempt)
 	}
 }
 

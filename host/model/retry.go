@@ -70,9 +70,7 @@ func (r *retry) Generate(ctx context.Context, req *Request, sink func(abi.Chunk)
 		if err := r.last(ctx, failed, tries, wait); err != nil {
 			return nil, err
 		}
-		if r.opts.OnAttempt != nil {
-			r.opts.OnAttempt(ctx, Attempt{Model: req.Model, Err: failed, Tries: tries, Next: req.Model, Wait: wait})
-		}
+		Attempt{Model: req.Model, Err: failed, Tries: tries, Next: req.Model, Wait: wait}.tell(ctx, r.opts.OnAttempt)
 		if err := r.opts.Sleep(ctx, wait); err != nil {
 			return nil, err
 		}

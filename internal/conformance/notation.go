@@ -100,6 +100,8 @@ func FormatEvent(e abi.Event) string {
 		return fmt.Sprintf("log %s.%s %s: %s", e.Entry, e.Hook, e.Level, escape(e.Text))
 	case abi.EventFault:
 		return fmt.Sprintf("fault %s.%s %s: %s", e.Entry, e.Hook, e.Action, firstLine(e.Cause))
+	case abi.EventModelAttempt:
+		return fmt.Sprintf("model_attempt %d %s: %s", e.Attempt, e.Model, firstLine(e.Error.Message)) + optional(", then "+e.Next, e.Next != e.Model)
 	case abi.EventLimit:
 		return "limit " + e.Limit + optional(" of "+e.Name, e.Name != "") + fmt.Sprintf(" %d %s", e.Value, e.Action)
 	case abi.EventRunPaused:

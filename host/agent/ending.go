@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// An Error says why a run came to no answer. Every way in which one ends has
+// a type of its own, which errors.As finds in it:
+//
+//	FinishReason   errors.As finds            which says
+//	stopped        *[chain.Stop]              the entry and hook that stopped it, a reason and a code
+//	canceled       *[Canceled]                the cause of the caller's context; errors.Is context.Canceled
+//	timeout        *[TimedOut]                the time-out or deadline; errors.Is context.DeadlineExceeded
+//	max_steps      *[chain.Limited]           the limit of steps
+//	limit          *[chain.Limited]           which limit of model or tool calls, and of which tool
+//	error          *[chain.Fault]             what an entry's code did: hook, stage, limit, cause, stderr
+//	error          *[chain.Failed]            the entry and hook that returned an error, and the error
+//	error          *[ModelError]              the model's error, or that of the entry that answered for it
+//	error          *[NotAdmitted]             why there was no room for the run
+//	error          *abi.Error                 anything else: its code says what
+//
+// A run that pauses has not ended: its error is a *[Paused] and no Error. With
+// stop and return_directly there is no error, nor with max_steps and limit
+// where the limits say that they are none.
+//
+// The run_finished event says the same for other languages: finish_reason,
+// error with a code, and of a stop stopped_by, hook, reason and stop_code.
+type Error struct {
+	FinishReason string // one of package abi's Run constants
+	StoppedBy    string // the entry that stopped it, if one did
+	Err          error  // one of the types above
+}
+
+// Error returns the text of the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// A Canceled is the end of a run whose caller canceled it, or took no further events.
+type Canceled struct{ Cause error }
+
+// Error gives the cause.
+func (c *Canceled) Error() string { return fmt.Sprintf("the run was canceled: %v", c.Cause) }
+
+// Is reports whether target is context.Canceled.
+func (c *Canceled) Is(target error) bool { return target == context.Canceled }
+
+// Unwrap returns the cause of the context's end.
+func (c *Canceled) Unwrap() error { return c.Cause }
+
+// A TimedOut is the end of a run whose time was up.
+type TimedOut struct {
+	After time.Duration // Options.Timeout; 0 where it was the deadline of the caller's context
+	Cause error
+}
+
+// Error says which time was up.
+func (t *TimedOut) Error() string {
+	if t.After > 0 {
+		return fmt.Sprintf("the run did not end within its time-out of %v", t.After)
+	}
+	return fmt.Sprintf("the run did not end before its deadline: %v", t.Cause)
+}
+
+// Is reports whether target is context.DeadlineExceeded.
+func (t *TimedOut) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Unwrap returns the cause of the context's end.
+func (t *TimedOut) Unwrap() error { return t.Cause }
+
+// A ModelError is the end of a run whose model call failed, after all retries
+// and fallbacks, and no middleware made up for it.
+type ModelError struct {
+	Source string // model, or the entry that failed the call
+	Err    *abi.Error
+}
+
+// Error names the entry, if it was one, and gives the error.
+func (m *ModelError) Error() string { return m.Err.Error() }
+
+// Unwrap returns the error.
+func (m *ModelError) Unwrap() error { return m.Err }
+
+// A NotAdmitted is the end of a run that never began: there was no room for it.
+type NotAdmitted struct{ Err error }
+
+// Error says why.
+func (e *NotAdmitted) Error() string { return "the run cannot begin: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NotAdmitted) Unwrap() error { return e.Err }
