@@ -66,6 +66,9 @@ type Event struct {
 	Call   *Call   `json:"call,omitempty"`
 	Result *Result `json:"result,omitempty"`
 	Source string  `json:"source,omitempty"`
+	// By is there where a module asked for the call: it is no part of the
+	// conversation.
+	By *By `json:"by,omitempty"`
 
 	Entry  string          `json:"entry,omitempty"`
 	Hook   Hook            `json:"hook,omitempty"`
@@ -91,6 +94,15 @@ type Event struct {
 
 	Interrupts []Pending `json:"interrupts,omitempty"`
 	Resume     string    `json:"resume,omitempty"` // where the run can be resumed from, if the host keeps it
+}
+
+// By says which module asked for a call through the import tool.
+type By struct {
+	Entry string `json:"entry"`
+	Hook  Hook   `json:"hook"`
+	// Parent is the id of the tool call that the hook was about, or that it ran
+	// within; empty where there was none.
+	Parent string `json:"parent,omitempty"`
 }
 
 // EntryStats tell what one entry of the chain used in a run.

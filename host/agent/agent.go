@@ -136,13 +136,24 @@ type Input struct {
 // caller that takes no further events cancels the run, and a slow one slows it.
 func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
-		a.events(ctx, newRun(a, in))(yield)
+		events(stream(ctx, newRun(a, in)))(yield)
 	}
 }
 
-// events runs r and yields its events.
-func (a *Agent) events(ctx context.Context, r *run) iter.Seq2[abi.Event, error] {
+// events are those of a stream alone.
+func events(stream iter.Seq2[ClientEvent, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
+		for e, err := range stream {
+			if !yield(e.Event, err) {
+				return
+			}
+		}
+	}
+}
+
+// stream runs r and yields its events.
+func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
+	return func(yield func(ClientEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go r.execute(ctx)
@@ -153,13 +164,14 @@ func (a *Agent) events(ctx context.Context, r *run) iter.Seq2[abi.Event, error] 
 			}
 			var err error
 			switch {
-			case e.Type == abi.EventRunFinished && r.err != nil:
+			case e.Event.Type == abi.EventRunFinished && r.err != nil:
 				err = r.err
-			case e.Type == abi.EventRunPaused:
+			case e.Event.Type == abi.EventRunPaused:
 				err = r.paused
 			}
 			if !yield(e, err) {
 				gone = true
+				r.client.gone.Store(true)
 				cancel()
 			}
 		}

@@ -35,14 +35,13 @@ func (r *run) pause(ctx context.Context) {
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
-	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	r.out.Lock()
-	r.state.LastSeq++
-	e = r.stamp(e, r.state.LastSeq)
+	out := r.prepare(e)
 	r.out.Unlock()
+	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	state := r.state
 	r.paused = &Paused{State: &state, Interrupts: pending}
-	r.events <- e
+	r.events <- out
 }
 
 // inCallOrder sorts what waits by the calls of the round: that they run in
@@ -61,6 +60,15 @@ func (r *run) inCallOrder(pending []abi.Pending) []abi.Pending {
 //
 // The answer to a gate's question is an [abi.Approval], or true or false.
 func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+	r, err := answered(a, state, answers)
+	if err != nil {
+		return nil, err
+	}
+	return events(stream(ctx, r)), nil
+}
+
+// answered is a run that goes on with answers.
+func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run, error) {
 	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
 		return nil, errors.New("resume: the run does not wait for an answer")
 	}
@@ -71,7 +79,7 @@ func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]jso
 	if err := r.state.Record.Answer(answers); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	return a.events(ctx, r), nil
+	return r, nil
 }
 
 // resumed is a run with a copy of a state.
@@ -80,7 +88,7 @@ func resumed(a *Agent, state *State) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r := &run{root: a, agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	if err := json.Unmarshal(b, &r.state); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}

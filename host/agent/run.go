@@ -19,7 +19,8 @@ type run struct {
 	root   *Agent // that the run began with, and whose limits hold
 	agent  *Agent // whose turn it is
 	chain  *chain.Run
-	events chan abi.Event
+	events chan ClientEvent
+	client client
 	err    *Error  // set before run_finished is sent
 	paused *Paused // set before run_paused is sent
 
@@ -40,7 +41,7 @@ func newRun(a *Agent, in Input) *run {
 	if id == "" {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
-	r := &run{root: a, agent: a, events: make(chan abi.Event, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = State{
 		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
 		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
@@ -113,20 +114,18 @@ func (r *run) Where() abi.Run {
 func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
-	r.state.LastSeq++
-	e = r.stamp(e, r.state.LastSeq)
-	r.events <- e
-	return e
+	out := r.prepare(e)
+	r.events <- out
+	return out.Event
 }
 
 // tell sends an event to the caller and to the observers.
 func (r *run) tell(e abi.Event) {
 	r.out.Lock()
 	defer r.out.Unlock()
-	r.state.LastSeq++
-	e = r.stamp(e, r.state.LastSeq)
-	r.chain.Note(e)
-	r.events <- e
+	out := r.prepare(e)
+	r.chain.Note(out.Event)
+	r.events <- out
 }
 
 func (r *run) stamp(e abi.Event, seq int64) abi.Event {
@@ -147,6 +146,7 @@ func (r *run) execute(ctx context.Context) {
 		defer cancel()
 	}
 	r.state.Deadline, _ = ctx.Deadline()
+	defer r.client.begin(caller, ctx)()
 	err := refused
 	if err == nil {
 		r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)

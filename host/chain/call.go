@@ -39,6 +39,7 @@ type Call struct {
 	asks      *abi.GateToolAnswer // of a gate that asks somebody
 
 	onFault func(*Fault)
+	divert  func(abi.Event) // takes the call's own events; nil: they are sent
 
 	shown     []byte
 	shownList int
@@ -331,6 +332,15 @@ func (c *Call) Log(level int32, text string) {
 	c.send(e)
 }
 
+// publish sends an event of this call.
+func (c *Call) publish(e abi.Event) {
+	if c.divert != nil {
+		c.divert(e)
+		return
+	}
+	c.run.send(e)
+}
+
 // send sends an event of this call, unless an earlier pass did.
 func (c *Call) send(e abi.Event) {
 	c.mu.Lock()
@@ -338,13 +348,13 @@ func (c *Call) send(e abi.Event) {
 	n := c.told
 	c.mu.Unlock()
 	if c.key == "" {
-		c.run.send(e)
+		c.publish(e)
 		return
 	}
 	c.run.keeping.RLock() // an event is kept with the note that it was sent
 	defer c.run.keeping.RUnlock()
 	if !c.run.record.told(c.key, n) {
-		c.run.send(e)
+		c.publish(e)
 	}
 }
 

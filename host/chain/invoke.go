@@ -29,6 +29,9 @@ var lenient = map[abi.Hook]string{
 	abi.HookToolMessages: "default_message",
 	abi.HookAfterAgent:   "passed_over",
 	abi.HookObserve:      "passed_over",
+
+	abi.HookTranslateBefore: "not_translated",
+	abi.HookTranslateAfter:  "not_translated",
 }
 
 // An envelope is the part that all inputs have; an ender is an answer that
@@ -45,15 +48,18 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	if err := over(ctx); err != nil {
 		return verdict{}, err
 	}
-	c.key = r.record.next(c.kind())
-	if !live[c.Hook] {
-		if v, ok, err := r.record.done(c.key, out); ok {
-			return r.replay(c, v, err, apply)
+	var resume *abi.Resume
+	if !translates(c.Hook) { // which is no part of what a phase does
+		c.key = r.record.next(c.kind())
+		if !live[c.Hook] {
+			if v, ok, err := r.record.done(c.key, out); ok {
+				return r.replay(c, v, err, apply)
+			}
 		}
-	}
-	resume, waits := r.record.resume(c.key)
-	if waits != nil {
-		return verdict{}, &Interrupted{*waits}
+		var waits *abi.Pending
+		if resume, waits = r.record.resume(c.key); waits != nil {
+			return verdict{}, &Interrupted{*waits}
+		}
 	}
 	b := c.member.breaker
 	if err := b.allow(); err != nil {
@@ -201,7 +207,7 @@ func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 	if c.Hook == abi.HookObserve {
 		r.host.Send(e)
 	} else {
-		r.send(e)
+		c.publish(e)
 	}
 	if ends {
 		return verdict{}, f

@@ -38,6 +38,8 @@ type Native struct {
 	AfterTools              func(context.Context, *Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error)
 	AfterAgent              func(context.Context, *Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error)
 	Observe                 func(context.Context, *Call, *abi.ObserveInput) (*abi.ObserveAnswer, error)
+	TranslateBefore         func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
+	TranslateAfter          func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error)
 }
 
 // Describe lists the hooks whose functions are set.
@@ -62,6 +64,8 @@ func (n *Native) Describe() Description {
 		abi.HookAfterTools:              n.AfterTools != nil,
 		abi.HookAfterAgent:              n.AfterAgent != nil,
 		abi.HookObserve:                 n.Observe != nil,
+		abi.HookTranslateBefore:         n.TranslateBefore != nil,
+		abi.HookTranslateAfter:          n.TranslateAfter != nil,
 	} {
 		if set {
 			d.Hooks = append(d.Hooks, h)
@@ -143,6 +147,11 @@ func (s *nativeSession) dispatch(ctx context.Context, c *Call, in, out any) erro
 		return answer(n.AfterAgent, ctx, c, in, out)
 	case *abi.ObserveInput:
 		return answer(n.Observe, ctx, c, in, out)
+	case *abi.TranslateInput:
+		if c.Hook == abi.HookTranslateBefore {
+			return answer(n.TranslateBefore, ctx, c, in, out)
+		}
+		return answer(n.TranslateAfter, ctx, c, in, out)
 	default:
 		return fmt.Errorf("no hook takes %T", in)
 	}

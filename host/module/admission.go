@@ -58,5 +58,9 @@ func (mw *Middleware) instances(parallel int) int {
 	if has(abi.HookWrapModel) && has(abi.HookOnChunk) {
 		rest = 2
 	}
-	return min(mw.module.limits.Instances, max(rest, calls*parallel))
+	client := 0
+	if has(abi.HookTranslateBefore, abi.HookTranslateAfter) {
+		client = 1 // beside any other
+	}
+	return min(mw.module.limits.Instances, max(rest, calls*parallel)+client)
 }

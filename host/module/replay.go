@@ -205,6 +205,8 @@ var answers = map[abi.Hook]any{
 	abi.HookAfterTools:              abi.AfterToolsAnswer{},
 	abi.HookAfterAgent:              abi.AfterAgentAnswer{},
 	abi.HookObserve:                 abi.ObserveAnswer{},
+	abi.HookTranslateBefore:         abi.TranslateAnswer{},
+	abi.HookTranslateAfter:          abi.TranslateAnswer{},
 }
 
 // newAnswer returns what a hook's answer is read into, nil if it has none.

@@ -50,6 +50,8 @@ var shapes = map[abi.Hook][2]any{
 	abi.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
 	abi.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
 	abi.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
+	abi.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	abi.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
 }
 
 func compact(t *testing.T, raw json.RawMessage) string {

@@ -29,4 +29,6 @@
   (export "tool_messages" (func $hook))
   (export "after_tools" (func $hook))
   (export "after_agent" (func $hook))
-  (export "observe" (func $hook)))
+  (export "observe" (func $hook))
+  (export "translate_before" (func $hook))
+  (export "translate_after" (func $hook)))

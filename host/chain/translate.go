@@ -1,0 +1,288 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// An Encoder puts a run's events into the protocol of one client. It belongs
+// to one run and one client, and is called with one event after the other.
+type Encoder interface {
+	// Protocol is the protocol's name, as modules see it.
+	Protocol() string
+	// Encode returns what an event is in the protocol: nothing, or one or
+	// several of its events. Modules may have dropped any event before this one
+	// but not the last of the run, and a resumed run begins in the middle: what
+	// the protocol wants opened first, Encode opens.
+	Encode(e abi.Event) []Encoded
+}
+
+// An Encoded is one event in a client's protocol.
+type Encoded struct {
+	JSON json.RawMessage // an object
+	// Fixed are the keys of that object which no module changes: its type, its ids.
+	Fixed []string
+	// Keep says that no module may drop it: the protocol needs it for what follows.
+	Keep bool
+}
+
+// Translate puts an event into a client's protocol, through the run's
+// translate_before and translate_after hooks: inner ring, tenant's, outer.
+// What a hook cannot translate goes on as it was.
+//
+// caused are the events that the hooks themselves gave rise to: their log
+// lines, faults and custom events. They have not been sent to the run's host,
+// since it may be busy sending e. Translated in their turn, they pass the rings
+// outside that of the hook only, so that this comes to an end.
+//
+// It is called for one event at a time.
+func (r *Run) Translate(ctx context.Context, e abi.Event, enc Encoder) (client []json.RawMessage, caused []abi.Event) {
+	t := &translation{run: r, protocol: enc.Protocol(), source: e, ends: e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused}
+	e, ok := t.before(ctx, e)
+	if !ok {
+		return nil, t.caused
+	}
+	for _, x := range enc.Encode(e) {
+		if b, ok := t.after(ctx, x); ok {
+			client = append(client, b)
+		}
+	}
+	return client, t.caused
+}
+
+// A translation is the way of one event to a client.
+type translation struct {
+	run      *Run
+	protocol string
+	source   abi.Event // as it was sent
+	ends     bool      // it is the run's last
+	caused   []abi.Event
+}
+
+// members are those that may translate the event: they may read what is in
+// it, and are not in the ring of the translator that caused it or inside that.
+func (t *translation) members(h abi.Hook) []*member {
+	list := t.run.outward(h)
+	if by := t.run.find(t.source.Entry); by != nil && translates(t.source.Hook) {
+		list = slices.DeleteFunc(list, func(m *member) bool { return m.Ring >= by.Ring })
+	}
+	return slices.DeleteFunc(list, func(m *member) bool { return !m.mayTranslate(&t.source) })
+}
+
+func translates(h abi.Hook) bool {
+	return h == abi.HookTranslateBefore || h == abi.HookTranslateAfter
+}
+
+// mayTranslate reports whether an event says nothing that the member may not
+// read: what it is shown it hands on, so that nothing can be left out for it.
+func (m *member) mayTranslate(e *abi.Event) bool {
+	if m.Read == "" || m.Read == ReadAll {
+		return true
+	}
+	if e.Event != nil && !m.mayTranslate(e.Event) {
+		return false
+	}
+	last := e.Type == abi.EventRunFinished && m.Read == ReadLast
+	return e.Chunk == nil && e.Call == nil && e.Result == nil && len(e.Interrupts) == 0 && (e.Message == nil || last)
+}
+
+// call calls one member's hook with an event.
+func (t *translation) call(ctx context.Context, m *member, h abi.Hook, event json.RawMessage, apply func(*abi.TranslateAnswer) error) {
+	c := t.run.call(m, h)
+	c.divert = func(e abi.Event) {
+		if e.Stage != string(StageBreaker) { // once it is switched off, each event would tell of it
+			t.caused = append(t.caused, e)
+		}
+	}
+	var out abi.TranslateAnswer
+	v, err := t.run.invoke(ctx, c, &abi.TranslateInput{Event: event, Protocol: t.protocol}, &out, func() error {
+		if out.Drop && out.Event != nil {
+			return faultf("answers with an event and drop; want one of them")
+		}
+		return apply(&out)
+	})
+	if err == nil && v.failed != nil {
+		t.run.logFailed(c, v.failed)
+	}
+}
+
+// before runs translate_before over an event. It returns false if one of them
+// drops it.
+func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool) {
+	for _, m := range t.members(abi.HookTranslateBefore) {
+		event, err := abi.Marshal(e)
+		if err != nil {
+			return e, true // nothing that a module could be shown
+		}
+		dropped := false
+		t.call(ctx, m, abi.HookTranslateBefore, event, func(out *abi.TranslateAnswer) error {
+			switch {
+			case out.Drop && t.ends:
+				return faultf("drops %s; the end of a run cannot be dropped", e.Type)
+			case out.Drop:
+				dropped = true
+				return nil
+			case out.Event == nil:
+				return nil
+			}
+			var changed abi.Event
+			if _, err := abi.Decode(out.Event, &changed); err != nil {
+				return faultf("event: %w", err)
+			}
+			if err := keepIdentity(&changed, &e); err != nil {
+				return err
+			}
+			e = changed
+			return nil
+		})
+		if dropped {
+			return e, false
+		}
+	}
+	return e, true
+}
+
+// keepIdentity puts back what a translator does not change of an event: what
+// kind of event it is, who it is from, and by which ids clients put events together.
+func keepIdentity(e, was *abi.Event) error {
+	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
+	e.Entry, e.Hook, e.Digest, e.Source = was.Entry, was.Hook, was.Digest, was.Source
+	e.FinishReason, e.StoppedBy, e.Resume, e.By = was.FinishReason, was.StoppedBy, was.Resume, was.By
+	e.Agent, e.From, e.Parent = was.Agent, was.From, was.Parent
+	if was.Event != nil {
+		if e.Event == nil {
+			return faultf("event: has no event of the run inside; drop it, or empty what is in it")
+		}
+		if err := keepIdentity(e.Event, was.Event); err != nil {
+			return err
+		}
+	}
+	if was.Chunk != nil {
+		if e.Chunk == nil {
+			return faultf("event: has no chunk; drop it, or empty its text")
+		}
+		c := *e.Chunk
+		c.Seq, c.Kind, c.Index, c.ID, c.CallID = was.Chunk.Seq, was.Chunk.Kind, was.Chunk.Index, was.Chunk.ID, was.Chunk.CallID
+		if err := c.Check(); err != nil {
+			return faultf("event: chunk: %w", err)
+		}
+		e.Chunk = &c
+	}
+	if was.Type == abi.EventMessage && e.Message == nil {
+		return faultf("event: has no message; drop it, or empty its content")
+	}
+	if e.Message != nil {
+		if err := keepMessage(e.Message, was.Message); err != nil {
+			return err
+		}
+	}
+	if was.Call != nil {
+		if e.Call == nil {
+			return faultf("event: has no call; drop it, or empty its arguments")
+		}
+		e.Call.ID, e.Call.Owner, e.Call.Idempotent = was.Call.ID, was.Call.Owner, was.Call.Idempotent
+	}
+	if was.Result != nil && e.Result == nil {
+		return faultf("event: has no result; drop it, or empty its content")
+	}
+	return keepInterrupts(e, was)
+}
+
+func keepMessage(m, was *abi.Message) error {
+	if was == nil {
+		return faultf("event: has a message, where there was none")
+	}
+	m.ID, m.Role, m.Origin, m.ToolCallID = was.ID, was.Role, was.Origin, was.ToolCallID
+	for _, c := range m.ToolCalls {
+		if !slices.ContainsFunc(was.ToolCalls, func(w abi.ToolCall) bool { return w.ID == c.ID }) {
+			return faultf("event: message: has a tool call %q, which there is not", c.ID)
+		}
+	}
+	if err := m.Check(); err != nil {
+		return faultf("event: message: %w", err)
+	}
+	return nil
+}
+
+// keepInterrupts lets texts and payloads be changed: whoever answers does so
+// by the ids, and to all of them.
+func keepInterrupts(e, was *abi.Event) error {
+	if len(e.Interrupts) != len(was.Interrupts) {
+		return faultf("event: has %d interrupts; there are %d", len(e.Interrupts), len(was.Interrupts))
+	}
+	for i := range e.Interrupts {
+		p, w := &e.Interrupts[i], &was.Interrupts[i]
+		p.ID, p.Run, p.Agent, p.Entry, p.Hook = w.ID, w.Run, w.Agent, w.Entry, w.Hook
+		if (p.Call == nil) != (w.Call == nil) {
+			return faultf("event: interrupt %s: its call cannot be added or left out", w.ID)
+		}
+		if p.Call != nil {
+			p.Call.ID, p.Call.Owner, p.Call.Idempotent = w.Call.ID, w.Call.Owner, w.Call.Idempotent
+		}
+	}
+	return nil
+}
+
+// after runs translate_after over one event in the client's protocol. It
+// returns false if one of them drops it.
+func (t *translation) after(ctx context.Context, x Encoded) (json.RawMessage, bool) {
+	event := x.JSON
+	for _, m := range t.members(abi.HookTranslateAfter) {
+		dropped := false
+		t.call(ctx, m, abi.HookTranslateAfter, event, func(out *abi.TranslateAnswer) error {
+			switch {
+			case out.Drop && (t.ends || x.Keep):
+				return faultf("drops an event that the client cannot do without: the end of a run, or what the protocol needs for what follows")
+			case out.Drop:
+				dropped = true
+				return nil
+			case out.Event == nil:
+				return nil
+			}
+			changed, err := keepFixed(out.Event, event, x.Fixed)
+			if err == nil {
+				event = changed
+			}
+			return err
+		})
+		if dropped {
+			return nil, false
+		}
+	}
+	return event, true
+}
+
+// keepFixed puts back the fixed keys of an encoded event.
+func keepFixed(event, was json.RawMessage, fixed []string) (json.RawMessage, error) {
+	if err := abi.Valid(event); err != nil {
+		return nil, faultf("event: %w", err)
+	}
+	var fields, before map[string]json.RawMessage
+	if err := json.Unmarshal(event, &fields); err != nil || fields == nil {
+		return nil, faultf("event: want an object")
+	}
+	if err := json.Unmarshal(was, &before); err != nil {
+		return nil, fmt.Errorf("the encoder's event: %w", err)
+	}
+	same := true
+	for _, key := range fixed {
+		same = same && bytes.Equal(fields[key], before[key])
+	}
+	if same {
+		return slices.Clone(event), nil // in the module's own order of keys
+	}
+	fields = maps.Clone(fields)
+	for _, key := range fixed {
+		delete(fields, key)
+		if v, ok := before[key]; ok {
+			fields[key] = v
+		}
+	}
+	return abi.Marshal(fields)
+}

@@ -1,0 +1,252 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// shout is a protocol of two events for each chunk, and one for others.
+type shout struct{}
+
+func (shout) Protocol() string { return "shout" }
+
+func (shout) Encode(e abi.Event) []Encoded {
+	encoded := func(kind, text string, keep bool) Encoded {
+		b, _ := abi.Marshal(map[string]any{"type": kind, "id": e.Seq, "text": text})
+		return Encoded{JSON: b, Fixed: []string{"type", "id"}, Keep: keep}
+	}
+	switch e.Type {
+	case abi.EventChunk:
+		return []Encoded{encoded("begin", "", true), encoded("text", strings.ToUpper(e.Chunk.Text), false)}
+	case abi.EventRunFinished:
+		return []Encoded{encoded("end", e.Reason, false)}
+	default:
+		return []Encoded{encoded(string(e.Type), e.Text, false)}
+	}
+}
+
+func translating(name string, ring Ring, before, after func(c *Call, event map[string]any) (*abi.TranslateAnswer, error)) Entry {
+	n := &Native{}
+	hook := func(fn func(*Call, map[string]any) (*abi.TranslateAnswer, error)) func(context.Context, *Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		if fn == nil {
+			return nil
+		}
+		return func(_ context.Context, c *Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+			var event map[string]any
+			if err := json.Unmarshal(in.Event, &event); err != nil {
+				return nil, err
+			}
+			return fn(c, event)
+		}
+	}
+	n.TranslateBefore, n.TranslateAfter = hook(before), hook(after)
+	return Entry{Name: name, Ring: ring, Middleware: n}
+}
+
+func answered(event any) (*abi.TranslateAnswer, error) {
+	b, err := abi.Marshal(event)
+	return &abi.TranslateAnswer{Event: b}, err
+}
+
+func chunkEvent(text string) abi.Event {
+	return abi.Event{Type: abi.EventChunk, Seq: 7, Run: "run-1", Step: 2, Chunk: &abi.Chunk{Seq: 3, Kind: abi.ChunkText, Text: text}}
+}
+
+func openTranslators(t *testing.T, entries ...Entry) *Run {
+	t.Helper()
+	c, err := New(entries...)
+	require.NoError(t, err)
+	r, err := c.Open(t.Context(), "run-1", &borderHost{}, NewLocals())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func texts(client []json.RawMessage) []string {
+	out := make([]string, len(client))
+	for i, b := range client {
+		out[i] = string(b)
+	}
+	return out
+}
+
+// TestTranslateOrder checks that the operator has the last word, before and
+// after the protocol.
+func TestTranslateOrder(t *testing.T) {
+	t.Parallel()
+	mark := func(name string, ring Ring) Entry {
+		return translating(name, ring,
+			func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+				chunk := e["chunk"].(map[string]any)
+				chunk["text"] = chunk["text"].(string) + "<" + name
+				return answered(e)
+			},
+			func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+				e["text"] = e["text"].(string) + ">" + name
+				return answered(e)
+			})
+	}
+	r := openTranslators(t, mark("o", Outer), mark("t1", Tenant), mark("t2", Tenant), mark("i", Inner))
+	client, caused := r.Translate(t.Context(), chunkEvent("hi"), shout{})
+	require.Empty(t, caused)
+	require.Equal(t, []string{
+		`{"id":7,"text":">i>t1>t2>o","type":"begin"}`,
+		`{"id":7,"text":"HI<I<T1<T2<O>i>t1>t2>o","type":"text"}`,
+	}, texts(client))
+}
+
+// TestTranslateIdentity checks that no module changes what an event is.
+func TestTranslateIdentity(t *testing.T) {
+	t.Parallel()
+	r := openTranslators(t, translating("liar", Tenant,
+		func(*Call, map[string]any) (*abi.TranslateAnswer, error) {
+			return answered(map[string]any{"type": "run_finished", "seq": 99, "run": "other", "step": 50, "time_ms": 5,
+				"chunk": map[string]any{"seq": 8, "kind": "reasoning", "text": "new"}})
+		},
+		func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+			return answered(map[string]any{"type": "end", "text": e["text"], "more": 1})
+		}))
+	client, caused := r.Translate(t.Context(), chunkEvent("hi"), shout{})
+	require.Empty(t, caused)
+	require.Equal(t, []string{
+		`{"id":7,"more":1,"text":"","type":"begin"}`,
+		`{"id":7,"more":1,"text":"NEW","type":"text"}`,
+	}, texts(client))
+}
+
+// TestTranslateRefused checks that an answer which cannot be is a fault, and
+// that the event goes on as it was.
+func TestTranslateRefused(t *testing.T) {
+	t.Parallel()
+	say := func(event string) *abi.TranslateAnswer { return &abi.TranslateAnswer{Event: json.RawMessage(event)} }
+	message := abi.Assistant("hello")
+	message.ID = "m1"
+	for _, test := range []struct {
+		name   string
+		event  abi.Event
+		answer *abi.TranslateAnswer
+		cause  string
+	}{
+		{"no JSON", chunkEvent("hi"), say(`{`), "event:"},
+		{"a key twice", chunkEvent("hi"), say(`{"type":"chunk","type":"chunk"}`), "event:"},
+		{"wrong type", chunkEvent("hi"), say(`{"chunk":"hi"}`), "event:"},
+		{"no chunk", chunkEvent("hi"), say(`{"type":"chunk"}`), "has no chunk"},
+		{"no message", abi.Event{Type: abi.EventMessage, Message: &message}, say(`{}`), "has no message"},
+		{"a call invented", abi.Event{Type: abi.EventMessage, Message: &message},
+			say(`{"message":{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}}`), "tool call \"x\""},
+		{"a message invented", abi.Event{Type: abi.EventStepStarted}, say(`{"message":{"role":"assistant","content":"hi"}}`), "where there was none"},
+		{"no call", abi.Event{Type: abi.EventToolCall, Call: &abi.Call{ID: "c"}}, say(`{}`), "has no call"},
+		{"no result", abi.Event{Type: abi.EventToolResult, Call: &abi.Call{ID: "c"}, Result: abi.TextResult("r")}, say(`{"call":{"id":"c","name":"","arguments":""}}`), "has no result"},
+		{"an interrupt left out", abi.Event{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i"}}}, say(`{}`), "0 interrupts; there are 1"},
+		{"event and drop", chunkEvent("hi"), &abi.TranslateAnswer{Event: json.RawMessage(`{}`), Drop: true}, "one of them"},
+		{"the end dropped", abi.Event{Type: abi.EventRunFinished}, &abi.TranslateAnswer{Drop: true}, "cannot be dropped"},
+		{"the pause dropped", abi.Event{Type: abi.EventRunPaused}, &abi.TranslateAnswer{Drop: true}, "cannot be dropped"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			r := openTranslators(t, translating("m", Tenant, func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return test.answer, nil }, nil))
+			client, caused := r.Translate(t.Context(), test.event, shout{})
+			plain, _ := openTranslators(t).Translate(t.Context(), test.event, shout{})
+			require.Equal(t, texts(plain), texts(client))
+			require.Len(t, caused, 1)
+			require.Equal(t, abi.EventFault, caused[0].Type)
+			require.Contains(t, caused[0].Cause, test.cause)
+			require.Equal(t, "not_translated", caused[0].Action)
+		})
+	}
+}
+
+// TestTranslateDrop checks what may be dropped, and that an error or a panic
+// of a hook leaves the event as it is.
+func TestTranslateDrop(t *testing.T) {
+	t.Parallel()
+	drop := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return &abi.TranslateAnswer{Drop: true}, nil }
+	fails := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return nil, errors.New("no") }
+	panics := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }
+
+	client, caused := openTranslators(t, translating("m", Tenant, drop, nil)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	require.Empty(t, client)
+	require.Empty(t, caused)
+
+	client, caused = openTranslators(t, translating("m", Tenant, nil, drop)).Translate(t.Context(), chunkEvent("hi"), shout{})
+	require.Equal(t, []string{`{"id":7,"text":"","type":"begin"}`}, texts(client), "the protocol needs the first of the two")
+	require.Len(t, caused, 1)
+
+	for _, hook := range []func(*Call, map[string]any) (*abi.TranslateAnswer, error){fails, panics} {
+		client, caused = openTranslators(t, translating("m", Tenant, hook, hook)).Translate(t.Context(), chunkEvent("hi"), shout{})
+		require.Equal(t, `{"id":7,"text":"HI","type":"text"}`, string(client[1]))
+		require.Len(t, caused, 3, "before, and after for each of two")
+	}
+}
+
+// TestTranslateCaused checks that translating comes to an end: what a
+// translator gives rise to passes the rings outside its own only, and one that
+// is switched off is silent.
+func TestTranslateCaused(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	loud := func(name string, ring Ring) Entry {
+		return translating(name, ring, func(c *Call, _ map[string]any) (*abi.TranslateAnswer, error) {
+			seen[name]++
+			c.Log(abi.LogInfo, "here is "+name)
+			return nil, c.Emit("seen", json.RawMessage(`1`))
+		}, nil)
+	}
+	r := openTranslators(t, loud("o", Outer), loud("t", Tenant), loud("u", Tenant), loud("i", Inner))
+	waiting := []abi.Event{chunkEvent("hi")}
+	for n := 0; len(waiting) > 0; n++ {
+		require.Less(t, n, 100)
+		_, caused := r.Translate(t.Context(), waiting[0], shout{})
+		waiting = append(waiting[1:], caused...)
+	}
+	// i: the chunk. t and u: that, and the two events of i. o: that, those two,
+	// and the two events of t and of u for each of the three.
+	require.Equal(t, map[string]int{"i": 1, "t": 3, "u": 3, "o": 15}, seen)
+
+	crash := openTranslators(t, translating("crash", Tenant, func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }, nil))
+	var told []string
+	for range 20 {
+		client, caused := crash.Translate(t.Context(), chunkEvent("hi"), shout{})
+		require.Len(t, client, 2)
+		for _, e := range caused {
+			told = append(told, string(e.Type))
+		}
+	}
+	require.Equal(t, []string{"fault", "fault", "fault", "fault", "fault", "log"}, told)
+}
+
+// TestTranslateRead checks that a module is not shown by translation what it
+// may not read.
+func TestTranslateRead(t *testing.T) {
+	t.Parallel()
+	message := abi.Assistant("secret")
+	events := []abi.Event{
+		{Type: abi.EventRunStarted}, chunkEvent("secret"), {Type: abi.EventMessage, Message: &message},
+		{Type: abi.EventToolCall, Call: &abi.Call{ID: "c", Arguments: "secret"}},
+		{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i", Payload: json.RawMessage(`"secret"`)}}},
+		{Type: abi.EventRunFinished, Message: &message},
+	}
+	for read, want := range map[Read]string{ReadAll: "[run_started chunk message tool_call run_paused run_finished]",
+		ReadLast: "[run_started run_finished]", ReadNone: "[run_started]"} {
+		var seen []any
+		e := translating("m", Tenant, func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
+			seen = append(seen, e["type"])
+			return nil, nil
+		}, nil)
+		e.Read = read
+		r := openTranslators(t, e)
+		for _, event := range events {
+			client, _ := r.Translate(t.Context(), event, shout{})
+			require.NotEmpty(t, client)
+		}
+		require.Equal(t, want, fmt.Sprint(seen))
+	}
+}
