@@ -83,6 +83,10 @@ hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED rep
 limits: ## each limit alone switched off, which must turn its case red
 	go test -count 1 -run '^TestEachLimit' ./internal/hostile
 
+.PHONY: mutants
+mutants: ## faults seeded into the loop, each of which must turn a golden case red
+	go run ./internal/mutants
+
 .PHONY: bench
 bench: ## benchmarks, five counts each
 	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...

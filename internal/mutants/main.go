@@ -1,0 +1,121 @@
+// Command mutants shows that the golden cases guard the agent's loop: it
+// seeds faults into it, one at a time, and names the cases that turn red.
+//
+//	go run ./internal/mutants [-j N] [WORDS]
+//
+// With words, only faults whose name holds one of them. The sources are never
+// touched: the compiler sees each fault through an overlay. The command fails
+// if a fault turns no case red, or no longer fits its source.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	jobs := flag.Int("j", 2, "faults at once")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *jobs, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, jobs int, words []string) error {
+	work, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	l := &laboratory{root: ".", work: work}
+	began := time.Now()
+	red, err := l.redCases(ctx, "none", nil)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the cases without a fault: %w", err)
+	case len(red) > 0:
+		return fmt.Errorf("these cases are red without any fault: %s", strings.Join(red, ", "))
+	}
+	chosen := choose(words)
+	results := l.all(ctx, jobs, chosen)
+	survived, width := 0, 0
+	for _, f := range chosen {
+		width = max(width, len(f.name))
+	}
+	for i, f := range chosen {
+		switch r := results[i]; {
+		case r.err != nil:
+			survived++
+			fmt.Printf("SURVIVED  %-*s  %v\n", width, f.name, r.err)
+		default:
+			fmt.Printf("caught    %-*s  %s\n", width, f.name, few(r.red))
+		}
+	}
+	fmt.Printf("%d faults, %d caught, in %s\n", len(chosen), len(chosen)-survived, time.Since(began).Round(time.Second))
+	if survived > 0 {
+		return fmt.Errorf("%d faults were not caught: write a case for each, or fit it to its source", survived)
+	}
+	return nil
+}
+
+// choose returns the faults whose name holds one of the words.
+func choose(words []string) []fault {
+	var out []fault
+	for _, f := range faults {
+		for _, w := range words {
+			if strings.Contains(f.name, w) {
+				out = append(out, f)
+				break
+			}
+		}
+	}
+	if len(words) == 0 {
+		return faults
+	}
+	return out
+}
+
+// few are the first cases, and how many more there are.
+func few(cases []string) string {
+	const most = 3
+	if len(cases) <= most {
+		return strings.Join(cases, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(cases[:most], ", "), len(cases)-most)
+}
+
+// A result is what came of one fault: the cases that caught it, or why none did.
+type result struct {
+	red []string
+	err error
+}
+
+// all tries faults, so many at once.
+func (l *laboratory) all(ctx context.Context, jobs int, faults []fault) []result {
+	out := make([]result, len(faults))
+	slots := make(chan struct{}, max(1, jobs))
+	var wg sync.WaitGroup
+	for i, f := range faults {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			red, err := l.redCases(ctx, fmt.Sprint(i), &f)
+			if err == nil && len(red) == 0 {
+				err = errors.New("no case turns red")
+			}
+			out[i] = result{red, err}
+		})
+	}
+	wg.Wait()
+	return out
+}
