@@ -29,6 +29,7 @@ const (
 	EventChild        EventType = "child"    // Call, Event: what happened in a run that this call made
 	EventStepFinished EventType = "step_finished"
 	EventRunPaused    EventType = "run_paused"   // Interrupts; the last of a run that waits for answers
+	EventRunResumed   EventType = "run_resumed"  // Reason; a run whose process was gone goes on: chunks after the last message come again
 	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Hook, Reason, StopCode, Entries
 )
 
@@ -36,7 +37,7 @@ const (
 func EventTypes() []EventType {
 	return []EventType{EventRunStarted, EventStepStarted, EventChunk, EventMessage, EventToolCall, EventToolResult,
 		EventCustom, EventLog, EventFault, EventModelAttempt, EventLimit, EventTransfer, EventChild,
-		EventStepFinished, EventRunPaused, EventRunFinished}
+		EventStepFinished, EventRunPaused, EventRunResumed, EventRunFinished}
 }
 
 // An Event tells of one thing that happened in a run. Which fields it has

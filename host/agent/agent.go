@@ -60,6 +60,9 @@ type Options struct {
 	Parallel  int           // tool calls at once; DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
 
+	// Journal keeps the agent's runs; nil: a run ends with its process.
+	Journal *JournalOptions
+
 	// Admit is asked before a run begins, and when it is resumed, with Parallel;
 	// it may wait, which the run's Timeout does not count. The run goes on under
 	// the context that it returns, or ends with its error. Nil: no run waits.
@@ -81,6 +84,7 @@ type Agent struct {
 // New returns an agent, or says what is wrong with the options.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
+	a.Journal = o.Journal.complete()
 	var err error
 	if a.Model == nil {
 		return nil, errors.New("an agent needs a model")
@@ -174,6 +178,9 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 				r.client.gone.Store(true)
 				cancel()
 			}
+		}
+		if r.lost != nil && !gone {
+			yield(ClientEvent{}, r.lost)
 		}
 	}
 }

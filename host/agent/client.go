@@ -70,7 +70,7 @@ func (r *run) prepare(e abi.Event) ClientEvent {
 		for _, c := range caused {
 			more := r.prepare(c)
 			r.chain.Note(more.Event)
-			r.events <- more
+			r.hand(more, true)
 		}
 	}
 	r.state.LastSeq++

@@ -20,6 +20,32 @@ const (
 // after_agent and the observers learn of it, and run_finished is last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
+	e := r.ended(caller, ctx, err)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
+	defer cancel()
+	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
+	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
+		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
+	e.Entries = r.chain.Stats()
+	r.chain.Note(r.peek(e))
+	r.chain.Observe(end)
+	e.Entries = r.chain.Stats()
+	r.out.Lock()
+	out := r.prepare(e)
+	r.out.Unlock()
+	r.last(out, StatusFinished)
+}
+
+// ended is the outcome, once all that the run told of before it stands in its
+// state: a process that goes on from there comes to the same end.
+func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
+	s := &r.state
+	if o := s.Outcome; o != nil {
+		if o.Err != "" {
+			r.err = &Error{FinishReason: o.FinishReason, StoppedBy: o.StoppedBy, Err: errors.New(o.Err)}
+		}
+		return o.Event
+	}
 	e := r.outcome(caller, ctx, err)
 	why := "the run ended before it came to it"
 	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
@@ -31,18 +57,19 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	}
 	r.answerAll(why)
 	r.endStep()
-	s.Phase = PhaseEnd
+	s.Phase, s.Record, s.Outcome = PhaseEnd, chain.NewRecord(), &outcome{Event: e}
+	if r.err != nil {
+		s.Outcome.Err = r.err.Error()
+	}
+	r.keepPhase()
+	return e
+}
 
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
-	defer cancel()
-	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
-	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
-		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
-	e.Entries = r.chain.Stats()
-	r.chain.Note(r.peek(e))
-	r.chain.Observe(end)
-	e.Entries = r.chain.Stats()
-	r.Send(e)
+// An outcome is how a run ended: run_finished before after_agent has seen it,
+// and the text of its error.
+type outcome struct {
+	abi.Event
+	Err string `json:"err,omitempty"`
 }
 
 // peek is an event as it will be sent, but for its number where observers
@@ -79,6 +106,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 			return e
 		}
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
+		e.FinishReason = abi.RunCanceled
+		err = &Canceled{errCanceledByJournal}
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{context.Cause(caller)}

@@ -182,6 +182,9 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 		c.Seq = int64(len(r.state.Streamed))
 		r.tell(abi.Event{Type: abi.EventChunk, Chunk: &c})
 	}
+	if r.keeper != nil {
+		r.keeper.room(ctx)
+	}
 	return nil
 }
 

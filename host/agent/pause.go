@@ -41,7 +41,7 @@ func (r *run) pause(ctx context.Context) {
 	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	state := r.state
 	r.paused = &Paused{State: &state, Interrupts: pending}
-	r.events <- out
+	r.last(out, StatusPaused)
 }
 
 // inCallOrder sorts what waits by the calls of the round: that they run in

@@ -16,13 +16,16 @@ import (
 
 // A run is one run of an agent.
 type run struct {
-	root   *Agent // that the run began with, and whose limits hold
-	agent  *Agent // whose turn it is
-	chain  *chain.Run
-	events chan ClientEvent
-	client client
-	err    *Error  // set before run_finished is sent
-	paused *Paused // set before run_paused is sent
+	root    *Agent // that the run began with, and whose limits hold
+	agent   *Agent // whose turn it is
+	chain   *chain.Run
+	events  chan ClientEvent
+	client  client
+	err     *Error  // set before run_finished is sent
+	paused  *Paused // set before run_paused is sent
+	keeper  *keeper // nil: the run is not kept
+	crashed bool    // the process that ran it before has ended in the middle
+	lost    error   // of the journal: set before the events end
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
@@ -115,8 +118,26 @@ func (r *run) Send(e abi.Event) abi.Event {
 	r.out.Lock()
 	defer r.out.Unlock()
 	out := r.prepare(e)
-	r.events <- out
+	r.hand(out, false)
 	return out.Event
+}
+
+// hand gives an event to the caller, once it is kept. One that tells of a change
+// of the state which is still to come is held until then.
+func (r *run) hand(e ClientEvent, held bool) {
+	if r.keeper != nil {
+		r.keeper.hand(e, held)
+		return
+	}
+	r.events <- e
+}
+
+// Keep implements [chain.Keeper].
+func (r *run) Keep(ctx context.Context) error {
+	if r.keeper == nil {
+		return nil
+	}
+	return r.keeper.keep(ctx)
 }
 
 // tell sends an event to the caller and to the observers.
@@ -125,7 +146,19 @@ func (r *run) tell(e abi.Event) {
 	defer r.out.Unlock()
 	out := r.prepare(e)
 	r.chain.Note(out.Event)
-	r.events <- out
+	r.hand(out, tellsOfState[e.Type])
+}
+
+// tellsOfState are the events that tell of a change of the state, which the
+// loop makes after them, at the end of a phase.
+var tellsOfState = map[abi.EventType]bool{
+	abi.EventStepStarted:  true,
+	abi.EventMessage:      true,
+	abi.EventToolCall:     true,
+	abi.EventToolResult:   true,
+	abi.EventLimit:        true,
+	abi.EventTransfer:     true,
+	abi.EventStepFinished: true,
 }
 
 func (r *run) stamp(e abi.Event, seq int64) abi.Event {
@@ -138,6 +171,8 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 func (r *run) execute(ctx context.Context) {
 	defer close(r.events)
 	caller := ctx
+	ctx, closeJournal := r.openJournal(ctx)
+	defer closeJournal()
 	ctx, release, refused := r.admit(ctx)
 	defer release()
 	if t := r.root.Timeout; t > 0 {
@@ -151,16 +186,26 @@ func (r *run) execute(ctx context.Context) {
 	if err == nil {
 		r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)
 	}
+	if err != nil && r.keeper != nil && r.keeper.entries > 0 {
+		r.lost = err // it can still go on, elsewhere or later
+		return
+	}
 	if err != nil { // no middleware learns of this run
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
 	defer r.chain.Close()
 	r.chain.Streams().Store(r.state.Streams)
+	if !r.keepBegin(ctx) {
+		return
+	}
 	if r.state.LastSeq == 0 {
 		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
 	}
-	if err == nil {
+	if err == nil && r.state.Phase != PhaseEnd {
 		err = r.loop(ctx)
+	}
+	if r.isLost() {
+		return
 	}
 	var interrupted *chain.Interrupted
 	if errors.As(err, &interrupted) {
@@ -231,6 +276,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 			return err
 		}
 		r.state.Phase, r.state.Record = next, chain.NewRecord()
+		r.keepPhase()
 		r.chain.Observe(ctx)
 	}
 }

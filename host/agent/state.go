@@ -65,8 +65,10 @@ type State struct {
 	// Streamed are the chunks of the last response that the caller got.
 	Streamed []abi.Chunk `json:"streamed,omitempty"`
 	LastID   int64       `json:"last_id"` // of messages
-	Streams  int64       `json:"streams"` // so far
-	LastSeq  int64       `json:"last_seq"`
+	// Outcome is how the run ended, while after_agent has yet to see it.
+	Outcome *outcome `json:"outcome,omitempty"`
+	Streams int64    `json:"streams"` // so far
+	LastSeq int64    `json:"last_seq"`
 }
 
 // A CallState is one call of a round and, once there, what came of it.

@@ -25,6 +25,9 @@ func (r *run) callTools(ctx context.Context) (Phase, error) {
 		s.Calls = calls
 		last, _ := s.Messages.Last()
 		s.Rounds = append(s.Rounds, last.ID)
+		if r.keeper != nil {
+			r.keeper.round()
+		}
 	}
 	err := r.runCalls(ctx)
 	var interrupted *chain.Interrupted
@@ -123,8 +126,10 @@ func (r *run) runCalls(ctx context.Context) error {
 			continue
 		}
 		if !calls[i].Told {
-			calls[i].Told = true
-			r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+			r.keepCall(i, func() {
+				calls[i].Told = true
+				r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+			})
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -204,8 +209,12 @@ func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message)
 	if messages == nil {
 		messages = []abi.Message{toolMessage(o)}
 	}
-	c.Result, c.Source, c.Messages = o.Result, o.Source, messages
-	r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	i := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.Call.ID })
+	r.keepCall(i, func() {
+		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
+		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+		r.chain.Settle(&o)
+	})
 }
 
 // toolMessage is how a result is recorded unless a module says otherwise.

@@ -155,6 +155,8 @@ func (r *Run) Streams() *atomic.Int64 { return &r.streams }
 // earlier passes.
 func (r *Run) Begin(record *Record) {
 	record.begin()
+	r.keeping.Lock()
+	defer r.keeping.Unlock()
 	r.record = record
 }
 

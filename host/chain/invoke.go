@@ -113,13 +113,11 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 }
 
 // live are the hooks that are called in every pass through a phase: they
-// wrap something that may have to go on, or come when nothing is passed
-// through again.
+// wrap something that may have to go on, or are told of what is new.
 var live = map[abi.Hook]bool{
 	abi.HookWrapModel:    true,
 	abi.HookWrapToolCall: true,
 	abi.HookOnChunk:      true,
-	abi.HookAfterAgent:   true,
 	abi.HookObserve:      true,
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -68,6 +69,14 @@ func (r *Run) Delta(phaseEnds bool, take func(*Delta) error) error {
 	return take(d)
 }
 
+// Recording calls fn while nothing is collected: what it changes and tells is
+// kept together. It must not call hooks.
+func (r *Run) Recording(fn func()) {
+	r.keeping.RLock()
+	defer r.keeping.RUnlock()
+	fn()
+}
+
 // Settle says that what came of a tool call is recorded: its wrappers are not
 // called again.
 func (r *Run) Settle(o *ToolOutcome) {
@@ -110,6 +119,19 @@ func (d *Delta) ApplyLocals(l *Locals) {
 		l.scopes[c.Scope][c.Key] = localValue{c.Value, c.Version}
 		l.sizes[c.Scope] += len(c.Key) + len(c.Value)
 	}
+}
+
+// BegunTool reports whether the tool of a call was called, and nobody knows what
+// came of it.
+func (r *Record) BegunTool(callID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, e := range r.entries {
+		if strings.HasPrefix(key, sourceTool+"/"+callID+"#") && e.Begun && !e.Done {
+			return true
+		}
+	}
+	return false
 }
 
 // changes are the entries that changed since the last time, and if they

@@ -1,0 +1,479 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// How a keeper works.
+const (
+	// gather is how long a change that nobody waits for waits for others.
+	gather = 2 * time.Millisecond
+	// maxBacklog is how many events may be kept and not yet taken by the caller
+	// before the run waits for it.
+	maxBacklog = 256
+	// beats is how many signs of life there are in a lease.
+	beats = 5
+)
+
+// A keeper keeps a run in a journal. What the run does it gathers: events, and
+// the changes of the state that belong to them. A goroutine commits all of it
+// that is there, and only then hands the events to the caller. Who must not go
+// on before that, such as a tool call that is about to be made, waits for it.
+//
+// An event that tells of a change is never committed without it, nor the other
+// way round. Events of hooks are noted in the record of the phase; those of the
+// loop itself belong to the end of a phase, or to the state of a tool call, and
+// are held until that is there too.
+type keeper struct {
+	*JournalOptions
+	run    *run
+	id     string
+	epoch  int64
+	cancel context.CancelCauseFunc // of the run
+	fuel   int64                   // that was used before this process
+
+	mu       sync.Mutex
+	chain    *chain.Run
+	pending  entry
+	changed  bool // pending is not empty
+	phase    int64
+	revision int64         // of the messages, when they were last kept
+	events   []ClientEvent // not kept
+	safe     int           // how many of them may be
+	fixed    *fixed        // when it was last kept
+	progress *Progress
+	waiters  []chan error
+	err      error // of the journal: nothing is kept any more
+
+	entries int64 // of the log
+	last    int64 // number of the last event that is kept
+
+	wake    chan struct{}
+	closing chan struct{}
+	done    chan struct{} // the commits have ended
+	backlog backlog
+}
+
+// newKeeper returns a keeper of a run that is claimed.
+func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
+	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
+		pending: entry{Calls: map[int]json.RawMessage{}},
+		wake:    make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
+}
+
+// begin starts to keep. The run is ended by cancel if that fails.
+func (k *keeper) begin(cancel context.CancelCauseFunc) {
+	k.cancel = cancel
+	k.backlog.gone.Add(1)
+	go k.work()
+	go k.backlog.deliver(k.run.events)
+}
+
+// attach says which chain the run goes through from now on.
+func (k *keeper) attach(c *chain.Run) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.chain = c
+}
+
+// end commits what is there, and waits until the caller has all events.
+func (k *keeper) end() error {
+	close(k.closing)
+	<-k.done
+	k.backlog.close()
+	return k.failed()
+}
+
+func (k *keeper) failed() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// hand takes an event; held ones wait for the change that they tell of.
+func (k *keeper) hand(e ClientEvent, held bool) {
+	k.mu.Lock()
+	k.events = append(k.events, e)
+	if !held {
+		k.safe = len(k.events)
+	}
+	k.mu.Unlock()
+	signal(k.wake)
+}
+
+// room waits while the caller is far behind.
+func (k *keeper) room(ctx context.Context) { k.backlog.wait(ctx) }
+
+// release says that the events so far tell of nothing that is still to come.
+func (k *keeper) release() {
+	k.mu.Lock()
+	k.safe = len(k.events)
+	k.mu.Unlock()
+	signal(k.wake)
+}
+
+// call takes the state of a tool call. Callers have told of it while nothing is
+// collected.
+func (k *keeper) call(i int, c *CallState) {
+	b, err := abi.Marshal(c)
+	if err != nil {
+		_ = k.fail(err)
+	}
+	k.mu.Lock()
+	k.pending.Calls[i], k.changed = b, true
+	k.safe = len(k.events)
+	k.mu.Unlock()
+	signal(k.wake)
+}
+
+// round keeps the calls of a round that begins.
+func (k *keeper) round() {
+	s := &k.run.state
+	k.run.mu.Lock()
+	head := headOf(s)
+	k.run.mu.Unlock()
+	k.run.chain.Recording(func() {
+		for i := range s.Calls {
+			k.call(i, &s.Calls[i])
+		}
+		k.mu.Lock()
+		k.pending.Head = head
+		k.mu.Unlock()
+	})
+}
+
+// stage takes the state at the end of a phase, and begins the next one's record.
+func (k *keeper) stage() {
+	r := k.run
+	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
+	r.mu.Lock()
+	head := headOf(&r.state)
+	r.mu.Unlock()
+	progress := k.look(StatusRunning)
+	err := r.chain.Delta(true, func(d *chain.Delta) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.addDelta(d)
+		k.phase++
+		k.takeState(head)
+		k.progress, k.changed = progress, true
+		k.safe = len(k.events)
+		return nil
+	})
+	if err != nil {
+		_ = k.fail(err)
+	}
+	r.chain.Begin(r.state.Record)
+	signal(k.wake)
+}
+
+// takeState takes the parts of the state. Callers hold the lock.
+func (k *keeper) takeState(head *State) {
+	s := &k.run.state
+	p := &k.pending
+	if now := (&fixed{s.Instruction, s.Tools, s.Input}); !now.same(k.fixed) {
+		p.Fixed, k.fixed = now, now
+	}
+	p.Head = head
+	if rev := s.Messages.Revision(); rev != k.revision {
+		from := s.Messages.Changed(k.revision)
+		if p.Messages != nil {
+			from = min(from, p.Messages.From)
+		}
+		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
+		p.Messages, k.revision = &messagesDelta{from, items}, rev
+	}
+	if s.Calls == nil {
+		p.NoCalls = true
+		clear(p.Calls)
+	}
+}
+
+func (k *keeper) addDelta(d *chain.Delta) {
+	if !d.Empty() {
+		k.pending.Records = append(k.pending.Records, phaseDelta{k.phase, *d})
+		k.changed = true
+	}
+}
+
+// look is how far the run has come.
+func (k *keeper) look(status Status) *Progress {
+	s := &k.run.state
+	p := &Progress{Status: status, Step: s.Step, Fuel: k.fuel}
+	k.run.mu.Lock()
+	p.Usage = s.Usage
+	k.run.mu.Unlock()
+	for _, e := range k.run.chain.Stats() {
+		p.Fuel += e.Fuel
+	}
+	return p
+}
+
+// finish keeps how the run ended, or paused, together with its last event.
+func (k *keeper) finish(e ClientEvent, p *Progress) error {
+	k.mu.Lock()
+	k.events = append(k.events, e)
+	k.safe, k.progress, k.changed = len(k.events), p, true
+	k.mu.Unlock()
+	return k.keep(context.Background())
+}
+
+// keep returns once all that has happened is committed.
+func (k *keeper) keep(ctx context.Context) error {
+	kept := make(chan error, 1)
+	k.mu.Lock()
+	if err := k.err; err != nil {
+		k.mu.Unlock()
+		return err
+	}
+	k.waiters = append(k.waiters, kept)
+	k.mu.Unlock()
+	signal(k.wake)
+	select {
+	case err := <-kept:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// work commits until the run has ended.
+func (k *keeper) work() {
+	defer close(k.done)
+	beat := time.NewTicker(k.Lease / beats)
+	defer beat.Stop()
+	for {
+		select {
+		case <-k.wake:
+			k.hesitate()
+			k.commit()
+		case <-beat.C:
+			k.renew()
+		case <-k.closing:
+			k.commit()
+			return
+		}
+	}
+}
+
+// hesitate lets changes gather that nobody waits for.
+func (k *keeper) hesitate() {
+	k.mu.Lock()
+	urgent := len(k.waiters) > 0
+	k.mu.Unlock()
+	if urgent {
+		return
+	}
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-k.closing:
+			return
+		case <-k.wake:
+			k.mu.Lock()
+			urgent = len(k.waiters) > 0
+			k.mu.Unlock()
+			if urgent {
+				return
+			}
+		}
+	}
+}
+
+// commit commits what has gathered.
+func (k *keeper) commit() {
+	c, events, waiters, err := k.collect()
+	if err == nil && c != nil {
+		err = k.try(c)
+	}
+	if err != nil {
+		err = k.fail(err)
+	} else if c != nil {
+		k.entries, k.last = c.Entry, c.Last
+		k.backlog.add(events)
+	}
+	for _, w := range waiters {
+		w <- err
+	}
+}
+
+// collect takes what has gathered; nil if nothing has.
+func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan error, err error) {
+	k.mu.Lock()
+	ch := k.chain
+	k.mu.Unlock()
+	if ch == nil {
+		return nil, nil, nil, nil // the run has not begun
+	}
+	var p entry
+	var changed bool
+	err = ch.Delta(false, func(d *chain.Delta) error {
+		k.run.mu.Lock()
+		now := live{k.run.state.Usage, k.run.state.LastID, k.run.state.ModelCalls, ch.Streams().Load()}
+		k.run.mu.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if waiters, k.waiters = k.waiters, nil; k.err != nil {
+			return k.err
+		}
+		k.addDelta(d)
+		k.pending.Phase, k.pending.Live = k.phase, &now
+		events = k.events[:k.safe:k.safe]
+		k.events, k.safe = k.events[k.safe:], 0
+		p, changed = k.pending, k.changed
+		k.pending, k.changed = entry{Calls: map[int]json.RawMessage{}}, false
+		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Progress: k.progress, Lease: k.Lease}
+		k.progress = nil
+		return nil
+	})
+	if err != nil || !changed && len(events) == 0 {
+		return nil, nil, waiters, err
+	}
+	c.Lazy = !changed
+	for i := range events {
+		c.Lazy = c.Lazy && events[i].Event.Type == abi.EventChunk
+	}
+	if changed {
+		c.Entry++
+		if c.Log, err = abi.Marshal(&p); err != nil {
+			return nil, nil, waiters, err
+		}
+	}
+	c.Last += int64(len(events))
+	c.Events, err = lines(events)
+	return c, events, waiters, err
+}
+
+func lines(events []ClientEvent) ([]byte, error) {
+	var out bytes.Buffer
+	for i := range events {
+		b, err := abi.Marshal(&events[i].Event)
+		if err != nil {
+			return nil, err
+		}
+		out.Write(b)
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
+}
+
+// try commits, again and again while the journal is not reached.
+func (k *keeper) try(c *Commit) error {
+	deadline := time.Now().Add(k.Patience)
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		err := k.Journal.Commit(ctx, c)
+		cancel()
+		var again interface{ Retryable() bool }
+		if err == nil || !errors.As(err, &again) || !again.Retryable() || time.Now().Add(wait).After(deadline) {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+// renew gives a sign of life.
+func (k *keeper) renew() {
+	ctx, cancel := context.WithTimeout(context.Background(), k.Lease/beats)
+	defer cancel()
+	stop, err := k.Journal.Renew(ctx, k.id, k.epoch, k.Lease)
+	switch {
+	case errors.Is(err, ErrFenced):
+		_ = k.fail(err)
+	case err == nil && stop:
+		k.cancel(errCanceledByJournal)
+	}
+}
+
+// errCanceledByJournal is the cause of a run's end that somebody asked for.
+var errCanceledByJournal = errors.New("somebody canceled it")
+
+// fail ends the run, which can be kept no longer.
+func (k *keeper) fail(err error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.failLocked(err)
+}
+
+func (k *keeper) failLocked(err error) error {
+	if k.err == nil {
+		k.err = &JournalError{k.id, err}
+		k.cancel(k.err)
+	}
+	return k.err
+}
+
+// A backlog is between a keeper and the run's caller.
+type backlog struct {
+	mu     sync.Mutex
+	events []ClientEvent
+	closed bool
+	more   chan struct{}
+	room   chan struct{}
+	gone   sync.WaitGroup
+}
+
+func (b *backlog) add(events []ClientEvent) {
+	b.mu.Lock()
+	b.events = append(b.events, events...)
+	b.mu.Unlock()
+	signal(b.more)
+}
+
+func (b *backlog) wait(ctx context.Context) {
+	for {
+		b.mu.Lock()
+		n := len(b.events)
+		b.mu.Unlock()
+		if n < maxBacklog {
+			return
+		}
+		select {
+		case <-b.room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close waits until all events are delivered.
+func (b *backlog) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	signal(b.more)
+	b.gone.Wait()
+}
+
+func (b *backlog) deliver(to chan<- ClientEvent) {
+	for {
+		<-b.more
+		b.mu.Lock()
+		events, closed := b.events, b.closed
+		b.events = nil
+		b.mu.Unlock()
+		signal(b.room)
+		for _, e := range events {
+			to <- e
+		}
+		if closed && len(events) == 0 {
+			b.gone.Done()
+			return
+		}
+		if closed {
+			signal(b.more)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// Continue goes on with a run of the agent's journal: one that paused, with
+// answers by the ids of its interrupts, or one whose process is gone, without.
+// What the run has done is not done again: tools and model calls that came to
+// their end answer from the journal. A tool call that had begun is made again
+// if it is idempotent; if not, the model and an event are told that its outcome
+// is unknown.
+//
+// The first event of a run whose process was gone is run_resumed. The error is
+// ErrNoRun, ErrBusy, ErrFinished, a *WaitingError, a *PinError, or the journal's.
+func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+	r, err := a.reclaim(ctx, id, answers)
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	return events(stream(ctx, r)), nil
+}
+
+// ContinueFor is [Agent.Continue] for a client with a protocol of its own.
+func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[ClientEvent, error], error) {
+	r, err := a.reclaim(ctx, id, answers)
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	r.client.encoder = enc
+	return stream(ctx, r), nil
+}
+
+// reclaim takes a run over from the journal.
+func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage) (*run, error) {
+	o := a.Journal
+	if o == nil {
+		return nil, errors.New("the agent has no journal")
+	}
+	kept, err := o.Journal.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.mayContinue(kept, answers); err != nil {
+		return nil, err
+	}
+	claim := &Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.Lease}
+	claim.Steal = kept.Status == StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
+	wasRunning := kept.Status == StatusRunning
+	if kept, err = o.Journal.Claim(ctx, claim); err != nil {
+		return nil, err
+	}
+	state, phase, err := restore(kept.Log)
+	if err != nil {
+		return nil, err
+	}
+	state.LastSeq = kept.LastSeq
+	r, err := resumed(a, state)
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) > 0 {
+		if err := r.state.Record.Answer(answers); err != nil {
+			return nil, err
+		}
+	}
+	for i := range r.state.Calls {
+		c := &r.state.Calls[i]
+		c.Started = c.Started || r.state.Record.BegunTool(c.Call.ID)
+	}
+	r.crashed = wasRunning
+	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
+	r.keeper.phase, r.keeper.fuel = phase, kept.Fuel
+	r.keeper.revision = r.state.Messages.Revision()
+	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
+	return r, nil
+}
+
+// mayContinue says why a run cannot go on, before it is claimed.
+func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) error {
+	switch {
+	case kept.Status == StatusFinished:
+		return fmt.Errorf("run %s: %w: %s", kept.ID, ErrFinished, kept.FinishReason)
+	case kept.Status == StatusPaused && len(answers) == 0:
+		return &WaitingError{kept.ID, kept.Pending}
+	case kept.Status == StatusRunning && len(answers) > 0:
+		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
+	}
+	if err := a.checkPins(kept.ID, kept.Modules); err != nil {
+		return err
+	}
+	if len(answers) == 0 {
+		return nil
+	}
+	state, _, err := restore(kept.Log)
+	if err != nil {
+		return err
+	}
+	return state.Record.Answer(answers) // of this copy: they make sense
+}
+
+// openJournal begins to keep the run, where it is kept. Its context ends when
+// the journal fails, or somebody cancels the run there.
+func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
+	o := r.root.Journal
+	if o == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if r.keeper == nil {
+		r.keeper = newKeeper(o, r, 1, 0, 0)
+	}
+	k := r.keeper
+	k.begin(cancel)
+	return ctx, func() {
+		if err := k.end(); err != nil {
+			r.lost = err
+		}
+		cancel(nil)
+	}
+}
+
+// keepBegin puts a new run into the journal, or says that an old one goes on.
+// It reports whether the run may go on.
+func (r *run) keepBegin(ctx context.Context) bool {
+	k := r.keeper
+	if k == nil {
+		return true
+	}
+	if k.entries == 0 {
+		if err := r.create(ctx); err != nil {
+			_ = k.fail(err)
+			return false
+		}
+		k.attach(r.chain)
+		return true
+	}
+	r.chain.Begin(r.state.Record)
+	k.attach(r.chain)
+	k.mu.Lock()
+	k.progress, k.changed = k.look(StatusRunning), true
+	k.mu.Unlock()
+	if r.crashed {
+		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
+		k.release()
+	}
+	return k.keep(context.WithoutCancel(ctx)) == nil
+}
+
+// create puts a new run into the journal.
+func (r *run) create(ctx context.Context) error {
+	k := r.keeper
+	first := entry{}
+	k.mu.Lock()
+	k.pending.Phase = k.phase
+	k.takeState(headOf(&r.state))
+	first, k.pending = k.pending, entry{Calls: map[int]json.RawMessage{}}
+	k.mu.Unlock()
+	log, err := abi.Marshal(&first)
+	if err != nil {
+		return err
+	}
+	s := &r.state
+	err = k.Journal.Create(context.WithoutCancel(ctx), &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
+		Owner: k.Owner, Lease: k.Lease, Modules: r.root.pins(), Spec: k.Spec, Log: log})
+	if err == nil {
+		k.entries = 1
+	}
+	return err
+}
+
+// maxTitle is the length of a run's title, in characters.
+const maxTitle = 120
+
+// title is what the user said last, cut.
+func title(l *chain.List) string {
+	for i := l.Len() - 1; i >= 0; i-- {
+		if m := l.At(i); m.Role == abi.RoleUser {
+			text := []rune(strings.Join(strings.Fields(m.Content.String()), " "))
+			if len(text) > maxTitle {
+				text = append(text[:maxTitle-1], '…')
+			}
+			return string(text)
+		}
+	}
+	return ""
+}
+
+// keepPhase keeps the state at the end of a phase.
+func (r *run) keepPhase() {
+	if r.keeper != nil {
+		r.keeper.stage()
+	}
+}
+
+// keepCall makes a change of call i of the round, and tells of it: both are kept
+// together.
+func (r *run) keepCall(i int, change func()) {
+	if r.keeper == nil {
+		change()
+		return
+	}
+	r.chain.Recording(func() {
+		change()
+		r.keeper.call(i, &r.state.Calls[i])
+	})
+}
+
+// last hands out the last event of the run, or of this part of it, and keeps
+// what became of the run with it.
+func (r *run) last(e ClientEvent, status Status) {
+	k := r.keeper
+	if k == nil {
+		r.events <- e
+		return
+	}
+	p := k.look(status)
+	p.FinishReason, p.Pending = e.Event.FinishReason, e.Event.Interrupts
+	_ = k.finish(e, p) // an error is told when the events have ended
+}
+
+// isLost reports whether the journal has failed: the run ends without an end.
+func (r *run) isLost() bool { return r.keeper != nil && r.keeper.failed() != nil }
