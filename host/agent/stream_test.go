@@ -184,7 +184,7 @@ func TestAfterModelReplaces(t *testing.T) {
 	e := tr.message(t)
 	require.Equal(t, "better", e.Message.Content.String())
 	require.True(t, e.Replaced)
-	require.Equal(t, abi.OriginModel, e.Message.Origin)
+	require.Equal(t, abi.OriginModule+"edit", e.Message.Origin, "who says what it says")
 }
 
 func TestHoldStream(t *testing.T) {

@@ -224,7 +224,10 @@ func (r *Run) checkResponse(res *abi.Response, entry string, inner *abi.Response
 	}
 	res.Message.ID, res.Message.Origin = "", abi.OriginModule+entry
 	if inner != nil {
-		res.Message.ID, res.Message.Origin = inner.Message.ID, inner.Message.Origin
+		res.Message.ID = inner.Message.ID
+		if sameMessage(&res.Message, &inner.Message) {
+			res.Message.Origin = inner.Message.Origin
+		}
 		if res.Usage == nil {
 			res.Usage = inner.Usage
 		}

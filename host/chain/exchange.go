@@ -41,6 +41,8 @@ type kind[Q, P, R any] interface {
 	// chunks are those that say what res says; assemble is the reverse.
 	chunks(q Q, res *R) []abi.Chunk
 	assemble(res *R, chunks []abi.Chunk) *R
+	// same reports whether two answers say the same, whoever gave them.
+	same(a, b *R) bool
 }
 
 // call asks q from the outermost ring on. The error is an ending.
@@ -131,6 +133,7 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 	m := wrappers[0]
 	var called bool
 	var last, lastGood reply[R]
+	var good []reply[R]
 	next := func(ctx context.Context, p P) (rep reply[R], err error) {
 		patched, err := x.kind.patch(q, p, m)
 		if err != nil {
@@ -145,7 +148,7 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 			return rep, err
 		}
 		if last = rep; rep.err == nil {
-			lastGood = rep
+			lastGood, good = rep, append(good, rep)
 		}
 		return rep, nil
 	}
@@ -158,7 +161,7 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 	case v.faulted && lastGood.res != nil:
 		return lastGood, nil
 	case res != nil && v.ok():
-		return reply[R]{res: res, source: either(lastGood.source, m.Name)}, nil
+		return reply[R]{res: res, source: x.sourceOf(res, m.Name, good)}, nil
 	case called:
 		return last, nil
 	default:

@@ -162,7 +162,7 @@ func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, re
 	case out.Error != nil:
 		rep = reply[abi.Response]{err: tidy(out.Error), source: m.Name}
 	case out.Response != nil:
-		if rep.res == nil {
+		if rep.res == nil || !k.same(out.Response, rep.res) {
 			rep.source = m.Name
 		}
 		rep.res, rep.err = out.Response, nil

@@ -257,7 +257,7 @@ func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep rep
 	case out.Error != nil:
 		rep = reply[abi.Result]{err: tidy(out.Error), source: m.Name}
 	case out.Result != nil:
-		if rep.res == nil {
+		if rep.res == nil || !k.same(out.Result, rep.res) {
 			rep.source = m.Name
 		}
 		rep.res, rep.err = out.Result, nil

@@ -18,13 +18,15 @@ import (
 const (
 	DefaultTimeout   = 2 * time.Minute
 	DefaultMaxResult = 1 << 20
+	DefaultMaxMedia  = 4 << 20
 	DefaultMaxLeft   = 64
 )
 
 // SafeOptions bound a tool.
 type SafeOptions struct {
 	Timeout   time.Duration // of one call; DefaultTimeout when 0
-	MaxResult int           // bytes of a result, all its parts together; DefaultMaxResult when 0
+	MaxResult int           // bytes of a result's text, all its parts together; DefaultMaxResult when 0
+	MaxMedia  int           // bytes of its other parts together, as JSON; as MaxResult where that is set, else DefaultMaxMedia
 	MaxLeft   int           // calls left behind at one time; DefaultMaxLeft when 0
 }
 
@@ -35,6 +37,12 @@ type SafeOptions struct {
 func Safe(t Tool, o SafeOptions) *SafeTool {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if o.MaxMedia <= 0 {
+		o.MaxMedia = DefaultMaxMedia
+		if o.MaxResult > 0 {
+			o.MaxMedia = o.MaxResult
+		}
 	}
 	if o.MaxResult <= 0 {
 		o.MaxResult = DefaultMaxResult
@@ -148,7 +156,7 @@ func isObject(b json.RawMessage) bool {
 const partSize = 32
 
 func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
-	left := t.o.MaxResult
+	left, media := t.o.MaxResult, t.o.MaxMedia
 	out := make([]abi.Part, 0, min(len(parts), left/partSize+1))
 	for i, p := range parts {
 		left -= partSize
@@ -165,10 +173,10 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 		switch {
 		case err != nil || !utf8.Valid(b):
 			p = textPart(fmt.Sprintf("[left out: a part of type %q that is not valid JSON]", strings.ToValidUTF8(p.Type, "\ufffd")))
-		case len(b) > left:
-			p = textPart(fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]", p.Type, len(b), t.o.MaxResult))
+		case len(b) > media:
+			p = textPart(fmt.Sprintf("[left out: a part of type %q of %d bytes; at most %d bytes of a result are kept]", p.Type, len(b), t.o.MaxMedia))
 		default:
-			left -= len(b)
+			media -= len(b)
 		}
 		out = append(out, p)
 	}

@@ -61,6 +61,7 @@ func invalid(format string, args ...any) error {
 
 // messages are the messages without what is the host's own.
 func (c *Client) messages(in []abi.Message) []abi.Message {
+	in = carry(in)
 	out := make([]abi.Message, len(in))
 	for i, m := range in {
 		m.ID, m.Extra, m.Origin = "", nil, ""

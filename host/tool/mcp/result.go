@@ -25,6 +25,9 @@ func result(r *sdk.CallToolResult) *abi.Result {
 		}
 		parts = append(parts, p)
 	}
+	if len(parts) == 0 && r.StructuredContent != nil {
+		texts, parts = append(texts, string(marshal(r.StructuredContent))), append(parts, abi.Part{})
+	}
 	if len(texts) == len(parts) {
 		return &abi.Result{Content: abi.Text(strings.Join(texts, "\n")), IsError: r.IsError}
 	}

@@ -1,0 +1,70 @@
+package openai
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// carried are the parts that the API takes from a user and not from a tool.
+var carried = map[string]string{abi.PartImage: "image", abi.PartAudio: "audio", abi.PartFile: "file"}
+
+// carry puts what tools returned into the form of the API, whose tool messages
+// hold text alone: an image, audio or a file of a tool's result goes into one
+// user message behind the answers of that round, and a line in its place says
+// where it is. So every call keeps its one answer, and answers stay together.
+// Parts of other types go as they are: the endpoint may know them.
+func carry(in []abi.Message) []abi.Message {
+	if !slices.ContainsFunc(in, func(m abi.Message) bool { return m.Role == abi.RoleTool && m.Content.IsParts() }) {
+		return in
+	}
+	out := make([]abi.Message, 0, len(in)+1)
+	var behind []abi.Part
+	flush := func() {
+		if len(behind) > 0 {
+			out = append(out, abi.Message{Role: abi.RoleUser, Content: abi.Parts(behind...)})
+		}
+		behind = nil
+	}
+	for _, m := range in {
+		if m.Role != abi.RoleTool {
+			flush()
+		} else if m.Content.IsParts() {
+			var moved []abi.Part
+			m.Content, moved = split(&m)
+			behind = append(behind, moved...)
+		}
+		out = append(out, m)
+	}
+	flush()
+	return out
+}
+
+// split takes from a tool's message the parts that it cannot carry.
+func split(m *abi.Message) (content abi.Content, moved []abi.Part) {
+	kept := make([]abi.Part, 0, len(m.Content.Parts()))
+	var kinds []string
+	for _, p := range m.Content.Parts() {
+		kind, ok := carried[p.Type]
+		if !ok {
+			kept = append(kept, p)
+			continue
+		}
+		kinds = append(kinds, kind)
+		moved = append(moved, p)
+	}
+	if len(moved) == 0 {
+		return m.Content, nil
+	}
+	list := strings.Join(kinds, ", ")
+	kept = append(kept, textPart(fmt.Sprintf("[%s: in the message behind the tool results]", list)))
+	head := fmt.Sprintf("[%s from the result of tool call %s", list, m.ToolCallID)
+	if m.Name != "" {
+		head += " of " + m.Name
+	}
+	return abi.Parts(kept...), append([]abi.Part{textPart(head + "]")}, moved...)
+}
+
+func textPart(s string) abi.Part { return abi.Part{Type: abi.PartText, Text: s} }
