@@ -70,7 +70,7 @@ func TestSafeCutsResults(t *testing.T) {
 			strings.Repeat("a", 30) + "bbbbbb\n[cut: this has 30 bytes; at most 100 bytes of a result are kept]"},
 		"a large part":     {abi.Parts(image(90)), `[left out: a part of type "image_url" of 133 bytes; at most 100 bytes of a result are kept]`},
 		"too many parts":   {abi.Parts(make([]abi.Part, 9)...), "[cut: 6 more parts of the result; at most 100 bytes are kept]"},
-		"text and media":   {abi.Parts(textPart(strings.Repeat("a", 60)), image(20)), strings.Repeat("a", 60)},
+		"text and media":   {abi.Parts(textPart(strings.Repeat("a", 30)), image(20)), strings.Repeat("a", 30)},
 		"not JSON":         {abi.Parts(abi.Part{Type: "file", File: json.RawMessage("{")}), `[left out: a part of type "file" that is not valid JSON]`},
 		"a part not UTF-8": {abi.Parts(abi.Part{Type: "file", File: json.RawMessage("\"\xff\"")}), `[left out: a part of type "file" that is not valid JSON]`},
 	} {
