@@ -49,12 +49,12 @@ type Call struct {
 	staged []localWrite
 	// touched are the run-local values that the call has changed.
 	touched []localKey
-	waited time.Duration
-	nexts  int
-	emits  int
-	sent   int // bytes of custom events
-	logs   int
-	told   int // events
+	waited  time.Duration
+	nexts   int
+	emits   int
+	sent    int // bytes of custom events
+	logs    int
+	told    int // events
 }
 
 // Where says where in the run it is.

@@ -35,7 +35,7 @@ type recorded struct {
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	Failed  *abi.Error      `json:"failed,omitempty"`
 	Faulted bool            `json:"faulted,omitempty"` // and passed over
-	Begun   bool            `json:"begun,omitempty"` // a tool: it was called
+	Begun   bool            `json:"begun,omitempty"`   // a tool: it was called
 	Done    bool            `json:"done"`
 	Events  int             `json:"events,omitempty"` // that the call has sent
 
