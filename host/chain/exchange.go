@@ -156,6 +156,8 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 	switch {
 	case err != nil:
 		return reply[R]{}, err
+	case v.failed != nil && last.err != nil && v.failed.Code == last.err.Code && v.failed.Message == last.err.Message:
+		return last, nil // handed on
 	case v.failed != nil:
 		return reply[R]{err: v.failed, source: m.Name}, nil
 	case v.faulted && lastGood.res != nil:
