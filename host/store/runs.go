@@ -1,0 +1,359 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+)
+
+const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
+	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec`
+
+// scanRun reads a row of runColumns.
+func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
+	var r agent.RunInfo
+	var usage, pending, modules string
+	var spec []byte
+	var step, lease, cancel, created, updated int64
+	if err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage, &r.Fuel, &pending,
+		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec); err != nil {
+		return nil, err
+	}
+	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)
+	if lease > 0 {
+		r.Lease = time.UnixMilli(lease)
+	}
+	for _, column := range []struct {
+		text string
+		to   any
+	}{{usage, &r.Usage}, {pending, &r.Pending}, {modules, &r.Modules}} {
+		if column.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(column.text), column.to); err != nil {
+			return nil, ownError{&Error{Corrupt, "", fmt.Errorf("run %s: %w", r.ID, err)}}
+		}
+	}
+	if len(spec) > 0 {
+		r.Spec = bytes.Clone(spec)
+	}
+	return &r, nil
+}
+
+func marshal(v any) (string, error) {
+	b, err := abi.Marshal(v)
+	return string(b), err
+}
+
+// Create implements [agent.Journal].
+func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
+	usage, err := marshal(abi.Usage{})
+	if err != nil {
+		return err
+	}
+	modules, err := marshal(r.Modules)
+	if err != nil {
+		return err
+	}
+	return s.update(ctx, false, func(t tx) error {
+		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11) ON CONFLICT (id) DO NOTHING`,
+			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
+		}
+		_, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log)
+		return err
+	})
+}
+
+// Load implements [agent.Journal].
+func (s *store) Load(ctx context.Context, id string) (kept *agent.KeptRun, err error) {
+	err = s.view(ctx, func(t tx) error {
+		kept, err = load(t, id)
+		return err
+	})
+	return kept, err
+}
+
+func load(t tx, id string) (*agent.KeptRun, error) {
+	info, err := run(t, id)
+	if err != nil {
+		return nil, err
+	}
+	kept := &agent.KeptRun{RunInfo: *info}
+	err = t.query(func(scan func(...any) error) error {
+		var n int64
+		var body []byte
+		if err := scan(&n, &body); err != nil {
+			return err
+		}
+		if n != int64(len(kept.Log))+1 {
+			return ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s goes from entry %d to %d", id, len(kept.Log), n)}}
+		}
+		kept.Log = append(kept.Log, bytes.Clone(body))
+		return nil
+	}, `SELECT entry, body FROM run_log WHERE run = $1 ORDER BY entry`, id)
+	if err == nil && int64(len(kept.Log)) != info.Entries {
+		err = ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s has %d of %d entries", id, len(kept.Log), info.Entries)}}
+	}
+	return kept, err
+}
+
+func run(t tx, id string) (info *agent.RunInfo, err error) {
+	err = t.query(func(scan func(...any) error) error {
+		info, err = scanRun(scan)
+		return err
+	}, `SELECT `+runColumns+` FROM runs WHERE id = $1`, id)
+	if err == nil && info == nil {
+		err = ownError{fmt.Errorf("run %s: %w", id, agent.ErrNoRun)}
+	}
+	return info, err
+}
+
+// Claim implements [agent.Journal].
+func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+	err = s.update(ctx, false, func(t tx) error {
+		steal := int64(0)
+		if c.Steal {
+			steal = 1
+		}
+		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
+			WHERE id = $1 AND epoch = $2 AND status <> $6 AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
+			c.Run, c.Epoch, c.Owner, c.Lease.Milliseconds(), string(agent.StatusRunning), string(agent.StatusFinished), steal)
+		if err != nil {
+			return err
+		}
+		if kept, err = load(t, c.Run); err != nil {
+			return err
+		}
+		switch {
+		case n == 1:
+			return nil
+		case kept.Status == agent.StatusFinished:
+			return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFinished, kept.FinishReason)}
+		default:
+			return ownError{fmt.Errorf("run %s: %w: %s, for at least %v after its last sign of life", c.Run, agent.ErrBusy, kept.Owner, c.Lease)}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return kept, nil
+}
+
+// Commit implements [agent.Journal].
+func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
+	before := c.Entry
+	if c.Log != nil {
+		before--
+	}
+	set, args := "", []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds()}
+	if p := c.Progress; p != nil {
+		usage, err := marshal(p.Usage)
+		if err != nil {
+			return err
+		}
+		pending := ""
+		if len(p.Pending) > 0 {
+			if pending, err = marshal(p.Pending); err != nil {
+				return err
+			}
+		}
+		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13"
+		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending)
+	}
+	return s.update(ctx, c.Lazy, func(t tx) error {
+		n, err := t.exec(`UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7`+set+`
+			WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args...)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return refused(t, c)
+		}
+		if c.Log != nil {
+			if _, err := t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, $2, $3)`, c.Run, c.Entry, c.Log); err != nil {
+				return err
+			}
+		}
+		if c.Last < c.First {
+			return nil
+		}
+		_, err = t.exec(`INSERT INTO run_events (run, first_seq, last_seq, body) VALUES ($1, $2, $3, $4)`, c.Run, c.First, c.Last, c.Events)
+		return err
+	})
+}
+
+// refused says why a commit changed nothing; nil if it was made before, and the
+// answer was lost.
+func refused(t tx, c *agent.Commit) error {
+	r, err := run(t, c.Run)
+	switch {
+	case err != nil:
+		return err
+	case r.Epoch == c.Epoch && r.Entries == c.Entry && r.LastSeq == c.Last:
+		return nil
+	case r.Epoch == c.Epoch:
+		return ownError{fmt.Errorf("run %s is at entry %d and event %d, and entry %d with events from %d on is to follow", c.Run, r.Entries, r.LastSeq, c.Entry, c.First)}
+	}
+	return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFenced, r.Owner)}
+}
+
+// Renew implements [agent.Journal].
+func (s *store) Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error) {
+	err = s.update(ctx, true, func(t tx) error {
+		n, err := t.exec(`UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch = $2 AND status = 'running'`, id, epoch, lease.Milliseconds())
+		if err != nil {
+			return err
+		}
+		r, err := run(t, id)
+		switch {
+		case err != nil:
+			return err
+		case n == 0 && r.Epoch != epoch:
+			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFenced, r.Owner)}
+		}
+		cancel = r.Cancel
+		return nil
+	})
+	return cancel, err
+}
+
+// Run implements [Store].
+func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err error) {
+	err = s.view(ctx, func(t tx) error {
+		info, err = run(t, id)
+		return err
+	})
+	return info, err
+}
+
+// Runs implements [Store].
+func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
+	if f == nil {
+		f = &Filter{}
+	}
+	before, limit := int64(1)<<62, f.Limit
+	if !f.Before.IsZero() {
+		before = f.Before.UnixMilli()
+	}
+	if limit <= 0 {
+		limit = 100
+	}
+	var out []agent.RunInfo
+	err := s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
+			info, err := scanRun(scan)
+			if err == nil {
+				out = append(out, *info)
+			}
+			return err
+		}, `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) AND created_ms < $4
+			ORDER BY created_ms DESC, id DESC LIMIT $5`, f.Tenant, f.Agent, string(f.Status), before, int64(limit))
+	})
+	return out, err
+}
+
+// Events implements [Store].
+func (s *store) Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
+	var out []abi.Event
+	err := s.view(ctx, func(t tx) error {
+		out = nil
+		if _, err := run(t, id); err != nil {
+			return err
+		}
+		return t.query(func(scan func(...any) error) error {
+			var body []byte
+			if err := scan(&body); err != nil || len(out) >= limit {
+				return err
+			}
+			for line := range bytes.Lines(body) {
+				var e abi.Event
+				if err := json.Unmarshal(line, &e); err != nil {
+					return ownError{&Error{Corrupt, "", fmt.Errorf("an event of run %s: %w", id, err)}}
+				}
+				if e.Seq > after {
+					out = append(out, e)
+				}
+			}
+			return nil
+		}, `SELECT body FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, id, after, int64(limit))
+	})
+	return out, err
+}
+
+// Cancel implements [Store].
+func (s *store) Cancel(ctx context.Context, id string) error {
+	return s.update(ctx, false, func(t tx) error {
+		n, err := t.exec(`UPDATE runs SET cancel = 1 WHERE id = $1 AND status <> 'finished'`, id)
+		if err != nil || n == 1 {
+			return err
+		}
+		r, err := run(t, id)
+		if err != nil {
+			return err
+		}
+		return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, r.FinishReason)}
+	})
+}
+
+// Abandon implements [Store].
+func (s *store) Abandon(ctx context.Context, id, reason string) error {
+	return s.update(ctx, false, func(t tx) error {
+		r, err := run(t, id)
+		if err != nil {
+			return err
+		}
+		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
+			updated_ms = NOW_MS, last_seq = last_seq + 1
+			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch)
+		switch {
+		case err != nil:
+			return err
+		case n == 0 && r.Status == agent.StatusFinished:
+			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, r.FinishReason)}
+		case n == 0:
+			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
+		}
+		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
+			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
+		b, err := abi.Marshal(&e)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`INSERT INTO run_events (run, first_seq, last_seq, body) VALUES ($1, $2, $2, $3)`, id, e.Seq, append(b, '\n'))
+		return err
+	})
+}
+
+// Delete implements [Store].
+func (s *store) Delete(ctx context.Context, id string) error {
+	return s.update(ctx, false, func(t tx) error {
+		n, err := t.exec(`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			r, err := run(t, id)
+			if err != nil {
+				return err
+			}
+			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
+		}
+		for _, table := range []string{"run_log", "run_events"} {
+			if _, err := t.exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,350 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// How SQLite is used.
+const (
+	busyTimeout = 10_000 // milliseconds that a writer waits for another process
+	readers     = 4      // connections
+	maxGroup    = 64     // writes that share a transaction
+)
+
+// sqliteDB is a database in a file. One connection writes, and writes that are
+// asked for at once share a transaction, and with it one wait for the disk;
+// others read what was there when they began.
+type sqliteDB struct {
+	where  string
+	reads  *sql.DB
+	writes *sql.DB
+	conn   *sql.Conn // of writes; used by the writing goroutine alone
+	known  map[string]*sql.Stmt
+	lazy   bool // what conn is set to
+
+	mu     sync.RWMutex // held for reading while something is sent to queue
+	closed bool
+	queue  chan *write
+	done   chan struct{}
+}
+
+// A write is a transaction that was asked for.
+type write struct {
+	ctx  context.Context
+	lazy bool
+	fn   func(tx) error
+	err  error
+	done chan struct{}
+}
+
+func openSQLite(ctx context.Context, path string) (database, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	d := &sqliteDB{where: path, known: map[string]*sql.Stmt{}, queue: make(chan *write, maxGroup), done: make(chan struct{})}
+	if err := d.makeFile(); err != nil {
+		return nil, d.failed(err)
+	}
+	dsn := func(more string) string {
+		return "file:" + (&url.URL{Path: path}).EscapedPath() + fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)%s", busyTimeout, more)
+	}
+	if d.writes, err = sql.Open("sqlite", dsn("&_pragma=synchronous(FULL)")); err != nil {
+		return nil, d.failed(err)
+	}
+	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
+		return nil, d.failed(err)
+	}
+	d.writes.SetMaxOpenConns(1)
+	d.reads.SetMaxOpenConns(readers)
+	if d.conn, err = d.writes.Conn(ctx); err != nil {
+		_ = d.writes.Close()
+		_ = d.reads.Close()
+		return nil, d.failed(err)
+	}
+	go d.work()
+	return d, nil
+}
+
+// makeFile makes the file for its owner alone: runs hold whole conversations.
+func (d *sqliteDB) makeFile() error {
+	if err := os.MkdirAll(filepath.Dir(d.where), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.where, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (d *sqliteDB) dialect(text string) string {
+	text = strings.ReplaceAll(text, "NOW_MS", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+	text = strings.ReplaceAll(text, "BYTES", "BLOB")
+	return strings.ReplaceAll(text, "$", "?")
+}
+
+func (d *sqliteDB) close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	close(d.queue)
+	d.mu.Unlock()
+	<-d.done
+	for _, s := range d.known {
+		_ = s.Close()
+	}
+	return errors.Join(d.conn.Close(), d.writes.Close(), d.reads.Close())
+}
+
+// update implements database.
+func (d *sqliteDB) update(ctx context.Context, lazy bool, fn func(tx) error) error {
+	w := &write{ctx: ctx, lazy: lazy, fn: fn, done: make(chan struct{})}
+	d.mu.RLock()
+	if d.closed {
+		d.mu.RUnlock()
+		return &Error{Broken, d.where, errors.New("it is closed")}
+	}
+	select {
+	case d.queue <- w:
+		d.mu.RUnlock()
+	case <-ctx.Done():
+		d.mu.RUnlock()
+		return context.Cause(ctx)
+	}
+	<-w.done
+	return d.failed(w.err)
+}
+
+// exclusive implements database: writers exclude each other, here and in other
+// processes.
+func (d *sqliteDB) exclusive(ctx context.Context, fn func(tx) error) error {
+	return d.update(ctx, false, fn)
+}
+
+// work makes writes until the database is closed.
+func (d *sqliteDB) work() {
+	defer close(d.done)
+	for first := range d.queue {
+		group := []*write{first}
+	gather:
+		for len(group) < maxGroup {
+			select {
+			case w, ok := <-d.queue:
+				if !ok {
+					break gather
+				}
+				group = append(group, w)
+			default:
+				break gather
+			}
+		}
+		if err := d.group(group); err != nil {
+			for _, w := range group {
+				w.err = err
+			}
+		}
+		for _, w := range group {
+			close(w.done)
+		}
+	}
+}
+
+// group makes writes in one transaction. One that fails takes back what it did
+// itself; the error is that of all of them.
+func (d *sqliteDB) group(group []*write) (err error) {
+	t := sqliteTx{d}
+	lazy := true
+	for _, w := range group {
+		lazy = lazy && w.lazy
+	}
+	if lazy != d.lazy {
+		if _, err := t.exec(map[bool]string{true: "PRAGMA synchronous = NORMAL", false: "PRAGMA synchronous = FULL"}[lazy]); err != nil {
+			return err
+		}
+		d.lazy = lazy
+	}
+	if _, err := t.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_, _ = t.exec("ROLLBACK") // it may have been rolled back already
+		}
+	}()
+	for _, w := range group {
+		if w.err = context.Cause(w.ctx); w.err != nil {
+			continue
+		}
+		if len(group) == 1 {
+			if w.err = w.fn(t); w.err != nil {
+				return w.err
+			}
+			continue
+		}
+		if _, err := t.exec("SAVEPOINT write"); err != nil {
+			return err
+		}
+		if w.err = w.fn(t); w.err != nil {
+			if _, err := t.exec("ROLLBACK TO write"); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec("RELEASE write"); err != nil {
+			return err
+		}
+	}
+	_, err = t.exec("COMMIT")
+	return err
+}
+
+// sqliteTx is the transaction of the writing goroutine. Its statements are not
+// ended by a context: what has begun is quick, and comes to its end.
+type sqliteTx struct{ d *sqliteDB }
+
+func (t sqliteTx) statement(text string) (*sql.Stmt, error) {
+	if s := t.d.known[text]; s != nil {
+		return s, nil
+	}
+	s, err := t.d.conn.PrepareContext(context.Background(), t.d.dialect(text))
+	if err == nil {
+		t.d.known[text] = s
+	}
+	return s, err
+}
+
+func (t sqliteTx) exec(text string, args ...any) (int64, error) {
+	s, err := t.statement(text)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t sqliteTx) query(scan func(func(...any) error) error, text string, args ...any) error {
+	s, err := t.statement(text)
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(context.Background(), args...)
+	return scanAll(rows, err, scan)
+}
+
+// scanAll reads all rows.
+func scanAll(rows *sql.Rows, err error, scan func(func(...any) error) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// view implements database.
+func (d *sqliteDB) view(ctx context.Context, fn func(tx) error) error {
+	t, err := d.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return d.failed(err)
+	}
+	defer func() { _ = t.Rollback() }()
+	return d.failed(fn(sqlTx{ctx, t, d.dialect}))
+}
+
+// sqlTx is a transaction of package sql.
+type sqlTx struct {
+	ctx     context.Context
+	tx      *sql.Tx
+	dialect func(string) string
+}
+
+func (t sqlTx) exec(text string, args ...any) (int64, error) {
+	res, err := t.tx.ExecContext(t.ctx, t.dialect(text), args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t sqlTx) query(scan func(func(...any) error) error, text string, args ...any) error {
+	rows, err := t.tx.QueryContext(t.ctx, t.dialect(text), args...)
+	return scanAll(rows, err, scan)
+}
+
+// failed says what is wrong with the database, if err is an error of it.
+func (d *sqliteDB) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if known, ok := ours(err, d.where); ok {
+		return known
+	}
+	e := &Error{Broken, d.where, err}
+	var of *sqlite.Error
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		e.Kind = ReadOnly
+	case errors.As(err, &of):
+		e.Kind = sqliteKind(of.Code())
+	}
+	return e
+}
+
+func sqliteKind(code int) Kind {
+	if code == sqlite3.SQLITE_IOERR_WRITE || code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_SHMSIZE || code == sqlite3.SQLITE_IOERR_TRUNCATE {
+		return Full // a limit of the file's size shows as this too
+	}
+	switch code & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return Full
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
+		return ReadOnly
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return Gone
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return Corrupt
+	default:
+		return Broken
+	}
+}
+
+// ours returns errors that are no failure of the database, with its name where
+// they want it.
+func ours(err error, where string) (error, bool) {
+	var own ownError
+	var known *Error
+	switch {
+	case errors.As(err, &own):
+		err = own.error
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err, true
+	case !errors.As(err, &known):
+		return err, false
+	}
+	if errors.As(err, &known) && known.Where == "" {
+		known.Where = where
+	}
+	return err, true
+}

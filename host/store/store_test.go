@@ -1,0 +1,69 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/store/storetest"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+)
+
+func open(t *testing.T, where string, o *store.Options) store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), where, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+		where := filepath.Join(t.TempDir(), "new folder", "run?s#%20.db")
+		return open(t, where, o), where
+	})
+}
+
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	var n atomic.Int64
+	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+		where := server.Create(t, fmt.Sprint("test", n.Add(1)))
+		return open(t, where, o), where
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for where, want := range map[string]string{
+		"":                   "want the path",
+		"mysql://localhost/": "mysql://",
+		"postgres://127.0.0.1:1/none?sslmode=disable": "not reached",
+		dir: "store " + dir,
+	} {
+		_, err := store.Open(t.Context(), where, nil)
+		require.ErrorContains(t, err, want, where)
+	}
+}
+
+func TestSQLiteIsPrivate(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "runs.db")
+	open(t, where, nil)
+	files, err := filepath.Glob(where + "*")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		info, err := os.Stat(f)
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, f)
+	}
+}

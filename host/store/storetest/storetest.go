@@ -1,0 +1,55 @@
+// Package storetest is what every store has to pass, whatever database is
+// behind it.
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// An Opener opens a store on an empty database; another one with the same where
+// is on the same database, as another process's would be.
+type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
+
+// Run runs the suite.
+func Run(t *testing.T, open Opener) {
+	for name, test := range map[string]func(*testing.T, Opener){
+		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
+		"cancel": testCancel, "many": testMany, "modules": testModules, "migrations": testMigrations,
+		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "time to live": testTTL, "counters": testCounters,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open)
+		})
+	}
+}
+
+const lease = time.Minute
+
+// newRun creates a run with one entry in its log.
+func newRun(t *testing.T, s store.Store, id string) {
+	t.Helper()
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}))
+}
+
+// commit appends an entry, and one event.
+func commit(s store.Store, run string, epoch, entry, seq int64) error {
+	return s.Commit(context.Background(), &agent.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
+		First: seq, Last: seq, Events: event(run, seq), Lease: lease})
+}
+
+// again opens another store on the same database.
+func again(t *testing.T, where string) store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}

@@ -1,0 +1,181 @@
+// Package postgrestest runs a PostgreSQL server for tests, of those programs
+// that Debian's package postgresql brings, in a temporary directory.
+package postgrestest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// EnvRequired is set where a test must not be skipped for want of PostgreSQL.
+const EnvRequired = "AGENT_RUNNER_REQUIRE_POSTGRES"
+
+// A Server is a PostgreSQL server.
+type Server struct {
+	bin, dir string
+	port     int
+	as       *syscall.Credential // initdb refuses to be root
+	cmd      *exec.Cmd
+	exited   chan struct{}
+}
+
+// Start starts a server, which ends with the test. Without PostgreSQL the test
+// is skipped, or fails if [EnvRequired] is set.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s == nil {
+		t.Skip("SKIPPED, NOT TESTED: there is no PostgreSQL on this machine; install it with: apt-get install postgresql")
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// New starts a server; nil if there is no PostgreSQL and none is required.
+func New() (*Server, error) {
+	bin := programs()
+	if bin == "" {
+		if os.Getenv(EnvRequired) != "" {
+			return nil, errors.New(EnvRequired + " is set, and there is no PostgreSQL: apt-get install postgresql")
+		}
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "postgres")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, dir: dir}
+	if err := s.init(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// programs is where the newest PostgreSQL's are.
+func programs() string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	slices.SortFunc(found, func(a, b string) int { return version(a) - version(b) })
+	if len(found) > 0 {
+		return filepath.Dir(found[len(found)-1])
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path)
+	}
+	return ""
+}
+
+func version(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	return n
+}
+
+func (s *Server) init() error {
+	if os.Geteuid() == 0 {
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			return fmt.Errorf("PostgreSQL does not run as root: %w", err)
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		if err := os.Chown(s.dir, uid, gid); err != nil {
+			return err
+		}
+	}
+	out, err := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.port = l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	return s.Start()
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *Server) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, program), args...)
+	cmd.Dir = s.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	return cmd
+}
+
+// Start starts the server again after [Server.Kill].
+func (s *Server) Start() error {
+	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories="+s.dir, "-c", "shared_buffers=16MB", "-c", "max_connections=100")
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	s.exited = exited
+	go func(cmd *exec.Cmd) { _ = cmd.Wait(); close(exited) }(s.cmd)
+	for range 600 {
+		if s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run() == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("PostgreSQL does not start:\n%s", text)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return errors.New("PostgreSQL does not answer")
+}
+
+// Kill ends the server at once, as a failure of its machine would.
+func (s *Server) Kill() {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+	<-s.exited
+	s.cmd = nil
+}
+
+// Close ends the server and removes what it wrote.
+func (s *Server) Close() {
+	s.Kill()
+	_ = os.RemoveAll(s.dir)
+}
+
+// URL is the address of a database.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", s.port, database)
+}
+
+// Create makes a database and returns its address.
+func (s *Server) Create(t testing.TB, database string) string {
+	t.Helper()
+	out, err := s.command("createdb", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres", database).CombinedOutput()
+	if err != nil {
+		t.Fatalf("createdb %s: %v\n%s", database, err, strings.TrimSpace(string(out)))
+	}
+	return s.URL(database)
+}
