@@ -37,6 +37,21 @@ func Bin(t testing.TB, name string) string {
 	return ""
 }
 
+// Folder returns the folder in which the packages of testdata/npm are
+// installed, for scripts that import them. It installs, skips and fails as Bin does.
+func Folder(t testing.TB) string {
+	t.Helper()
+	dir, err := install()
+	if err == nil {
+		return dir
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("npm packages: %v", err)
+	}
+	t.Skipf("SKIPPED, since the npm packages are not there: %v", err)
+	return ""
+}
+
 // install is done once in a process, and once in all processes.
 var install = sync.OnceValues(func() (string, error) {
 	_, file, _, ok := runtime.Caller(0)

@@ -1,0 +1,525 @@
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// Options make an encoder.
+type Options struct {
+	// Thread and Run are the client's ids; those of the run itself when empty.
+	Thread, Run string
+	// Messages are the client's messages before the run, [Input.Raw]. With them
+	// the client is given all messages anew where what was streamed to it is no
+	// longer right; without them it hears of that in an event message_replaced.
+	Messages []json.RawMessage
+	// Internals tells the client also what concerns the agent's makers: faults
+	// and log lines of modules, model calls that were made again, limits.
+	Internals bool
+}
+
+// An Encoder puts the events of one run into AG-UI for one client.
+type Encoder struct {
+	o       Options
+	started bool
+	lanes   map[string]*lane // of the run, under "", and of the runs inside it
+	said    []json.RawMessage
+	answer  string // the last message
+	out     []chain.Encoded
+	now     int64
+}
+
+var _ chain.Encoder = (*Encoder)(nil)
+
+// NewEncoder returns an encoder for a new run, or for one that is resumed.
+func NewEncoder(o Options) *Encoder {
+	return &Encoder{o: o, lanes: map[string]*lane{}}
+}
+
+// Protocol is "ag-ui".
+func (e *Encoder) Protocol() string { return "ag-ui" }
+
+// Encode returns what an event is in AG-UI.
+func (e *Encoder) Encode(ev abi.Event) []chain.Encoded {
+	e.out, e.now = nil, ev.TimeMS
+	e.start(ev)
+	e.lane("").encode(ev)
+	return e.out
+}
+
+// start begins the run, which AG-UI wants to hear of first.
+func (e *Encoder) start(ev abi.Event) {
+	if e.started {
+		return
+	}
+	e.started = true
+	e.o.Thread, e.o.Run = either(e.o.Thread, ev.Run), either(e.o.Run, ev.Run)
+	e.send(&event{Type: typeRunStarted, ThreadID: e.o.Thread, RunID: e.o.Run, ProtocolVersion: protocolVersion})
+}
+
+// fixed are the keys that no module changes.
+func fixed() []string {
+	return []string{"type", "timestamp", "subagentRunId", "threadId", "runId", "protocolVersion", "parentRunId", "stepName", "messageId", "role",
+		"toolCallId", "toolCallName", "parentMessageId", "parentSubagentRunId", "parentToolCallId", "code", "outcome", "usage"}
+}
+
+func (e *Encoder) send(x *event) {
+	x.Timestamp = e.now
+	b, err := abi.Marshal(x)
+	if err != nil {
+		return // strings and numbers always can be
+	}
+	keep := true
+	switch x.Type {
+	case typeTextContent, typeReasoningContent, typeCallArgs, typeCallResult, typeCustom, typeMessages:
+		keep = false
+	}
+	e.out = append(e.out, chain.Encoded{JSON: b, Fixed: fixed(), Keep: keep})
+}
+
+// say keeps a message for a snapshot.
+func (e *Encoder) say(m message) {
+	if b, err := abi.Marshal(m); err == nil {
+		e.said = append(e.said, b)
+	}
+}
+
+// snapshot gives the client all messages anew.
+func (e *Encoder) snapshot(m message) {
+	if e.o.Messages == nil {
+		e.send(&event{Type: typeCustom, Subagent: m.Subagent, Name: "message_replaced", Value: map[string]any{"messageId": m.ID, "content": m.Content}})
+		return
+	}
+	e.send(&event{Type: typeMessages, Messages: slices.Concat(e.o.Messages, e.said)})
+}
+
+func (e *Encoder) lane(run string) *lane {
+	l := e.lanes[run]
+	if l == nil {
+		l = &lane{e: e, sub: run, calls: map[int]string{}, told: map[string]bool{}}
+		e.lanes[run] = l
+	}
+	return l
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// A lane is one run as the client follows it: the run itself, or one inside it.
+type lane struct {
+	e     *Encoder
+	sub   string // the run inside the run
+	begun bool   // of a run inside
+	step  string // that is open
+	model string
+	tools []string // calls under way, whose arguments may still come
+
+	id        string // of the message that is being streamed
+	streams   int
+	text      bool // it has been opened
+	reasoning bool
+	chunks    []abi.Chunk
+	calls     map[int]string  // that are being streamed, by their index
+	told      map[string]bool // calls that the client knows
+}
+
+func (l *lane) send(x *event) {
+	x.Subagent = l.sub
+	l.e.send(x)
+}
+
+// encode puts one event into the protocol.
+func (l *lane) encode(ev abi.Event) {
+	switch ev.Type {
+	case abi.EventRunStarted:
+		l.model = ev.Model
+	case abi.EventStepStarted:
+		l.closeStep()
+		l.step = fmt.Sprintf("step %d", ev.Step)
+		l.send(&event{Type: typeStepStarted, StepName: l.step})
+	case abi.EventStepFinished:
+		l.closeMessage()
+		l.closeStep()
+	case abi.EventChunk:
+		l.chunk(ev)
+	case abi.EventMessage:
+		l.message(ev)
+	case abi.EventToolCall:
+		l.toolCall(ev)
+	case abi.EventToolResult:
+		l.toolResult(ev)
+	case abi.EventCustom:
+		l.send(&event{Type: typeCustom, Name: ev.Name, Value: ev.Data, Metadata: map[string]any{"entry": ev.Entry}})
+	case abi.EventTransfer:
+		l.model = either(ev.Model, l.model)
+		l.send(&event{Type: typeCustom, Name: "transfer", Value: map[string]any{"from": ev.From, "to": ev.Agent}})
+	case abi.EventChild:
+		if ev.Event != nil {
+			l.child(ev)
+		}
+	case abi.EventRunPaused:
+		l.pause(ev)
+	case abi.EventRunFinished:
+		l.finish(ev)
+	default:
+		l.internal(ev)
+	}
+}
+
+// internal tells of what concerns the agent's makers.
+func (l *lane) internal(ev abi.Event) {
+	if !l.e.o.Internals {
+		return
+	}
+	value := map[string]any{"entry": ev.Entry, "hook": ev.Hook, "level": ev.Level, "text": ev.Text, "cause": ev.Cause, "action": ev.Action,
+		"limit": ev.Limit, "name": ev.Name, "attempt": ev.Attempt, "model": ev.Model, "next": ev.Next, "reason": ev.Reason}
+	maps.DeleteFunc(value, func(_ string, v any) bool { return v == "" || v == 0 || v == abi.Hook("") })
+	if ev.Error != nil {
+		value["error"] = ev.Error.Message
+	}
+	l.send(&event{Type: typeCustom, Name: string(ev.Type), Value: value})
+}
+
+// chunk hands on a piece of an answer, or of a tool's result.
+func (l *lane) chunk(ev abi.Event) {
+	c := ev.Chunk
+	if c == nil {
+		return
+	}
+	switch c.Kind {
+	case abi.ChunkToolResult, abi.ChunkPart:
+		if c.CallID != "" {
+			l.send(&event{Type: typeCustom, Name: "tool_result_chunk", Value: map[string]any{"toolCallId": c.CallID, "delta": c.Text}})
+			return
+		}
+	}
+	l.open(ev)
+	l.chunks = append(l.chunks, *c)
+	switch c.Kind {
+	case abi.ChunkText:
+		l.say(c.Text)
+	case abi.ChunkReasoning:
+		l.think(c.Text)
+	case abi.ChunkToolCall:
+		l.callChunk(c)
+	}
+}
+
+// open gives a message that is being streamed an id.
+func (l *lane) open(ev abi.Event) {
+	if l.id == "" {
+		l.streams++
+		// A resumed run streams under its old id, the client's run is another one.
+		l.id = fmt.Sprintf("%s_%s_%d", l.e.o.Run, ev.Run, l.streams)
+	}
+}
+
+func (l *lane) say(text string) {
+	l.closeReasoning()
+	if text == "" {
+		return
+	}
+	if !l.text {
+		l.text = true
+		l.send(&event{Type: typeTextStart, MessageID: l.id, Role: "assistant"})
+	}
+	l.send(&event{Type: typeTextContent, MessageID: l.id, Delta: &text})
+}
+
+func (l *lane) think(text string) {
+	if text == "" {
+		return
+	}
+	id := l.id + "_reasoning"
+	if !l.reasoning {
+		l.reasoning = true
+		l.send(&event{Type: typeReasoningStart, MessageID: id})
+		l.send(&event{Type: typeReasoningMessage, MessageID: id, Role: "reasoning"})
+	}
+	l.send(&event{Type: typeReasoningContent, MessageID: id, Delta: &text})
+}
+
+func (l *lane) closeReasoning() {
+	if !l.reasoning {
+		return
+	}
+	l.reasoning = false
+	id := l.id + "_reasoning"
+	l.send(&event{Type: typeReasoningDone, MessageID: id})
+	l.send(&event{Type: typeReasoningEnd, MessageID: id})
+}
+
+// callChunk hands on a piece of a tool call. One without an id of its own, or
+// with that of another call, is told of as a whole when the message is there.
+func (l *lane) callChunk(c *abi.Chunk) {
+	l.closeReasoning()
+	id, known := l.calls[c.Index]
+	if !known {
+		id = c.ID
+		if c.ID == "" || c.Name == "" || l.told[c.ID] {
+			id = ""
+		}
+		l.calls[c.Index] = id
+		if id != "" {
+			l.told[id] = true
+			l.tools = append(l.tools, id)
+			l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: c.Name, ParentMessageID: l.id})
+		}
+	}
+	if id != "" && c.Arguments != "" {
+		l.send(&event{Type: typeCallArgs, ToolCallID: id, Delta: &c.Arguments})
+	}
+}
+
+// closeMessage ends whatever of a streamed message is open.
+func (l *lane) closeMessage() {
+	l.closeReasoning()
+	if l.text {
+		l.send(&event{Type: typeTextEnd, MessageID: l.id})
+	}
+	for _, id := range l.tools {
+		l.send(&event{Type: typeCallEnd, ToolCallID: id})
+	}
+	l.id, l.text, l.tools, l.chunks = "", false, nil, nil
+	clear(l.calls)
+}
+
+// message ends a message that was streamed, or tells of one that was not.
+func (l *lane) message(ev abi.Event) {
+	m := ev.Message
+	if m == nil || m.Role != abi.RoleAssistant {
+		return
+	}
+	said := l.id != ""
+	wrong := said && (ev.Replaced || !chain.Says(l.chunks, m))
+	if !said {
+		l.open(ev)
+		l.think(m.ReasoningContent)
+		l.say(m.Content.String())
+	}
+	out := message{ID: l.id, Role: "assistant", Subagent: l.sub, Content: m.Content.String()}
+	for _, c := range m.ToolCalls {
+		if !l.told[c.ID] {
+			l.call(c.ID, c.Function.Name, c.Function.Arguments)
+		}
+		out.ToolCalls = append(out.ToolCalls, toolCall{c.ID, "function", functionCall{c.Function.Name, c.Function.Arguments}})
+	}
+	l.closeMessage()
+	l.e.say(out)
+	if l.sub == "" {
+		l.e.answer = m.Content.String()
+	}
+	if wrong {
+		l.e.snapshot(out)
+	}
+}
+
+// call tells of a call as a whole.
+func (l *lane) call(id, name, arguments string) {
+	l.told[id] = true
+	l.send(&event{Type: typeCallStart, ToolCallID: id, ToolCallName: name, ParentMessageID: l.id})
+	if arguments != "" {
+		l.send(&event{Type: typeCallArgs, ToolCallID: id, Delta: &arguments})
+	}
+	l.send(&event{Type: typeCallEnd, ToolCallID: id})
+}
+
+func (l *lane) toolCall(ev abi.Event) {
+	switch {
+	case ev.Call == nil:
+	case ev.By != nil: // a module's own: no part of the conversation
+		l.send(&event{Type: typeCustom, Name: "module_tool_call",
+			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.By.Entry}})
+	case !l.told[ev.Call.ID]:
+		l.call(ev.Call.ID, ev.Call.Name, ev.Call.Arguments)
+	}
+}
+
+func (l *lane) toolResult(ev abi.Event) {
+	if ev.Call == nil || ev.Result == nil {
+		return
+	}
+	x := &event{Type: typeCallResult, MessageID: "result_" + ev.Call.ID, ToolCallID: ev.Call.ID, Role: "tool", Content: contentOf(ev.Result.Content)}
+	if ev.By != nil {
+		l.send(&event{Type: typeCustom, Name: "module_tool_result",
+			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.By.Entry, "isError": ev.Result.IsError}})
+		return
+	}
+	out := message{ID: x.MessageID, Role: "tool", Subagent: l.sub, ToolCallID: ev.Call.ID, Content: x.Content}
+	if ev.Result.IsError {
+		x.Metadata = map[string]any{"isError": true}
+		out.Error = ev.Result.Content.String()
+	}
+	l.send(x)
+	l.e.say(out)
+}
+
+// child hands on what happened in a run inside this one.
+func (l *lane) child(ev abi.Event) {
+	in := l.e.lane(ev.Event.Run)
+	if !in.begun {
+		in.begun = true
+		call := ""
+		if ev.Call != nil {
+			call = ev.Call.ID
+		}
+		in.send(&event{Type: typeSubagentStarted, Name: either(ev.Event.Agent, "agent"), ParentSubagent: l.sub, ParentToolCallID: call})
+	}
+	in.encode(*ev.Event)
+}
+
+func (l *lane) closeStep() {
+	if l.step != "" {
+		l.send(&event{Type: typeStepFinished, StepName: l.step})
+		l.step = ""
+	}
+}
+
+// close ends whatever is open.
+func (l *lane) close() {
+	l.closeMessage()
+	l.closeStep()
+}
+
+// pause tells what the run waits for.
+func (l *lane) pause(ev abi.Event) {
+	l.close()
+	if l.sub != "" {
+		o := &outcome{Type: "suspended"}
+		for _, p := range ev.Interrupts {
+			o.InterruptIDs = append(o.InterruptIDs, p.ID)
+		}
+		l.begun = false // another part of it may follow, in another run of the client's
+		l.send(&event{Type: typeSubagentFinished, Outcome: o})
+		return
+	}
+	l.e.closeChildren()
+	o := &outcome{Type: "interrupt"}
+	for _, p := range ev.Interrupts {
+		o.Interrupts = append(o.Interrupts, interruptOf(p))
+	}
+	l.send(&event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: o})
+}
+
+// closeChildren ends runs inside that were not heard the end of.
+func (e *Encoder) closeChildren() {
+	for _, run := range slices.Backward(slices.Sorted(maps.Keys(e.lanes))) {
+		if l := e.lanes[run]; run != "" && l.begun {
+			l.begun = false
+			l.close()
+			l.send(&event{Type: typeSubagentFinished, Outcome: &outcome{Type: "suspended"}})
+		}
+	}
+}
+
+// The reasons of interrupts that a client may have a form for.
+const (
+	reasonApproval = "tool_call_approval"
+	reasonInput    = "input_required"
+)
+
+func interruptOf(p abi.Pending) interrupt {
+	out := interrupt{ID: p.ID, Subagent: p.Run, Reason: reasonInput, Message: p.Reason, Metadata: map[string]any{}}
+	if p.Entry != "" {
+		out.Metadata["entry"] = p.Entry
+	}
+	if len(p.Payload) > 0 {
+		out.Metadata["payload"] = p.Payload
+	}
+	if p.Call != nil {
+		out.ToolCallID = p.Call.ID
+		out.Metadata["toolCallName"], out.Metadata["arguments"] = p.Call.Name, p.Call.Arguments
+	}
+	if p.Hook == abi.HookGateTool {
+		out.Reason = reasonApproval
+		out.ResponseSchema = map[string]any{
+			"type": "object",
+			"properties": map[string]any{
+				"decision":  map[string]any{"enum": []string{abi.Approve, abi.Reject, abi.Edit}},
+				"message":   map[string]any{"type": "string"},
+				"arguments": map[string]any{"type": "string"},
+			},
+			"required": []string{"decision"},
+		}
+	}
+	return out
+}
+
+// finish ends the run.
+func (l *lane) finish(ev abi.Event) {
+	l.close()
+	if l.sub != "" {
+		l.finishChild(ev)
+		return
+	}
+	l.e.closeChildren()
+	if m := ev.Message; m != nil && m.Role == abi.RoleAssistant && m.Content.String() != l.e.answer {
+		l.e.correct(ev, m)
+	}
+	x := &event{Type: typeRunFinished, ThreadID: l.e.o.Thread, RunID: l.e.o.Run, Outcome: &outcome{Type: "success"}}
+	switch ev.FinishReason {
+	case abi.RunStop, abi.RunReturnDirectly:
+	case abi.RunCanceled:
+		x.Outcome.Type = "cancelled"
+	default:
+		x = &event{Type: typeRunError, Code: ev.FinishReason, Message: either(ev.Reason, "the run ended: "+ev.FinishReason)}
+		if ev.Error != nil && ev.Reason == "" {
+			x.Message = ev.Error.Message
+		}
+	}
+	if u := ev.Usage; u != nil && u.TotalTokens > 0 {
+		x.Usage = []usage{{Model: l.model, InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}}
+	}
+	l.send(x)
+}
+
+func (l *lane) finishChild(ev abi.Event) {
+	l.begun = false
+	if ev.FinishReason == abi.RunStop || ev.FinishReason == abi.RunReturnDirectly {
+		x := &event{Type: typeSubagentFinished, Outcome: &outcome{Type: "success"}}
+		if ev.Message != nil {
+			x.Result = ev.Message.Content.String()
+		}
+		l.send(x)
+		return
+	}
+	x := &event{Type: typeSubagentError, Code: ev.FinishReason, Message: either(ev.Reason, "the run ended: "+ev.FinishReason)}
+	if ev.Error != nil && ev.Reason == "" {
+		x.Message = ev.Error.Message
+	}
+	l.send(x)
+}
+
+// correct puts the run's final message in the place of the last one that was
+// said, if that is what it was made of, or says it.
+func (e *Encoder) correct(ev abi.Event, m *abi.Message) {
+	text := m.Content.String()
+	for i := len(e.said) - 1; i >= 0; i-- {
+		var last message
+		if json.Unmarshal(e.said[i], &last) != nil || last.Role != "assistant" || last.Subagent != "" {
+			continue
+		}
+		if len(last.ToolCalls) > 0 {
+			break
+		}
+		last.Content = text
+		if b, err := abi.Marshal(last); err == nil {
+			e.said[i] = b
+		}
+		e.snapshot(last)
+		return
+	}
+	l := e.lane("")
+	l.open(ev)
+	l.say(text)
+	l.closeMessage()
+}

@@ -1,0 +1,157 @@
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// MaxInput is how long a client's input may be, in bytes.
+const MaxInput = 8 << 20
+
+// An Input is what a client begins a run with, or resumes one.
+type Input struct {
+	ThreadID string
+	RunID    string
+	// Messages are the conversation, without what is for front ends only:
+	// activities and reasoning.
+	Messages []abi.Message
+	// Raw are all messages as they came, for [Options].
+	Raw []json.RawMessage
+	// Tools are those that the front end runs itself.
+	Tools []abi.Tool
+	// State, Context and ForwardedProps are the client's own.
+	State, Context, ForwardedProps json.RawMessage
+	// Answers are what interrupts are answered with, by their ids.
+	Answers map[string]json.RawMessage
+}
+
+type inputFile struct {
+	ThreadID        string            `json:"threadId"`
+	RunID           string            `json:"runId"`
+	ProtocolVersion string            `json:"protocolVersion"`
+	ParentRunID     string            `json:"parentRunId"`
+	State           json.RawMessage   `json:"state"`
+	Messages        []json.RawMessage `json:"messages"`
+	Tools           []struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Metadata    json.RawMessage `json:"metadata"`
+	} `json:"tools"`
+	Context        json.RawMessage `json:"context"`
+	ForwardedProps json.RawMessage `json:"forwardedProps"`
+	Resume         []struct {
+		InterruptID string          `json:"interruptId"`
+		Status      string          `json:"status"`
+		Payload     json.RawMessage `json:"payload"`
+		Metadata    json.RawMessage `json:"metadata"`
+	} `json:"resume"`
+}
+
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// ParseInput reads what a client sends: a RunAgentInput, JSON of at most
+// MaxInput bytes. The error is an *abi.Error that says what is wrong.
+func ParseInput(b []byte) (*Input, error) {
+	if len(b) > MaxInput {
+		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the input has %d bytes; at most %d are allowed", len(b), MaxInput)}
+	}
+	var f inputFile
+	if _, err := abi.Decode(b, &f); err != nil {
+		return nil, invalid("%v", err)
+	}
+	if f.ThreadID == "" || f.RunID == "" {
+		return nil, invalid("an input needs a threadId and a runId")
+	}
+	in := &Input{ThreadID: f.ThreadID, RunID: f.RunID, Raw: f.Messages, State: f.State, Context: f.Context, ForwardedProps: f.ForwardedProps}
+	for i, raw := range f.Messages {
+		m, ok, err := messageFrom(raw)
+		if err != nil {
+			return nil, invalid("messages[%d]: %v", i, err)
+		}
+		if ok {
+			in.Messages = append(in.Messages, m)
+		}
+	}
+	for i, t := range f.Tools {
+		d := abi.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
+		if err := d.Check(); err != nil {
+			return nil, invalid("tools[%d]: %v", i, err)
+		}
+		in.Tools = append(in.Tools, d)
+	}
+	for i, r := range f.Resume {
+		if in.Answers == nil {
+			in.Answers = map[string]json.RawMessage{}
+		}
+		answer := r.Payload
+		switch {
+		case r.InterruptID == "":
+			return nil, invalid("resume[%d]: needs an interruptId", i)
+		case r.Status == "cancelled":
+			answer = json.RawMessage("false") // a gate's question is denied, a module hears that nobody answered
+		case r.Status != "resolved":
+			return nil, invalid("resume[%d]: status is %q; want resolved or cancelled", i, r.Status)
+		case len(answer) == 0:
+			answer = json.RawMessage("null")
+		}
+		if _, twice := in.Answers[r.InterruptID]; twice {
+			return nil, invalid("resume[%d]: answers %q a second time", i, r.InterruptID)
+		}
+		in.Answers[r.InterruptID] = answer
+	}
+	return in, nil
+}
+
+// messageFrom reads one of AG-UI's messages; false for one that is not for models.
+func messageFrom(raw json.RawMessage) (out abi.Message, ok bool, err error) {
+	var m struct {
+		ID         string          `json:"id"`
+		Role       string          `json:"role"`
+		Name       string          `json:"name"`
+		Content    json.RawMessage `json:"content"`
+		ToolCalls  []toolCall      `json:"toolCalls"`
+		ToolCallID string          `json:"toolCallId"`
+	}
+	if _, err := abi.Decode(raw, &m); err != nil {
+		return out, false, err
+	}
+	switch m.Role {
+	case "activity", "reasoning":
+		return out, false, nil
+	}
+	out = abi.Message{ID: m.ID, Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, abi.NewToolCall(c.ID, c.Function.Name, c.Function.Arguments))
+	}
+	var text *string
+	var parts []part
+	switch {
+	case len(m.Content) == 0:
+	case m.Content[0] == '[':
+		if err := json.Unmarshal(m.Content, &parts); err != nil {
+			return out, false, err
+		}
+		var list []abi.Part
+		for i := range parts {
+			p, err := parts[i].toABI()
+			if err != nil {
+				return out, false, err
+			}
+			list = append(list, p)
+		}
+		out.Content = abi.Parts(list...)
+	default:
+		if err := json.Unmarshal(m.Content, &text); err != nil {
+			return out, false, fmt.Errorf("content: want a string or parts")
+		}
+		if text != nil {
+			out.Content = abi.Text(*text)
+		}
+	}
+	return out, true, out.Check()
+}
