@@ -108,9 +108,9 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 	if err != nil {
 		return nil, err
 	}
-	if len(answers) == 0 && state.Record != nil {
-		if answers = c.ask(ctx, state.Record.Pending()); answers == nil {
-			return nil, usagef("%s waits for answers: give each with --answer ID=ANSWER%s", c.resume, waiting(state.Record.Pending()))
+	if pending := state.Pending(); len(answers) == 0 && len(pending) > 0 {
+		if answers = c.ask(ctx, pending); answers == nil {
+			return nil, usagef("%s waits for answers: give each with --answer ID=ANSWER%s", c.resume, waiting(pending))
 		}
 	}
 	events, err := a.Resume(ctx, state, answers)

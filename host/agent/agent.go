@@ -98,6 +98,10 @@ func New(o *Options) (*Agent, error) {
 		if a.tools[d.Name] != nil {
 			return nil, fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
 		}
+		if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
+			a.tools[d.Name] = inner
+			continue
+		}
 		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
 	}
 	for _, name := range a.ReturnDirectly {

@@ -90,9 +90,7 @@ func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink
 	if err != nil {
 		return nil, modelError(err)
 	}
-	r.mu.Lock()
-	r.state.Usage.Add(res.Usage)
-	r.mu.Unlock()
+	r.addUsage(res.Usage)
 	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
 	return res, nil
 }

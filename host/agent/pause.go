@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -31,7 +30,7 @@ func (p *Paused) Error() string {
 func (r *run) pause(ctx context.Context) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
-	pending := r.inCallOrder(r.state.Record.Pending())
+	pending := r.state.Pending()
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
@@ -42,16 +41,6 @@ func (r *run) pause(ctx context.Context) {
 	state := r.state
 	r.paused = &Paused{State: &state, Interrupts: pending}
 	r.last(out, StatusPaused)
-}
-
-// inCallOrder sorts what waits by the calls of the round: that they run in
-// parallel, and which comes to its gates first, does not show.
-func (r *run) inCallOrder(pending []abi.Pending) []abi.Pending {
-	at := func(p abi.Pending) int {
-		return slices.IndexFunc(r.state.Calls, func(c CallState) bool { return p.Call != nil && c.Call.ID == p.Call.ID })
-	}
-	slices.SortStableFunc(pending, func(a, b abi.Pending) int { return at(a) - at(b) })
-	return pending
 }
 
 // Resume goes on with a paused run: answers by the ids of its interrupts, for
@@ -76,7 +65,7 @@ func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run,
 	if err != nil {
 		return nil, err
 	}
-	if err := r.state.Record.Answer(answers); err != nil {
+	if err := r.state.answer(answers); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	return r, nil
@@ -84,14 +73,12 @@ func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run,
 
 // resumed is a run with a copy of a state.
 func resumed(a *Agent, state *State) (*run, error) {
-	b, err := json.Marshal(state)
+	own, err := state.copied()
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
-	if err := json.Unmarshal(b, &r.state); err != nil {
-		return nil, fmt.Errorf("resume: %w", err)
-	}
+	r.state = *own
 	messages := r.state.Messages.All()
 	for _, id := range r.state.Input {
 		r.ids[id] = true

@@ -68,7 +68,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 		return nil, err
 	}
 	if len(answers) > 0 {
-		if err := r.state.Record.Answer(answers); err != nil {
+		if err := r.state.answer(answers); err != nil {
 			return nil, err
 		}
 	}
@@ -104,14 +104,14 @@ func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) e
 	if err != nil {
 		return err
 	}
-	return state.Record.Answer(answers) // of this copy: they make sense
+	return state.answer(answers) // of this copy: they make sense
 }
 
 // openJournal begins to keep the run, where it is kept. Its context ends when
 // the journal fails, or somebody cancels the run there.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	o := r.root.Journal
-	if o == nil {
+	if o == nil || r.parent != nil { // kept with the run around it
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

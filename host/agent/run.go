@@ -18,6 +18,8 @@ import (
 type run struct {
 	root    *Agent // that the run began with, and whose limits hold
 	agent   *Agent // whose turn it is
+	parent  *run   // that this one is a tool of
+	depth   int    // how many there are around it
 	chain   *chain.Run
 	events  chan ClientEvent
 	client  client
@@ -199,7 +201,7 @@ func (r *run) execute(ctx context.Context) {
 		return
 	}
 	if r.state.LastSeq == 0 {
-		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName})
+		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName, Parent: r.state.Parent})
 	}
 	if err == nil && r.state.Phase != PhaseEnd {
 		err = r.loop(ctx)

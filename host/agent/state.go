@@ -78,10 +78,12 @@ type CallState struct {
 	Started bool     `json:"started,omitempty"` // the tool itself was called
 	Ran     bool     `json:"ran,omitempty"`     // and came to its end
 	// Beyond is the limit that the call is beyond: it is not run.
-	Beyond   *chain.Limited `json:"beyond,omitempty"`
-	Result   *abi.Result    `json:"result,omitempty"`
-	Source   string         `json:"source,omitempty"`
-	Messages []abi.Message  `json:"messages,omitempty"`
+	Beyond *chain.Limited `json:"beyond,omitempty"`
+	// Child is the run that the call made, while that waits for answers.
+	Child    *State        `json:"child,omitempty"`
+	Result   *abi.Result   `json:"result,omitempty"`
+	Source   string        `json:"source,omitempty"`
+	Messages []abi.Message `json:"messages,omitempty"`
 }
 
 func (s *State) tool(name string) (abi.Tool, bool) {

@@ -176,7 +176,7 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
 			}
-			res, err := r.runTool(ctx, call)
+			res, err := r.runTool(withCaller(ctx, r, c), call)
 			c.Ran = context.Cause(ctx) == nil
 			return res, err
 		}})

@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Pending are the interrupts that the run waits for, in the order of its calls.
+// Those of a run inside this one have the call's id and a slash before their own.
+func (s *State) Pending() []abi.Pending {
+	if s.Record == nil {
+		return nil
+	}
+	waits := s.Record.Pending()
+	at := func(p abi.Pending) int {
+		return slices.IndexFunc(s.Calls, func(c CallState) bool { return p.Call != nil && c.Call.ID == p.Call.ID })
+	}
+	slices.SortStableFunc(waits, func(a, b abi.Pending) int { return at(a) - at(b) })
+	var out []abi.Pending
+	for _, p := range waits {
+		c := s.childOf(p)
+		if c == nil {
+			out = append(out, p)
+			continue
+		}
+		for _, inner := range c.Child.Pending() {
+			inner.ID = c.Call.ID + "/" + inner.ID
+			if inner.Run == "" {
+				inner.Run, inner.Agent = c.Child.ID, c.Child.Agent
+			}
+			out = append(out, inner)
+		}
+	}
+	return out
+}
+
+// childOf is the call that waits with p because the run that it made does.
+func (s *State) childOf(p abi.Pending) *CallState {
+	if p.Call == nil || p.Entry != "" {
+		return nil
+	}
+	i := slices.IndexFunc(s.Calls, func(c CallState) bool { return c.Child != nil && c.Call.ID == p.Call.ID })
+	if i < 0 {
+		return nil
+	}
+	return &s.Calls[i]
+}
+
+// answer answers interrupts by their ids. Nothing is changed if an id is unknown
+// or an answer makes no sense, also one that is for a run inside this one.
+func (s *State) answer(answers map[string]json.RawMessage) error {
+	own := map[string]json.RawMessage{}
+	for id, a := range answers {
+		own[id] = a
+	}
+	for _, p := range s.Record.Pending() {
+		c := s.childOf(p)
+		if c == nil {
+			continue
+		}
+		if _, ok := answers[p.ID]; ok { // nobody is told of it
+			return fmt.Errorf("no interrupt %q waits for an answer", p.ID)
+		}
+		down := map[string]json.RawMessage{}
+		for id, a := range answers {
+			if rest, ok := strings.CutPrefix(id, c.Call.ID+"/"); ok {
+				down[rest] = a
+				delete(own, id)
+			}
+		}
+		if len(down) == 0 {
+			continue
+		}
+		child, err := c.Child.copied()
+		if err == nil {
+			err = child.answer(down)
+		}
+		if err != nil {
+			return fmt.Errorf("call %s: %w", c.Call.ID, err)
+		}
+		if own[p.ID], err = abi.Marshal(down); err != nil {
+			return err
+		}
+	}
+	return s.Record.Answer(own)
+}
+
+// copied is a copy that has nothing in common with s.
+func (s *State) copied() (*State, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var out State
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// keepChild notes the state of a run that waits with the call that made it.
+func (r *run) keepChild(c *CallState, child *State) {
+	i := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.Call.ID })
+	r.keepCall(i, func() { c.Child = child })
+}
