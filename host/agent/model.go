@@ -41,7 +41,7 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 	}
 	m := res.Message
 	s.Finish = res.FinishReason
-	m.ToolCalls = uniqueIDs(m.ToolCalls)
+	m.ToolCalls = r.uniqueIDs(m.ToolCalls)
 	if m.ID == "" {
 		m.ID = r.NewID()
 	}
@@ -194,17 +194,31 @@ func toolNames(tools []abi.Tool) []string {
 	return names
 }
 
-// uniqueIDs gives calls whose id is missing, or stands twice, one of their own.
-func uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
+// uniqueIDs gives calls whose id is missing, or stands twice, one that no call
+// of the conversation has.
+func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
 	seen := map[string]bool{}
 	out := slices.Clone(calls)
 	for i := range out {
 		id := out[i].ID
-		for n := i + 1; id == "" || seen[id]; n++ {
-			id = "call_" + strconv.Itoa(n)
+		if made := id == "" || seen[id]; made {
+			for n := i + 1; made; n++ {
+				id = "call_" + strconv.Itoa(n)
+				made = seen[id] || r.called(id)
+			}
 		}
 		seen[id] = true
 		out[i].ID = id
 	}
 	return out
+}
+
+// called reports whether a message of the state has a call of that id.
+func (r *run) called(id string) bool {
+	for i := range r.state.Messages.Len() {
+		if slices.ContainsFunc(r.state.Messages.At(i).ToolCalls, func(c abi.ToolCall) bool { return c.ID == id }) {
+			return true
+		}
+	}
+	return false
 }
