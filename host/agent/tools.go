@@ -209,12 +209,22 @@ func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message)
 	if messages == nil {
 		messages = []abi.Message{toolMessage(o)}
 	}
-	i := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.Call.ID })
-	r.keepCall(i, func() {
+	r.keepCall(r.indexOf(c), func() {
 		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
 		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 		r.chain.Settle(&o)
 	})
+}
+
+// indexOf is the place of a call in its round. It looks at no call: the others
+// of the round are under way.
+func (r *run) indexOf(c *CallState) int {
+	for i := range r.state.Calls {
+		if &r.state.Calls[i] == c {
+			return i
+		}
+	}
+	return -1
 }
 
 // toolMessage is how a result is recorded unless a module says otherwise.

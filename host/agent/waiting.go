@@ -104,6 +104,5 @@ func (s *State) copied() (*State, error) {
 
 // keepChild notes the state of a run that waits with the call that made it.
 func (r *run) keepChild(c *CallState, child *State) {
-	i := slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.Call.ID })
-	r.keepCall(i, func() { c.Child = child })
+	r.keepCall(r.indexOf(c), func() { c.Child = child })
 }
