@@ -148,7 +148,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	k.mu.Lock()
 	k.progress, k.changed = k.look(StatusRunning), true
 	k.mu.Unlock()
-	if r.crashed {
+	if r.crashed && r.state.LastSeq > 0 {
 		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
 		k.release()
 	}

@@ -48,7 +48,7 @@ type Call struct {
 	ending error
 	staged []localWrite
 	// touched are the run-local values that the call has changed.
-	touched []localKey
+	touched []touch
 	waited  time.Duration
 	nexts   int
 	emits   int
@@ -208,7 +208,7 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 	if err := c.flush(key); err != nil {
 		return 0, err
 	}
-	c.touch(key)
+	c.touch(key, 0)
 	return c.run.locals.set(c.member, key, value, version)
 }
 
@@ -250,7 +250,7 @@ func (c *Call) flush(key string) error {
 			if err := c.run.locals.commit(c.member, w); err != nil {
 				return err
 			}
-			c.touched = append(c.touched, localKey{c.member.scope(key), key})
+			c.touched = append(c.touched, touch{localKey{c.member.scope(key), key}, 0})
 		}
 	}
 	c.staged = slices.DeleteFunc(c.staged, func(w localWrite) bool { return w.key == key })
@@ -263,7 +263,7 @@ func (c *Call) commit() error {
 		if err := c.run.locals.commit(c.member, w); err != nil {
 			return err
 		}
-		c.touch(w.key)
+		c.touch(w.key, 0)
 	}
 	c.staged = nil
 	return nil
@@ -277,15 +277,18 @@ func (c *Call) LocalAdd(key string, delta int64) (int64, error) {
 	if err := c.flush(key); err != nil {
 		return 0, err
 	}
-	c.touch(key)
-	return c.run.locals.add(c.member, key, delta)
+	n, err := c.run.locals.add(c.member, key, delta)
+	if err == nil {
+		c.touch(key, delta)
+	}
+	return n, err
 }
 
 // touch notes that the call changes a value.
-func (c *Call) touch(key string) {
+func (c *Call) touch(key string, delta int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touched = append(c.touched, localKey{c.member.scope(key), key})
+	c.touched = append(c.touched, touch{localKey{c.member.scope(key), key}, delta})
 }
 
 // Emit sends a custom event, marked with this entry.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -161,9 +161,16 @@ func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMe
 // A localKey names a run-local value.
 type localKey struct{ scope, key string }
 
-// A hold is what the wrappers of one exchange wrote. It is not kept before the
-// exchange has come to its end, since until then they would be called again.
-type hold struct{ keys map[localKey]bool }
+// A touch is a change of a run-local value; delta is what was added to a counter.
+type touch struct {
+	localKey
+	delta int64
+}
+
+// A hold is what the wrappers of one exchange wrote, and added to counters. It is
+// not kept before the exchange has come to its end, since until then they would
+// be called again.
+type hold struct{ keys map[localKey]int64 }
 
 type holdKey struct{}
 
@@ -173,7 +180,7 @@ func (r *Run) held(ctx context.Context) (context.Context, *hold) {
 	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
 		return ctx, h
 	}
-	h := &hold{keys: map[localKey]bool{}}
+	h := &hold{keys: map[localKey]int64{}}
 	return context.WithValue(ctx, holdKey{}, h), h
 }
 
@@ -191,41 +198,57 @@ func (r *Run) settle(ctx context.Context, c *Call) {
 }
 
 // touch notes changes, for now or for when the hold is released.
-func (l *Locals) touch(keys []localKey, h *hold) {
+func (l *Locals) touch(keys []touch, h *hold) {
 	if len(keys) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.dirty
-	if h != nil {
-		to = h.keys
-		l.holds[h] = true
-	}
 	for _, k := range keys {
-		to[k] = true
+		if h != nil {
+			l.holds[h] = true
+			h.keys[k.localKey] += k.delta
+			continue
+		}
+		l.settled(k.localKey, k.delta)
+	}
+}
+
+// settled says that a change is to be kept. Its callers hold the lock.
+func (l *Locals) settled(k localKey, delta int64) {
+	l.dirty[k] = true
+	if l.open[k] -= delta; l.open[k] == 0 {
+		delete(l.open, k)
 	}
 }
 
 func (l *Locals) release(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holds[h] {
-		maps.Copy(l.dirty, h.keys)
-		delete(l.holds, h)
+	l.releaseLocked(h)
+}
+
+func (l *Locals) releaseLocked(h *hold) {
+	if !l.holds[h] {
+		return
 	}
+	delete(l.holds, h)
+	for k, delta := range h.keys {
+		l.settled(k, delta)
+	}
+	clear(h.keys)
 }
 
 func (l *Locals) releaseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.holds {
-		maps.Copy(l.dirty, h.keys)
+		l.releaseLocked(h)
 	}
-	clear(l.holds)
 }
 
-// changes are the values that changed since the last time, sorted.
+// changes are the values that changed since the last time, sorted: counters
+// without what calls added that are under way, and would add it again.
 func (l *Locals) changes() []LocalChange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,6 +258,9 @@ func (l *Locals) changes() []LocalChange {
 	out := make([]LocalChange, 0, len(l.dirty))
 	for k := range l.dirty {
 		v := l.scopes[k.scope][k.key]
+		if n, err := strconv.ParseInt(string(v.Value), 10, 64); err == nil && l.open[k] != 0 {
+			v.Value = strconv.AppendInt(nil, n-l.open[k], 10)
+		}
 		out = append(out, LocalChange{k.scope, k.key, v.Value, v.Version})
 	}
 	clear(l.dirty)

@@ -25,8 +25,9 @@ type Locals struct {
 	scopes map[string]map[string]localValue
 	sizes  map[string]int // of the scopes: keys and values, bytes
 
-	dirty map[localKey]bool // changed since they were kept
-	holds map[*hold]bool    // what changed in exchanges that are under way
+	dirty map[localKey]bool  // changed since they were kept
+	open  map[localKey]int64 // what calls under way have added to counters
+	holds map[*hold]bool     // what changed in exchanges that are under way
 }
 
 type localValue struct {
@@ -37,7 +38,7 @@ type localValue struct {
 // NewLocals returns the values of a new run: none.
 func NewLocals() *Locals {
 	return &Locals{scopes: map[string]map[string]localValue{}, sizes: map[string]int{},
-		dirty: map[localKey]bool{}, holds: map[*hold]bool{}}
+		dirty: map[localKey]bool{}, open: map[localKey]int64{}, holds: map[*hold]bool{}}
 }
 
 // MarshalJSON writes all values with their versions.
@@ -54,7 +55,7 @@ func (l *Locals) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	fresh := NewLocals()
-	l.scopes, l.sizes, l.last, l.dirty, l.holds = scopes, fresh.sizes, 0, fresh.dirty, fresh.holds
+	l.scopes, l.sizes, l.last, l.dirty, l.open, l.holds = scopes, fresh.sizes, 0, fresh.dirty, fresh.open, fresh.holds
 	for scope, values := range scopes {
 		for key, v := range values {
 			l.last = max(l.last, v.Version)
@@ -213,5 +214,9 @@ func (l *Locals) add(m *member, key string, delta int64) (int64, error) {
 	}
 	n += delta
 	l.last++
-	return n, l.put(m, key, strconv.AppendInt(nil, n, 10), l.last)
+	if err := l.put(m, key, strconv.AppendInt(nil, n, 10), l.last); err != nil {
+		return 0, err
+	}
+	l.open[localKey{m.scope(key), key}] += delta
+	return n, nil
 }
