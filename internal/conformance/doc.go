@@ -4,7 +4,8 @@
 // A case is a txtar file. Its head says which behaviour it guards. Its files:
 //
 //	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
-//	                 that, "runs: 2" runs it twice with the same messages
+//	                 that, "runs: 2" runs it twice with the same messages,
+//	                 and "agents: {NAME: …}" are agents that are its tools, of the same form
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".

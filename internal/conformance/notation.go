@@ -104,6 +104,8 @@ func FormatEvent(e abi.Event) string {
 		return fmt.Sprintf("model_attempt %d %s: %s", e.Attempt, e.Model, firstLine(e.Error.Message)) + optional(", then "+e.Next, e.Next != e.Model)
 	case abi.EventLimit:
 		return "limit " + e.Limit + optional(" of "+e.Name, e.Name != "") + fmt.Sprintf(" %d %s", e.Value, e.Action)
+	case abi.EventChild:
+		return "child " + formatCall(e.Call.Name, e.Call.ID, e.Call.Arguments) + " " + FormatEvent(*e.Event)
 	case abi.EventRunPaused:
 		return "run_paused" + formatPending(e.Interrupts)
 	case abi.EventRunFinished:

@@ -15,7 +15,6 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
-	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
@@ -29,6 +28,8 @@ type agentFile struct {
 	Timeout        time.Duration `yaml:"timeout"`
 	Model          modelFile     `yaml:"model"`
 	Runs           int           `yaml:"runs"` // how often it is run with the same messages
+
+	Agents map[string]*agentFile `yaml:"agents"` // that are its tools, by name
 
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
@@ -94,33 +95,18 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		return nil, fmt.Errorf("agent.yaml: %w", err)
 	}
 	out := &Outcome{}
-	entries, err := c.entries(ctx, s, ms, &file)
-	if err != nil {
-		out.Err = err
-		return out, nil
-	}
-	entries = append(entries, chain.Entry{Name: "the-case", Ring: chain.Outer, Middleware: lookAtState(&out.State)})
-	ch, err := chain.New(entries...)
-	if err != nil {
-		out.Err = err
-		return out, nil
-	}
-	ch = ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse})
-	m := scripted.New(c.Replies...)
-	p := &player{told: map[string]chan struct{}{}, calls: map[string]int{}}
-	a, err := agent.New(&agent.Options{Model: file.Model.around(m), ModelName: "scripted", Instruction: file.Instruction, Tools: c.tools(p),
-		ReturnDirectly: file.ReturnDirectly, Chain: ch, MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout,
-		NoStream: file.Stream != nil && !*file.Stream})
+	b := &builder{c: c, suite: s, middlewares: ms, model: scripted.New(c.Replies...), player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}}}
+	a, err := b.agent(ctx, "", &file, chain.Entry{Name: "the-case", Ring: chain.Outer, Middleware: lookAtState(&out.State)})
 	if err != nil {
 		out.Err = err
 		return out, nil
 	}
 	for range max(1, file.Runs) {
-		if err := p.play(ctx, c, a, out); err != nil {
+		if err := b.player.play(ctx, c, a, out); err != nil {
 			return nil, err
 		}
 	}
-	for _, r := range m.Requests() {
+	for _, r := range b.model.Requests() {
 		seen := request{messages: r.Messages, model: r.Model, params: r.Params}
 		for _, t := range r.Tools {
 			seen.tools = append(seen.tools, t.Name)
@@ -128,95 +114,6 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 		out.Requests = append(out.Requests, seen)
 	}
 	return out, nil
-}
-
-// around is m with the file's retries, which do not pause, and fallbacks.
-func (f *modelFile) around(m model.Model) model.Model {
-	if f.Retries > 0 {
-		m = model.WithRetry(m, model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
-	}
-	if len(f.Fallbacks) == 0 {
-		return m
-	}
-	choices := []model.Choice{{Model: m}}
-	for _, other := range f.Fallbacks {
-		choices = append(choices, model.Choice{Model: m, Name: other.Name})
-	}
-	return model.WithFallback(choices, nil)
-}
-
-// lookAtState is a native middleware that notes the messages at the end.
-func lookAtState(messages *[]abi.Message) *chain.Native {
-	return &chain.Native{AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
-		*messages = c.List(abi.ListState).All()
-		return nil, nil
-	}}
-}
-
-// entries are those that agent.yaml names, or one for each module.
-func (c *Case) entries(ctx context.Context, s *Suite, ms Middlewares, file *agentFile) ([]chain.Entry, error) {
-	if file.Middlewares == nil {
-		for _, name := range sortedKeys(c.Modules) {
-			file.Middlewares = append(file.Middlewares, entryFile{Module: name + ".go"})
-		}
-	}
-	var out []chain.Entry
-	for _, f := range file.Middlewares {
-		e, err := c.entry(ctx, s, ms, f)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
-func (c *Case) entry(ctx context.Context, s *Suite, ms Middlewares, f entryFile) (chain.Entry, error) {
-	stem, kind, _ := strings.Cut(f.Module, ".")
-	e := chain.Entry{Name: f.Name, Ring: chain.Tenant, OnFault: chain.OnFault(f.OnFault), Read: chain.Read(f.Read)}
-	if e.Name == "" {
-		e.Name = stem
-	}
-	switch f.Ring {
-	case "", "tenant":
-	case "outer":
-		e.Ring = chain.Outer
-	case "inner":
-		e.Ring = chain.Inner
-	default:
-		return e, fmt.Errorf("no ring %q", f.Ring)
-	}
-	config, err := abi.Marshal(f.Config)
-	if err != nil {
-		return e, err
-	}
-	if f.Config == nil {
-		config = nil
-	}
-	if kind == "wasm" {
-		e.Middleware, err = ms.Wasm(ctx, e.Name, f.Module, config)
-		return e, err
-	}
-	hooks, ok := s.Hooks[c.Name+"/"+stem]
-	if !ok {
-		return e, fmt.Errorf("the case has no module %q", f.Module)
-	}
-	for _, h := range hooks {
-		e.Hooks = append(e.Hooks, abi.Hook(h))
-	}
-	use, err := abi.Marshal(map[string]any{"use": c.Name + "/" + stem, "config": json.RawMessage(orNull(config))})
-	if err != nil {
-		return e, err
-	}
-	e.Middleware, err = ms.Go(ctx, e.Name, use)
-	return e, err
-}
-
-func orNull(b []byte) []byte {
-	if b == nil {
-		return []byte("null")
-	}
-	return b
 }
 
 // Got writes what came out, for each expectation of the case.

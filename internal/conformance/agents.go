@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+)
+
+// A builder makes a case's agents. They share its model and tools.
+type builder struct {
+	c           *Case
+	suite       *Suite
+	middlewares Middlewares
+	model       *scripted.Model
+	player      *player
+}
+
+// agent makes the agent of a file, with another entry beside the file's.
+func (b *builder) agent(ctx context.Context, name string, file *agentFile, more ...chain.Entry) (*agent.Agent, error) {
+	entries, err := b.entries(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := chain.New(append(entries, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	tools := b.c.tools(b.player)
+	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
+		a, err := b.agent(ctx, name, file.Agents[name])
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, agent.Tool(a, nil))
+	}
+	return agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
+		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse}),
+		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
+}
+
+// around is m with the file's retries, which do not pause, and fallbacks.
+func (f *modelFile) around(m model.Model) model.Model {
+	if f.Retries > 0 {
+		m = model.WithRetry(m, model.RetryOptions{MaxRetries: f.Retries, Sleep: func(context.Context, time.Duration) error { return nil }})
+	}
+	if len(f.Fallbacks) == 0 {
+		return m
+	}
+	choices := []model.Choice{{Model: m}}
+	for _, other := range f.Fallbacks {
+		choices = append(choices, model.Choice{Model: m, Name: other.Name})
+	}
+	return model.WithFallback(choices, nil)
+}
+
+// lookAtState is a native middleware that notes the messages at the end.
+func lookAtState(messages *[]abi.Message) *chain.Native {
+	return &chain.Native{AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		*messages = c.List(abi.ListState).All()
+		return nil, nil
+	}}
+}
+
+// entries are those that agent.yaml names, or one for each module if there
+// is one agent.
+func (b *builder) entries(ctx context.Context, file *agentFile) ([]chain.Entry, error) {
+	if file.Middlewares == nil && file.Agents == nil {
+		for _, name := range sortedKeys(b.c.Modules) {
+			file.Middlewares = append(file.Middlewares, entryFile{Module: name + ".go"})
+		}
+	}
+	var out []chain.Entry
+	for _, f := range file.Middlewares {
+		e, err := b.entry(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
+	stem, kind, _ := strings.Cut(f.Module, ".")
+	e := chain.Entry{Name: f.Name, Ring: chain.Tenant, OnFault: chain.OnFault(f.OnFault), Read: chain.Read(f.Read)}
+	if e.Name == "" {
+		e.Name = stem
+	}
+	switch f.Ring {
+	case "", "tenant":
+	case "outer":
+		e.Ring = chain.Outer
+	case "inner":
+		e.Ring = chain.Inner
+	default:
+		return e, fmt.Errorf("no ring %q", f.Ring)
+	}
+	config, err := abi.Marshal(f.Config)
+	if err != nil {
+		return e, err
+	}
+	if f.Config == nil {
+		config = nil
+	}
+	if kind == "wasm" {
+		e.Middleware, err = b.middlewares.Wasm(ctx, e.Name, f.Module, config)
+		return e, err
+	}
+	hooks, ok := b.suite.Hooks[b.c.Name+"/"+stem]
+	if !ok {
+		return e, fmt.Errorf("the case has no module %q", f.Module)
+	}
+	for _, h := range hooks {
+		e.Hooks = append(e.Hooks, abi.Hook(h))
+	}
+	use, err := abi.Marshal(map[string]any{"use": b.c.Name + "/" + stem, "config": json.RawMessage(orNull(config))})
+	if err != nil {
+		return e, err
+	}
+	e.Middleware, err = b.middlewares.Go(ctx, e.Name, use)
+	return e, err
+}
+
+func orNull(b []byte) []byte {
+	if b == nil {
+		return []byte("null")
+	}
+	return b
+}
