@@ -67,9 +67,6 @@ type Event struct {
 	Call   *Call   `json:"call,omitempty"`
 	Result *Result `json:"result,omitempty"`
 	Source string  `json:"source,omitempty"`
-	// By is there where a module asked for the call: it is no part of the
-	// conversation.
-	By *By `json:"by,omitempty"`
 
 	Entry  string          `json:"entry,omitempty"`
 	Hook   Hook            `json:"hook,omitempty"`
@@ -97,15 +94,6 @@ type Event struct {
 	Resume     string    `json:"resume,omitempty"` // where the run can be resumed from, if the host keeps it
 }
 
-// By says which module asked for a call through the import tool.
-type By struct {
-	Entry string `json:"entry"`
-	Hook  Hook   `json:"hook"`
-	// Parent is the id of the tool call that the hook was about, or that it ran
-	// within; empty where there was none.
-	Parent string `json:"parent,omitempty"`
-}
-
 // EntryStats tell what one entry of the chain used in a run.
 type EntryStats struct {
 	Entry     string         `json:"entry"`
@@ -119,6 +107,9 @@ type EntryStats struct {
 	BytesOut  int64          `json:"bytes_out"`
 	Fuel      int64          `json:"fuel"`
 	Instances int64          `json:"instances,omitempty"`
+	// Calls that it made of its own, through the imports model and tool.
+	ModelCalls int64 `json:"model_calls,omitempty"`
+	ToolCalls  int64 `json:"tool_calls,omitempty"`
 }
 
 // Log levels, as numbers of the log import.

@@ -14,6 +14,9 @@ const (
 	MaxKey = 256
 	// MaxName is the length of the name of a module, tool or event, in bytes.
 	MaxName = 128
+	// MaxNested is how deeply calls that modules make through the imports model
+	// and tool may lie within one another.
+	MaxNested = 4
 	// MaxAgain is how often after_model or after_tool may ask for one call once more.
 	MaxAgain = 3
 )

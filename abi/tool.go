@@ -100,6 +100,25 @@ type Call struct {
 	Idempotent bool   `json:"idempotent,omitempty"`
 	// OriginalArguments are the model's, where hooks changed them (after_tool).
 	OriginalArguments string `json:"original_arguments,omitempty"`
+	// By is there where a module made the call, not the model: such a call is no
+	// part of the conversation.
+	By *By `json:"by,omitempty"`
+}
+
+// By says which module made a call of its own, through the import tool.
+type By struct {
+	Entry string `json:"entry"`
+	Hook  Hook   `json:"hook"`
+	// Call is the id of the tool call that the hook was about; empty where it was
+	// about none.
+	Call string `json:"call,omitempty"`
+}
+
+// A ToolRequest is what a module hands to the import tool, whose reply is a
+// [ToolReply].
+type ToolRequest struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty counts as {}
 }
 
 // A Result is what a tool call came to.

@@ -39,7 +39,7 @@ type ChainOptions struct {
 type Chain struct {
 	*chain.Chain
 	host       *Host
-	configured []*module.Middleware
+	configured []module.Placed
 }
 
 // NewChain configures middlewares. The error says which of them is wrong.
@@ -51,12 +51,11 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 		list []Middleware
 	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
 		for _, m := range ring.list {
-			e, err := c.entry(ctx, m)
+			e, err := c.entry(ctx, m, ring.ring)
 			if err != nil {
 				c.Close()
 				return nil, err
 			}
-			e.Ring = ring.ring
 			entries = append(entries, e)
 		}
 	}
@@ -69,8 +68,8 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	return c, nil
 }
 
-func (c *Chain) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
-	e := chain.Entry{Name: m.Name, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
+func (c *Chain) entry(ctx context.Context, m Middleware, ring chain.Ring) (chain.Entry, error) {
+	e := chain.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
 	switch {
 	case (m.Module == nil) == (m.Native == nil):
 		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
@@ -86,7 +85,7 @@ func (c *Chain) entry(ctx context.Context, m Middleware) (chain.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	c.configured = append(c.configured, mw)
+	c.configured = append(c.configured, module.Placed{Middleware: mw, Ring: ring})
 	e.Middleware = mw
 	return e, nil
 }
@@ -100,7 +99,7 @@ func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *ag
 	if err != nil {
 		return ctx, nil, err
 	}
-	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release}, nil
+	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
 }
 
 // Close frees what the entries hold, once no run of them goes on.

@@ -73,6 +73,9 @@ type Options struct {
 type Admission struct {
 	Parallel int    // tool calls at once
 	Release  func() // is called when the run has ended or paused
+	// Room is asked before a middleware makes a call of its own; see
+	// [chain.Nester]. Nil: there always is room.
+	Room func(ctx context.Context, of chain.Own) (release func(), err error)
 }
 
 // An Agent runs. It is used by many runs at once and does not change.

@@ -26,7 +26,8 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
 	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
-	e.Entries = r.chain.Stats()
+	usage := r.Where().Usage // with that of what after_agent asked
+	e.Usage, e.Entries = &usage, r.chain.Stats()
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
 	e.Entries = r.chain.Stats()

@@ -78,13 +78,18 @@ func (r *run) allow(req *chain.ModelRequest) error {
 
 // generate asks the model itself: innermost, inside all rings.
 func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+	r.state.Told = toolNames(q.Tools)
+	return r.ask(ctx, q, out)
+}
+
+// ask asks the model itself, for the run or for a module.
+func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
 	if q.Messages.Len() == 0 {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
 	}
 	if err := r.countModelCall(); err != nil {
 		return nil, err
 	}
-	r.state.Told = toolNames(q.Tools)
 	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}
 	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
 	if err != nil {

@@ -35,6 +35,8 @@ type run struct {
 	ids   map[string]bool // of the messages that the run began with
 
 	parallel int // tool calls at once
+	// room is asked before a middleware makes a call of its own; nil: there is.
+	room     func(context.Context, chain.Own) (release func(), err error)
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *chain.List
@@ -226,7 +228,7 @@ func (r *run) admit(ctx context.Context) (_ context.Context, release func(), err
 	admitted, a, err := r.agent.Admit(ctx, r.parallel)
 	switch {
 	case err == nil:
-		r.parallel = a.Parallel
+		r.parallel, r.room = a.Parallel, a.Room
 		return admitted, a.Release, nil
 	case ctx.Err() != nil:
 		return ctx, func() {}, &chain.Over{Cause: err}

@@ -336,9 +336,9 @@ func (l *lane) call(id, name, arguments string) {
 func (l *lane) toolCall(ev abi.Event) {
 	switch {
 	case ev.Call == nil:
-	case ev.By != nil: // a module's own: no part of the conversation
+	case ev.Call.By != nil: // a module's own: no part of the conversation
 		l.send(&event{Type: typeCustom, Name: "module_tool_call",
-			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.By.Entry}})
+			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.Call.By.Entry}})
 	case !l.told[ev.Call.ID]:
 		l.call(ev.Call.ID, ev.Call.Name, ev.Call.Arguments)
 	}
@@ -349,9 +349,9 @@ func (l *lane) toolResult(ev abi.Event) {
 		return
 	}
 	x := &event{Type: typeCallResult, MessageID: "result_" + ev.Call.ID, ToolCallID: ev.Call.ID, Role: "tool", Content: contentOf(ev.Result.Content)}
-	if ev.By != nil {
+	if ev.Call.By != nil {
 		l.send(&event{Type: typeCustom, Name: "module_tool_result",
-			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.By.Entry, "isError": ev.Result.IsError}})
+			Value: map[string]any{"toolCallId": ev.Call.ID, "toolCallName": ev.Call.Name, "entry": ev.Call.By.Entry, "isError": ev.Result.IsError}})
 		return
 	}
 	out := message{ID: x.MessageID, Role: "tool", Subagent: l.sub, ToolCallID: ev.Call.ID, Content: x.Content}

@@ -51,6 +51,8 @@ type Call struct {
 	touched []touch
 	waited  time.Duration
 	nexts   int
+	owns    int            // calls of Model and Tool
+	same    map[string]int // of them, those of the same
 	emits   int
 	sent    int // bytes of custom events
 	logs    int
@@ -82,28 +84,36 @@ func (c *Call) Next(ctx context.Context, patch any) (any, error) {
 	if n > maxNext {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next may be called %d times in a hook", maxNext)}
 	}
-	began := time.Now()
-	reply, err := c.next(ctx, patch)
-	c.mu.Lock()
-	c.waited += time.Since(began)
-	c.mu.Unlock()
-	if err != nil && IsEnding(err) {
-		c.mu.Lock()
-		c.ending = err
-		c.mu.Unlock()
-	}
+	var reply any
+	err := c.waitFor(func() (err error) {
+		reply, err = c.next(ctx, patch)
+		return err
+	})
 	return reply, err
 }
 
-// Ending is the ending that Next met, if it did: whatever the hook answers
-// now is void.
+// waitFor calls fn, whose time is not the hook's, and whose ending is.
+func (c *Call) waitFor(fn func() error) error {
+	began := time.Now()
+	err := fn()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waited += time.Since(began)
+	if err != nil && IsEnding(err) {
+		c.ending = err
+	}
+	return err
+}
+
+// Ending is the ending that Next, Model or Tool met, if one did: whatever the
+// hook answers now is void.
 func (c *Call) Ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ending
 }
 
-// Waited is the time that the hook has spent in Next.
+// Waited is the time that the hook has spent in Next, Model and Tool.
 func (c *Call) Waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -362,7 +372,9 @@ func (c *Call) send(e abi.Event) {
 }
 
 // kind names calls that every pass makes in the same order.
-func (c *Call) kind() string { return string(c.Hook) + "/" + c.member.Name + "/" + c.scope }
+func (c *Call) kind() string {
+	return string(c.Hook) + "/" + c.member.Name + "/" + either(c.scope, c.run.scope)
+}
 
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}

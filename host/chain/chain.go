@@ -107,10 +107,15 @@ type Run struct {
 	record *Record
 	all    []*member
 	ring   [rings][]*member
-	queue  queue
+	queue  *queue
 
-	streams atomic.Int64 // how many streams there were
-	keeping sync.RWMutex // read-locked while something is recorded, locked while that is collected
+	streams *atomic.Int64 // how many streams there were
+	keeping *sync.RWMutex // read-locked while something is recorded, locked while that is collected
+
+	// Of a run as a call of a middleware's own passes it; see [Call.Tool].
+	path    []frame // the calls that it is made within, itself last
+	scope   string  // sets its hooks apart in the record
+	settled bool    // nothing in it may pause the run
 }
 
 // A member is an entry in a run.
@@ -121,6 +126,8 @@ type member struct {
 	session Session
 	breaker *breaker
 	events  map[abi.EventType]bool // that observe wants
+
+	ownModel, ownTool atomic.Int64 // calls that it made of its own
 }
 
 func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
@@ -128,7 +135,8 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 // Open prepares every middleware for a run. locals are the run's values, new
 // or from before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
-	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord()}
+	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
+		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}}
 	for i, e := range c.entries {
 		desc := e.Middleware.Describe()
 		session, err := e.Middleware.Open(ctx, e.Name, run)
@@ -149,7 +157,7 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 
 // Streams counts the streams that there were in the run, by which on_chunk
 // tells them apart; a resumed run goes on counting from there.
-func (r *Run) Streams() *atomic.Int64 { return &r.streams }
+func (r *Run) Streams() *atomic.Int64 { return r.streams }
 
 // Begin begins a pass through a phase of the run, with what was done in
 // earlier passes.
@@ -173,6 +181,7 @@ func (r *Run) Stats() []abi.EntryStats {
 	for i, m := range r.all {
 		out[i] = m.session.Stats()
 		out[i].Entry, out[i].Digest = m.Name, m.desc.Digest
+		out[i].ModelCalls, out[i].ToolCalls = m.ownModel.Load(), m.ownTool.Load()
 	}
 	return out
 }

@@ -82,6 +82,8 @@ func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (
 func (r *Run) askSomebody(by *Call, answer abi.GateToolAnswer, call *ToolCall, q abi.Call) (judgement, error) {
 	decided, ok := r.record.decided(q, call.Tool.Owner)
 	switch {
+	case !ok && r.settled:
+		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.member.Name}, nil
 	case !ok:
 		reason := either(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", by.member.Name, q.Name))
 		return judgement{}, r.interrupt(by, abi.Interrupt{Reason: reason, Payload: answer.Payload})

@@ -16,6 +16,9 @@ func (i *Interrupted) Error() string { return "interrupted: " + i.Pending.Reason
 // mayInterrupt says why a call cannot pause the run, if it cannot.
 func (c *Call) mayInterrupt() error {
 	switch {
+	case c.run.settled:
+		by := c.run.path[len(c.run.path)-1]
+		return faultf("an interrupt within a call of %s that %s made where the run cannot be paused", by.of, by.by.Name)
 	case c.Hook == abi.HookOnChunk:
 		return faultf("an interrupt in on_chunk: a stream cannot be paused")
 	case c.delivered != nil && c.delivered():

@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -42,7 +41,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 		run: r, kind: &modelKind{r, &call}, delivered: call.Delivered,
 		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
 		core: func(ctx context.Context, q ModelRequest, out Sink) (reply[abi.Response], error) {
-			key := r.record.next(sourceModel)
+			key := r.record.next(sourceModel + r.scope)
 			var known abi.Response
 			if v, ok, err := r.record.done(key, &known); ok && err == nil {
 				return recordedReply(&known, v, sourceModel), nil
@@ -188,19 +187,7 @@ func (k *modelKind) patch(q ModelRequest, p abi.RequestPatch, m *member) (ModelR
 	if p.Model != "" {
 		next.Model = p.Model
 	}
-	if len(p.Params) > 0 {
-		next.Params = maps.Clone(q.Params)
-		if next.Params == nil {
-			next.Params = abi.Params{}
-		}
-		for name, value := range p.Params {
-			if value == nil || string(value) == "null" {
-				delete(next.Params, name)
-				continue
-			}
-			next.Params[name] = value
-		}
-	}
+	next.Params = mergeParams(q.Params, p.Params)
 	if k.call.Allow != nil {
 		if err := k.call.Allow(&next); err != nil {
 			return q, faultf("request: %w", err)

@@ -241,8 +241,11 @@ func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {
 			e.Final = &final
 			return nil
 		})
-		if err != nil {
+		if err != nil && over(ctx) != nil {
 			return e.Final
+		}
+		if err != nil { // of a call of its own: the run is over already
+			r.logFailed(c, AsError(err, abi.CodeInternal))
 		}
 		if v.failed != nil {
 			r.logFailed(c, v.failed)

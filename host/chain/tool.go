@@ -116,6 +116,9 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], 
 	var interrupt *abi.Interrupt
 	out := reply[abi.Result]{res: res, source: sourceTool}
 	switch {
+	case errors.As(err, &interrupt) && k.run.settled:
+		out.res, out.err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + clip(interrupt.Reason, maxReason)}
+		record.keep(key, nil, verdict{failed: out.err})
 	case errors.As(err, &interrupt):
 		record.setBegun(key, false) // the next call of it is the one that counts
 		return reply[abi.Result]{}, k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q})

@@ -153,7 +153,7 @@ func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool)
 func keepIdentity(e, was *abi.Event) error {
 	e.Type, e.Seq, e.Run, e.TimeMS, e.Step, e.StepID = was.Type, was.Seq, was.Run, was.TimeMS, was.Step, was.StepID
 	e.Entry, e.Hook, e.Digest, e.Source = was.Entry, was.Hook, was.Digest, was.Source
-	e.FinishReason, e.StoppedBy, e.Resume, e.By = was.FinishReason, was.StoppedBy, was.Resume, was.By
+	e.FinishReason, e.StoppedBy, e.Resume = was.FinishReason, was.StoppedBy, was.Resume
 	e.Agent, e.From, e.Parent = was.Agent, was.From, was.Parent
 	if was.Event != nil {
 		if e.Event == nil {
@@ -186,7 +186,7 @@ func keepIdentity(e, was *abi.Event) error {
 		if e.Call == nil {
 			return faultf("event: has no call; drop it, or empty its arguments")
 		}
-		e.Call.ID, e.Call.Owner, e.Call.Idempotent = was.Call.ID, was.Call.Owner, was.Call.Idempotent
+		e.Call.ID, e.Call.Owner, e.Call.Idempotent, e.Call.By = was.Call.ID, was.Call.Owner, was.Call.Idempotent, was.Call.By
 	}
 	if was.Result != nil && e.Result == nil {
 		return faultf("event: has no result; drop it, or empty its content")
@@ -223,7 +223,7 @@ func keepInterrupts(e, was *abi.Event) error {
 			return faultf("event: interrupt %s: its call cannot be added or left out", w.ID)
 		}
 		if p.Call != nil {
-			p.Call.ID, p.Call.Owner, p.Call.Idempotent = w.Call.ID, w.Call.Owner, w.Call.Idempotent
+			p.Call.ID, p.Call.Owner, p.Call.Idempotent, p.Call.By = w.Call.ID, w.Call.Owner, w.Call.Idempotent, w.Call.By
 		}
 	}
 	return nil

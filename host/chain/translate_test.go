@@ -168,7 +168,9 @@ func TestTranslateRefused(t *testing.T) {
 // of a hook leaves the event as it is.
 func TestTranslateDrop(t *testing.T) {
 	t.Parallel()
-	drop := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return &abi.TranslateAnswer{Drop: true}, nil }
+	drop := func(*Call, map[string]any) (*abi.TranslateAnswer, error) {
+		return &abi.TranslateAnswer{Drop: true}, nil
+	}
 	fails := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { return nil, errors.New("no") }
 	panics := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("oh") }
 

@@ -21,6 +21,7 @@ type visit struct {
 	limits *Limits
 	call   *chain.Call     // nil while the image is built
 	config json.RawMessage // nil while it is not to be had
+	grants Grants
 	log    func(level int32, text string)
 	now    int64 // what the guest's clock shows, in nanoseconds
 
@@ -104,7 +105,7 @@ func (v *visit) room(n int) int {
 // next runs what the hook wraps with a patch, empty for none.
 func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 	return v.ask(HostCall{Name: "next", Bytes: []Blob{patch}}, func() ([]byte, error) {
-		defer func() { v.now = v.call.Where().NowMS * 1e6 }()
+		defer v.look()
 		switch v.hook {
 		case abi.HookWrapModel:
 			var p abi.RequestPatch
