@@ -37,6 +37,9 @@ type Options struct {
 	// ContinueOnResponse lets the rest of a before pipeline run after a hook
 	// that answered; the last answer counts, and an error beats it.
 	ContinueOnResponse bool
+	// Values keep the durable values of entries, for Tenant; nil: there are none.
+	Values Values
+	Tenant string
 }
 
 // With returns the chain with other options.

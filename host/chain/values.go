@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -28,3 +29,58 @@ type Values interface {
 
 // A ValueScope says whose a durable value is.
 type ValueScope struct{ Tenant, Entry string }
+
+// StoreGet returns a durable value of the entry; ok is false if there is none.
+func (c *Call) StoreGet(ctx context.Context, key string) (v abi.LocalValue, ok bool, err error) {
+	err = c.stored(func(s Values, scope ValueScope) error {
+		v, ok, err = s.GetValue(ctx, scope, key)
+		return err
+	})
+	return v, ok, err
+}
+
+// StoreSet sets a durable value, at once; see [Values].
+func (c *Call) StoreSet(ctx context.Context, key string, value json.RawMessage, version int64, ttl time.Duration) (now int64, err error) {
+	err = c.stored(func(s Values, scope ValueScope) error {
+		now, err = s.SetValue(ctx, scope, key, value, version, ttl)
+		return err
+	})
+	return now, err
+}
+
+// StoreDelete deletes a durable value, at once.
+func (c *Call) StoreDelete(ctx context.Context, key string) error {
+	return c.stored(func(s Values, scope ValueScope) error { return s.DeleteValue(ctx, scope, key) })
+}
+
+// StoreAdd adds to a durable counter, at once, and returns its new value.
+func (c *Call) StoreAdd(ctx context.Context, key string, delta int64) (sum int64, err error) {
+	err = c.stored(func(s Values, scope ValueScope) error {
+		sum, err = s.AddValue(ctx, scope, key, delta)
+		return err
+	})
+	return sum, err
+}
+
+// stored does something with the entry's durable values. Its time is not the
+// hook's. What went wrong in the database is the operator's business: the
+// middleware learns that the values are not there now.
+func (c *Call) stored(do func(Values, ValueScope) error) error {
+	values := c.run.Values
+	if values == nil {
+		return &abi.Error{Code: abi.CodeUnavailable, Message: "this host has no store for durable values"}
+	}
+	began := time.Now()
+	err := do(values, ValueScope{Tenant: c.run.Tenant, Entry: c.member.Name})
+	c.mu.Lock()
+	c.waited += time.Since(began)
+	c.mu.Unlock()
+	var known *abi.Error
+	switch {
+	case err == nil, errors.As(err, &known):
+		return err
+	default:
+		c.Log(abi.LogError, "durable values: "+err.Error())
+		return &abi.Error{Code: abi.CodeUnavailable, Retryable: true, Message: "the store of durable values is not available"}
+	}
+}

@@ -161,10 +161,10 @@ func TestHostCalls(t *testing.T) {
 		"3": {`error {"code":"denied","message":"model is not granted to this entry"}`},
 		"4": {`error {"code":"invalid","message":"tool: the request names no tool"}`},
 		"5": {`error {"code":"denied","message":"http` + later},
-		"6": {`error {"code":"denied","message":"store_get` + later},
-		"7": {`error {"code":"denied","message":"store_set` + later},
-		"8": {`error {"code":"denied","message":"store_delete` + later},
-		"9": {`error {"code":"denied","message":"store_add` + later},
+		"6": {`error {"code":"denied","message":"store is not granted to this entry"}`},
+		"7": {`error {"code":"denied","message":"store is not granted to this entry"}`},
+		"8": {`error {"code":"denied","message":"store is not granted to this entry"}`},
+		"9": {`error {"code":"denied","message":"store is not granted to this entry"}`},
 	} {
 		t.Run(letter, func(t *testing.T) {
 			t.Parallel()

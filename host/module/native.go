@@ -73,10 +73,10 @@ func nativeImports() []nativeImport {
 		{name: "model", params: "ii", result: "i", grant: "model", do: nativeModel, does: "call a model"},
 		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: nativeTool, does: "call tools of the agent"},
 		{name: "http", params: "ii", result: "i", grant: "http:HOST", does: "send HTTP requests"},
-		{name: "store_get", params: "ii", result: "i", grant: "store", does: "read durable values"},
-		{name: "store_set", params: "iiiiII", result: "i", grant: "store", does: "keep durable values"},
-		{name: "store_delete", params: "ii", result: "i", grant: "store", does: "delete durable values"},
-		{name: "store_add", params: "iiI", result: "i", grant: "store", does: "count in durable values"},
+		{name: "store_get", params: "ii", result: "i", grant: "store", do: nativeStoreGet, does: "read durable values"},
+		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: nativeStoreSet, does: "keep durable values"},
+		{name: "store_delete", params: "ii", result: "i", grant: "store", do: nativeStoreDelete, does: "delete durable values"},
+		{name: "store_add", params: "iiI", result: "i", grant: "store", do: nativeStoreAdd, does: "count in durable values"},
 	}
 }
 

@@ -21,6 +21,12 @@ type Host interface {
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
 	// LocalAdd returns the new value of a counter.
 	LocalAdd(key string, delta int64) ([]byte, error)
+	// StoreGet, StoreDelete, StoreSet and StoreAdd are the same for durable
+	// values; ttl is their time to live in seconds, 0 for ever.
+	StoreGet(key string) ([]byte, error)
+	StoreDelete(key string) error
+	StoreSet(key string, value []byte, version, ttl int64) ([]byte, error)
+	StoreAdd(key string, delta int64) ([]byte, error)
 	// Emit sends an abi.Custom.
 	Emit(event []byte) error
 	Log(level int, text string)

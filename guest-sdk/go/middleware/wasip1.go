@@ -116,6 +116,18 @@ func hostLocalSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueL
 //go:wasmimport agent_middleware_v1 local_add
 func hostLocalAdd(key unsafe.Pointer, n int32, delta int64) int32
 
+//go:wasmimport agent_middleware_v1 store_get
+func hostStoreGet(key unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 store_delete
+func hostStoreDelete(key unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 store_set
+func hostStoreSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueLen int32, version, ttl int64) int32
+
+//go:wasmimport agent_middleware_v1 store_add
+func hostStoreAdd(key unsafe.Pointer, n int32, delta int64) int32
+
 //go:wasmimport agent_middleware_v1 emit
 func hostEmit(ptr unsafe.Pointer, n int32) int32
 
@@ -213,6 +225,31 @@ func (h *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 func (h *imports) LocalAdd(key string, delta int64) ([]byte, error) {
 	ptr, n := textAt(key)
 	return h.reply(hostLocalAdd(ptr, n, delta))
+}
+
+// StoreGet implements [Host].
+func (h *imports) StoreGet(key string) ([]byte, error) {
+	return h.reply(hostStoreGet(textAt(key)))
+}
+
+// StoreDelete implements [Host].
+func (h *imports) StoreDelete(key string) error {
+	return h.done(hostStoreDelete(textAt(key)))
+}
+
+// StoreSet implements [Host].
+func (h *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte, error) {
+	keyPtr, keyLen := textAt(key)
+	valuePtr, valueLen := bytesAt(value)
+	n := hostStoreSet(keyPtr, keyLen, valuePtr, valueLen, version, ttl)
+	runtime.KeepAlive(value)
+	return h.reply(n)
+}
+
+// StoreAdd implements [Host].
+func (h *imports) StoreAdd(key string, delta int64) ([]byte, error) {
+	ptr, n := textAt(key)
+	return h.reply(hostStoreAdd(ptr, n, delta))
 }
 
 // Emit implements [Host].

@@ -30,6 +30,9 @@ type Host struct {
 	// Tool answers when a tool wrapper calls next; without it, next fails.
 	Tool func(call abi.Call) (*abi.Result, error)
 
+	// NoStore takes the grant store from the module.
+	NoStore bool
+
 	// Events are what the module emitted, and Logs what it logged.
 	Events []abi.Custom
 	Logs   []Log
@@ -42,6 +45,7 @@ type Host struct {
 	revisions int64
 	ids       int
 	locals    locals
+	stored    stored
 	request   *abi.Request // of the wrap_model that runs
 	call      *abi.Call    // of the wrap_tool_call that runs
 }

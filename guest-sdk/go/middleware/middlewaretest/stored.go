@@ -1,0 +1,118 @@
+package middlewaretest
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// stored are the durable values: they stay when the module's memory is wiped and
+// when a run ends. What a hook changes it changes at once.
+type stored struct {
+	values  map[string]abi.LocalValue
+	expires map[string]time.Time
+	version int64
+}
+
+// get returns a value whose time, by the run's clock, is not over.
+func (i *imports) stored(key string) (abi.LocalValue, error) {
+	if i.h.NoStore {
+		return abi.LocalValue{}, fail(abi.CodeDenied, "store is not granted to this entry")
+	}
+	if err := checkKey(key); err != nil {
+		return abi.LocalValue{}, err
+	}
+	s := &i.h.stored
+	if at, ok := s.expires[key]; ok && at.UnixMilli() <= i.h.Run.NowMS {
+		delete(s.values, key)
+		delete(s.expires, key)
+	}
+	return s.values[key], nil
+}
+
+func (s *stored) set(key string, value []byte, expires time.Time) abi.LocalValue {
+	if s.values == nil {
+		s.values, s.expires = map[string]abi.LocalValue{}, map[string]time.Time{}
+	}
+	s.version++
+	s.values[key] = abi.LocalValue{Value: append(json.RawMessage(nil), value...), Version: s.version}
+	delete(s.expires, key)
+	if !expires.IsZero() {
+		s.expires[key] = expires
+	}
+	return s.values[key]
+}
+
+// StoreGet implements the store_get import.
+func (i *imports) StoreGet(key string) ([]byte, error) {
+	value, err := i.stored(key)
+	if err != nil || value.Version == 0 {
+		return nil, err
+	}
+	return abi.Marshal(value)
+}
+
+// StoreDelete implements the store_delete import.
+func (i *imports) StoreDelete(key string) error {
+	_, err := i.stored(key)
+	delete(i.h.stored.values, key)
+	return err
+}
+
+// StoreSet implements the store_set import.
+func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte, error) {
+	now, err := i.stored(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := abi.Valid(value); err != nil {
+		return nil, fail(abi.CodeInvalid, "the value of %q: %v", key, err)
+	}
+	if ttl < 0 {
+		return nil, fail(abi.CodeInvalid, "a time to live of %d seconds", ttl)
+	}
+	if version != abi.LocalAlways && version != now.Version {
+		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
+	}
+	var expires time.Time
+	if ttl > 0 {
+		expires = time.UnixMilli(i.h.Run.NowMS).Add(time.Duration(ttl) * time.Second)
+	}
+	return abi.Marshal(abi.LocalVersion{Version: i.h.stored.set(key, value, expires).Version})
+}
+
+// StoreAdd implements the store_add import.
+func (i *imports) StoreAdd(key string, delta int64) ([]byte, error) {
+	value, err := i.stored(key)
+	if err != nil {
+		return nil, err
+	}
+	var n int64
+	if value.Version > 0 {
+		if err := json.Unmarshal(value.Value, &n); err != nil {
+			return nil, fail(abi.CodeInvalid, "%q is no integer", key)
+		}
+	}
+	return i.h.stored.set(key, strconv.AppendInt(nil, n+delta, 10), i.h.stored.expires[key]).Value, nil
+}
+
+// SetStored sets a durable value, as an earlier run would have.
+func (h *Host) SetStored(key string, value any) error {
+	b, err := abi.Marshal(value)
+	if err == nil {
+		h.stored.set(key, b, time.Time{})
+	}
+	return err
+}
+
+// Stored returns all durable values, also those whose time is over and that
+// nobody has asked for since.
+func (h *Host) Stored() map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(h.stored.values))
+	for key, value := range h.stored.values {
+		out[key] = value.Value
+	}
+	return out
+}

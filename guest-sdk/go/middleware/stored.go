@@ -1,0 +1,124 @@
+package middleware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Stored is a value that outlives the run: all runs of the entry share it, on
+// every machine, and it is there until somebody deletes it or its time to live
+// is over. It needs the grant store; without it, or without a store, its methods
+// fail with abi.CodeDenied or abi.CodeUnavailable. T is anything that JSON
+// encodes. Declare one with its key:
+//
+//	var seen = middleware.Stored[map[string]int]("seen")
+//
+// What a method changes it changes at once, also if the hook fails. A hook that
+// is called again, because its run was cut off, changes it again.
+type Stored[T any] string
+
+// Get returns the value, or false if there is none.
+func (s Stored[T]) Get(ctx *Context) (value T, ok bool, err error) {
+	value, version, err := s.Load(ctx)
+	return value, version != 0, err
+}
+
+// Set sets the value, for ever.
+func (s Stored[T]) Set(ctx *Context, value T) error { return s.SetFor(ctx, value, 0) }
+
+// SetFor sets the value for a time, of which whole seconds count, at least one;
+// 0 is for ever.
+func (s Stored[T]) SetFor(ctx *Context, value T, ttl time.Duration) error {
+	return s.set(ctx, value, abi.LocalAlways, ttl)
+}
+
+// Delete removes the value. That there is none is no error.
+func (s Stored[T]) Delete(ctx *Context) error { return ctx.host.StoreDelete(string(s)) }
+
+// Load returns the value with its version, which is 0 if there is none.
+func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
+	b, err := ctx.host.StoreGet(string(s))
+	if err != nil || len(b) == 0 {
+		return value, 0, err
+	}
+	var reply abi.LocalValue
+	if _, err := abi.Decode(b, &reply); err != nil {
+		return value, 0, fmt.Errorf("stored %q: %w", string(s), err)
+	}
+	if err := json.Unmarshal(reply.Value, &value); err != nil {
+		return value, 0, fmt.Errorf("stored %q: %w", string(s), err)
+	}
+	return value, reply.Version, nil
+}
+
+// CompareAndSet sets the value, for a time as SetFor does, if its version is
+// still the one that Load returned, and reports whether it was.
+func (s Stored[T]) CompareAndSet(ctx *Context, value T, version int64, ttl time.Duration) (bool, error) {
+	err := s.set(ctx, value, version, ttl)
+	if errors.Is(err, &abi.Error{Code: abi.CodeConflict}) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Update sets the value, for a time as SetFor does, to what fn makes of the old
+// one, the zero value if there was none. When somebody else changed it meanwhile,
+// fn is called again with the new one. An error of fn changes nothing.
+func (s Stored[T]) Update(ctx *Context, ttl time.Duration, fn func(old T) (T, error)) error {
+	for {
+		old, version, err := s.Load(ctx)
+		if err != nil {
+			return err
+		}
+		value, err := fn(old)
+		if err != nil {
+			return err
+		}
+		if ok, err := s.CompareAndSet(ctx, value, version, ttl); ok || err != nil {
+			return err
+		}
+	}
+}
+
+func (s Stored[T]) set(ctx *Context, value T, version int64, ttl time.Duration) error {
+	b, err := abi.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("stored %q: %w", string(s), err)
+	}
+	seconds := int64(ttl / time.Second)
+	if ttl > 0 {
+		seconds = max(1, seconds)
+	}
+	_, err = ctx.host.StoreSet(string(s), b, version, seconds)
+	return err
+}
+
+// A StoredCounter is a number that outlives the run, as a [Stored] does, and is
+// added to atomically.
+type StoredCounter string
+
+// Add adds delta and returns the new value.
+func (c StoredCounter) Add(ctx *Context, delta int64) (int64, error) {
+	b, err := ctx.host.StoreAdd(string(c), delta)
+	if err != nil {
+		return 0, err
+	}
+	var value int64
+	if _, err := abi.Decode(b, &value); err != nil {
+		return 0, fmt.Errorf("counter %q: %w", string(c), err)
+	}
+	return value, nil
+}
+
+// Get returns the value, 0 if nothing was added yet.
+func (c StoredCounter) Get(ctx *Context) (int64, error) {
+	value, _, err := Stored[int64](c).Get(ctx)
+	return value, err
+}
+
+// Reset sets the counter to 0.
+func (c StoredCounter) Reset(ctx *Context) error { return Stored[int64](c).Delete(ctx) }
