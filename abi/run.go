@@ -32,6 +32,7 @@ func (c *Common) Envelope() *Common { return c }
 const (
 	RunStop           = "stop"            // the model answered
 	RunReturnDirectly = "return_directly" // a tool's result is the answer
+	RunTransfer       = "transfer"        // an agent's part of it: the conversation went to another
 	RunStopped        = "stopped"         // a module stopped it
 	RunCanceled       = "canceled"        // its caller did
 	RunTimeout        = "timeout"         // its deadline passed

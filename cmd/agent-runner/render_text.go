@@ -58,6 +58,10 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.fault(&e)
 	case abi.EventModelAttempt:
 		r.attempt(&e)
+	case abi.EventTransfer:
+		r.screen.note(cyan, "⇒ %s hands over to %s", e.From, e.Agent)
+	case abi.EventChild:
+		r.child(e.Event)
 	case abi.EventLimit:
 		r.screen.note(amber, "• limit: %s %d%s (%s)", e.Limit, e.Value, after(" of ", e.Name), limitActions[e.Action])
 	case abi.EventRunPaused:
@@ -175,6 +179,22 @@ func (r *textRenderer) attempt(e *abi.Event) {
 	r.screen.note(amber, "agent-runner: %s; %s%s", e.Error.Message, what, when)
 }
 
+// child tells of a run that a tool call made.
+func (r *textRenderer) child(e *abi.Event) {
+	switch e.Type {
+	case abi.EventRunStarted:
+		r.screen.note(cyan, "  ┌ %s", e.Agent)
+	case abi.EventToolCall:
+		r.screen.note(cyan, "  │ → %s %s", e.Call.Name, r.cut(e.Call.Arguments))
+	case abi.EventToolResult:
+		r.screen.note(faint, "  │ ← %s: %s", e.Call.Name, r.cut(contentText(e.Result.Content)))
+	case abi.EventFault:
+		r.screen.note(red, "  │ ! %s faulted in %s: %s", e.Entry, e.Hook, r.cut(e.Cause))
+	case abi.EventRunFinished:
+		r.screen.note(faint, "  └ %s", strings.TrimSuffix(strings.TrimSuffix(endings[e.FinishReason], " in"), " after"))
+	}
+}
+
 // limitActions say what became of a limit that was reached.
 var limitActions = map[string]string{
 	"run_ended": "the run ends",
@@ -249,7 +269,11 @@ func (r *textRenderer) entries(entries []abi.EntryStats) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, s := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%.1f ms", clean(s.Entry), hooks(s.Hooks), float64(s.WallUS)/1000)
+		name := s.Entry
+		if s.Agent != "" {
+			name = s.Agent + "/" + name
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.1f ms", clean(name), hooks(s.Hooks), float64(s.WallUS)/1000)
 		if s.Faults > 0 {
 			fmt.Fprintf(w, "\t%s", count(s.Faults, "fault"))
 		}

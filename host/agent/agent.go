@@ -37,8 +37,9 @@ const (
 
 // Options make an agent.
 type Options struct {
-	Name  string // "agent" when empty
-	Model model.Model
+	Name        string // "agent" when empty
+	Description string // what it is for: told to agents that may hand over to it
+	Model       model.Model
 	// ModelName and Params are what the model is asked with; modules may
 	// change them for a call.
 	ModelName string
@@ -81,7 +82,8 @@ type Admission struct {
 // An Agent runs. It is used by many runs at once and does not change.
 type Agent struct {
 	Options
-	tools map[string]tool.Tool
+	tools     map[string]tool.Tool
+	transfers []*Agent
 }
 
 // New returns an agent, or says what is wrong with the options.

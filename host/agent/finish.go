@@ -27,10 +27,10 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
 	usage := r.Where().Usage // with that of what after_agent asked
-	e.Usage, e.Entries = &usage, r.chain.Stats()
+	e.Usage, e.Entries = &usage, r.stats()
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
-	e.Entries = r.chain.Stats()
+	e.Entries = r.stats()
 	r.out.Lock()
 	out := r.prepare(e)
 	r.out.Unlock()

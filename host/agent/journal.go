@@ -226,11 +226,18 @@ func (e *PinError) Error() string {
 	return fmt.Sprintf("run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules", e.Run, e.What)
 }
 
-// pins are the agent's modules.
+// pins are the agent's modules, and those of the agents that it may run or hand
+// over to, under their names.
 func (a *Agent) pins() []Pin {
 	var out []Pin
-	for _, e := range a.Chain.Entries() {
-		out = append(out, Pin{Entry: e.Name, Ring: e.Ring.String(), Digest: e.Middleware.Describe().Digest})
+	for _, b := range a.all() {
+		prefix := ""
+		if b != a {
+			prefix = b.Name + "/"
+		}
+		for _, e := range b.Chain.Entries() {
+			out = append(out, Pin{Entry: prefix + e.Name, Ring: e.Ring.String(), Digest: e.Middleware.Describe().Digest})
+		}
 	}
 	return out
 }

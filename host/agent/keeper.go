@@ -212,7 +212,7 @@ func (k *keeper) look(status Status) *Progress {
 	k.run.mu.Lock()
 	p.Usage = s.Usage
 	k.run.mu.Unlock()
-	for _, e := range k.run.chain.Stats() {
+	for _, e := range k.run.stats() {
 		p.Fuel += e.Fuel
 	}
 	return p

@@ -79,6 +79,11 @@ func resumed(a *Agent, state *State) (*run, error) {
 	}
 	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = *own
+	if at := a.find(own.Agent); at != nil {
+		r.agent = at
+	} else if len(a.transfers) > 0 {
+		return nil, fmt.Errorf("resume: the run is at agent %q, and agent %q hands over to none of that name", own.Agent, a.Name)
+	}
 	messages := r.state.Messages.All()
 	for _, id := range r.state.Input {
 		r.ids[id] = true

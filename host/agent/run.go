@@ -34,7 +34,10 @@ type run struct {
 	state State
 	ids   map[string]bool // of the messages that the run began with
 
-	parallel int // tool calls at once
+	admitted map[*Agent]*Admission
+	within   context.Context  // of the next phase, where it is another
+	past     []abi.EntryStats // of agents that handed over
+	parallel int              // tool calls at once
 	// room is asked before a middleware makes a call of its own; nil: there is.
 	room     func(context.Context, chain.Own) (release func(), err error)
 	stepOpen bool
@@ -49,17 +52,9 @@ func newRun(a *Agent, in Input) *run {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
 	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
-	r.state = State{
-		ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
-		Instruction: a.Instruction, ReturnDirectly: a.ReturnDirectly, Locals: chain.NewLocals(),
-		Record: chain.NewRecord(),
-	}
-	for _, t := range a.Tools {
-		d := t.Declaration()
-		d.Owner = "host"
-		r.state.Tools = append(r.state.Tools, d)
-		r.state.Active = append(r.state.Active, d.Name)
-	}
+	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
+		Locals: chain.NewLocals(), Record: chain.NewRecord()}
+	r.equip(a)
 	r.state.Messages = chain.NewList(r.revs, r.adopt(in.Messages))
 	return r
 }
@@ -177,8 +172,8 @@ func (r *run) execute(ctx context.Context) {
 	caller := ctx
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
-	ctx, release, refused := r.admit(ctx)
-	defer release()
+	ctx, refused := r.admit(ctx, r.agent)
+	defer r.release()
 	if t := r.root.Timeout; t > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
@@ -188,7 +183,7 @@ func (r *run) execute(ctx context.Context) {
 	defer r.client.begin(caller, ctx)()
 	err := refused
 	if err == nil {
-		r.chain, err = r.agent.Chain.Open(ctx, r.state.ID, r, r.state.Locals)
+		r.chain, err = r.open(ctx, r.agent)
 	}
 	if err != nil && r.keeper != nil && r.keeper.entries > 0 {
 		r.lost = err // it can still go on, elsewhere or later
@@ -197,7 +192,7 @@ func (r *run) execute(ctx context.Context) {
 	if err != nil { // no middleware learns of this run
 		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
 	}
-	defer r.chain.Close()
+	defer func() { r.chain.Close() }() // that of the agent whose turn it then is
 	r.chain.Streams().Store(r.state.Streams)
 	if !r.keepBegin(ctx) {
 		return
@@ -219,21 +214,37 @@ func (r *run) execute(ctx context.Context) {
 	r.finish(caller, ctx, err)
 }
 
-// admit waits until the run may begin.
-func (r *run) admit(ctx context.Context) (_ context.Context, release func(), err error) {
-	r.parallel = r.agent.Parallel
-	if r.agent.Admit == nil {
-		return ctx, func() {}, nil
+// admit waits until the run, or an agent's part of it, may begin. The context
+// is that of whoever holds what it was given.
+func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
+	r.parallel, r.room = r.root.Parallel, nil
+	if have := r.admitted[a]; have != nil {
+		r.parallel, r.room = have.Parallel, have.Room
+		return ctx, nil
 	}
-	admitted, a, err := r.agent.Admit(ctx, r.parallel)
+	if a.Admit == nil {
+		return ctx, nil
+	}
+	within, admission, err := a.Admit(ctx, r.parallel)
 	switch {
 	case err == nil:
-		r.parallel, r.room = a.Parallel, a.Room
-		return admitted, a.Release, nil
+		r.parallel, r.room = admission.Parallel, admission.Room
+		if r.admitted == nil {
+			r.admitted = map[*Agent]*Admission{}
+		}
+		r.admitted[a] = admission
+		return within, nil
 	case ctx.Err() != nil:
-		return ctx, func() {}, &chain.Over{Cause: err}
+		return ctx, &chain.Over{Cause: err}
 	default:
-		return ctx, func() {}, &NotAdmitted{err}
+		return ctx, &NotAdmitted{err}
+	}
+}
+
+// release gives back what the run was given.
+func (r *run) release() {
+	for _, a := range r.admitted {
+		a.Release()
 	}
 }
 
@@ -278,6 +289,9 @@ func (r *run) loop(ctx context.Context) (err error) {
 		next, err := phases[r.state.Phase](ctx)
 		if err != nil {
 			return err
+		}
+		if r.within != nil {
+			ctx, r.within = r.within, nil
 		}
 		r.state.Phase, r.state.Record = next, chain.NewRecord()
 		r.keepPhase()

@@ -80,7 +80,9 @@ type CallState struct {
 	// Beyond is the limit that the call is beyond: it is not run.
 	Beyond *chain.Limited `json:"beyond,omitempty"`
 	// Child is the run that the call made, while that waits for answers.
-	Child    *State        `json:"child,omitempty"`
+	Child *State `json:"child,omitempty"`
+	// Transfer is the agent that the call hands the conversation over to.
+	Transfer string        `json:"transfer,omitempty"`
 	Result   *abi.Result   `json:"result,omitempty"`
 	Source   string        `json:"source,omitempty"`
 	Messages []abi.Message `json:"messages,omitempty"`

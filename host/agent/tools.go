@@ -94,6 +94,9 @@ func (r *run) endRound(ctx context.Context) (Phase, error) {
 		return "", s.Last
 	}
 	r.endStep()
+	if to := r.transferTo(); to != nil {
+		return r.handOver(ctx, to)
+	}
 	return PhaseStep, nil
 }
 

@@ -27,6 +27,7 @@ type Chain struct {
 	Options
 	entries  []Entry
 	breakers []*breaker // of the entries
+	scope    string     // of run-local values
 }
 
 // Options are for the pipelines of before_* and after_* hooks.
@@ -43,7 +44,11 @@ type Options struct {
 }
 
 // With returns the chain with other options.
-func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers} }
+func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers, c.scope} }
+
+// Scoped returns the chain with run-local values that are apart from those of
+// other scopes in the same run, but for those that are shared in a ring.
+func (c *Chain) Scoped(scope string) *Chain { return &Chain{c.Options, c.entries, c.breakers, scope} }
 
 // New checks the entries and returns their chain.
 func New(entries ...Entry) (*Chain, error) {
@@ -124,6 +129,7 @@ type Run struct {
 // A member is an entry in a run.
 type member struct {
 	Entry
+	scoped  string // of its chain
 	desc    Description
 	hooks   map[abi.Hook]bool
 	session Session
@@ -147,7 +153,7 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 			r.Close()
 			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
 		}
-		m := &member{Entry: e, desc: desc, session: session, breaker: c.breakers[i], hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
+		m := &member{Entry: e, scoped: c.scope, desc: desc, session: session, breaker: c.breakers[i], hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
 		for _, h := range desc.Hooks {
 			m.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 		}

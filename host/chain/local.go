@@ -70,6 +70,9 @@ func (m *member) scope(key string) string {
 	if strings.HasPrefix(key, abi.SharedPrefix) {
 		return "ring:" + m.Ring.String()
 	}
+	if m.scoped != "" {
+		return "agent:" + m.scoped + "/entry:" + m.Name
+	}
 	return "entry:" + m.Name
 }
 
