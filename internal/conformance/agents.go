@@ -35,17 +35,25 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 	if err != nil {
 		return nil, err
 	}
-	tools := b.c.tools(b.player)
+	tools, others := b.c.tools(b.player), []*agent.Agent(nil)
 	for _, name := range slices.Sorted(maps.Keys(file.Agents)) {
 		a, err := b.agent(ctx, name, file.Agents[name])
 		if err != nil {
 			return nil, err
 		}
+		if file.Agents[name].Transfer {
+			others = append(others, a)
+			continue
+		}
 		tools = append(tools, agent.Tool(a, nil))
 	}
-	return agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
+	a, err := agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
 		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse}),
 		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
+	if err != nil || others == nil {
+		return a, err
+	}
+	return a, a.AllowTransfer(others...)
 }
 
 // around is m with the file's retries, which do not pause, and fallbacks.

@@ -5,7 +5,8 @@
 //
 //	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
 //	                 that, "runs: 2" runs it twice with the same messages,
-//	                 and "agents: {NAME: …}" are agents that are its tools, of the same form
+//	                 and "agents: {NAME: …}" are agents that are its tools, of the same form,
+//	                 or with "transfer: true" those that it hands over to
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".

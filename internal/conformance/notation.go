@@ -104,8 +104,6 @@ func FormatEvent(e abi.Event) string {
 		return fmt.Sprintf("model_attempt %d %s: %s", e.Attempt, e.Model, firstLine(e.Error.Message)) + optional(", then "+e.Next, e.Next != e.Model)
 	case abi.EventTransfer:
 		return fmt.Sprintf("transfer %s to %s", e.From, e.Agent)
-	case abi.EventChild:
-		return fmt.Sprintf("child #%s %s", e.Call.ID, FormatEvent(*e.Event))
 	case abi.EventLimit:
 		return "limit " + e.Limit + optional(" of "+e.Name, e.Name != "") + fmt.Sprintf(" %d %s", e.Value, e.Action)
 	case abi.EventChild:

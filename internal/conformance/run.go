@@ -29,7 +29,8 @@ type agentFile struct {
 	Model          modelFile     `yaml:"model"`
 	Runs           int           `yaml:"runs"` // how often it is run with the same messages
 
-	Agents map[string]*agentFile `yaml:"agents"` // that are its tools, by name
+	Agents   map[string]*agentFile `yaml:"agents"`   // that are its tools, by name
+	Transfer bool                  `yaml:"transfer"` // it is no tool: the conversation may be handed over to it
 
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
