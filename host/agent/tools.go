@@ -182,7 +182,8 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 			res, err := r.runTool(withCaller(ctx, r, c), call)
 			c.Ran = context.Cause(ctx) == nil
 			return res, err
-		}})
+		},
+		Mark: func(ended bool) { c.Started, c.Ran = true, ended }})
 	if err != nil {
 		return err
 	}
