@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 )
 
-// An entry is one entry of a run's log: what changed in its [State] since the
-// entry before. What grows with the run is there as what was added.
+// An entry is a line of a run's log: what changed in its [State] since the line
+// before, at the end of a phase or in the middle of one. What grows with the run
+// is there as what was added. What was committed together are the lines of one
+// entry of the journal.
 type entry struct {
 	// Head is the state without what stands beside it here; nil if it did not
 	// change.
@@ -27,6 +30,8 @@ type entry struct {
 	NoCalls  bool                    `json:"no_calls,omitempty"`
 	Live     *live                   `json:"live,omitempty"`
 }
+
+func newEntry() entry { return entry{Calls: map[int]json.RawMessage{}} }
 
 // A phaseDelta is what changed in the record of a phase.
 type phaseDelta struct {
@@ -88,14 +93,8 @@ func joined(chunks []abi.Chunk) []abi.Chunk {
 func restore(log [][]byte) (*State, int64, error) {
 	s := &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}
 	f := &folded{state: s}
-	for i, b := range log {
-		var e entry
-		if err := json.Unmarshal(b, &e); err != nil {
-			return nil, 0, fmt.Errorf("entry %d of the run's log: %w", i+1, err)
-		}
-		if err := f.add(&e); err != nil {
-			return nil, 0, fmt.Errorf("entry %d of the run's log: %w", i+1, err)
-		}
+	if err := eachEntry(log, f.add); err != nil {
+		return nil, 0, err
 	}
 	if f.fixed == nil || s.Phase == "" {
 		return nil, 0, errors.New("the run's log has no beginning")
@@ -108,6 +107,23 @@ func restore(log [][]byte) (*State, int64, error) {
 		}
 	}
 	return s, f.phase, nil
+}
+
+// eachEntry calls fn with each line of a log.
+func eachEntry(log [][]byte, fn func(*entry) error) error {
+	for i, lines := range log {
+		for b := range bytes.Lines(lines) {
+			var e entry
+			err := json.Unmarshal(b, &e)
+			if err == nil {
+				err = fn(&e)
+			}
+			if err != nil {
+				return fmt.Errorf("entry %d of the run's log: %w", i+1, err)
+			}
+		}
+	}
+	return nil
 }
 
 // folded is what the entries so far come to.

@@ -422,6 +422,23 @@ func TestPinnedModules(t *testing.T) {
 	require.ErrorContains(t, err, "counter is missing")
 }
 
+func TestCancelPaused(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	w := &world{calls: map[string]int{}}
+	c := &taker{t: t}
+	require.Error(t, c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})))
+	events, err := w.agent(t, s).Cancel(t.Context(), "r")
+	require.NoError(t, err)
+	var ended *agent.Error
+	require.ErrorAs(t, c.take(events), &ended)
+	require.Equal(t, abi.RunCanceled, ended.FinishReason)
+	require.Equal(t, 3, c.types()[abi.EventToolResult], "each call has an answer")
+	require.Zero(t, w.calls["asked"])
+	_, err = w.agent(t, s).Cancel(t.Context(), "r")
+	require.ErrorIs(t, err, agent.ErrFinished)
+}
+
 func TestCanceledInTheJournal(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)

@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -42,8 +41,9 @@ type keeper struct {
 
 	mu       sync.Mutex
 	chain    *chain.Run
-	pending  entry
-	changed  bool // pending is not empty
+	staged   []entry // of phases that have ended
+	pending  entry   // of the phase that the run is in
+	changed  bool    // there is something in them
 	phase    int64
 	revision int64         // of the messages, when they were last kept
 	events   []ClientEvent // not kept
@@ -65,7 +65,7 @@ type keeper struct {
 // newKeeper returns a keeper of a run that is claimed.
 func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
 	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
-		pending: entry{Calls: map[int]json.RawMessage{}},
+		pending: newEntry(),
 		wake:    make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
 }
@@ -165,6 +165,9 @@ func (k *keeper) stage() {
 		k.addDelta(d)
 		k.phase++
 		k.takeState(head)
+		k.pending.Phase = k.phase
+		k.staged = append(k.staged, k.pending)
+		k.pending = newEntry()
 		k.progress, k.changed = progress, true
 		k.safe = len(k.events)
 		return nil
@@ -186,16 +189,10 @@ func (k *keeper) takeState(head *State) {
 	p.Head = head
 	if rev := s.Messages.Revision(); rev != k.revision {
 		from := s.Messages.Changed(k.revision)
-		if p.Messages != nil {
-			from = min(from, p.Messages.From)
-		}
 		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
 		p.Messages, k.revision = &messagesDelta{from, items}, rev
 	}
-	if s.Calls == nil {
-		p.NoCalls = true
-		clear(p.Calls)
-	}
+	p.NoCalls = s.Calls == nil
 }
 
 func (k *keeper) addDelta(d *chain.Delta) {
@@ -317,7 +314,7 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 	if ch == nil {
 		return nil, nil, nil, nil // the run has not begun
 	}
-	var p entry
+	var log []entry
 	var changed bool
 	err = ch.Delta(false, func(d *chain.Delta) error {
 		k.run.mu.Lock()
@@ -332,8 +329,8 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 		k.pending.Phase, k.pending.Live = k.phase, &now
 		events = k.events[:k.safe:k.safe]
 		k.events, k.safe = k.events[k.safe:], 0
-		p, changed = k.pending, k.changed
-		k.pending, k.changed = entry{Calls: map[int]json.RawMessage{}}, false
+		log, changed = append(k.staged, k.pending), k.changed
+		k.staged, k.pending, k.changed = nil, newEntry(), false
 		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Progress: k.progress, Lease: k.Lease}
 		k.progress = nil
 		return nil
@@ -347,13 +344,27 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 	}
 	if changed {
 		c.Entry++
-		if c.Log, err = abi.Marshal(&p); err != nil {
+		if c.Log, err = logLines(log); err != nil {
 			return nil, nil, waiters, err
 		}
 	}
 	c.Last += int64(len(events))
 	c.Events, err = lines(events)
 	return c, events, waiters, err
+}
+
+// logLines writes entries of the log, a line each.
+func logLines(log []entry) ([]byte, error) {
+	var out bytes.Buffer
+	for i := range log {
+		b, err := abi.Marshal(&log[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Write(b)
+		out.WriteByte('\n')
+	}
+	return out.Bytes(), nil
 }
 
 func lines(events []ClientEvent) ([]byte, error) {

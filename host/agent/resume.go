@@ -22,16 +22,32 @@ import (
 // The first event of a run whose process was gone is run_resumed. The error is
 // ErrNoRun, ErrBusy, ErrFinished, a *WaitingError, a *PinError, or the journal's.
 func (a *Agent) Continue(ctx context.Context, id string, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
-	r, err := a.reclaim(ctx, id, answers)
+	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	return events(stream(ctx, r)), nil
 }
 
+// Cancel ends a run of the agent's journal that nobody runs: one that waits for
+// answers, or whose process is gone. Its modules learn of its end. The errors
+// are those of [Agent.Continue].
+func (a *Agent) Cancel(ctx context.Context, id string) (iter.Seq2[abi.Event, error], error) {
+	r, err := a.reclaim(ctx, id, nil, true)
+	if err != nil {
+		return nil, fmt.Errorf("cancel: %w", err)
+	}
+	return events(stream(ctx, r)), nil
+}
+
+func isWaiting(err error) bool {
+	var waits *WaitingError
+	return errors.As(err, &waits)
+}
+
 // ContinueFor is [Agent.Continue] for a client with a protocol of its own.
 func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[ClientEvent, error], error) {
-	r, err := a.reclaim(ctx, id, answers)
+	r, err := a.reclaim(ctx, id, answers, false)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
@@ -40,7 +56,7 @@ func (a *Agent) ContinueFor(ctx context.Context, id string, answers map[string]j
 }
 
 // reclaim takes a run over from the journal.
-func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage) (*run, error) {
+func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.RawMessage, cancel bool) (*run, error) {
 	o := a.Journal
 	if o == nil {
 		return nil, errors.New("the agent has no journal")
@@ -49,7 +65,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err != nil {
 		return nil, err
 	}
-	if err := a.mayContinue(kept, answers); err != nil {
+	if err := a.mayContinue(kept, answers); err != nil && !(cancel && isWaiting(err)) {
 		return nil, err
 	}
 	claim := &Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.Lease}
@@ -76,7 +92,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 		c := &r.state.Calls[i]
 		c.Started = c.Started || r.state.Record.BegunTool(c.Call.ID)
 	}
-	r.crashed = wasRunning
+	r.crashed, r.canceled = wasRunning, cancel
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
 	r.keeper.phase, r.keeper.fuel = phase, kept.Fuel
 	r.keeper.revision = r.state.Messages.Revision()
@@ -86,18 +102,18 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 
 // mayContinue says why a run cannot go on, before it is claimed.
 func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) error {
-	switch {
-	case kept.Status == StatusFinished:
+	if kept.Status == StatusFinished {
 		return fmt.Errorf("run %s: %w: %s", kept.ID, ErrFinished, kept.FinishReason)
-	case kept.Status == StatusPaused && len(answers) == 0:
-		return &WaitingError{kept.ID, kept.Pending}
-	case kept.Status == StatusRunning && len(answers) > 0:
-		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
 	}
 	if err := a.checkPins(kept.ID, kept.Modules); err != nil {
 		return err
 	}
-	if len(answers) == 0 {
+	switch {
+	case kept.Status == StatusPaused && len(answers) == 0:
+		return &WaitingError{kept.ID, kept.Pending}
+	case kept.Status == StatusRunning && len(answers) > 0:
+		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
+	case len(answers) == 0:
 		return nil
 	}
 	state, _, err := restore(kept.Log)
@@ -152,19 +168,25 @@ func (r *run) keepBegin(ctx context.Context) bool {
 		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
 		k.release()
 	}
-	return k.keep(context.WithoutCancel(ctx)) == nil
+	if k.keep(context.WithoutCancel(ctx)) != nil {
+		return false
+	}
+	if r.canceled {
+		k.cancel(errCanceledByJournal)
+	}
+	return true
 }
 
 // create puts a new run into the journal.
 func (r *run) create(ctx context.Context) error {
 	k := r.keeper
-	first := entry{}
+	var first entry
 	k.mu.Lock()
 	k.pending.Phase = k.phase
 	k.takeState(headOf(&r.state))
-	first, k.pending = k.pending, entry{Calls: map[int]json.RawMessage{}}
+	first, k.pending = k.pending, newEntry()
 	k.mu.Unlock()
-	log, err := abi.Marshal(&first)
+	log, err := logLines([]entry{first})
 	if err != nil {
 		return err
 	}

@@ -16,18 +16,19 @@ import (
 
 // A run is one run of an agent.
 type run struct {
-	root    *Agent // that the run began with, and whose limits hold
-	agent   *Agent // whose turn it is
-	parent  *run   // that this one is a tool of
-	depth   int    // how many there are around it
-	chain   *chain.Run
-	events  chan ClientEvent
-	client  client
-	err     *Error  // set before run_finished is sent
-	paused  *Paused // set before run_paused is sent
-	keeper  *keeper // nil: the run is not kept
-	crashed bool    // the process that ran it before has ended in the middle
-	lost    error   // of the journal: set before the events end
+	root     *Agent // that the run began with, and whose limits hold
+	agent    *Agent // whose turn it is
+	parent   *run   // that this one is a tool of
+	depth    int    // how many there are around it
+	chain    *chain.Run
+	events   chan ClientEvent
+	client   client
+	err      *Error  // set before run_finished is sent
+	paused   *Paused // set before run_paused is sent
+	keeper   *keeper // nil: the run is not kept
+	crashed  bool    // the process that ran it before has ended in the middle
+	canceled bool    // it goes on only to end
+	lost     error   // of the journal: set before the events end
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
