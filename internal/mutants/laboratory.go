@@ -17,6 +17,7 @@ import (
 type laboratory struct {
 	root string // the repository's folder
 	work string // for what is built
+	all  bool   // run all cases, not only the one that a fault names
 }
 
 const casesPackage = "internal/conformance"
@@ -33,8 +34,9 @@ func (l *laboratory) apply(f *fault) ([]byte, error) {
 	return []byte(strings.Replace(string(b), f.old, f.new, 1)), nil
 }
 
-// redCases builds and runs the cases with a fault, or with none, and returns
-// those that fail, sorted.
+// redCases builds the cases with a fault, or with none, and returns those that
+// fail, sorted. Of a fault the case that it names is run, and all others only
+// if that one does not fail.
 func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]string, error) {
 	binary := filepath.Join(l.work, name+".test")
 	args := []string{"test", "-c", "-ldflags=-s -w", "-o", binary}
@@ -51,7 +53,18 @@ func (l *laboratory) redCases(ctx context.Context, name string, f *fault) ([]str
 		return nil, fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
 	defer os.Remove(binary)
-	test := exec.CommandContext(ctx, binary, "-test.run", "^TestCases$", "-test.timeout", "30s")
+	if f != nil && !l.all {
+		red, err := l.test(ctx, binary, "/^"+f.by+"$")
+		if err != nil || len(red) > 0 {
+			return red, err
+		}
+	}
+	return l.test(ctx, binary, "")
+}
+
+// test runs some of the cases, or all.
+func (l *laboratory) test(ctx context.Context, binary, which string) ([]string, error) {
+	test := exec.CommandContext(ctx, binary, "-test.run", "^TestCases$"+which, "-test.timeout", "1m")
 	test.Dir = filepath.Join(l.root, casesPackage)
 	out, err := test.CombinedOutput()
 	red := failed(string(out))

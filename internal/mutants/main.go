@@ -1,9 +1,10 @@
 // Command mutants shows that the golden cases guard the agent's loop: it
 // seeds faults into it, one at a time, and names the cases that turn red.
 //
-//	go run ./internal/mutants [-j N] [WORDS]
+//	go run ./internal/mutants [-all] [-j N] [WORDS]
 //
-// With words, only faults whose name holds one of them. The sources are never
+// With words, only faults whose name holds one of them. Each fault names the
+// case that guards its rule, which is run first. The sources are never
 // touched: the compiler sees each fault through an overlay. The command fails
 // if a fault turns no case red, or no longer fits its source.
 package main
@@ -22,22 +23,23 @@ import (
 
 func main() {
 	jobs := flag.Int("j", 2, "faults at once")
+	all := flag.Bool("all", false, "run all cases for each fault, to see which others catch it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *jobs, flag.Args()); err != nil {
+	if err := run(ctx, *jobs, *all, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, jobs int, words []string) error {
+func run(ctx context.Context, jobs int, all bool, words []string) error {
 	work, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	l := &laboratory{root: ".", work: work}
+	l := &laboratory{root: ".", work: work, all: all}
 	began := time.Now()
 	red, err := l.redCases(ctx, "none", nil)
 	switch {
@@ -47,7 +49,7 @@ func run(ctx context.Context, jobs int, words []string) error {
 		return fmt.Errorf("these cases are red without any fault: %s", strings.Join(red, ", "))
 	}
 	chosen := choose(words)
-	results := l.all(ctx, jobs, chosen)
+	results := l.try(ctx, jobs, chosen)
 	survived, width := 0, 0
 	for _, f := range chosen {
 		width = max(width, len(f.name))
@@ -100,8 +102,8 @@ type result struct {
 	err error
 }
 
-// all tries faults, so many at once.
-func (l *laboratory) all(ctx context.Context, jobs int, faults []fault) []result {
+// try tries faults, so many at once.
+func (l *laboratory) try(ctx context.Context, jobs int, faults []fault) []result {
 	out := make([]result, len(faults))
 	slots := make(chan struct{}, max(1, jobs))
 	var wg sync.WaitGroup

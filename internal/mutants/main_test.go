@@ -2,6 +2,7 @@ package main
 
 import (
 	"go/format"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ func TestFaultsFit(t *testing.T) {
 		require.NoError(t, err, f.name)
 		_, err = format.Source(b)
 		require.NoError(t, err, f.name)
+		require.FileExists(t, filepath.Join(l.root, "testdata", "cases", f.by+".txtar"), f.name)
 		require.False(t, names[f.name], "two faults are named %q", f.name)
 		names[f.name] = true
 	}
