@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -18,12 +16,8 @@ type ToolCall struct {
 	State *List
 	// Run calls the tool itself: inside all rings, after the gates. It is
 	// not called for tools that an entry owns. An *abi.Interrupt pauses the
-	// run; resume is then what it was answered with. out takes what the tool says
-	// while it runs; nil if nobody wants it before the result.
-	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out Sink) (*abi.Result, error)
-	// Out takes what leaves the outermost ring while the call is made, if it is
-	// streamed. A result that came as a whole is not among it.
-	Out Sink
+	// run; resume is then what it was answered with.
+	Run func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error)
 	// Mark, if there is one, is told that a tool which an entry owns is
 	// called, and then that it came to its end: what Run sees of the others.
 	Mark func(ended bool)
@@ -48,33 +42,23 @@ type ToolOutcome struct {
 // ending.
 func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) {
 	k := &toolKind{run: r, call: &call, executed: call.Call.Arguments}
-	var delivered atomic.Bool
-	out := call.Out
-	if out != nil {
-		out = func(ctx context.Context, chunks []abi.Chunk, final bool) error {
-			if len(chunks) > 0 {
-				delivered.Store(true)
-			}
-			return call.Out(ctx, chunks, final)
-		}
-	}
 	x := &exchange[abi.Call, abi.CallPatch, abi.Result]{
-		run: r, kind: k, delivered: delivered.Load,
+		run: r, kind: k, delivered: func() bool { return false },
 		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
 		core: k.core,
 	}
-	rep, h, err := x.call(ctx, call.Call, out)
+	rep, h, err := x.call(ctx, call.Call, nil)
 	if err != nil {
 		return ToolOutcome{}, err
 	}
-	o := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
-	if o.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
-		o.Call.OriginalArguments = call.Call.Arguments
+	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
+	if out.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
+		out.Call.OriginalArguments = call.Call.Arguments
 	}
 	if rep.err != nil {
-		o.Result = abi.ErrorResult(rep.err.Error())
+		out.Result = abi.ErrorResult(rep.err.Error())
 	}
-	return o, nil
+	return out, nil
 }
 
 var _ kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
@@ -86,7 +70,7 @@ type toolKind struct {
 }
 
 // core judges the exact arguments at every gate, then runs the tool.
-func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Result], error) {
+func (k *toolKind) core(ctx context.Context, q abi.Call, _ Sink) (reply[abi.Result], error) {
 	args, err := ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
@@ -108,13 +92,13 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Re
 		k.run.record.approve(q, k.call.Tool.Owner)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
-		return k.callTool(ctx, owner, q, out)
+		return k.callTool(ctx, owner, q)
 	}
-	return k.runTool(ctx, q, out)
+	return k.runTool(ctx, q)
 }
 
 // runTool runs one of the agent's own tools, unless it has run already.
-func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[abi.Result], error) {
+func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], error) {
 	record := k.run.record
 	key := record.next(sourceTool + "/" + q.ID)
 	var known abi.Result
@@ -134,13 +118,9 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 			return reply[abi.Result]{}, err
 		}
 	}
-	res, err := k.call.Run(ctx, q, resume, sink)
+	res, err := k.call.Run(ctx, q, resume)
 	if ending := over(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
-	}
-	if refused, ok := failedBy[abi.Result](err); ok {
-		record.setBegun(key, false)
-		return refused, nil
 	}
 	var interrupt *abi.Interrupt
 	out := reply[abi.Result]{res: res, source: sourceTool}
@@ -181,25 +161,21 @@ func (r *Run) toolCall(m *member, h abi.Hook, state *List, q abi.Call) *Call {
 }
 
 // callTool runs a tool in the module that added it.
-func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink Sink) (reply[abi.Result], error) {
+func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call) (reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
-	t := &telling{sink: sink, ofTool: true}
-	c.send = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunksOf(q, chunks)) }
 	var out abi.CallToolAnswer
+	k.call.mark(false)
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
-		if out.Result == nil && t.sent > 0 {
-			out.Result = k.assemble(&abi.Result{}, t.said.chunks())
-		}
 		if out.Result == nil {
 			return faultf("answers without a result")
 		}
 		return checkResult(out.Result)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return reply[abi.Result]{}, err
-	case t.failed != nil:
-		return reply[abi.Result]{err: t.failed.Err, source: t.failed.Entry}, nil
+	}
+	k.call.mark(true)
+	switch {
 	case v.failed != nil:
 		return reply[abi.Result]{err: v.failed, source: sourceTool}, nil
 	case v.faulted:
@@ -236,7 +212,7 @@ func BadArguments(tool, arguments string, err error) *abi.Result {
 func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, verdict, error) {
 	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
-	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
+	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool}, &out, func() error {
 		return checkResult(out.Result)
 	})
 	if !v.ok() || err != nil {
@@ -249,10 +225,14 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 	return q, out.Result, v, nil
 }
 
-func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, verdict, error) {
+func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next func(context.Context, abi.CallPatch) (reply[abi.Result], error)) (*abi.Result, verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
 	c.next = func(ctx context.Context, patch any) (any, error) {
-		rep, err := w.next(ctx, patchOf[abi.CallPatch](patch))
+		p, _ := patch.(*abi.CallPatch)
+		if p == nil {
+			p = &abi.CallPatch{}
+		}
+		rep, err := next(ctx, *p)
 		switch {
 		case err != nil:
 			return nil, err
@@ -262,32 +242,11 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapp
 		res := *rep.res
 		return &res, nil
 	}
-	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[abi.CallPatch](patch)) }
-	c.recv = w.recv
-	c.send = func(ctx context.Context, chunks []abi.Chunk) error { return w.tell.send(ctx, chunksOf(q, chunks)) }
 	var out abi.WrapToolCallAnswer
-	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
-		if out.Result == nil {
-			out.Result = w.said(&abi.Result{})
-		}
+	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool}, &out, func() error {
 		return checkResult(out.Result)
 	})
 	return out.Result, v, err
-}
-
-// chunksOf are chunks of the result of a call, whatever call they name.
-func chunksOf(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
-	out := slices.Clone(chunks)
-	for i := range out {
-		out[i].CallID = q.ID
-	}
-	return out
-}
-
-// end is a result as the end of a stream.
-func (k *toolKind) end(res *abi.Result) *abi.StreamEnd {
-	out := *res
-	return &abi.StreamEnd{Result: &out}
 }
 
 func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, verdict, error) {
@@ -358,7 +317,7 @@ func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
 		text += c.text.String()
 		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.text.String()})
 	}
-	if res.Content.IsParts() || slices.ContainsFunc(a.results, func(p *resultPieces) bool { return p.part != nil }) {
+	if res.Content.IsParts() {
 		out.Content = abi.Parts(parts...)
 	} else {
 		out.Content = abi.Text(text)
