@@ -50,7 +50,7 @@ type Answer struct {
 
 // A Section is one expectation of a case: what it is about, and its text.
 type Section struct {
-	Kind  string // request, told, asked, events, state, error
+	Kind  string // request, told, asked, events, client, state, error
 	Arg   string
 	Text  string
 	index int // in the archive
@@ -123,7 +123,7 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 		}
 	case name == "model":
 		c.Replies, err = parseReplies(data)
-	case slices.Contains([]string{"request", "told", "asked", "events", "state", "error"}, kind):
+	case slices.Contains([]string{"request", "told", "asked", "events", "client", "state", "error"}, kind):
 		c.Expect = append(c.Expect, Section{kind, arg, string(data), i})
 	default:
 		err = fmt.Errorf("a case has no such file")

@@ -21,6 +21,7 @@
 //	asked            which model was asked, call by call, with its parameters: expected
 //	events [TYPES]   the events: expected. TYPES are some of package abi's, separated by
 //	                 commas; without them message,tool_call,tool_result,custom,fault,run_paused,run_finished
+//	client [TYPES]   what a client of AG-UI was sent, without ids and times: expected
 //	state            the run's messages at its end: expected
 //	error            the start is refused, with a text that holds this: expected
 //

@@ -23,21 +23,22 @@ type player struct {
 func (p *player) play(ctx context.Context, c *Case, a *agent.Agent, out *Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
-	events := a.Run(ctx, agent.Input{Messages: c.Messages, RunID: "run"})
+	events := a.RunFor(ctx, agent.Input{Messages: c.Messages, RunID: "run"}, c.client())
 	for n := 0; ; n++ {
 		var paused *agent.Paused
 		for e, err := range events {
-			out.Events = append(out.Events, e)
+			out.Events = append(out.Events, e.Event)
+			out.Client = append(out.Client, e.Encoded...)
 			_ = errors.As(err, &paused)
-			if e.Type == abi.EventToolResult {
-				p.tell(e.Call.Name)
+			if e.Event.Type == abi.EventToolResult {
+				p.tell(e.Event.Call.Name)
 			}
 		}
 		if paused == nil || n == len(c.Answers) {
 			return nil
 		}
 		var err error
-		if events, err = a.Resume(ctx, paused.State, c.Answers[n].to(paused.Interrupts)); err != nil {
+		if events, err = a.ResumeFor(ctx, paused.State, c.Answers[n].to(paused.Interrupts), c.client()); err != nil {
 			return err
 		}
 	}

@@ -77,6 +77,7 @@ type Middlewares interface {
 // An Outcome is what a case came to.
 type Outcome struct {
 	Events   []abi.Event
+	Client   []json.RawMessage // what a client was sent of them
 	Requests []request
 	State    []abi.Message
 	Err      error // the start was refused
@@ -139,6 +140,8 @@ func (o *Outcome) section(s Section) (string, error) {
 		return o.Err.Error(), nil
 	case "events":
 		return o.events(s.Arg), nil
+	case "client":
+		return o.client(s.Arg)
 	case "state":
 		return formatMessages(o.State), nil
 	case "asked":

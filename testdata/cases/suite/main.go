@@ -111,3 +111,11 @@ func (s *selected) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd)
 func (s *selected) Observe(ctx *middleware.Context, events []abi.Event) error {
 	return s.it.(middleware.ObserveHook).Observe(ctx, events)
 }
+
+func (s *selected) TranslateBefore(ctx *middleware.Context, t *middleware.Translation) error {
+	return s.it.(middleware.TranslateBeforeHook).TranslateBefore(ctx, t)
+}
+
+func (s *selected) TranslateAfter(ctx *middleware.Context, t *middleware.Translation) error {
+	return s.it.(middleware.TranslateAfterHook).TranslateAfter(ctx, t)
+}

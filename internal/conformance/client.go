@@ -1,0 +1,44 @@
+package conformance
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agui"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// client is the encoder of the case's client; nil where nothing is expected
+// of one.
+func (c *Case) client() chain.Encoder {
+	if !slices.ContainsFunc(c.Expect, func(s Section) bool { return s.Kind == "client" }) {
+		return nil
+	}
+	return agui.NewEncoder(agui.Options{})
+}
+
+// client writes what the client was sent, an event a line.
+func (o *Outcome) client(types string) (string, error) {
+	var b strings.Builder
+	for _, raw := range o.Client {
+		var e map[string]any
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return "", err
+		}
+		kind, _ := e["type"].(string)
+		if types != "" && !slices.Contains(strings.Split(types, ","), kind) {
+			continue
+		}
+		for _, key := range []string{"type", "timestamp", "threadId", "runId", "protocolVersion", "messageId", "parentMessageId", "usage"} {
+			delete(e, key)
+		}
+		rest, err := abi.Marshal(e)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(strings.TrimSuffix(kind+" "+string(rest), " {}") + "\n")
+	}
+	return b.String(), nil
+}
