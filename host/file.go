@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +41,15 @@ type FileOptions struct {
 	Getenv func(string) string
 	// Logger hears what MCP servers print, at level debug. Nil: nobody.
 	Logger *slog.Logger
+
+	// Journal keeps the agent's runs; nil: they end with the process.
+	Journal *agent.JournalOptions
+	// Values keep the durable values of modules, for Tenant; nil: there are none.
+	Values chain.Values
+	Tenant string
+	// ReadModule reads the module of an entry in place of the file at path: where
+	// it returns nothing that file is loaded. It is called for .wasm files alone.
+	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
 }
 
 // NewAgentFromFile makes the agent that a file describes: it loads its
@@ -93,7 +104,9 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	o := &AgentOptions{
 		Name: f.Name, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
-		Options:  chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse},
+		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
+			Values: b.opts.Values, Tenant: b.opts.Tenant},
+		Journal:  b.opts.Journal,
 		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
 		ToolLimit: time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
 		NoStream: f.Stream != nil && !*f.Stream,
@@ -153,7 +166,7 @@ func (b *builder) load(ctx context.Context) error {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			s.module, s.err = b.host.Load(ctx, string(s.from.Module), moduleLimits(&s.from.Limits))
+			s.module, s.err = b.loadModule(ctx, s)
 		})
 	}
 	wg.Wait()
@@ -177,6 +190,20 @@ func (b *builder) load(ctx context.Context) error {
 func callLimits(l *agentfile.Limits) agent.Limits {
 	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools,
 		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
+}
+
+func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
+	path, limits := string(s.from.Module), moduleLimits(&s.from.Limits)
+	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
+		wasm, err := b.opts.ReadModule(ctx, s.from.Name, path)
+		switch {
+		case err != nil:
+			return nil, err
+		case wasm != nil:
+			return b.host.LoadBytes(ctx, path, wasm, limits)
+		}
+	}
+	return b.host.Load(ctx, path, limits)
 }
 
 func moduleLimits(l *agentfile.ModuleLimits) Limits {

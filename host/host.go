@@ -147,6 +147,9 @@ type AgentOptions struct {
 	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
+
+	// Journal keeps the agent's runs; nil: they end with the process.
+	Journal *agent.JournalOptions
 }
 
 // An Agent runs. Many runs use it at once.
@@ -168,7 +171,8 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	a := &Agent{chain: c}
 	options := &agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream}
+		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
+		Journal: o.Journal}
 	if len(c.configured) > 0 {
 		options.Admit = c.Reserve
 	}

@@ -18,10 +18,15 @@ type Replay struct {
 
 	mu   sync.Mutex
 	next int
+	seek bool // next is that of the first request, wherever it stands
 }
 
 // Replay returns a model that begins at the first interaction.
 func (c *Cassette) Replay() *Replay { return &Replay{cassette: c} }
+
+// Resume returns a model for a run that goes on in the middle of the recording:
+// it begins at the first interaction whose request is the run's first.
+func (c *Cassette) Resume() *Replay { return &Replay{cassette: c, seek: true} }
 
 // Left is how many interactions have not been replayed.
 func (r *Replay) Left() int {
@@ -86,6 +91,15 @@ func (r *Replay) take(req *model.Request) (*interaction, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cassette
+	if r.seek {
+		r.seek = false
+		for i := range c.interactions {
+			if d, err := compare(&c.interactions[i], req); err == nil && d == nil {
+				r.next = i
+				break
+			}
+		}
+	}
 	if r.next == c.Len() {
 		return nil, diverged(&DivergedError{
 			Cassette: c.name, Interaction: r.next + 1,
