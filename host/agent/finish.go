@@ -57,6 +57,7 @@ func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
 		why = "the run ended at " + limitText(limited)
 	}
 	r.answerAll(why)
+	r.chain.EndOwn(s.Record)
 	r.endStep()
 	s.Phase, s.Record, s.Outcome = PhaseEnd, chain.NewRecord(), &outcome{Event: e}
 	if r.err != nil {

@@ -204,7 +204,8 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 	}
 	defer release()
 	r := c.within(OwnTool, id)
-	r.tellOnce(key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
+	r.tellOnce(r.record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
+	r.record.open(key, &call.Call)
 	ctx, h := freshHold(ctx)
 	o, err := r.CallTool(ctx, call)
 	var paused *Interrupted
@@ -212,17 +213,30 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 	case errors.As(err, &paused):
 		return nil, err // it is made again, and told of once
 	case err != nil:
-		o = ToolOutcome{Call: call.Call, Source: sourceHost,
-			Result: abi.ErrorResult(fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Call.Name))}
+		o = ToolOutcome{Call: call.Call, Result: cutOff(&call.Call), Source: sourceHost}
 	default:
 		r.settleOwn(key, o.Result, verdict{}, h)
 	}
-	r.tellOnce(key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	r.tellOnce(r.record, key, 2, abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 	if err != nil {
 		return nil, err
 	}
 	res := *o.Result
 	return &res, nil
+}
+
+func cutOff(call *abi.Call) *abi.Result {
+	return abi.ErrorResult(fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", call.Name))
+}
+
+// EndOwn tells of the end of calls of middlewares' own that paused the run, where
+// the run ends before they are made again. record is that of the phase it ends in.
+func (r *Run) EndOwn(record *Record) {
+	opened := record.opened()
+	for _, key := range slices.Sorted(maps.Keys(opened)) {
+		call := opened[key]
+		r.tellOnce(record, key, 2, abi.Event{Type: abi.EventToolResult, Call: call, Result: cutOff(call), Source: sourceHost})
+	}
 }
 
 // own does what both kinds of calls have in common. An ending that fn meets is
@@ -313,10 +327,31 @@ func (r *Run) settleOwn(key string, out any, v verdict, h *hold) {
 }
 
 // tellOnce sends event n of a key, unless an earlier pass did.
-func (r *Run) tellOnce(key string, n int, e abi.Event) {
+func (r *Run) tellOnce(record *Record, key string, n int, e abi.Event) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()
-	if !r.record.told(key, n) {
+	if !record.told(key, n) {
 		r.send(e)
 	}
+}
+
+// open notes a tool call of a middleware's own that has begun.
+func (r *Record) open(key string, call *abi.Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := *call
+	r.at(key).Own, r.dirty[key] = &own, true
+}
+
+// opened are the calls that have begun, and whose end was not told of.
+func (r *Record) opened() map[string]*abi.Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]*abi.Call{}
+	for key, e := range r.entries {
+		if e.Own != nil && e.Events == 1 {
+			out[key] = e.Own
+		}
+	}
+	return out
 }

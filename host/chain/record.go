@@ -38,6 +38,7 @@ type recorded struct {
 	Begun   bool            `json:"begun,omitempty"`   // a tool: it was called
 	Done    bool            `json:"done"`
 	Events  int             `json:"events,omitempty"` // that the call has sent
+	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes of its own
 
 	value any // Answer, before it was encoded
 }
