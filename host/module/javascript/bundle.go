@@ -1,0 +1,308 @@
+package javascript
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// header begins every bundle. Whoever finds it in a file need not bundle it.
+const header = "// agent-runner script 1\n"
+
+// IsBundle reports whether b is a bundle, and not a script as its author wrote it.
+func IsBundle(b []byte) bool { return bytes.HasPrefix(b, []byte(header)) }
+
+// Package is the name of the package that scripts import their helpers from. It
+// is built in, whatever lies in node_modules.
+const Package = "@agent-runner/middleware"
+
+//go:embed engine/middleware.js
+var middlewareJS string
+
+// What a script may consist of.
+const (
+	maxFileBytes  = 8 << 20
+	maxTotalBytes = 32 << 20
+	maxFiles      = 5_000
+	maxBundle     = 64 << 20
+	maxMessages   = 5
+)
+
+// A Source is a script as its author wrote it.
+type Source struct {
+	// Entry is the script's file, and Root the folder that nothing it imports lies
+	// outside of; both are absolute.
+	Entry string `json:"entry"`
+	Root  string `json:"root"`
+	// Guarded refuses what could take this process down, since it is not one of
+	// its own: see [guard].
+	Guarded bool `json:"guarded,omitempty"`
+}
+
+// FindSource finds the project that a script belongs to: the nearest folder
+// above it with a package.json or node_modules, or else the script's own.
+func FindSource(path string) (Source, error) {
+	entry, err := filepath.Abs(path)
+	if err == nil {
+		entry, err = filepath.EvalSymlinks(entry)
+	}
+	if err != nil {
+		return Source{}, err
+	}
+	own := filepath.Dir(entry)
+	for dir := own; ; dir = filepath.Dir(dir) {
+		for _, name := range []string{"package.json", "node_modules"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return Source{Entry: entry, Root: dir}, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return Source{Entry: entry, Root: own}, nil
+		}
+	}
+}
+
+// A Bundle is a script with all that it imports, in one file of JavaScript that
+// carries its source map.
+type Bundle struct {
+	Code []byte `json:"code"`
+	// Inputs are the files that it was made of and the SHA-256 of each.
+	Inputs   map[string]string `json:"inputs"`
+	Warnings []string          `json:"warnings,omitempty"`
+}
+
+// Build bundles and transpiles a script. A mistake in the script is an error that
+// shows where it is. Building takes time and memory that grow faster than the
+// script: one that is not trusted belongs into a process of its own, see [Job].
+func Build(s Source) (*Bundle, error) {
+	b := &builder{source: s, inputs: map[string]string{}}
+	out := api.Build(api.BuildOptions{
+		EntryPoints:   []string{s.Entry},
+		AbsWorkingDir: s.Root,
+		Outfile:       filepath.Join(s.Root, "script.js"), // never written
+		Bundle:        true,
+		Format:        api.FormatIIFE,
+		GlobalName:    "script",
+		Platform:      api.PlatformNeutral,
+		MainFields:    []string{"module", "main"},
+		Target:        api.ES2023,
+		Charset:       api.CharsetUTF8,
+		LegalComments: api.LegalCommentsNone,
+		Sourcemap:     api.SourceMapExternal,
+		TsconfigRaw:   "{}",
+		LogLevel:      api.LogLevelSilent,
+		LogLimit:      maxMessages,
+		Define:        map[string]string{"process.env.NODE_ENV": `"production"`},
+		Banner:        map[string]string{"js": header + `"use strict";`},
+		Footer:        map[string]string{"js": "script;"},
+		Plugins:       []api.Plugin{{Name: "agent-runner", Setup: b.setup}},
+	})
+	if len(out.Errors) > 0 {
+		return nil, mistakes(out.Errors)
+	}
+	var code, sourceMap []byte
+	for _, f := range out.OutputFiles {
+		if strings.HasSuffix(f.Path, ".map") {
+			sourceMap = f.Contents
+		} else {
+			code = f.Contents
+		}
+	}
+	code = append(code, mapMark...)
+	code = base64.StdEncoding.AppendEncode(code, sourceMap)
+	code = append(code, '\n')
+	if len(code) > maxBundle {
+		return nil, fmt.Errorf("the bundle has %d bytes; at most %d are allowed", len(code), maxBundle)
+	}
+	bundle := &Bundle{Code: code, Inputs: b.inputs}
+	for _, w := range out.Warnings {
+		bundle.Warnings = append(bundle.Warnings, place(w)+w.Text)
+	}
+	return bundle, nil
+}
+
+// mapMark begins the comment that a bundle's source map stands in.
+const mapMark = "//# sourceMappingURL=data:application/json;base64,"
+
+// A Mistake is an error of the script's author.
+type Mistake struct{ Text string }
+
+func (e *Mistake) Error() string { return e.Text }
+
+// mistakes makes one error of esbuild's messages, each with the line it is about.
+func mistakes(messages []api.Message) error {
+	var b strings.Builder
+	for i, m := range messages {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(place(m) + m.Text)
+		if l := m.Location; l != nil {
+			b.WriteString("\n" + frame([]string{l.LineText}, l.Line, l.Line, l.Column+1))
+		}
+		for _, n := range m.Notes {
+			b.WriteString("\n" + n.Text)
+		}
+	}
+	return &Mistake{b.String()}
+}
+
+func place(m api.Message) string {
+	if m.Location == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d:%d: ", m.Location.File, m.Location.Line, m.Location.Column+1)
+}
+
+// A builder is one build.
+type builder struct {
+	source Source
+
+	mu     sync.Mutex // esbuild loads files side by side
+	inputs map[string]string
+	total  int
+}
+
+// inner marks questions of our own to esbuild's resolver.
+type inner struct{}
+
+func (b *builder) setup(build api.PluginBuild) {
+	build.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(args api.OnResolveArgs) (api.OnResolveResult, error) {
+		_, own := args.PluginData.(inner)
+		switch {
+		case own:
+			return api.OnResolveResult{}, nil // as esbuild does
+		case args.Kind == api.ResolveEntryPoint:
+			return api.OnResolveResult{Path: b.source.Entry}, nil
+		case args.Path == Package:
+			return api.OnResolveResult{Path: args.Path, Namespace: builtIn}, nil
+		}
+		return b.resolve(build, args)
+	})
+	build.OnLoad(api.OnLoadOptions{Filter: ".*", Namespace: builtIn}, func(api.OnLoadArgs) (api.OnLoadResult, error) {
+		return api.OnLoadResult{Contents: &middlewareJS, Loader: api.LoaderJS}, nil
+	})
+	build.OnLoad(api.OnLoadOptions{Filter: ".*"}, b.load)
+}
+
+const builtIn = "agent-runner"
+
+// resolve finds an import as esbuild does, but nothing outside of the project.
+func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
+	found := build.Resolve(args.Path, api.ResolveOptions{Importer: args.Importer, Namespace: args.Namespace,
+		ResolveDir: args.ResolveDir, Kind: args.Kind, PluginData: inner{}, With: args.With})
+	if len(found.Errors) > 0 {
+		return api.OnResolveResult{}, fmt.Errorf("cannot find %q; %s", args.Path, b.hint(args.Path))
+	}
+	if found.External || found.Namespace != "file" {
+		return api.OnResolveResult{}, fmt.Errorf("%q cannot be bundled; %s", args.Path, b.hint(args.Path))
+	}
+	if err := b.inside(found.Path); err != nil {
+		return api.OnResolveResult{}, err
+	}
+	result := api.OnResolveResult{Path: found.Path, Namespace: found.Namespace, Suffix: found.Suffix}
+	if !found.SideEffects {
+		result.SideEffects = api.SideEffectsFalse
+	}
+	return result, nil
+}
+
+func (b *builder) hint(path string) string {
+	if strings.HasPrefix(path, ".") || strings.HasPrefix(path, "/") {
+		return "imports are relative to the file that they stand in"
+	}
+	return fmt.Sprintf("install it with npm in %s; what only Node.js has (files, network, processes) is not there in a middleware", b.source.Root)
+}
+
+// inside refuses files outside of the project, also behind links.
+func (b *builder) inside(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(b.source.Root, real)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return fmt.Errorf("%s lies outside of the project %s, whose folder is the nearest one with a package.json", real, b.source.Root)
+	}
+	return nil
+}
+
+// loaders tell what files are by how their names end.
+var loaders = map[string]api.Loader{
+	".js": api.LoaderJS, ".mjs": api.LoaderJS, ".cjs": api.LoaderJS, ".jsx": api.LoaderJSX,
+	".ts": api.LoaderTS, ".mts": api.LoaderTS, ".cts": api.LoaderTS, ".tsx": api.LoaderTSX,
+	".json": api.LoaderJSON, ".txt": api.LoaderText, ".md": api.LoaderText,
+}
+
+// IsScript reports whether a file of that name is one.
+func IsScript(path string) bool {
+	switch loaders[strings.ToLower(filepath.Ext(path))] {
+	case api.LoaderJS, api.LoaderJSX, api.LoaderTS, api.LoaderTSX:
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
+	loader, ok := loaders[strings.ToLower(filepath.Ext(args.Path))]
+	if !ok {
+		return api.OnLoadResult{}, fmt.Errorf("%s is no file that can be imported; there are JavaScript, TypeScript, .json, .txt and .md", filepath.Base(args.Path))
+	}
+	if err := b.inside(args.Path); err != nil {
+		return api.OnLoadResult{}, err
+	}
+	content, err := b.read(args.Path)
+	if err != nil {
+		return api.OnLoadResult{}, err
+	}
+	if b.source.Guarded {
+		if err := guard(content); err != nil {
+			return api.OnLoadResult{}, err
+		}
+	}
+	text := string(content)
+	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
+}
+
+func (b *builder) read(path string) ([]byte, error) {
+	content, err := readRegular(path, maxFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := sha256.Sum256(content)
+	b.inputs[path] = hex.EncodeToString(sum[:])
+	switch b.total += len(content); {
+	case b.total > maxTotalBytes:
+		return nil, fmt.Errorf("what the script imports has more than %d bytes", maxTotalBytes)
+	case len(b.inputs) > maxFiles:
+		return nil, fmt.Errorf("the script imports more than %d files", maxFiles)
+	}
+	return content, nil
+}
+
+// readRegular reads a file that is one, of at most so many bytes.
+func readRegular(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New(filepath.Base(path) + " is not a regular file")
+	case info.Size() > most:
+		return nil, fmt.Errorf("%s has %d bytes; at most %d are allowed", filepath.Base(path), info.Size(), most)
+	}
+	return os.ReadFile(path)
+}

@@ -1,0 +1,322 @@
+// The part of a JavaScript module that is neither the engine nor JavaScript:
+// it carries hooks and host calls across the border, so that a script looks to
+// the host like any other module. Package javascript links it to the engine.
+// build.sh compiles it.
+//
+// There is no static data and no stack of its own here. What has to last lies at
+// the bottom of the engine's stack, of which JavaScript gets the upper part.
+
+typedef unsigned long long u64;
+
+#define ENGINE(name) __attribute__((import_module("engine"), import_name(#name))) extern
+#define ABI(name) __attribute__((import_module("agent_middleware_v1"), import_name(#name))) extern int
+#define EXPORT(name) __attribute__((export_name(#name)))
+
+// A value is a cell of the engine with a JavaScript value in it. A function that
+// gives one gives 0 when memory is short; whoever gets one frees it.
+typedef u64 *value;
+
+ENGINE(qjs_init) int qjs_init(void);
+ENGINE(qjs_set_max_stack_size) void qjs_set_max_stack_size(int bytes);
+ENGINE(qjs_set_memory_limit) void qjs_set_memory_limit(int bytes);
+ENGINE(qjs_run_gc) void qjs_run_gc(void);
+ENGINE(qjs_eval) value qjs_eval(char *source, int length, char *file, int flags);
+ENGINE(qjs_call) value qjs_call(value function, value self, int count, value *arguments);
+ENGINE(qjs_new_host_function) value qjs_new_host_function(char *name, int length, int count);
+ENGINE(qjs_new_number) value qjs_new_number(double n);
+ENGINE(qjs_new_string) value qjs_new_string(char *text, int length);
+ENGINE(qjs_get_undefined) value qjs_get_undefined(void);
+ENGINE(qjs_get_float64) double qjs_get_float64(value v);
+ENGINE(qjs_get_string_len) char *qjs_get_string_len(value v, int *length);
+ENGINE(qjs_free_cstring) void qjs_free_cstring(char *text);
+ENGINE(qjs_free_value) void qjs_free_value(value v);
+ENGINE(qjs_is_exception) int qjs_is_exception(value v);
+ENGINE(qjs_is_number) int qjs_is_number(value v);
+ENGINE(qjs_get_exception) value qjs_get_exception(void);
+ENGINE(qjs_throw) value qjs_throw(value v);
+ENGINE(qjs_is_job_pending) int qjs_is_job_pending(void);
+ENGINE(qjs_execute_pending_job) int qjs_execute_pending_job(void);
+ENGINE(qjs_get_context_ptr) int qjs_get_context_ptr(void);
+ENGINE(JS_ParseJSON) u64 JS_ParseJSON(int context, char *text, int length, char *file);
+ENGINE(JS_ThrowOutOfMemory) u64 JS_ThrowOutOfMemory(int context);
+ENGINE(malloc) void *malloc(int bytes);
+ENGINE(free) void free(void *p);
+
+ABI(read) abi_read(char *p, int cap);
+__attribute__((import_module("agent_middleware_v1"), import_name("write"))) extern void abi_write(char *p, int length);
+__attribute__((import_module("agent_middleware_v1"), import_name("log"))) extern void abi_log(int level, char *p, int length);
+ABI(next) abi_next(char *p, int length);
+ABI(next_stream) abi_next_stream(char *p, int length);
+ABI(recv) abi_recv(void);
+ABI(send) abi_send(char *p, int length);
+ABI(messages) abi_messages(int list, int from, int to);
+ABI(changed) abi_changed(int list, long long revision);
+ABI(local_get) abi_local_get(char *key, int length);
+ABI(local_set) abi_local_set(char *key, int length, char *p, int n, long long version);
+ABI(local_delete) abi_local_delete(char *key, int length);
+ABI(local_add) abi_local_add(char *key, int length, long long delta);
+ABI(emit) abi_emit(char *p, int length);
+ABI(model) abi_model(char *p, int length);
+ABI(tool) abi_tool(char *p, int length);
+ABI(http) abi_http(char *p, int length);
+ABI(store_get) abi_store_get(char *key, int length);
+ABI(store_set) abi_store_set(char *key, int length, char *p, int n, long long version, long long seconds);
+ABI(store_delete) abi_store_delete(char *key, int length);
+ABI(store_add) abi_store_add(char *key, int length, long long delta);
+
+__attribute__((import_module("wasi_snapshot_preview1"), import_name("random_get"))) extern int random_get(void *p, int length);
+
+// What a hook returns. 0 and 1 are the ABI's; the host knows the others from
+// scripts alone.
+enum { DONE, FAILED, THREW, BROKEN, PENDING };
+
+// The numbers by which JavaScript calls the host; prelude.js has the same.
+enum {
+	WRITE, LOG, NEXT, NEXT_STREAM, RECV, SEND, MESSAGES, CHANGED,
+	LOCAL_GET, LOCAL_SET, LOCAL_DELETE, LOCAL_ADD, EMIT, MODEL, TOOL, HTTP,
+	STORE_GET, STORE_SET, STORE_DELETE, STORE_ADD, RANDOM,
+};
+
+// What dispatch is called with beside the numbers of hooks.
+enum { LOAD = -1, SETTLE = -2, CATCH = -3 };
+
+struct slots {
+	value dispatch; // prelude.js
+	value self;     // undefined
+	value arguments[2];
+	char name[16];
+	int length[2];
+	double random;
+};
+
+// JavaScript has the upper quarter of the stack of 1 MiB; see start.
+#define slots ((struct slots *)64)
+#define STACK (256 << 10)
+
+static value box(u64 v) {
+	value b = qjs_get_undefined();
+	if (b) *b = v;
+	return b;
+}
+
+static int broken(value v) { return !v || qjs_is_exception(v); }
+
+// pending is what waits for read, with a zero behind it.
+static char *pending(int length) {
+	char *p = malloc(length + 1);
+	if (p) p[abi_read(p, length)] = 0;
+	return p;
+}
+
+// parse makes a value of pending JSON.
+static value parse(int length) {
+	if (length == 0) return qjs_get_undefined();
+	char *p = pending(length);
+	if (!p) return box(JS_ThrowOutOfMemory(qjs_get_context_ptr()));
+	value v = box(JS_ParseJSON(qjs_get_context_ptr(), p, length, slots->name));
+	free(p);
+	return v;
+}
+
+// reply makes a value of what a host call left, or throws it.
+static value reply(int n) {
+	value v = parse(n < 0 ? -n : n);
+	if (n >= 0 || broken(v)) return v;
+	value thrown = qjs_throw(v);
+	if (thrown) qjs_free_value(thrown);
+	qjs_free_value(v);
+	return 0;
+}
+
+// text is the n-th string of a host call, nothing if there is none.
+static char *text(int i, int count, value *arguments, int n) {
+	slots->length[n] = 0;
+	if (i >= count) return 0;
+	return qjs_get_string_len(arguments[i], &slots->length[n]);
+}
+
+static long long number(int i, int count, value *arguments) {
+	if (i >= count) return 0;
+	double d = qjs_get_float64(arguments[i]);
+	return d >= -9007199254740992.0 && d <= 9007199254740992.0 ? (long long)d : 0; // also for NaN
+}
+
+static value call(int op, int count, value *arguments) {
+	value result = 0;
+	char *a = 0, *b = 0;
+	int n;
+	switch (op) {
+	case LOG:
+		a = text(2, count, arguments, 0);
+		break;
+	case LOCAL_SET: case STORE_SET:
+		b = text(2, count, arguments, 1);
+		// and the key
+	default:
+		a = text(1, count, arguments, 0);
+		break;
+	case RECV: case MESSAGES: case CHANGED: case RANDOM:
+		break;
+	}
+	n = slots->length[0];
+	switch (op) {
+	case WRITE:
+		abi_write(a, n);
+		result = qjs_get_undefined();
+		break;
+	case LOG:
+		abi_log(number(1, count, arguments), a, n);
+		result = qjs_get_undefined();
+		break;
+	case NEXT: result = reply(abi_next(a, n)); break;
+	case NEXT_STREAM: result = reply(abi_next_stream(a, n)); break;
+	case RECV: result = reply(abi_recv()); break;
+	case SEND: result = reply(abi_send(a, n)); break;
+	case MESSAGES:
+		result = reply(abi_messages(number(1, count, arguments), number(2, count, arguments), number(3, count, arguments)));
+		break;
+	case CHANGED:
+		n = abi_changed(number(1, count, arguments), number(2, count, arguments));
+		result = n < 0 ? reply(n) : qjs_new_number(n);
+		break;
+	case LOCAL_GET: result = reply(abi_local_get(a, n)); break;
+	case LOCAL_SET: result = reply(abi_local_set(a, n, b, slots->length[1], number(3, count, arguments))); break;
+	case LOCAL_DELETE: result = reply(abi_local_delete(a, n)); break;
+	case LOCAL_ADD: result = reply(abi_local_add(a, n, number(2, count, arguments))); break;
+	case EMIT: result = reply(abi_emit(a, n)); break;
+	case MODEL: result = reply(abi_model(a, n)); break;
+	case TOOL: result = reply(abi_tool(a, n)); break;
+	case HTTP: result = reply(abi_http(a, n)); break;
+	case STORE_GET: result = reply(abi_store_get(a, n)); break;
+	case STORE_SET:
+		result = reply(abi_store_set(a, n, b, slots->length[1], number(3, count, arguments), number(4, count, arguments)));
+		break;
+	case STORE_DELETE: result = reply(abi_store_delete(a, n)); break;
+	case STORE_ADD: result = reply(abi_store_add(a, n, number(2, count, arguments))); break;
+	case RANDOM:
+		random_get(&slots->random, 8);
+		result = qjs_new_number((double)(*(u64 *)&slots->random >> 11) * 0x1p-53);
+		break;
+	default: result = qjs_get_undefined();
+	}
+	if (a) qjs_free_cstring(a);
+	if (b) qjs_free_cstring(b);
+	return result;
+}
+
+// What the engine imports.
+
+EXPORT(host_call) value host_call(char *name, int length, value self, int count, value *arguments) {
+	return call(number(0, count, arguments), count, arguments);
+}
+
+EXPORT(host_get_timezone_offset) int host_get_timezone_offset(int high, int low) { return 0; }
+EXPORT(host_interrupt) int host_interrupt(void) { return 0; }
+EXPORT(host_module_normalize) char *host_module_normalize(char *base, char *name) { return 0; }
+EXPORT(host_module_load) char *host_module_load(char *name, int *length) { return 0; }
+
+EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value reason, int handled) {
+	qjs_free_value(promise);
+	qjs_free_value(reason);
+}
+
+// What the host calls.
+
+// tell writes what was thrown where no JavaScript could look after it.
+static int tell(value v) {
+	if (v) qjs_free_value(v);
+	value thrown = qjs_get_exception();
+	char *s = thrown ? qjs_get_string_len(thrown, &slots->length[0]) : 0;
+	if (s) abi_write(s, slots->length[0]);
+	return BROKEN;
+}
+
+// dispatch calls the prelude, which says how it went.
+static int dispatch(int what, value v) {
+	if (broken(v)) return tell(v);
+	value n = qjs_new_number(what);
+	slots->arguments[0] = n;
+	slots->arguments[1] = v;
+	value r = n ? qjs_call(slots->dispatch, slots->self, 2, slots->arguments) : 0;
+	qjs_free_value(v);
+	if (n) qjs_free_value(n);
+	if (broken(r) || !qjs_is_number(r)) return tell(r);
+	int outcome = qjs_get_float64(r);
+	qjs_free_value(r);
+	return outcome;
+}
+
+// finish lets what was promised happen, as far as it can.
+static int finish(int outcome) {
+	while (qjs_is_job_pending())
+		if (qjs_execute_pending_job() < 0) return tell(0);
+	return outcome == PENDING ? dispatch(SETTLE, qjs_get_undefined()) : outcome;
+}
+
+static void named(u64 text, int last) {
+	((u64 *)slots->name)[0] = text;
+	((u64 *)slots->name)[1] = 0;
+	slots->name[7] = last;
+}
+
+// start makes the engine ready, with the prelude that is pending.
+EXPORT(script_start) int script_start(int length, int memory) {
+	if (qjs_init() != 0) return BROKEN;
+	qjs_set_max_stack_size(STACK);
+	qjs_set_memory_limit(memory);
+	named(0x74736f68, 0); // "host"
+	slots->self = qjs_get_undefined();
+	char *source = pending(length);
+	if (!source) return BROKEN;
+	value factory = qjs_eval(source, length, slots->name, 0);
+	free(source);
+	if (broken(factory)) return tell(factory);
+	slots->arguments[0] = qjs_new_host_function(slots->name, 4, 1);
+	slots->dispatch = qjs_call(factory, slots->self, 1, slots->arguments);
+	qjs_free_value(factory);
+	return broken(slots->dispatch) ? tell(slots->dispatch) : DONE;
+}
+
+// load evaluates the script that is pending.
+EXPORT(script_load) int script_load(int length) {
+	char *source = pending(length);
+	if (!source) return BROKEN;
+	named(0x7470697263733c, '>'); // "<script>": positions in it are found by that
+	value v = qjs_eval(source, length, slots->name, 0);
+	free(source);
+	if (!broken(v)) return finish(dispatch(LOAD, v));
+	if (v) qjs_free_value(v);
+	return dispatch(CATCH, qjs_get_exception());
+}
+
+// pack is called last, before the image is taken: ordinary hooks are not to
+// make memory grow.
+EXPORT(script_pack) void script_pack(int room) {
+	qjs_run_gc();
+	free(malloc(room));
+}
+
+static int hook(int number, int length) { return finish(dispatch(number, parse(length))); }
+
+#define HOOK(number, name) EXPORT(name) int hook_##name(int length) { return hook(number, length); }
+
+HOOK(0, describe)
+HOOK(1, configure)
+HOOK(2, before_agent)
+HOOK(3, before_model_rewrite_state)
+HOOK(4, before_model)
+HOOK(5, wrap_model)
+HOOK(6, on_chunk)
+HOOK(7, after_model)
+HOOK(8, after_model_rewrite_state)
+HOOK(9, before_tool)
+HOOK(10, wrap_tool_call)
+HOOK(11, gate_tool)
+HOOK(12, call_tool)
+HOOK(13, after_tool)
+HOOK(14, tool_messages)
+HOOK(15, after_tools)
+HOOK(16, after_agent)
+HOOK(17, observe)
+HOOK(18, translate_before)
+HOOK(19, translate_after)

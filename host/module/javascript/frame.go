@@ -1,0 +1,38 @@
+package javascript
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// What is shown of a source around a position.
+const (
+	frameLines  = 2   // before and after
+	frameColumn = 160 // bytes of a line
+)
+
+// frame shows lines of a source, the first of which has that number, with a mark
+// at a position; lines and columns begin with 1. Columns are bytes.
+func frame(lines []string, first, line, column int) string {
+	width := len(fmt.Sprint(first + len(lines) - 1))
+	var b strings.Builder
+	for i, text := range lines {
+		number, mark := first+i, "  "
+		if number == line {
+			mark = "> "
+		}
+		shown := strings.ReplaceAll(text, "\t", " ")
+		if len(shown) > frameColumn {
+			shown = strings.ToValidUTF8(shown[:frameColumn], "") + "…"
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s%*d | %s", mark, width, number, shown)
+		if number == line && column >= 1 && column <= len(text)+1 && column <= frameColumn {
+			fmt.Fprintf(&b, "\n  %*s | %s^", width, "", strings.Repeat(" ", utf8.RuneCountInString(text[:column-1])))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,184 @@
+package wasm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Link makes one module of two that import functions of each other: what main
+// imports from module mainImports and part exports, and what part imports from
+// module partImports and main exports. Both must come from Decode.
+//
+// The result exports what part does, but for what main imported, and of main
+// what keep names. part may have functions alone, and use main's memory: no data,
+// tables, or globals of its own are linked.
+func Link(main, part *Module, mainImports, partImports string, keep ...string) (*Module, error) {
+	l := linker{main: main, part: part, out: *main}
+	l.out.Types = slices.Concat(main.Types, part.Types)
+	l.out.Imports, l.out.Exports, l.out.Code = nil, nil, nil
+	if part.Start != nil || len(part.Data) > 0 || len(part.Elements) > 0 || len(part.Memories) > 0 {
+		return nil, fmt.Errorf("link: the part has more than functions")
+	}
+	// Functions are numbered once all imports that stay are known.
+	mainAt, mainWants := l.imports(main, mainImports, 0)
+	partAt, partWants := l.imports(part, partImports, uint32(len(main.Types)))
+	first := uint32(len(l.out.Imports))
+	for range main.Functions {
+		mainAt = append(mainAt, first)
+		first++
+	}
+	for range part.Functions {
+		partAt = append(partAt, first)
+		first++
+	}
+	if err := supply(main, mainAt, mainWants, part, partAt); err != nil {
+		return nil, err
+	}
+	if err := supply(part, partAt, partWants, main, mainAt); err != nil {
+		return nil, err
+	}
+	for _, t := range part.Functions {
+		l.out.Functions = append(l.out.Functions[:len(l.out.Functions):len(l.out.Functions)], t+uint32(len(main.Types)))
+	}
+	for i := range main.Code {
+		l.out.Code = append(l.out.Code, Code{Locals: main.Code[i].Locals, Body: renumber(&main.Code[i], mainAt)})
+	}
+	for i := range part.Code {
+		if err := alone(&part.Code[i]); err != nil {
+			return nil, err
+		}
+		l.out.Code = append(l.out.Code, Code{Locals: part.Code[i].Locals, Body: renumber(&part.Code[i], partAt)})
+	}
+	l.tables(mainAt)
+	l.exports(mainAt, partAt, mainWants, keep)
+	return &l.out, nil
+}
+
+type linker struct {
+	main, part *Module
+	out        Module
+}
+
+// imports keeps the functions that a module imports from elsewhere, each once. It
+// returns the new number of each imported function, and those that the other
+// module is to supply.
+func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wanted map[int]string) {
+	wanted = map[int]string{}
+	for _, imp := range m.Imports {
+		if imp.Kind != ExternalFunction {
+			continue // the part's memory, which is main's
+		}
+		if imp.Module == from {
+			wanted[len(at)] = imp.Name
+			at = append(at, 0)
+			continue
+		}
+		known := slices.IndexFunc(l.out.Imports, func(o Import) bool { return o.Module == imp.Module && o.Name == imp.Name })
+		if known < 0 {
+			known = len(l.out.Imports)
+			imp.Type += types
+			l.out.Imports = append(l.out.Imports, imp)
+		}
+		at = append(at, uint32(known))
+	}
+	return at, wanted
+}
+
+// supply finds what a module wants among the exports of the other one.
+func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherAt []uint32) error {
+	for i, name := range wanted {
+		exp := other.Export(name)
+		if exp == nil || exp.Kind != ExternalFunction {
+			return fmt.Errorf("link: there is no function %s", name)
+		}
+		want, _ := m.FunctionType(uint32(i))
+		got, _ := other.FunctionType(exp.Index)
+		if want.String() != got.String() {
+			return fmt.Errorf("link: %s: want %v, got %v", name, want, got)
+		}
+		at[i] = otherAt[exp.Index]
+	}
+	return nil
+}
+
+// alone reports what a body uses that is not linked.
+func alone(c *Code) error {
+	var in Instruction
+	for it := c.Instructions(); it.Next(&in); {
+		switch in.Op.info().imm {
+		case immGlobal, immIndirect, immData, immDataMemory, immTable, immTables, immElem, immElemTable:
+			return fmt.Errorf("link: the part uses %s", in.Op)
+		case immBlock:
+			if in.Block.HasIndex {
+				return fmt.Errorf("link: the part has a block of several values")
+			}
+		}
+	}
+	return nil
+}
+
+// renumber writes a body with other numbers of functions.
+func renumber(c *Code, at []uint32) []byte {
+	a := make(assembler, 0, len(c.Body)+len(c.Body)/16)
+	copied := 0
+	var in Instruction
+	for it := c.Instructions(); it.Next(&in); {
+		if in.Op != OpCall && in.Op != OpRefFunc {
+			continue
+		}
+		a = append(a, c.Body[copied:in.Start]...)
+		a.index(in.Op, at[in.X])
+		copied = in.End
+	}
+	return append(a, c.Body[copied:]...)
+}
+
+// tables renumbers what main's tables, globals and start name.
+func (l *linker) tables(at []uint32) {
+	move := func(c ConstExpr) ConstExpr {
+		if c.Op == OpRefFunc {
+			c.Bits = uint64(at[c.Bits])
+		}
+		return c
+	}
+	l.out.Globals = slices.Clone(l.main.Globals)
+	for i := range l.out.Globals {
+		l.out.Globals[i].Init = move(l.out.Globals[i].Init)
+	}
+	l.out.Elements = slices.Clone(l.main.Elements)
+	for i := range l.out.Elements {
+		e := &l.out.Elements[i]
+		e.Functions, e.Exprs = slices.Clone(e.Functions), slices.Clone(e.Exprs)
+		for j, f := range e.Functions {
+			e.Functions[j] = at[f]
+		}
+		for j, x := range e.Exprs {
+			e.Exprs[j] = move(x)
+		}
+	}
+	if l.main.Start != nil {
+		start := at[*l.main.Start]
+		l.out.Start = &start
+	}
+}
+
+func (l *linker) exports(mainAt, partAt []uint32, inside map[int]string, keep []string) {
+	for _, exp := range l.main.Exports {
+		if slices.Contains(keep, exp.Name) {
+			if exp.Kind == ExternalFunction {
+				exp.Index = mainAt[exp.Index]
+			}
+			l.out.Exports = append(l.out.Exports, exp)
+		}
+	}
+	used := map[string]bool{}
+	for _, name := range inside {
+		used[name] = true
+	}
+	for _, exp := range l.part.Exports {
+		if exp.Kind == ExternalFunction && !used[exp.Name] {
+			exp.Index = partAt[exp.Index]
+			l.out.Exports = append(l.out.Exports, exp)
+		}
+	}
+}
