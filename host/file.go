@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,10 @@ type builder struct {
 	opts    FileOptions
 	slots   []*slot
 	closers []func()
+
+	around      *builder // of the agent in whose file it stands, if it does
+	description string
+	asked       model.Model // its model, once that is made
 }
 
 func (b *builder) closeModules() {
@@ -102,7 +107,7 @@ func closeAll(closers []func()) {
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
-		Name: f.Name, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
+		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant},
@@ -122,6 +127,13 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if o.Tools, err = b.tools(ctx); err != nil {
 		return nil, err
 	}
+	inner, others, err := b.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.Tools, err = tool.Join(tool.Set{Owner: "the agent's tools", Tools: o.Tools}, tool.Set{Owner: "its agents", Tools: inner}); err != nil {
+		return nil, b.file.ErrorAt("agents", err)
+	}
 	a, err := b.host.NewAgent(ctx, o)
 	var config *module.ConfigError
 	if errors.As(err, &config) {
@@ -131,7 +143,14 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 			}
 		}
 	}
-	return a, err
+	if err != nil || others == nil {
+		return a, err
+	}
+	if err := circle(append([]*agent.Agent{a.Agent}, others...)); err != nil {
+		a.Close()
+		return nil, b.file.ErrorAt("agents", err)
+	}
+	return a, nil
 }
 
 // A slot is one entry of the file.
@@ -219,19 +238,42 @@ func moduleLimits(l *agentfile.ModuleLimits) Limits {
 }
 
 // model is what the options give, or the file's endpoint with retries and
-// fallbacks.
-func (b *builder) model() (model.Model, error) {
-	m := b.opts.Model
-	if m == nil {
-		var err error
-		if m, err = b.endpoints(); err != nil {
-			return nil, err
+// fallbacks. An agent in another's file that has no model of its own asks that
+// one's.
+func (b *builder) model() (m model.Model, err error) {
+	switch {
+	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):
+		m = b.around.asked
+	case b.opts.Model != nil:
+		m, err = b.wrap(b.opts.Model)
+	default:
+		if m, err = b.endpoints(); err == nil {
+			m, err = b.wrap(m)
 		}
 	}
-	if b.opts.WrapModel == nil {
-		return m, nil
+	b.asked = m
+	return m, err
+}
+
+// sameModel reports whether both are one model at one address.
+func sameModel(a, b *agentfile.Model) bool {
+	return a.Endpoint == b.Endpoint && a.Retries == b.Retries && slices.Equal(a.Fallbacks, b.Fallbacks)
+}
+
+// wrap puts the options' wrapper around a model, once for all agents of a file.
+func (b *builder) wrap(m model.Model) (model.Model, error) {
+	root := b
+	for root.around != nil {
+		root = root.around
 	}
-	return b.opts.WrapModel(m)
+	switch {
+	case b.opts.WrapModel == nil:
+		return m, nil
+	case b != root:
+		return &extension{root.asked, m}, nil
+	default:
+		return b.opts.WrapModel(&switchboard{m})
+	}
 }
 
 func (b *builder) endpoints() (model.Model, error) {

@@ -124,11 +124,12 @@ func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits L
 
 // AgentOptions make an agent. They are copied.
 type AgentOptions struct {
-	Name      string // "agent" when empty
-	Model     model.Model
-	ModelName string
-	Params    abi.Params
-	Models    []string // that modules may choose beside ModelName; nil: any
+	Name        string // "agent" when empty
+	Description string // what it is for: told to agents that may hand over to it
+	Model       model.Model
+	ModelName   string
+	Params      abi.Params
+	Models      []string // that modules may choose beside ModelName; nil: any
 
 	Instruction    string
 	Tools          []tool.Tool
@@ -169,7 +170,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{chain: c}
-	options := &agent.Options{Name: o.Name, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
+	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
 		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
 		Journal: o.Journal}

@@ -27,6 +27,9 @@ func (f *File) check() error {
 	if err := f.checkMiddlewares(); err != nil {
 		return err
 	}
+	if err := f.checkAgents(); err != nil {
+		return err
+	}
 	for name, n := range f.Limits.Tools {
 		if n < 1 {
 			return f.ErrorAt("limits.tools."+name, fmt.Errorf("%s: want a number above 0; to leave a tool out, leave it out of the tools", name))
@@ -154,7 +157,7 @@ func (f *File) checkPositive(path string, limits any) error {
 	v := reflect.ValueOf(limits)
 	for name, index := range fieldsOf(v.Type()) {
 		at := path + "." + name
-		if _, stands := f.marks[at]; stands && v.FieldByIndex(index).CanInt() && v.FieldByIndex(index).Int() < 1 {
+		if _, stands := f.mark(at); stands && v.FieldByIndex(index).CanInt() && v.FieldByIndex(index).Int() < 1 {
 			return f.ErrorAt(at, fmt.Errorf("%s: want a number above 0", name))
 		}
 	}
@@ -162,7 +165,7 @@ func (f *File) checkPositive(path string, limits any) error {
 }
 
 // locate makes paths relative to dir, and checks that there is something.
-func (f *File) locate(dir string) error {
+func (f *File) locate(dir string, files []string) error {
 	if f.Tools.Root != "" {
 		f.Tools.Root = join(dir, f.Tools.Root)
 		info, err := os.Stat(string(f.Tools.Root))
@@ -185,7 +188,7 @@ func (f *File) locate(dir string) error {
 	for i := range f.Tools.MCP {
 		f.Tools.MCP[i].Dir = dir
 	}
-	return nil
+	return f.locateAgents(dir, files)
 }
 
 func join(dir string, p Path) Path {

@@ -58,6 +58,9 @@ func printable(line string) string {
 // as "middlewares[0].module", or of the nearest one around it. What does not
 // stand in the file (it was added later) is told without a place.
 func (f *File) ErrorAt(path string, err error) error {
+	if f.outer != nil {
+		return f.outer.ErrorAt(f.prefix+"."+path, err)
+	}
 	for path != "" {
 		if m, ok := f.marks[path]; ok {
 			return f.errorAt(m, err)
@@ -65,4 +68,13 @@ func (f *File) ErrorAt(path string, err error) error {
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return err
+}
+
+// mark is where a key stands, if it does.
+func (f *File) mark(path string) (mark, bool) {
+	if f.outer != nil {
+		return f.outer.mark(f.prefix + "." + path)
+	}
+	m, ok := f.marks[path]
+	return m, ok
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -36,12 +37,17 @@ type File struct {
 	ContinueOnError    bool `json:"continue_on_error,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that failed. The first error is reported at the end."`
 	ContinueOnResponse bool `json:"continue_on_response,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that answered. The last answer counts."`
 
+	Agents []Agent `json:"agents,omitempty" jsonschema:"Other agents, that this one may run as tools or hand the conversation over to. One without a model has this agent's. The modules of this agent's rings are around theirs as well."`
+
 	Limits Limits `json:"limits,omitzero" jsonschema:"What a run may use."`
 	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether the model is asked to stream its answers. Default: true."`
 
 	path  string
 	lines []string
 	marks map[string]mark
+
+	outer  *File  // in which it stands
+	prefix string // where
 }
 
 // A Model says which model is asked, where, and what happens if it fails.
@@ -131,7 +137,10 @@ type Limits struct {
 // Load reads a file. Paths in it are relative to the file's directory, and
 // come back joined with it. The error is an [*Error] where it has a place in
 // the file.
-func Load(path string) (*File, error) {
+func Load(path string) (*File, error) { return load(path, nil) }
+
+// load loads a file that stands in others.
+func load(path string, files []string) (*File, error) {
 	b, err := read(path)
 	if err != nil {
 		return nil, err
@@ -140,7 +149,11 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.locate(filepath.Dir(path)); err != nil {
+	at, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.locate(filepath.Dir(path), append(slices.Clone(files), at)); err != nil {
 		return nil, err
 	}
 	return f, nil

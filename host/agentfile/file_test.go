@@ -147,7 +147,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault)
   2 |   - modul: a.wasm
     |     ^`},
-		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, return_directly, middlewares, rings, continue_on_error, continue_on_response, limits, stream)
+		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, stream)
   2 | tool: {}
     | ^`},
 		"key of another name": {"middlewares: [{module: a.wasm, limits: {memory_bytes: 5}}]", `did you mean "memory"?`},
@@ -284,6 +284,7 @@ func TestSchema(t *testing.T) {
 		return r.Validate(v)
 	}
 	require.NoError(t, valid([]byte(whole)))
+	require.NoError(t, valid([]byte("agents: [{name: a, as: transfer, agent: {instruction: Be brief., agents: [{name: b, agent: }]}}, {name: c, file: c.yaml}]")))
 	examples, err := filepath.Glob("../../examples/*/agent.yaml")
 	require.NoError(t, err)
 	for _, path := range examples {
@@ -296,7 +297,7 @@ func TestSchema(t *testing.T) {
 	for _, text := range []string{
 		"tool: {}", "middlewares: [{name: x}]", "middlewares: [{module: x, on_fault: ignore}]", "limits: {timeout: 30}",
 		"limits: {max_steps: many}", "tools: {builtin: [calc]}", "model: {base_url: here}", "middlewares: [{module: x, grants: [files]}]",
-		"middlewares: [{module: x, limits: {memory: 64MB}}]",
+		"middlewares: [{module: x, limits: {memory: 64MB}}]", "agents: [{name: a, agent: {tool: {}}}]", "agents: [{name: a, as: helper, agent: {}}]",
 	} {
 		require.Error(t, valid([]byte(text)), text)
 		_, err := agentfile.Parse("agent.yaml", []byte(text))

@@ -19,6 +19,8 @@ func Schema() (*jsonschema.Schema, error) {
 		reflect.TypeFor[URL]():             {Type: "string", Pattern: `^https?://.`},
 		reflect.TypeFor[Builtin]():         {Type: "string", Enum: anys(builtin.Names())},
 		reflect.TypeFor[OnFault]():         {Type: "string", Enum: anys(onFaults)},
+		reflect.TypeFor[Inline]():          {Ref: "#"},
+		reflect.TypeFor[Use]():             {Type: "string", Enum: anys(uses)},
 		reflect.TypeFor[OnLimit]():         {Type: "string", Enum: anys(onLimits)},
 		reflect.TypeFor[OnToolLimit]():     {Type: "string", Enum: anys(onToolLimits)},
 		reflect.TypeFor[Grant]():           {Type: "string", Pattern: `^(read:(all|last|none)|model|tool:.+|http:[^/]+|store)$`},
@@ -32,6 +34,8 @@ func Schema() (*jsonschema.Schema, error) {
 	s.Title = "agent.yaml"
 	s.Description = "An agent of agent-runner: its model, tools and middlewares."
 	nullable(s)
+	inline := s.Properties["agents"].Items.Properties
+	inline["agent"] = &jsonschema.Schema{Description: inline["agent"].Description, AnyOf: []*jsonschema.Schema{{Type: "null"}, {Ref: "#"}}}
 	return s, nil
 }
 

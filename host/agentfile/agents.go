@@ -1,0 +1,126 @@
+package agentfile
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// An Agent is another agent that this one may run, or hand over to.
+type Agent struct {
+	Name        string  `json:"name" jsonschema:"The agent's name, unique among the agents and tools: the model chooses by it."`
+	Description string  `json:"description,omitempty" jsonschema:"What the agent is for: the model chooses by it."`
+	As          Use     `json:"as,omitempty" jsonschema:"tool: a call of it is a run of its own, whose answer is the call's result (default). transfer: the conversation may be handed over to it, from this agent and from the others that it may be handed over to, and back."`
+	File        Path    `json:"file,omitempty" jsonschema:"The agent's own agent.yaml."`
+	Agent       *Inline `json:"agent,omitempty" jsonschema:"The agent itself, in place of a file."`
+
+	loaded *File
+}
+
+// Inline is an agent inside of another's file.
+type Inline File
+
+// A Use says what an agent is to another.
+type Use string
+
+// What it may be.
+const (
+	UseTool     Use = "tool"
+	UseTransfer Use = "transfer"
+)
+
+var uses = []string{string(UseTool), string(UseTransfer)}
+
+// UnmarshalText reads tool or transfer.
+func (u *Use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
+
+// Spec is the agent as it is written down, here or in its own file.
+func (a *Agent) Spec() *File {
+	if a.Agent != nil {
+		return (*File)(a.Agent)
+	}
+	return a.loaded
+}
+
+// MaxAgents is how deeply agents' files may stand in one another.
+const MaxAgents = 8
+
+// agentName is what a tool can be named.
+var agentName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (f *File) checkAgents() error {
+	names := map[string]bool{f.Name: true}
+	for i := range f.Agents {
+		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)
+		switch {
+		case !agentName.MatchString(a.Name):
+			return f.ErrorAt(at, fmt.Errorf("an agent needs a name of up to 64 letters, digits, - and _, not %q", a.Name))
+		case names[a.Name]:
+			return f.ErrorAt(at+".name", fmt.Errorf("two agents are named %q; give one of them another name", a.Name))
+		case (a.File == "") == (a.Agent == nil):
+			return f.ErrorAt(at, errors.New("an agent needs a file, or stands here as agent, one of them"))
+		}
+		names[a.Name] = true
+		if a.As == "" {
+			a.As = UseTool
+		}
+		if a.Agent == nil {
+			continue
+		}
+		inner := a.Spec()
+		inner.path, inner.outer, inner.prefix = f.path, f, at+".agent"
+		if err := inner.check(); err != nil {
+			return err
+		}
+		if err := f.checkUse(a, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkUse refuses an agent that is handed over to and hands over itself: who
+// is in its circle is then not to be said.
+func (f *File) checkUse(a *Agent, at string) error {
+	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
+		return nil
+	}
+	return f.ErrorAt(at, fmt.Errorf("agent %q is handed over to, and hands over to agents of its own; name those beside it instead", a.Name))
+}
+
+// locateAgents loads the files of agents. files are those around this one.
+func (f *File) locateAgents(dir string, files []string) error {
+	for i := range f.Agents {
+		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)
+		if a.Agent != nil {
+			if err := a.Spec().locate(dir, files); err != nil {
+				return err
+			}
+			continue
+		}
+		a.File = join(dir, a.File)
+		path, err := filepath.Abs(string(a.File))
+		switch {
+		case err != nil:
+		case slices.Contains(files, path):
+			err = fmt.Errorf("%s contains itself: agents cannot be nested without end", a.File)
+		case len(files) >= MaxAgents:
+			err = fmt.Errorf("agents' files nest more than %d deep", MaxAgents)
+		default:
+			a.loaded, err = load(string(a.File), files)
+		}
+		var placed *Error
+		switch {
+		case errors.As(err, &placed):
+			return err // in that file
+		case err != nil:
+			return f.ErrorAt(at+".file", err)
+		}
+		if err := f.checkUse(a, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

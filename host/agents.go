@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// agents makes the other agents of the file: those that are tools, and those
+// that the conversation may be handed over to.
+func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agent.Agent, err error) {
+	for i := range b.file.Agents {
+		from := &b.file.Agents[i]
+		inner := &builder{host: b.host, file: b.inherit(from), opts: b.opts, around: b, description: from.Description}
+		a, err := inner.build(ctx)
+		inner.closeModules()
+		b.closers = append(b.closers, inner.closers...)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.closers = append(b.closers, a.Close)
+		if from.As == agentfile.UseTransfer {
+			others = append(others, a.Agent)
+			continue
+		}
+		tools = append(tools, agent.Tool(a.Agent, &agent.ToolOptions{Description: from.Description}))
+	}
+	return tools, others, nil
+}
+
+// inherit is what an agent is in this file: with its name here, this agent's
+// model if it has none, and the modules of this agent's rings around its own.
+func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
+	f := *from.Spec()
+	f.Name = from.Name
+	if f.Model.Name == "" && f.Model.BaseURL == "" {
+		params := f.Model.Params
+		f.Model = b.file.Model
+		if params != nil {
+			f.Model.Params = params
+		}
+	}
+	f.Rings.Outer = slices.Concat(b.file.Rings.Outer, f.Rings.Outer)
+	f.Rings.Inner = slices.Concat(f.Rings.Inner, b.file.Rings.Inner)
+	return &f
+}
+
+// circle lets each of the agents hand the conversation over to each other.
+func circle(agents []*agent.Agent) error {
+	for _, a := range agents {
+		to := slices.DeleteFunc(slices.Clone(agents), func(b *agent.Agent) bool { return b == a })
+		if err := a.AllowTransfer(to...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The agents of a file may have models of their own, and FileOptions.WrapModel
+// is around all of them, once: it is around a switchboard, which asks the model
+// that the context of the call names.
+type (
+	switchboard struct{ model.Model } // asked where the context names none
+	extension   struct {
+		switchboard model.Model // wrapped
+		model       model.Model
+	}
+	extensionKey struct{}
+)
+
+// Generate implements [model.Model].
+func (s *switchboard) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	if m, ok := ctx.Value(extensionKey{}).(model.Model); ok {
+		return m.Generate(ctx, req, sink)
+	}
+	return s.Model.Generate(ctx, req, sink)
+}
+
+// Generate implements [model.Model].
+func (e *extension) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	return e.switchboard.Generate(context.WithValue(ctx, extensionKey{}, e.model), req, sink)
+}
