@@ -1,0 +1,147 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// calling is an agent with so much memory. A module makes a call of its own
+// when a run begins, of the tool echo or of the model; another wraps tools. An
+// instance of each takes oneInstance, and the wrapper needs another one where
+// the call passes it.
+func calling(t *testing.T, memory int64, hook abi.Hook, request string, instances int, grants ...string) *host.Agent {
+	t.Helper()
+	h, err := host.New(t.Context(), &host.Options{MemoryBytes: memory})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	limits := host.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20, StackBytes: 1 << 20, HookTime: hookTime}}
+	own, err := h.Load(t.Context(), "../testdata/modules/own.wasm", limits)
+	require.NoError(t, err)
+	limits.Instances = instances
+	wrap, err := h.Load(t.Context(), "../testdata/modules/wrap.wasm", limits)
+	require.NoError(t, err)
+	granted, err := module.ParseGrants(grants)
+	require.NoError(t, err)
+	a, err := h.NewAgent(t.Context(), &host.AgentOptions{
+		Model: scripted.Func(func(_ int, req *model.Request) scripted.Reply {
+			return scripted.Text("answer to " + req.Messages[0].Content.String())
+		}),
+		Tools: []tool.Tool{tool.Func(abi.Tool{Name: "echo"}, func(_ context.Context, call abi.Call) (*abi.Result, error) {
+			if call.Arguments == slow {
+				time.Sleep(2 * hookTime)
+			}
+			return abi.TextResult("echo " + call.Arguments), nil
+		})},
+		Middlewares: []host.Middleware{
+			{Name: "wrap", Module: wrap, Config: json.RawMessage(`{"next":"1"}`), Hooks: []abi.Hook{abi.HookWrapToolCall}},
+			{Name: "own", Module: own, Config: json.RawMessage(request), Grants: granted, Hooks: []abi.Hook{hook}},
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// hookTime is how long a hook may run in these tests.
+const hookTime = 200 * time.Millisecond
+
+// slow are arguments with which echo takes longer than a hook may.
+const slow = `{"slow":true}`
+
+// said is what the module was replied: the text of its log line.
+func said(t *testing.T, a *host.Agent) string {
+	t.Helper()
+	text := ""
+	for e, err := range a.Run(context.Background(), host.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		require.NoError(t, err)
+		if e.Type == abi.EventLog {
+			text = e.Text
+		}
+	}
+	return text
+}
+
+const (
+	callEcho = `{"name":"echo","arguments":"{\"q\":1}"}`
+	askModel = `{"messages":[{"role":"user","content":"me"}]}`
+)
+
+// TestOwnCallGrants checks that a module makes the calls that it was granted,
+// and no others.
+func TestOwnCallGrants(t *testing.T) {
+	t.Parallel()
+	const all = 1 << 30
+	for _, test := range []struct {
+		name    string
+		hook    abi.Hook
+		request string
+		grants  []string
+		want    string
+	}{
+		{"tool", abi.HookBeforeAgent, callEcho, []string{"tool:echo"}, `{"result":{"content":"echo {\"q\":1}"}}`},
+		{"a tool that takes longer than a hook may", abi.HookBeforeAgent, `{"name":"echo","arguments":"{\"slow\":true}"}`, []string{"tool:echo"}, `{"result":{"content":"echo {\"slow\":true}"}}`},
+		{"no grant", abi.HookBeforeAgent, callEcho, nil, `{"code":"denied","message":"tool:echo is not granted to this entry"}`},
+		{"another tool's", abi.HookBeforeAgent, callEcho, []string{"tool:ech", "model"}, `{"code":"denied","message":"tool:echo is not granted to this entry"}`},
+		{"a tool that is not there", abi.HookBeforeAgent, `{"name":"gone"}`, []string{"tool:gone"}, `{"code":"not_found","message":"tool: this agent has no tool \"gone\""}`},
+		{"a key of another kind", abi.HookBeforeAgent, `{"name":7}`, []string{"tool:echo"}, `{"code":"invalid","message":"tool: the request: name: want a string, got a number (at byte 8)"}`},
+		{"model", abi.HookBeforeModelRewriteState, askModel, []string{"model"}, `{"response":{"message":{"id":"msg_3","role":"assistant","content":"answer to me","origin":"model"},"finish_reason":"stop"}}`},
+		{"no model", abi.HookBeforeModelRewriteState, askModel, []string{"tool:echo"}, `{"code":"denied","message":"model is not granted to this entry"}`},
+		{"no messages", abi.HookBeforeModelRewriteState, `{"model":"x"}`, []string{"model"}, `{"code":"invalid","message":"model: messages must be an array of at least one message"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, test.want, said(t, calling(t, all, test.hook, test.request, 0, test.grants...)))
+		})
+	}
+}
+
+// TestOwnCallRoom checks that a run reserves what a call of its modules' own
+// needs, that one which finds no memory is refused and does not wait, and that
+// an entry's limit of instances holds.
+func TestOwnCallRoom(t *testing.T) {
+	t.Parallel()
+	const works = `{"result":{"content":"echo {\"q\":1}"}}`
+	require.Equal(t, works, said(t, calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")))
+
+	var failed abi.Error
+	require.NoError(t, json.Unmarshal([]byte(said(t, calling(t, 2*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo"))), &failed))
+	require.Equal(t, abi.CodeUnavailable, failed.Code)
+	require.True(t, failed.Retryable)
+	require.Contains(t, failed.Message, "needs up to 4 MiB of memory for its modules; 0 bytes of the 8 MiB that the host may use is free")
+
+	require.NoError(t, json.Unmarshal([]byte(said(t, calling(t, 9*oneInstance, abi.HookBeforeAgent, callEcho, 1, "tool:echo"))), &failed))
+	require.Equal(t, abi.CodeLimit, failed.Code)
+	require.Contains(t, failed.Message, "raise its limit instances")
+
+	// Tenants' modules are not called within a model call: it needs no room.
+	require.Contains(t, said(t, calling(t, 2*oneInstance, abi.HookBeforeModelRewriteState, askModel, 1, "model")), "answer to me")
+}
+
+// TestOwnCallsOfManyRuns checks that runs whose modules call make way for each
+// other, with memory for one of them, and none of their calls is refused.
+func TestOwnCallsOfManyRuns(t *testing.T) {
+	t.Parallel()
+	a := calling(t, 3*oneInstance, abi.HookBeforeAgent, callEcho, 0, "tool:echo")
+	replies := make([]string, 30)
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() { replies[i] = said(t, a) })
+	}
+	wg.Wait()
+	for _, reply := range replies {
+		require.Equal(t, `{"result":{"content":"echo {\"q\":1}"}}`, reply)
+	}
+}
