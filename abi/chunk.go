@@ -47,32 +47,44 @@ func (c *Chunk) Check() error {
 }
 
 // MarshalJSON writes the fields that belong to the chunk's kind.
-func (c Chunk) MarshalJSON() ([]byte, error) {
+func (c Chunk) MarshalJSON() ([]byte, error) { return marshal(&c) }
+
+func (c *Chunk) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	if c.Seq != 0 {
+		w.key(`"seq":`)
+		w.int(c.Seq)
+	}
+	w.key(`"kind":`)
+	w.text(c.Kind)
+	optional := func(key, text string) {
+		if text != "" {
+			w.key(key)
+			w.text(text)
+		}
+	}
 	switch c.Kind {
 	case ChunkToolCall:
-		return Marshal(struct {
-			Seq       int64  `json:"seq,omitempty"`
-			Kind      string `json:"kind"`
-			Index     int    `json:"index"`
-			ID        string `json:"id,omitempty"`
-			Name      string `json:"name,omitempty"`
-			Arguments string `json:"arguments"`
-		}{c.Seq, c.Kind, c.Index, c.ID, c.Name, c.Arguments})
+		w.key(`"index":`)
+		w.int(int64(c.Index))
+		optional(`"id":`, c.ID)
+		optional(`"name":`, c.Name)
+		w.key(`"arguments":`)
+		w.text(c.Arguments)
 	case ChunkPart:
-		return Marshal(struct {
-			Seq    int64  `json:"seq,omitempty"`
-			Kind   string `json:"kind"`
-			CallID string `json:"call_id,omitempty"`
-			Part   *Part  `json:"part"`
-		}{c.Seq, c.Kind, c.CallID, c.Part})
+		optional(`"call_id":`, c.CallID)
+		w.key(`"part":`)
+		if c.Part == nil {
+			w.null()
+		} else {
+			c.Part.writeValue(w)
+		}
 	default:
-		return Marshal(struct {
-			Seq    int64  `json:"seq,omitempty"`
-			Kind   string `json:"kind"`
-			CallID string `json:"call_id,omitempty"`
-			Text   string `json:"text"`
-		}{c.Seq, c.Kind, c.CallID, c.Text})
+		optional(`"call_id":`, c.CallID)
+		w.key(`"text":`)
+		w.text(c.Text)
 	}
+	w.b = append(w.b, '}')
 }
 
 // Chunks are the chunks that say what a whole message says: its reasoning,

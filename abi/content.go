@@ -2,7 +2,6 @@ package abi
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
 )
@@ -61,36 +60,49 @@ func (c Content) String() string {
 }
 
 // MarshalJSON writes null, a string or an array of parts.
-func (c Content) MarshalJSON() ([]byte, error) {
+func (c Content) MarshalJSON() ([]byte, error) { return marshal(&c) }
+
+// UnmarshalJSON reads null, a string or an array of parts.
+func (c *Content) UnmarshalJSON(b []byte) error { return unmarshal(b, c) }
+
+func (c *Content) writeValue(w *writer) {
 	switch c.kind {
 	case contentText:
-		return Marshal(c.text)
+		w.text(c.text)
 	case contentParts:
-		if c.parts == nil {
-			return []byte("[]"), nil
+		w.b = append(w.b, '[')
+		for i := range c.parts {
+			if i > 0 {
+				w.b = append(w.b, ',')
+			}
+			c.parts[i].writeValue(w)
 		}
-		return Marshal(c.parts)
+		w.b = append(w.b, ']')
 	default:
-		return []byte("null"), nil
+		w.null()
 	}
 }
 
-// UnmarshalJSON reads null, a string or an array of parts.
-func (c *Content) UnmarshalJSON(b []byte) error {
+func (c *Content) readValue(s *scanner) error {
 	*c = Content{}
-	switch b[0] {
+	switch first := s.peek(); first {
 	case 'n':
-		return nil
+		return s.literal("null")
 	case '"':
 		c.kind = contentText
-		return json.Unmarshal(b, &c.text)
+		return readString(s, &c.text)
 	case '[':
 		c.kind = contentParts
-		return json.Unmarshal(b, &c.parts)
+		return readSlice(s, &c.parts, func(s *scanner, p *Part) error { return p.readValue(s) })
 	default:
-		return fmt.Errorf("content must be a string, null or an array of parts")
+		if err := s.value(nil); err != nil {
+			return err
+		}
+		return s.errorf("content must be a string, null or an array of parts")
 	}
 }
+
+func (c *Content) readDocument(s *scanner) error { return s.whole(c) }
 
 func (Content) shape(first byte) reflect.Type {
 	if first == '[' {
@@ -120,28 +132,22 @@ type Part struct {
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (p Part) MarshalJSON() ([]byte, error) {
-	type plain Part
-	b, err := Marshal(plain(p))
-	if err != nil {
-		return nil, err
-	}
-	if p.Type == PartText && p.Text == "" {
-		b = appendField(b, "text", []byte(`""`))
-	}
-	return p.Unknown.appendTo(b), nil
-}
+func (p Part) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (p *Part) UnmarshalJSON(b []byte) error {
-	type plain Part
-	*p = Part{}
-	if err := json.Unmarshal(b, (*plain)(p)); err != nil {
-		return err
+func (p *Part) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
+
+func (p *Part) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	p.writeFields(w)
+	if p.Type == PartText && p.Text == "" {
+		w.key(`"text":`)
+		w.text("")
 	}
-	var err error
-	p.Unknown, err = unknownFields(b, reflect.TypeFor[Part]())
-	return err
+	w.fields(p.Unknown)
+	w.b = append(w.b, '}')
 }
+
+func (p *Part) keep(name string, raw []byte) { p.Unknown = p.Unknown.with(name, raw) }
 
 func (Part) open() {}

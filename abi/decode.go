@@ -23,6 +23,12 @@ func Decode(b []byte, v any) (unknown []string, err error) {
 		return nil, errors.New("decode into something that is not a pointer")
 	}
 	s := scanner{b: b}
+	if known := valueOf(v); known != nil {
+		if err := known.readDocument(&s); err != nil {
+			return nil, err
+		}
+		return s.unknown, nil
+	}
 	if err := s.document(t.Elem()); err != nil {
 		return nil, err
 	}

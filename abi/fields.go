@@ -3,7 +3,6 @@ package abi
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"slices"
 )
 
@@ -27,26 +26,9 @@ func (f Fields) Get(name string) json.RawMessage {
 	return nil
 }
 
-// appendTo writes the fields behind those of the object in b.
-func (f Fields) appendTo(b []byte) []byte {
-	for _, field := range f {
-		b = appendField(b, field.Name, field.Value)
-	}
-	return b
-}
-
-// appendField writes one more field into the object in b.
-func appendField(b []byte, name string, value []byte) []byte {
-	key, err := Marshal(name)
-	if err != nil || len(b) < 2 {
-		return b
-	}
-	b = b[:len(b)-1]
-	if len(b) > 1 {
-		b = append(b, ',')
-	}
-	b = append(append(append(b, key...), ':'), value...)
-	return append(b, '}')
+// with returns the fields and one more.
+func (f Fields) with(name string, raw []byte) Fields {
+	return append(f, Field{name, slices.Clone(raw)})
 }
 
 // FieldOf returns the value of a field of the object b, which is valid JSON, as
@@ -64,22 +46,12 @@ func FieldOf(b []byte, name string) []byte {
 	return found
 }
 
-// unknownFields returns the fields of the object b that t does not have.
-func unknownFields(b []byte, t reflect.Type) (Fields, error) {
-	known := typeOf(t)
-	var out Fields
-	err := eachField(b, func(name string, value []byte) error {
-		if _, ok := known.fields[name]; !ok {
-			out = append(out, Field{name, slices.Clone(value)})
-		}
-		return nil
-	})
-	return out, err
-}
-
 // Marshal writes v as JSON, as encoding/json does but without escaping <, >
 // and &.
 func Marshal(v any) ([]byte, error) {
+	if known := valueOf(v); known != nil {
+		return marshal(known)
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -87,4 +59,18 @@ func Marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// marshal is Marshal of a value of this package.
+func marshal(v value) ([]byte, error) {
+	var w writer
+	v.writeValue(&w)
+	return w.b, w.err
+}
+
+// unmarshal is what encoding/json calls for a value of this package, with text
+// that it has checked.
+func unmarshal(b []byte, v value) error {
+	s := scanner{b: b}
+	return v.readDocument(&s)
 }

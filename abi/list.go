@@ -1,7 +1,6 @@
 package abi
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 )
@@ -48,36 +47,57 @@ type spliceObject struct {
 func (p ListPatch) IsZero() bool { return !p.Whole && len(p.Splice) == 0 }
 
 // MarshalJSON writes {"splice": [...]} or an array of messages.
-func (p ListPatch) MarshalJSON() ([]byte, error) {
-	if !p.Whole {
-		return Marshal(spliceObject{p.Splice})
-	}
-	if p.Replace == nil {
-		return []byte("[]"), nil
-	}
-	return Marshal(p.Replace)
-}
+func (p ListPatch) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
 // UnmarshalJSON reads {"splice": [...]}, an array of messages, or null for
 // no change.
-func (p *ListPatch) UnmarshalJSON(b []byte) error {
+func (p *ListPatch) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
+
+func (p *ListPatch) writeValue(w *writer) {
+	switch {
+	case !p.Whole:
+		w.b = append(w.b, `{"splice":`...)
+		writeSlice(w, p.Splice, func(w *writer, s *Splice) { s.writeValue(w) })
+		w.b = append(w.b, '}')
+	case p.Replace == nil:
+		w.b = append(w.b, "[]"...)
+	default:
+		writeSlice(w, p.Replace, func(w *writer, m *Message) { m.writeValue(w) })
+	}
+}
+
+func (p *ListPatch) readValue(s *scanner) error {
 	*p = ListPatch{}
-	switch b[0] {
-	case 'n':
-		return nil
+	switch s.peek() {
 	case '[':
 		p.Whole = true
-		return json.Unmarshal(b, &p.Replace)
-	case '{':
+		return readSlice(s, &p.Replace, func(s *scanner, m *Message) error { return m.readValue(s) })
+	case '{', 'n':
 		var o spliceObject
-		if err := json.Unmarshal(b, &o); err != nil {
+		err := s.fields(&o)
+		p.Splice = o.Splice
+		return err
+	default:
+		if err := s.value(nil); err != nil {
 			return err
 		}
-		p.Splice = o.Splice
-		return nil
-	default:
-		return fmt.Errorf(`messages must be {"splice": [...]} or an array of messages`)
+		return s.errorf(`messages must be {"splice": [...]} or an array of messages`)
 	}
+}
+
+func (p *ListPatch) readDocument(s *scanner) error { return s.whole(p) }
+
+func (o *spliceObject) fieldNames() []string { return []string{"splice"} }
+
+func (o *spliceObject) fieldIndex(key []byte) int {
+	if string(key) == "splice" {
+		return 0
+	}
+	return -1
+}
+
+func (o *spliceObject) readField(s *scanner, _ int) error {
+	return readSlice(s, &o.Splice, func(s *scanner, x *Splice) error { return x.readValue(s) })
 }
 
 func (ListPatch) shape(first byte) reflect.Type {

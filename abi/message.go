@@ -3,7 +3,6 @@ package abi
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 )
 
 // The roles of messages.
@@ -78,26 +77,19 @@ func (m *Message) Check() error {
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (m Message) MarshalJSON() ([]byte, error) {
-	type plain Message
-	b, err := Marshal(plain(m))
-	if err != nil {
-		return nil, err
-	}
-	return m.Unknown.appendTo(b), nil
-}
+func (m Message) MarshalJSON() ([]byte, error) { return marshal(&m) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (m *Message) UnmarshalJSON(b []byte) error {
-	type plain Message
-	*m = Message{}
-	if err := json.Unmarshal(b, (*plain)(m)); err != nil {
-		return err
-	}
-	var err error
-	m.Unknown, err = unknownFields(b, reflect.TypeFor[Message]())
-	return err
+func (m *Message) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+
+func (m *Message) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	m.writeFields(w)
+	w.fields(m.Unknown)
+	w.b = append(w.b, '}')
 }
+
+func (m *Message) keep(name string, raw []byte) { m.Unknown = m.Unknown.with(name, raw) }
 
 func (Message) open() {}
 
@@ -124,28 +116,22 @@ func NewToolCall(id, name, arguments string) ToolCall {
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.
-func (c ToolCall) MarshalJSON() ([]byte, error) {
-	type plain ToolCall
-	if c.Type == "" {
-		c.Type = "function"
-	}
-	b, err := Marshal(plain(c))
-	if err != nil {
-		return nil, err
-	}
-	return c.Unknown.appendTo(b), nil
-}
+func (c ToolCall) MarshalJSON() ([]byte, error) { return marshal(&c) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (c *ToolCall) UnmarshalJSON(b []byte) error {
-	type plain ToolCall
-	*c = ToolCall{}
-	if err := json.Unmarshal(b, (*plain)(c)); err != nil {
-		return err
+func (c *ToolCall) UnmarshalJSON(b []byte) error { return unmarshal(b, c) }
+
+func (c *ToolCall) writeValue(w *writer) {
+	typed := *c
+	if typed.Type == "" {
+		typed.Type = "function"
 	}
-	var err error
-	c.Unknown, err = unknownFields(b, reflect.TypeFor[ToolCall]())
-	return err
+	w.b = append(w.b, '{')
+	typed.writeFields(w)
+	w.fields(c.Unknown)
+	w.b = append(w.b, '}')
 }
+
+func (c *ToolCall) keep(name string, raw []byte) { c.Unknown = c.Unknown.with(name, raw) }
 
 func (ToolCall) open() {}

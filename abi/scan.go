@@ -15,26 +15,27 @@ type scanner struct {
 	i       int
 	path    []segment
 	unknown []string
+	spaced  bool // there were spaces between values
 	field   func(name string, value []byte) error // each field of the outermost object
 }
 
 // A segment is one step from the outermost value inwards.
 type segment struct {
-	key   string
-	index int // of an array's element, if key is empty
+	key   []byte
+	index int // of an array's element, if key is nil
 }
 
 func (s *scanner) where() string {
 	var b strings.Builder
 	for _, seg := range s.path {
-		if seg.key == "" {
+		if seg.key == nil {
 			b.WriteString("[" + strconv.Itoa(seg.index) + "]")
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
-		b.WriteString(cut(seg.key, 64))
+		b.WriteString(cut(string(seg.key), 64))
 	}
 	return b.String()
 }
@@ -69,6 +70,7 @@ func (s *scanner) space() {
 		switch s.b[s.i] {
 		case ' ', '\t', '\n', '\r':
 			s.i++
+			s.spaced = true
 		default:
 			return
 		}
@@ -233,6 +235,9 @@ func (s *scanner) push(seg segment) error {
 	if len(s.path) >= MaxDepth {
 		return s.errorf("nested deeper than %d levels", MaxDepth)
 	}
+	if s.path == nil {
+		s.path = make([]segment, 0, 8)
+	}
 	s.path = append(s.path, seg)
 	return nil
 }
@@ -315,7 +320,7 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 		return err
 	}
 	depth := len(s.path)
-	s.path[depth-1].key = key
+	s.path[depth-1].key = []byte(key)
 	if !seen.add(key) {
 		return s.errorf("key %q stands twice", cut(key, 64))
 	}

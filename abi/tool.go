@@ -53,35 +53,73 @@ type toolsObject struct {
 func (p ToolsPatch) IsZero() bool { return !p.Whole && len(p.Add) == 0 && len(p.Remove) == 0 }
 
 // MarshalJSON writes {"add", "remove"} or an array of tools.
-func (p ToolsPatch) MarshalJSON() ([]byte, error) {
-	if !p.Whole {
-		return Marshal(toolsObject{p.Add, p.Remove})
-	}
-	if p.Replace == nil {
-		return []byte("[]"), nil
-	}
-	return Marshal(p.Replace)
-}
+func (p ToolsPatch) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
 // UnmarshalJSON reads {"add", "remove"}, an array of tools, or null for no change.
-func (p *ToolsPatch) UnmarshalJSON(b []byte) error {
+func (p *ToolsPatch) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
+
+func writeTools(w *writer, list []Tool) {
+	writeSlice(w, list, func(w *writer, t *Tool) { t.writeValue(w) })
+}
+
+func (p *ToolsPatch) writeValue(w *writer) {
+	switch {
+	case !p.Whole:
+		w.b = append(w.b, '{')
+		if len(p.Add) > 0 {
+			w.key(`"add":`)
+			writeTools(w, p.Add)
+		}
+		if len(p.Remove) > 0 {
+			w.key(`"remove":`)
+			writeSlice(w, p.Remove, func(w *writer, name *string) { w.text(*name) })
+		}
+		w.b = append(w.b, '}')
+	case p.Replace == nil:
+		w.b = append(w.b, "[]"...)
+	default:
+		writeTools(w, p.Replace)
+	}
+}
+
+func (p *ToolsPatch) readValue(s *scanner) error {
 	*p = ToolsPatch{}
-	switch b[0] {
-	case 'n':
-		return nil
+	switch s.peek() {
 	case '[':
 		p.Whole = true
-		return json.Unmarshal(b, &p.Replace)
-	case '{':
+		return readSlice(s, &p.Replace, func(s *scanner, t *Tool) error { return t.readValue(s) })
+	case '{', 'n':
 		var o toolsObject
-		if err := json.Unmarshal(b, &o); err != nil {
+		err := s.fields(&o)
+		p.Add, p.Remove = o.Add, o.Remove
+		return err
+	default:
+		if err := s.value(nil); err != nil {
 			return err
 		}
-		p.Add, p.Remove = o.Add, o.Remove
-		return nil
-	default:
-		return fmt.Errorf(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
+		return s.errorf(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
 	}
+}
+
+func (p *ToolsPatch) readDocument(s *scanner) error { return s.whole(p) }
+
+func (o *toolsObject) fieldNames() []string { return []string{"add", "remove"} }
+
+func (o *toolsObject) fieldIndex(key []byte) int {
+	switch string(key) {
+	case "add":
+		return 0
+	case "remove":
+		return 1
+	}
+	return -1
+}
+
+func (o *toolsObject) readField(s *scanner, i int) error {
+	if i == 0 {
+		return readSlice(s, &o.Add, func(s *scanner, t *Tool) error { return t.readValue(s) })
+	}
+	return readSlice(s, &o.Remove, readString[string])
 }
 
 func (ToolsPatch) shape(first byte) reflect.Type {

@@ -1,0 +1,154 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// A writer collects JSON, as encoding/json writes it without escaping <, >
+// and &. Only raw JSON in a value can make it fail.
+type writer struct {
+	b   []byte
+	err error
+}
+
+// key writes the key of a field, with its quotes and colon, and the comma
+// before it.
+func (w *writer) key(quoted string) {
+	if w.b[len(w.b)-1] != '{' {
+		w.b = append(w.b, ',')
+	}
+	w.b = append(w.b, quoted...)
+}
+
+func (w *writer) null()       { w.b = append(w.b, "null"...) }
+func (w *writer) int(n int64) { w.b = strconv.AppendInt(w.b, n, 10) }
+
+func (w *writer) boolean(v bool) { w.b = strconv.AppendBool(w.b, v) }
+
+const hexDigits = "0123456789abcdef"
+
+// text writes a string. What is not UTF-8 is replaced.
+func (w *writer) text(s string) {
+	w.b = append(w.b, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c < utf8.RuneSelf {
+			w.b = append(w.b, s[from:i]...)
+			w.b = appendEscape(w.b, c)
+			i++
+			from = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			w.b = append(append(w.b, s[from:i]...), `\ufffd`...)
+			from = i + n
+		case r == '\u2028' || r == '\u2029':
+			w.b = append(append(append(w.b, s[from:i]...), `\u202`...), hexDigits[r&0xf])
+			from = i + n
+		}
+		i += n
+	}
+	w.b = append(append(w.b, s[from:]...), '"')
+}
+
+func appendEscape(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\b':
+		return append(b, `\b`...)
+	case '\f':
+		return append(b, `\f`...)
+	case '\n':
+		return append(b, `\n`...)
+	case '\r':
+		return append(b, `\r`...)
+	case '\t':
+		return append(b, `\t`...)
+	default:
+		return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+	}
+}
+
+// raw writes JSON that is there already, without the spaces between its parts.
+func (w *writer) raw(v json.RawMessage) {
+	if v == nil {
+		w.null()
+		return
+	}
+	s := scanner{b: v}
+	if s.value(nil) == nil && s.i == len(v) && !s.spaced {
+		w.b = append(w.b, v...)
+		return
+	}
+	buf := bytes.NewBuffer(w.b)
+	if err := json.Compact(buf, v); err != nil {
+		if w.err == nil {
+			w.err = fmt.Errorf("a value that is not JSON: %w", err)
+		}
+		return
+	}
+	w.b = buf.Bytes()
+}
+
+func writeSlice[T any](w *writer, list []T, write func(*writer, *T)) {
+	if list == nil {
+		w.null()
+		return
+	}
+	w.b = append(w.b, '[')
+	for i := range list {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		write(w, &list[i])
+	}
+	w.b = append(w.b, ']')
+}
+
+func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, *V)) {
+	if m == nil {
+		w.null()
+		return
+	}
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	w.b = append(w.b, '{')
+	for i, k := range keys {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.text(string(k))
+		w.b = append(w.b, ':')
+		v := m[k]
+		write(w, &v)
+	}
+	w.b = append(w.b, '}')
+}
+
+// fields writes fields as they came.
+func (w *writer) fields(list Fields) {
+	for i := range list {
+		if w.b[len(w.b)-1] != '{' {
+			w.b = append(w.b, ',')
+		}
+		w.text(list[i].Name)
+		w.b = append(w.b, ':')
+		w.raw(list[i].Value)
+	}
+}
