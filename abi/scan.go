@@ -15,7 +15,7 @@ type scanner struct {
 	i       int
 	path    []segment
 	unknown []string
-	spaced  bool // there were spaces between values
+	spaced  bool                                  // there were spaces between values
 	field   func(name string, value []byte) error // each field of the outermost object
 }
 
