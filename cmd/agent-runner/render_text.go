@@ -33,7 +33,14 @@ func (r *textRenderer) event(e abi.Event) error {
 	if e.Chunk == nil || e.Chunk.Kind != abi.ChunkReasoning {
 		r.endReasoning()
 	}
+	if r.arguments == nil {
+		r.began, r.arguments = e.TimeMS, map[string]string{} // a run that goes on
+	}
 	switch e.Type {
+	case abi.EventRunResumed:
+		r.screen.endAnswer()
+		r.streamed = false
+		r.screen.note(amber, "• the run goes on where it was cut off")
 	case abi.EventRunStarted:
 		*r = textRenderer{screen: r.screen, verbose: r.verbose, began: e.TimeMS, arguments: map[string]string{}}
 		r.detail("run %s of %s%s", e.Run, e.Agent, after(" with ", e.Model))

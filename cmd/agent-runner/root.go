@@ -30,7 +30,7 @@ func newRoot(e *env) *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(e), newModule(e), newVersion(e))
+	root.AddCommand(newRun(e), newRuns(e), newModule(e), newVersion(e))
 	return root
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runCommand is what was typed after run.
@@ -23,7 +25,7 @@ type runCommand struct {
 	file, model, baseURL               string
 	replay, record                     string
 	root, instruction, messages        string
-	resume, pausedAt                   string
+	resume, pausedAt, storeAt          string
 	answers                            []string
 	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
@@ -31,6 +33,7 @@ type runCommand struct {
 	noStream, noTools, verbose, chosen bool // chosen: a cache directory was asked for
 
 	screen *screen
+	store  store.Store // nil: runs are not kept
 }
 
 func newRun(e *env) *cobra.Command {
@@ -50,11 +53,15 @@ Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
 
 A run that waits for an answer asks on the terminal. Where there is none it is
-kept in a file, and goes on with --resume and the same modules, model and tools.`,
+kept in a file, and goes on with --resume and the same modules, model and tools.
+
+With --store all of a run is kept while it goes on, with its modules. It goes on
+after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 		Example: `  agent-runner run "What is 17% of 2,340?"
   agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
   agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt
-  agent-runner run -f agent.yaml --resume run_7.json --answer int_3=approve`,
+  agent-runner run -f agent.yaml --resume run_7.json --answer int_3=approve
+  agent-runner run -f agent.yaml --store runs.db "Book the flight"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("one prompt, not %d: put it in quotes", len(args))
@@ -95,6 +102,7 @@ kept in a file, and goes on with --resume and the same modules, model and tools.
 	f.StringVar(&c.resume, "resume", "", "go on with the paused run in `FILE`")
 	f.StringArrayVar(&c.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
 	f.StringVar(&c.pausedAt, "paused", "", "where to keep the run if it pauses, `FILE`; default: RUN.json, or that of --resume")
+	f.StringVar(&c.storeAt, "store", "", "keep runs in a store: `WHERE` is "+storeHelp+"; default: $"+envStore)
 	f.IntVar(&c.repeat, "repeat", 1, "run it `N` times, one after the other")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
 	f.BoolVar(&c.verbose, "verbose", false, "show more of what happens")
@@ -119,6 +127,10 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 		return usagef("--record takes one conversation; leave out --repeat")
 	case given("resume") && (c.resume == "" || c.messages != "" || c.repeat > 1):
 		return usagef("--resume needs a file, and goes without --messages and --repeat")
+	case given("store") && c.storeAt == "":
+		return usagef("--store is empty; want %s", storeHelp)
+	case given("store") && (given("resume") || given("paused")):
+		return usagef("--store keeps runs by itself; leave out --resume and --paused, and go on with: agent-runner runs resume RUN")
 	case len(c.answers) > 0 && c.resume == "":
 		return usagef("--answer goes with --resume")
 	case c.noTools && len(c.tools) > 0:
@@ -150,22 +162,56 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	o := &host.FileOptions{Model: source.model, WrapModel: source.wrap}
+	if at := c.env.storeAt(c.storeAt); at != "" && c.resume == "" {
+		if c.store, err = openStore(ctx, c.env, at); err != nil {
+			return err
+		}
+		defer c.store.Close()
+		if err := c.keepRuns(o, file, source); err != nil {
+			return err
+		}
+	}
+	return c.withAgent(ctx, file, o, func(a *host.Agent) error {
+		if source.note != "" {
+			c.screen.note(plain, "agent-runner: %s", source.note)
+		}
+		return c.runs(ctx, a, source, messages)
+	})
+}
+
+// withAgent calls fn with the agent of a file.
+func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *host.FileOptions, fn func(*host.Agent) error) error {
 	h, err := c.host(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeHost(h)
-	a, err := h.NewAgentFromFile(ctx, file, &host.FileOptions{
-		Model: source.model, WrapModel: source.wrap, Getenv: c.env.getenv, Logger: c.logger(),
-	})
+	o.Getenv, o.Logger = c.env.getenv, c.logger()
+	a, err := h.NewAgentFromFile(ctx, file, o)
 	if err != nil {
 		return beforeRun(ctx, err)
 	}
 	defer a.Close()
-	if source.note != "" {
-		c.screen.note(plain, "agent-runner: %s", source.note)
+	return fn(a)
+}
+
+// keepRuns lets the runs of an agent be kept in the store.
+func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source *source) error {
+	if file.Model.BaseURL == "" && source.model == nil {
+		file.Model.BaseURL = agentfile.URL(c.env.getenv(host.EnvBaseURL))
 	}
-	return c.runs(ctx, a, source, messages)
+	replay := c.replay
+	if source.prompt != "" {
+		replay = builtinRecording
+	}
+	text, err := specOf(file, replay)
+	if err != nil {
+		return err
+	}
+	o.Journal = &agent.JournalOptions{Journal: c.store, Owner: owner(), Gone: ownerGone, Spec: text}
+	o.Values, o.ReadModule = c.store, keepModule(c.store)
+	return nil
 }
 
 // beforeRun is an error from before the run, which may be that it was canceled.
@@ -217,10 +263,15 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, err := c.begin(ctx, a, messages)
+	if err != nil {
+		return err
+	}
+	return c.follow(ctx, cancel, a, events, show)
+}
+
+// follow shows a run to its end, through its pauses.
+func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, events iter.Seq2[abi.Event, error], show renderer) error {
 	for {
-		if err != nil {
-			return err
-		}
 		ended, err := c.show(cancel, events, show)
 		if err != nil {
 			return err
@@ -230,6 +281,10 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 			return exitOf(ended)
 		}
 		answers := c.ask(ctx, waits.Interrupts)
+		if answers == nil && c.store != nil {
+			id := waits.State.ID
+			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept; go on with: agent-runner runs resume %s --answer ID=ANSWER, one for each:%s", ended, id, waiting(waits.Interrupts))}
+		}
 		if answers == nil {
 			path, err := c.keep(waits)
 			if err != nil {
@@ -237,7 +292,12 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 			}
 			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(waits.Interrupts))}
 		}
-		if events, err = a.Resume(ctx, waits.State, answers); err != nil {
+		if c.store != nil {
+			events, err = a.Continue(ctx, waits.State.ID, answers)
+		} else {
+			events, err = a.Resume(ctx, waits.State, answers)
+		}
+		if err != nil {
 			return &endedError{exitFailed, err}
 		}
 	}
@@ -251,11 +311,11 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 		if err != nil {
 			ended = err
 		}
-		if shown != nil {
-			continue // nobody reads any more; the run still comes to its end
+		if shown != nil || event.Type == "" {
+			continue // nobody reads any more, but the run still comes to its end; or the journal has failed
 		}
 		var paused *agent.Paused
-		if errors.As(err, &paused) && !c.canAsk() {
+		if errors.As(err, &paused) && !c.canAsk() && c.store == nil {
 			if event.Resume, err = c.keep(paused); err != nil {
 				return nil, &endedError{exitFailed, err}
 			}
@@ -273,9 +333,12 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 // exitOf says with which code a run ended.
 func exitOf(ended error) error {
 	var end *host.Error
+	var journal *agent.JournalError
 	switch {
 	case ended == nil:
 		return nil
+	case errors.As(ended, &journal) && !errors.Is(ended, agent.ErrFenced) && !errors.Is(ended, agent.ErrExists):
+		return &endedError{exitFailed, fmt.Errorf("%w\nWhat was told of it is kept; once the store works again, go on with: agent-runner runs resume %s", ended, journal.Run)}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

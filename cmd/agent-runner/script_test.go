@@ -34,6 +34,7 @@ import (
 //	events FILE              checks events, one a line, and writes them in short to
 //	                         FILE.events, with URL for $URL
 //	says FILE DESCRIBE HOOK  makes a module that answers every hook with HOOK
+//	id FILE                  sets $ID to the run of the events in FILE
 //	requests FILE            writes the bodies that the endpoint was sent
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"agent-runner": main, "mcp-server": mcpServer})
@@ -59,7 +60,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests,
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID,
 		},
 	})
 }
@@ -100,6 +101,15 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("it exited with %d, want %d", got, want)
 	}
+}
+
+func runID(ts *testscript.TestScript, _ bool, args []string) {
+	var e abi.Event
+	line, _, _ := strings.Cut(ts.ReadFile(args[0]), "\n")
+	if _, err := abi.Decode([]byte(line), &e); err != nil || e.Run == "" {
+		ts.Fatalf("%s does not begin with an event of a run: %v", args[0], err)
+	}
+	ts.Setenv("ID", e.Run)
 }
 
 func says(ts *testscript.TestScript, _ bool, args []string) {

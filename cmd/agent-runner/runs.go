@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// A runsCommand is what was typed after runs.
+type runsCommand struct {
+	env             *env
+	storeAt, output string
+	store           store.Store
+}
+
+func newRuns(e *env) *cobra.Command {
+	c := &runsCommand{env: e}
+	cmd := &cobra.Command{
+		Use:   "runs",
+		Short: "Look at runs that were kept, and go on with them",
+		Long: `Looks at runs that were kept in a store by run --store, and goes on with them.
+
+The store is ` + storeHelp + `;
+without --store that of $` + envStore + `, else the default.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete())
+	return cmd
+}
+
+// command makes a subcommand that is about one run, or about none.
+func (c *runsCommand) command(cmd *cobra.Command, run func(ctx context.Context, id string) error) *cobra.Command {
+	one := strings.Contains(cmd.Use, " RUN")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case one && len(args) != 1:
+			return usagef("want one run: %s RUN; agent-runner runs list shows them", cmd.CommandPath())
+		case !one && len(args) > 0:
+			return usagef("%s takes no arguments", cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.output != "text" && c.output != "json" {
+			return usagef("-o is %q; want text or json", c.output)
+		}
+		if cmd.Flags().Changed("store") && c.storeAt == "" {
+			return usagef("--store is empty; want %s", storeHelp)
+		}
+		ctx, stop := interruptible(cmd.Context(), func() {})
+		defer stop()
+		at := c.env.storeAt(c.storeAt)
+		if at == "" {
+			at = defaultStore
+		}
+		var err error
+		if c.store, err = openStore(ctx, c.env, at); err != nil {
+			return err
+		}
+		defer c.store.Close()
+		id := ""
+		if one {
+			id = args[0]
+		}
+		return run(ctx, id)
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`text` or json")
+	cmd.Flags().StringVar(&c.storeAt, "store", "", "`WHERE` the runs are: "+storeHelp+"; default: $"+envStore+", else default")
+	return cmd
+}
+
+func (c *runsCommand) list() *cobra.Command {
+	var status, named string
+	var limit int
+	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
+		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) {
+			return usagef("--status is %q; want running, paused or finished", status)
+		}
+		runs, err := c.store.Runs(ctx, &store.Filter{Status: agent.Status(status), Agent: named, Limit: limit})
+		if err != nil {
+			return err
+		}
+		if c.output == "json" {
+			for i := range runs {
+				runs[i].Spec = nil
+			}
+			if runs == nil {
+				runs = []agent.RunInfo{}
+			}
+			return printJSON(c.env, runs)
+		}
+		_, err = fmt.Fprint(c.env.out, clean(listText(runs, time.Now())))
+		return err
+	})
+	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused or finished")
+	cmd.Flags().StringVar(&named, "agent", "", "only those of the agent of that `NAME`")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most `N`")
+	return cmd
+}
+
+func listText(runs []agent.RunInfo, now time.Time) string {
+	if len(runs) == 0 {
+		return "no runs\n"
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RUN\tSTATUS\tAGENT\tSTEPS\tTOKENS\tBEGAN\tABOUT")
+	for _, r := range runs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", r.ID, statusText(&r, now), oneLine(short(r.Agent, 30)), r.Step, r.Usage.TotalTokens,
+			ago(now.Sub(r.Created)), oneLine(short(r.Title, 60)))
+	}
+	_ = w.Flush()
+	return out.String()
+}
+
+// statusText is what a run does, or how it ended.
+func statusText(r *agent.RunInfo, now time.Time) string {
+	switch {
+	case r.Status == agent.StatusFinished:
+		return r.FinishReason
+	case r.Status == agent.StatusPaused:
+		return "waits for an answer"
+	case ownerGone(r.Owner) || r.Lease.Before(now):
+		return "cut off"
+	default:
+		return "running"
+	}
+}
+
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd ago", int(d.Hours()/24))
+	}
+}
+
+// again makes the agent of a run anew, and calls fn with it.
+func (c *runsCommand) again(ctx context.Context, r *runCommand, info *agent.RunInfo, fn func(*host.Agent) error) error {
+	file, replay, err := fileOf(info)
+	if err != nil {
+		return err
+	}
+	source, err := keptSource(replay)
+	if err != nil {
+		return err
+	}
+	r.env, r.store, r.output, r.screen = c.env, c.store, c.output, newScreen(c.env)
+	o := &host.FileOptions{Model: source.model, Values: c.store, Tenant: info.Tenant, ReadModule: keptModule(c.store, info),
+		Journal: &agent.JournalOptions{Journal: c.store, Tenant: info.Tenant, Owner: owner(), Gone: ownerGone, Spec: info.Spec}}
+	return r.withAgent(ctx, file, o, fn)
+}
+
+func (c *runsCommand) resume() *cobra.Command {
+	r := &runCommand{}
+	cmd := c.command(&cobra.Command{
+		Use:   "resume RUN",
+		Short: "Go on with a run that waits, or that was cut off",
+		Long: `Goes on with a run that waits for answers, or whose process has ended: with the
+modules that it began with, and the model and tools by their names. What it has
+done is not done again. A tool call that had begun is made again only if the tool
+says that it is idempotent; otherwise the model is told that its outcome is unknown.
+
+Exit codes: those of run; 2 also if the run cannot go on.`,
+		Example: "  agent-runner runs resume run_x7 --answer int_3=approve",
+	}, func(ctx context.Context, id string) error {
+		info, err := c.store.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		return c.again(ctx, r, info, func(a *host.Agent) error { return c.goOn(ctx, r, a, info) })
+	})
+	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
+	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more of what happens")
+	hostFlags(cmd, r)
+	return cmd
+}
+
+// hostFlags are those of commands that run modules of a run.
+func hostFlags(cmd *cobra.Command, r *runCommand) {
+	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "keep what a module's fault depended on in `DIR`, for module replay")
+	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
+}
+
+func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, info *agent.RunInfo) error {
+	answers, err := r.given()
+	if err != nil {
+		return err
+	}
+	if len(answers) == 0 && info.Status == agent.StatusPaused {
+		if answers = r.ask(ctx, info.Pending); answers == nil {
+			return usagef("run %s waits for answers: give each with --answer ID=ANSWER%s", info.ID, waiting(info.Pending))
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := a.Continue(ctx, info.ID, answers)
+	if err != nil {
+		return err
+	}
+	return r.follow(ctx, cancel, a, events, c.renderer(r))
+}
+
+func (c *runsCommand) renderer(r *runCommand) renderer {
+	if c.output == "json" {
+		return &jsonRenderer{c.env.out}
+	}
+	return &textRenderer{screen: r.screen, verbose: r.verbose}
+}
+
+func (c *runsCommand) cancel() *cobra.Command {
+	r := &runCommand{}
+	var force bool
+	cmd := c.command(&cobra.Command{
+		Use:   "cancel RUN",
+		Short: "End a run",
+		Long: `Ends a run. One that some process runs is asked to end, and does so soon; of
+one that waits, or was cut off, the modules learn that it has ended.`,
+	}, func(ctx context.Context, id string) error {
+		info, err := c.store.Run(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case info.Status == agent.StatusFinished:
+			return fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, info.FinishReason)
+		case force:
+			return c.abandon(ctx, info)
+		case info.Status == agent.StatusRunning && !ownerGone(info.Owner) && info.Lease.After(time.Now()):
+			if err := c.store.Cancel(ctx, id); err != nil {
+				return err
+			}
+			return c.say("asked %s to end run %s", info.Owner, id)
+		}
+		err = c.again(ctx, r, info, func(a *host.Agent) error {
+			events, err := a.Cancel(ctx, id)
+			if err != nil {
+				return err
+			}
+			for e, err := range events {
+				var ended *agent.Error
+				if e.Type == "" || err != nil && !(errors.As(err, &ended) && ended.FinishReason == abi.RunCanceled) {
+					return &endedError{exitFailed, err}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%w\nTo end it without its modules: agent-runner runs cancel --force %s", err, id)
+		}
+		return c.say("run %s has ended", id)
+	})
+	cmd.Flags().BoolVar(&force, "force", false, "end it although its modules cannot learn of it")
+	hostFlags(cmd, r)
+	return cmd
+}
+
+// abandon ends a run that its modules do not learn of.
+func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
+	if info.Status == agent.StatusRunning && ownerGone(info.Owner) {
+		if _, err := c.store.Claim(ctx, &agent.Claim{Run: info.ID, Epoch: info.Epoch, Owner: owner(), Lease: -time.Second, Steal: true}); err != nil {
+			return err
+		}
+	}
+	if err := c.store.Abandon(ctx, info.ID, "somebody ended it"); err != nil {
+		return err
+	}
+	return c.say("run %s has ended", info.ID)
+}
+
+// say tells a person what was done.
+func (c *runsCommand) say(format string, args ...any) error {
+	if c.output == "json" {
+		return nil
+	}
+	_, err := fmt.Fprintln(c.env.out, clean(fmt.Sprintf(format, args...)))
+	return err
+}
+
+func (c *runsCommand) delete() *cobra.Command {
+	return c.command(&cobra.Command{Use: "delete RUN", Short: "Forget a run"}, func(ctx context.Context, id string) error {
+		if err := c.store.Delete(ctx, id); err != nil {
+			return err
+		}
+		return c.say("run %s is forgotten", id)
+	})
+}
+
+// An exported run is all that is known of it.
+type exported struct {
+	Run     *agent.RunInfo `json:"run"`
+	History *agent.History `json:"history"`
+	Events  []abi.Event    `json:"events"`
+}
+
+func (c *runsCommand) export() *cobra.Command {
+	return c.command(&cobra.Command{
+		Use:   "export RUN",
+		Short: "Write all that is known of a run, as JSON",
+	}, func(ctx context.Context, id string) error {
+		x, err := c.read(ctx, id)
+		if err != nil {
+			return err
+		}
+		return printJSON(c.env, x)
+	})
+}
+
+func (c *runsCommand) read(ctx context.Context, id string) (*exported, error) {
+	kept, err := c.store.Load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	x := &exported{Run: &kept.RunInfo}
+	if x.History, err = agent.ReadHistory(kept); err != nil {
+		return nil, err
+	}
+	for {
+		after := int64(0)
+		if n := len(x.Events); n > 0 {
+			after = x.Events[n-1].Seq
+		}
+		events, err := c.store.Events(ctx, id, after, 10_000)
+		if err != nil || len(events) == 0 {
+			return x, err
+		}
+		x.Events = append(x.Events, events...)
+	}
+}
+
+func (c *runsCommand) tail() *cobra.Command {
+	var after int64
+	var follow, verbose bool
+	cmd := c.command(&cobra.Command{
+		Use:   "tail RUN",
+		Short: "Show the events of a run",
+		Long:  "Shows the events of a run; with --follow also those that are still to come, until it ends or waits.",
+	}, func(ctx context.Context, id string) error {
+		r := &runCommand{env: c.env, screen: newScreen(c.env), verbose: verbose}
+		show := c.renderer(r)
+		for {
+			events, err := c.store.Events(ctx, id, after, 1000)
+			if err != nil {
+				return err
+			}
+			for _, e := range events {
+				if err := show.event(e); err != nil {
+					return &endedError{exitFailed, err}
+				}
+				after = e.Seq
+			}
+			if len(events) > 0 {
+				continue
+			}
+			info, err := c.store.Run(ctx, id)
+			if err != nil || !follow || info.Status != agent.StatusRunning && info.LastSeq == after {
+				return err
+			}
+			select {
+			case <-time.After(tailPause):
+			case <-ctx.Done():
+				return &endedError{exitCanceled, errors.New("canceled; the run goes on")}
+			}
+		}
+	})
+	cmd.Flags().Int64Var(&after, "after", 0, "only events from behind number `N` on")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for events that are still to come")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of what happens")
+	return cmd
+}
+
+// tailPause is how often a store is asked for new events.
+const tailPause = 200 * time.Millisecond

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+)
+
+func (c *runsCommand) show() *cobra.Command {
+	var verbose bool
+	cmd := c.command(&cobra.Command{
+		Use:   "show RUN",
+		Short: "Show what a run did",
+		Long: `Shows what a run did, step by step: what the model said, what each module changed,
+what gates decided, what the tools answered, faults, fuel and time.`,
+	}, func(ctx context.Context, id string) error {
+		x, err := c.read(ctx, id)
+		if err != nil {
+			return err
+		}
+		if c.output == "json" {
+			return printJSON(c.env, x)
+		}
+		s := newScreen(c.env)
+		v := &runView{color: s.color && isTerminal(c.env.out), most: showShort}
+		if verbose {
+			v.most = showLong
+		}
+		_, err = fmt.Fprint(c.env.out, v.text(x, time.Now()))
+		return err
+	})
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of each text")
+	return cmd
+}
+
+// A runView writes a run for a person to read.
+type runView struct {
+	color bool
+	most  int // characters of a text
+	out   strings.Builder
+
+	steps map[int][]abi.Event
+	began int64
+}
+
+// line writes a line, in a style, behind so many steps of indentation.
+func (v *runView) line(depth int, look style, format string, args ...any) {
+	text := strings.Repeat("  ", depth) + clean(fmt.Sprintf(format, args...))
+	if v.color && look != plain {
+		text = "\x1b[" + string(look) + "m" + text + "\x1b[0m"
+	}
+	v.out.WriteString(strings.TrimRight(text, " ") + "\n")
+}
+
+// cut is a text on one line, not too long.
+func (v *runView) cut(text string) string { return oneLine(short(strings.TrimSpace(text), v.most)) }
+
+func (v *runView) text(x *exported, now time.Time) string {
+	r := x.Run
+	v.line(0, plain, "run %s of %s: %s", r.ID, r.Agent, statusText(r, now))
+	v.line(0, faint, "began %s, %s; %d steps, %d tokens, %s fuel", r.Created.Format(time.RFC3339), took(x.Events), r.Step, r.Usage.TotalTokens, thousands(r.Fuel))
+	for _, p := range r.Modules {
+		digest := "native"
+		if p.Digest != "" {
+			digest = "sha256:" + short(p.Digest, 13)
+		}
+		v.line(0, faint, "module %s (%s) %s", p.Entry, p.Ring, digest)
+	}
+	v.out.WriteString("\n")
+	for _, m := range x.History.Input {
+		v.message(0, "", m)
+	}
+	v.steps = map[int][]abi.Event{}
+	for _, e := range x.Events {
+		v.steps[e.Step] = append(v.steps[e.Step], e)
+	}
+	step := -1
+	for _, p := range x.History.Phases {
+		if p.Step != step {
+			step = p.Step
+			v.step(step)
+		}
+		for i := range p.Deeds {
+			v.deed(&p.Deeds[i])
+		}
+		if p.Phase == agent.PhaseModel {
+			v.events(step, abi.EventMessage)
+		}
+	}
+	v.ending(x)
+	return v.out.String()
+}
+
+// step begins a step.
+func (v *runView) step(n int) {
+	events := v.steps[n]
+	if n > 0 {
+		v.out.WriteString("\n")
+		v.line(0, cyan, "step %d%s", n, after("  ", took(events)))
+	}
+	v.events(n, abi.EventFault, abi.EventLimit, abi.EventTransfer, abi.EventRunResumed)
+}
+
+// took is the time from the first of some events to the last.
+func took(events []abi.Event) string {
+	if len(events) < 2 {
+		return ""
+	}
+	d := time.Duration(events[len(events)-1].TimeMS-events[0].TimeMS) * time.Millisecond
+	return d.Round(time.Millisecond).String()
+}
+
+// events writes the events of a step that are of some types.
+func (v *runView) events(step int, types ...abi.EventType) {
+	for _, e := range v.steps[step] {
+		for _, t := range types {
+			if e.Type == t {
+				v.event(&e)
+			}
+		}
+	}
+}
+
+func (v *runView) event(e *abi.Event) {
+	switch e.Type {
+	case abi.EventMessage:
+		v.message(1, "", *e.Message)
+		if e.Replaced {
+			v.line(2, amber, "(not what was streamed)")
+		}
+	case abi.EventFault:
+		v.line(1, red, "✗ %s faulted in %s: %s (%s)", e.Entry, e.Hook, v.cut(e.Cause), e.Action)
+	case abi.EventLimit:
+		v.line(1, amber, "• limit %s of %d%s: %s", e.Limit, e.Value, after(" of ", e.Name), e.Action)
+	case abi.EventTransfer:
+		v.line(1, cyan, "⇒ %s hands over to %s", e.From, e.Agent)
+	case abi.EventRunResumed:
+		v.line(1, amber, "• went on here after its process had ended")
+	}
+}
+
+func (v *runView) message(depth int, mark string, m abi.Message) {
+	look := plain
+	switch mark {
+	case "+ ":
+		look = "32"
+	case "- ":
+		look = red
+	}
+	if text := contentText(m.Content); text != "" || len(m.ToolCalls) == 0 {
+		v.line(depth, look, "%s%s: %s", mark, m.Role, v.cut(text))
+	}
+	for _, c := range m.ToolCalls {
+		v.line(depth, look, "%s%s calls %s %s", mark, m.Role, c.Function.Name, v.cut(c.Function.Arguments))
+	}
+}
+
+func (v *runView) deed(d *agent.DeedOf) {
+	switch {
+	case d.Failed != nil && d.Entry != "":
+		v.line(1, amber, "• %s %s failed: %s", d.Entry, d.What, v.cut(d.Failed.Error()))
+		return
+	case d.Faulted:
+		return // there is an event of it
+	case d.What == "model":
+		var res abi.Response
+		if decode(d.Answer, &res) && res.Usage != nil {
+			v.line(1, faint, "model: %d tokens", res.Usage.TotalTokens)
+		}
+		return
+	case d.What == "tool":
+		v.tool(d)
+		return
+	case d.What == string(abi.HookGateTool):
+		v.gate(d)
+		return
+	}
+	if said := v.said(d); said != "" || len(d.Edits) > 0 {
+		v.line(1, amber, "• %s %s%s", d.Entry, d.What, after(" ", said))
+	}
+	for _, e := range d.Edits {
+		for _, m := range e.Removed {
+			v.message(2, "- ", m)
+		}
+		for _, m := range e.Inserted {
+			v.message(2, "+ ", m)
+		}
+	}
+}
+
+func (v *runView) tool(d *agent.DeedOf) {
+	call := d.Call
+	var name string
+	for _, events := range v.steps {
+		for _, e := range events {
+			if e.Type == abi.EventToolCall && e.Call.ID == call {
+				name = e.Call.Name
+			}
+		}
+	}
+	if name == "" {
+		name = call
+	}
+	var res abi.Result
+	switch {
+	case !d.Done:
+		v.line(1, red, "✗ %s was called, and nobody knows what came of it", name)
+	case d.Failed != nil:
+		v.line(1, red, "✗ %s: %s", name, v.cut(d.Failed.Error()))
+	case decode(d.Answer, &res) && res.IsError:
+		v.line(1, red, "✗ %s: %s", name, v.cut(contentText(res.Content)))
+	default:
+		v.line(1, plain, "← %s: %s", name, v.cut(contentText(res.Content)))
+	}
+}
+
+func (v *runView) gate(d *agent.DeedOf) {
+	var a abi.GateToolAnswer
+	if !decode(d.Answer, &a) {
+		return
+	}
+	look := map[string]style{abi.DecideAllow: faint, abi.DecideDeny: amber, abi.DecideStop: red}[a.Decision]
+	v.line(1, look, "• %s %ss%s", d.Entry, a.Decision, after(": ", v.cut(a.Message)))
+}
+
+// said is what a hook answered beside changes of messages.
+func (v *runView) said(d *agent.DeedOf) string {
+	var answer map[string]any
+	if !decode(d.Answer, &answer) {
+		return ""
+	}
+	if len(d.Edits) > 0 {
+		delete(answer, "messages")
+	}
+	for key, value := range answer {
+		if value == nil {
+			delete(answer, key)
+		}
+	}
+	if len(answer) == 0 {
+		return ""
+	}
+	b, err := abi.Marshal(answer)
+	if err != nil {
+		return ""
+	}
+	return v.cut(string(b))
+}
+
+// ending writes how the run ended, or what it waits for.
+func (v *runView) ending(x *exported) {
+	v.out.WriteString("\n")
+	for _, p := range x.Run.Pending {
+		v.line(0, amber, "waits: %s  %s%s", p.ID, v.cut(p.Reason), after("  ", callText(p.Call)))
+	}
+	if len(x.Run.Pending) > 0 {
+		v.line(0, plain, "go on with: agent-runner runs resume %s --answer %s=ANSWER", x.Run.ID, x.Run.Pending[0].ID)
+	}
+	if len(x.Events) == 0 {
+		return
+	}
+	last := x.Events[len(x.Events)-1]
+	if last.Type != abi.EventRunFinished {
+		return
+	}
+	look := plain
+	if last.Error != nil {
+		look = red
+	}
+	v.line(0, look, "%s%s%s", last.FinishReason, after(" by ", last.StoppedBy), after(": ", v.cut(last.Reason)))
+	if last.Error != nil {
+		v.line(0, red, "%s", v.cut(last.Error.Error()))
+	}
+	if m := last.Message; m != nil && !v.saidLast(m) {
+		v.message(0, "", *m)
+	}
+	for _, s := range last.Entries {
+		v.line(0, faint, "%s: %d calls, %d faults, %s fuel, %v", s.Entry, s.Calls, s.Faults, thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
+	}
+}
+
+// saidLast reports whether the last message that was shown is this one.
+func (v *runView) saidLast(m *abi.Message) bool {
+	var last *abi.Message
+	for step := 0; v.steps[step] != nil || step == 0; step++ {
+		for _, e := range v.steps[step] {
+			if e.Type == abi.EventMessage {
+				last = e.Message
+			}
+		}
+	}
+	return last != nil && last.Content.String() == m.Content.String()
+}
+
+func callText(c *abi.Call) string {
+	if c == nil {
+		return ""
+	}
+	return c.Name + " " + short(c.Arguments, showShort)
+}
+
+// decode reads what the journal has of an answer.
+func decode(b []byte, out any) bool {
+	if len(b) == 0 {
+		return false
+	}
+	_, err := abi.Decode(b, out)
+	return err == nil
+}
+
+// thousands writes a number with a comma every three digits.
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

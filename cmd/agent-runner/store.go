@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// envStore names the store of runs.
+const envStore = "AGENT_RUNNER_STORE"
+
+// defaultStore stands for the store in the user's state directory.
+const defaultStore = "default"
+
+const storeHelp = "the path of an SQLite database, postgres://…, or default: the one in the user's state directory"
+
+// storeAt is where the store is that was asked for: by a flag, or else by the
+// environment.
+func (e *env) storeAt(flag string) string {
+	if flag == "" {
+		flag = e.getenv(envStore)
+	}
+	if flag != defaultStore {
+		return flag
+	}
+	if dir := e.getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agent-runner", "runs.db")
+	}
+	return filepath.Join(e.getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
+}
+
+func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
+	s, err := store.Open(ctx, e.storeAt(flag), nil)
+	if err != nil {
+		return nil, beforeRun(ctx, err)
+	}
+	return s, nil
+}
+
+// A process is one of this machine, for good: another one of the same number
+// began at another time, or after another boot.
+type process struct {
+	host, boot, space string // space is what its number counts in
+	pid               int
+	began             string
+}
+
+// owner names this process as the owner of runs.
+func owner() string {
+	p := process{pid: os.Getpid(), began: beganAt(os.Getpid())}
+	p.host, p.boot, p.space = machine()
+	return fmt.Sprintf("%s/%s/%s/%d/%s", p.host, p.boot, p.space, p.pid, p.began)
+}
+
+func machine() (host, boot, space string) {
+	host, _ = os.Hostname()
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, _, _ = strings.Cut(strings.TrimSpace(string(b)), "-")
+	space, _ = os.Readlink("/proc/self/ns/pid")
+	return strings.ReplaceAll(host, "/", "_"), boot, strings.Trim(space, "pid:[]")
+}
+
+// beganAt is when a process began, in ticks since the boot; empty if there is
+// none, or nobody knows.
+func beganAt(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The name stands in brackets, and may hold any; the state is next.
+	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[19]
+}
+
+// ownerGone reports whether an owner is a process of this machine that has
+// ended. Of other machines nobody knows.
+func ownerGone(owner string) bool {
+	part := strings.Split(owner, "/")
+	if len(part) != 5 {
+		return false
+	}
+	host, boot, space := machine()
+	pid, err := strconv.Atoi(part[3])
+	switch {
+	case err != nil || part[0] != host || boot == "":
+		return false
+	case part[1] != boot:
+		return true // the machine was started anew
+	case part[2] != space:
+		return false
+	case part[4] == "":
+		return syscall.Kill(pid, 0) == syscall.ESRCH
+	}
+	return beganAt(pid) != part[4]
+}
