@@ -4,8 +4,8 @@
 // A case is a txtar file. Its head says which behaviour it guards. Its files:
 //
 //	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
-//	                 that, "runs: 2" runs it twice with the same messages,
-//	                 and "agents: {NAME: …}" are agents that are its tools, of the same form,
+//	                 that, "runs: 2" runs it twice with the same messages, "resumed: {…}" is what it has
+//	                 become when a paused run goes on, and "agents: {NAME: …}" are agents that are its tools,
 //	                 or with "transfer: true" those that it hands over to
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm

@@ -19,8 +19,9 @@ type player struct {
 	cancel context.CancelFunc       // ends the run that is under way
 }
 
-// play runs the agent through its pauses, as far as there are answers.
-func (p *player) play(ctx context.Context, c *Case, a *agent.Agent, out *Outcome) error {
+// play runs the agent through its pauses, as far as there are answers; later
+// is what it has become then.
+func (p *player) play(ctx context.Context, c *Case, a, later *agent.Agent, out *Outcome) error {
 	ctx, p.cancel = context.WithCancel(ctx)
 	defer p.cancel()
 	events := a.RunFor(ctx, agent.Input{Messages: c.Messages, RunID: "run"}, c.client())
@@ -38,7 +39,7 @@ func (p *player) play(ctx context.Context, c *Case, a *agent.Agent, out *Outcome
 			return nil
 		}
 		var err error
-		if events, err = a.ResumeFor(ctx, paused.State, c.Answers[n].to(paused.Interrupts), c.client()); err != nil {
+		if events, err = later.ResumeFor(ctx, paused.State, c.Answers[n].to(paused.Interrupts), c.client()); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,8 @@ type agentFile struct {
 	Agents   map[string]*agentFile `yaml:"agents"`   // that are its tools, by name
 	Transfer bool                  `yaml:"transfer"` // it is no tool: the conversation may be handed over to it
 
+	Resumed *agentFile `yaml:"resumed"` // what it has become when a paused run goes on
+
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
 }
@@ -98,13 +100,18 @@ func (c *Case) Run(ctx context.Context, s *Suite, ms Middlewares) (*Outcome, err
 	}
 	out := &Outcome{}
 	b := &builder{c: c, suite: s, middlewares: ms, model: scripted.New(c.Replies...), player: &player{told: map[string]chan struct{}{}, calls: map[string]int{}}}
-	a, err := b.agent(ctx, "", &file, chain.Entry{Name: "the-case", Ring: chain.Outer, Middleware: lookAtState(&out.State)})
+	look := chain.Entry{Name: "the-case", Ring: chain.Outer, Middleware: lookAtState(&out.State)}
+	a, err := b.agent(ctx, "", &file, look)
+	later := a
+	if err == nil && file.Resumed != nil {
+		later, err = b.agent(ctx, "", file.Resumed, look)
+	}
 	if err != nil {
 		out.Err = err
 		return out, nil
 	}
 	for range max(1, file.Runs) {
-		if err := b.player.play(ctx, c, a, out); err != nil {
+		if err := b.player.play(ctx, c, a, later, out); err != nil {
 			return nil, err
 		}
 	}
