@@ -46,7 +46,7 @@ func (m *Middleware) run(ctx context.Context, s *session, t abi.Tool, call abi.C
 	var paused bool
 	err = s.phase(ctx, "tool/"+call.ID, func(ctx context.Context, run *chain.Run) (err error) {
 		outcome, err = run.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: s.talk.current(),
-			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume) (*abi.Result, error) {
+			Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chain.Sink) (*abi.Result, error) {
 				res, err := do(ctx, call.Arguments)
 				if failed = err; err != nil {
 					if _, paused = compose.IsInterruptRerunError(err); paused {

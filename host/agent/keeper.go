@@ -488,3 +488,10 @@ func (b *backlog) deliver(to chan<- ClientEvent) {
 		}
 	}
 }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

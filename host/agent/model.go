@@ -29,7 +29,7 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 			Params: r.agent.Params, Stream: !r.agent.NoStream},
 		State:     s.Messages,
 		Generate:  r.generate,
-		Delivered: func() bool { return len(s.Streamed) > 0 },
+		Delivered: r.delivered,
 		Allow:     r.allow,
 	}
 	if !r.agent.NoStream {
@@ -111,46 +111,14 @@ func (r *run) attempts() func(model.Attempt) {
 	}
 }
 
-// stream lets the model and the chain work side by side.
+// stream asks the model, and hands on what it says as it says it.
 func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*abi.Response, error) {
 	if out == nil {
 		return r.agent.Model.Generate(ctx, req, nil)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	f := newFeed()
-	var res *abi.Response
-	var failed error
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer f.end()
-		defer func() {
-			if v := recover(); v != nil {
-				failed = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the model's client failed: %v", v)}
-			}
-		}()
-		res, failed = r.agent.Model.Generate(ctx, req, func(c abi.Chunk) error { return f.put(ctx, c) })
-	}()
-	defer func() { cancel(); <-ended }()
-	for {
-		chunks, done, err := f.take(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if done {
-			<-ended
-		}
-		final := done && failed == nil
-		if len(chunks) > 0 || final {
-			if err := out(ctx, chunks, final); err != nil {
-				return nil, err
-			}
-		}
-		if done {
-			return res, failed
-		}
-	}
+	return pump(ctx, out, true, "the model's client", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
+		return r.agent.Model.Generate(ctx, req, put)
+	})
 }
 
 // failedBy is the error of a failed model call, which names the module that
@@ -175,20 +143,30 @@ func modelError(err error) error {
 	return err
 }
 
-// deliver gives the caller the chunks that left the outermost ring.
+// deliver gives the caller the chunks that left the outermost ring. What is
+// wrapped may go on meanwhile, where a wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 	for _, c := range chunks {
 		if c.Kind != abi.ChunkPart && c.Text == "" && c.Kind != abi.ChunkToolCall {
 			continue
 		}
+		r.mu.Lock()
 		r.state.Streamed = append(r.state.Streamed, c)
 		c.Seq = int64(len(r.state.Streamed))
+		r.mu.Unlock()
 		r.tell(abi.Event{Type: abi.EventChunk, Chunk: &c})
 	}
 	if r.keeper != nil {
 		r.keeper.room(ctx)
 	}
 	return nil
+}
+
+// delivered reports whether the caller got a part of the answer.
+func (r *run) delivered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.state.Streamed) > 0
 }
 
 func toolNames(tools []abi.Tool) []string {

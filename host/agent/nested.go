@@ -33,11 +33,11 @@ func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 		return chain.ToolCall{}, &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("tool: %s is not active", name)}
 	}
 	return chain.ToolCall{Tool: t, State: r.state.Messages,
-		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
 			}
-			return r.runTool(withCaller(ctx, r, nil), call)
+			return r.runTool(withCaller(ctx, r, nil), call, out)
 		}}, nil
 }
 

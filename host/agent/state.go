@@ -77,6 +77,8 @@ type CallState struct {
 	Told    bool     `json:"told,omitempty"`    // its tool_call event was sent
 	Started bool     `json:"started,omitempty"` // the tool itself was called
 	Ran     bool     `json:"ran,omitempty"`     // and came to its end
+	// Streamed says that the caller got chunks of its result.
+	Streamed bool `json:"streamed,omitempty"`
 	// Beyond is the limit that the call is beyond: it is not run.
 	Beyond *chain.Limited `json:"beyond,omitempty"`
 	// Child is the run that the call made, while that waits for answers.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -173,17 +174,19 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 	}
 	call := c.Call
 	call.Arguments = args
-	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages,
-		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error) {
+	var streamed atomic.Bool
+	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
 			c.Started = true
 			if resume != nil {
 				ctx = tool.WithAnswer(ctx, resume.Answer)
 			}
-			res, err := r.runTool(withCaller(ctx, r, c), call)
+			res, err := r.runTool(withCaller(ctx, r, c), call, out)
 			c.Ran = context.Cause(ctx) == nil
 			return res, err
 		},
 		Mark: func(ended bool) { c.Started, c.Ran = true, ended }})
+	c.Streamed = c.Streamed || streamed.Load()
 	if err != nil {
 		return err
 	}
@@ -196,16 +199,48 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 }
 
 // runTool calls one of the agent's own tools: innermost, after the gates.
-func (r *run) runTool(ctx context.Context, call abi.Call) (*abi.Result, error) {
+func (r *run) runTool(ctx context.Context, call abi.Call, out chain.Sink) (*abi.Result, error) {
 	t := r.agent.tools[call.Name]
 	if t == nil {
 		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool %q is gone", call.Name)}
 	}
-	res, err := t.Call(ctx, call)
+	var res *abi.Result
+	var err error
+	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
+		res, err = pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
+			return s.Stream(ctx, call, tool.NewOut(put))
+		})
+	} else {
+		res, err = t.Call(ctx, call)
+	}
 	if err == nil && res == nil {
 		res = &abi.Result{Content: abi.Text("")}
 	}
 	return res, err
+}
+
+// deliverOf gives the caller the chunks of a call's result that left the
+// outermost ring. A call that is made again after a pause does not say them twice.
+func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chain.Sink {
+	if r.agent.NoStream || c.Streamed {
+		return nil
+	}
+	seq := int64(0)
+	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error {
+		for _, chunk := range chunks {
+			if chunk.Kind != abi.ChunkPart && chunk.Text == "" {
+				continue
+			}
+			seq++
+			streamed.Store(true)
+			chunk.Seq, chunk.CallID = seq, c.Call.ID
+			r.tell(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
+		}
+		if r.keeper != nil {
+			r.keeper.room(ctx)
+		}
+		return nil
+	}
 }
 
 // record keeps what came of a call and tells of it.

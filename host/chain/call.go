@@ -31,6 +31,9 @@ type Call struct {
 	member *member
 	lists  [2]*List
 	next   func(ctx context.Context, patch any) (any, error)
+	open   func(ctx context.Context, patch any) error                // of next_stream
+	recv   func(ctx context.Context, most int) (abi.Received, error) // at most that many bytes
+	hand   func(ctx context.Context, chunks []abi.Chunk) error       // of send
 
 	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
 	key       string              // in the record
@@ -50,7 +53,7 @@ type Call struct {
 	// touched are the run-local values that the call has changed.
 	touched []touch
 	waited  time.Duration
-	nexts   int
+	nexts   int            // of both kinds
 	owns    int            // calls of Model and Tool
 	same    map[string]int // of them, those of the same
 	emits   int
@@ -77,12 +80,8 @@ func (c *Call) Next(ctx context.Context, patch any) (any, error) {
 	if c.next == nil {
 		return nil, denied("next is for wrap_model and wrap_tool_call, not for %s", c.Hook)
 	}
-	c.mu.Lock()
-	c.nexts++
-	n := c.nexts
-	c.mu.Unlock()
-	if n > maxNext {
-		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next may be called %d times in a hook", maxNext)}
+	if err := c.countNext(); err != nil {
+		return nil, err
 	}
 	var reply any
 	err := c.waitFor(func() (err error) {
@@ -105,7 +104,7 @@ func (c *Call) waitFor(fn func() error) error {
 	return err
 }
 
-// Ending is the ending that Next, Model or Tool met, if one did: whatever the
+// Ending is the ending that a call of Next, Recv or their like met, if one did: whatever the
 // hook answers now is void.
 func (c *Call) Ending() error {
 	c.mu.Lock()
@@ -113,7 +112,7 @@ func (c *Call) Ending() error {
 	return c.ending
 }
 
-// Waited is the time that the hook has spent in Next, Model and Tool.
+// Waited is the time that the hook has spent in Next, Recv and their like.
 func (c *Call) Waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -15,7 +14,7 @@ type exchange[Q, P, R any] struct {
 	kind kind[Q, P, R]
 	// core is the model, or the gates and the tool.
 	core func(ctx context.Context, q Q, out Sink) (reply[R], error)
-	// delivered reports whether content has left the outermost ring.
+	// delivered reports whether chunks have left the outermost ring.
 	delivered func() bool
 	before    abi.Hook
 	wrap      abi.Hook
@@ -33,7 +32,7 @@ type reply[R any] struct {
 type kind[Q, P, R any] interface {
 	// callBefore, callWrap and callAfter call one member's hook.
 	callBefore(ctx context.Context, m *member, q Q) (Q, *R, verdict, error)
-	callWrap(ctx context.Context, m *member, q Q, next func(context.Context, P) (reply[R], error)) (*R, verdict, error)
+	callWrap(ctx context.Context, m *member, q Q, w *wrapping[Q, P, R]) (*R, verdict, error)
 	// callAfter may ask for the call once more: with the Q it returns.
 	callAfter(ctx context.Context, m *member, q Q, rep reply[R]) (reply[R], *Q, verdict, error)
 	// patch applies a patch that a wrapper gave to next.
@@ -41,22 +40,35 @@ type kind[Q, P, R any] interface {
 	// chunks are those that say what res says; assemble is the reverse.
 	chunks(q Q, res *R) []abi.Chunk
 	assemble(res *R, chunks []abi.Chunk) *R
+	// end is how a stream of res ends.
+	end(res *R) *abi.StreamEnd
 	// same reports whether two answers say the same, whoever gave them.
 	same(a, b *R) bool
+}
+
+// ofTool reports whether it is the call of a tool.
+func (x *exchange[Q, P, R]) ofTool() bool { return x.wrap == abi.HookWrapToolCall }
+
+// failure is the code of an error of what is called.
+func (x *exchange[Q, P, R]) failure() abi.Code {
+	if x.ofTool() {
+		return abi.CodeTool
+	}
+	return abi.CodeModel
 }
 
 // call asks q from the outermost ring on. The error is an ending.
 func (x *exchange[Q, P, R]) call(ctx context.Context, q Q, out Sink) (reply[R], *hold, error) {
 	ctx, h := x.run.held(ctx)
-	rep, err := x.ring(ctx, Outer, q, out)
+	rep, err := x.ring(ctx, Outer, q, outletOf(out, x.delivered))
 	return rep, h, err
 }
 
 // ring asks q from ring i on inwards: before hooks, then the onion around
 // what lies inside, then on_chunk and the after hooks.
-func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out Sink) (reply[R], error) {
+func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out outlet) (reply[R], error) {
 	if i == rings {
-		return x.core(ctx, q, out)
+		return x.core(ctx, q, sinkOf(out))
 	}
 	q, rep, err := x.runBefore(ctx, i, q)
 	if err != nil {
@@ -64,10 +76,9 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out Sink) (re
 	}
 	short := rep.res != nil || rep.err != nil
 	for again := 0; ; again++ {
-		s := x.run.newStream(i, out)
-		s.tool = x.wrap == abi.HookWrapToolCall
+		s := x.run.newStream(i, x.ofTool(), out)
 		if !short {
-			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s); err != nil {
+			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet()); err != nil {
 				return rep, err
 			}
 		}
@@ -78,7 +89,9 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out Sink) (re
 		if rep, retry, err = x.runAfter(ctx, i, q, rep, again); err != nil || retry == nil {
 			return rep, err
 		}
-		q, short = *retry, false
+		if q, short = *retry, false; s.n > 0 && !s.anew() {
+			out = nil
+		}
 	}
 }
 
@@ -124,57 +137,6 @@ func (x *exchange[Q, P, R]) runBefore(ctx context.Context, i Ring, q Q) (Q, repl
 	return q, answered, nil
 }
 
-// onion calls the first of the wrappers around the others, and at last the
-// next ring.
-func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*member, q Q, s *stream) (reply[R], error) {
-	if len(wrappers) == 0 {
-		return x.ring(ctx, i+1, q, s.sink())
-	}
-	m := wrappers[0]
-	var called bool
-	var last, lastGood reply[R]
-	var good []reply[R]
-	next := func(ctx context.Context, p P) (rep reply[R], err error) {
-		patched, err := x.kind.patch(q, p, m)
-		if err != nil {
-			return reply[R]{err: AsError(err, abi.CodeInvalid), source: sourceHost}, nil
-		}
-		inner := s
-		if m.desc.HoldStream || called && s.beganDelivery(x.delivered) {
-			inner = nil
-		}
-		called = true
-		if rep, err = x.onion(ctx, i, wrappers[1:], patched, inner); err != nil {
-			return rep, err
-		}
-		if last = rep; rep.err == nil {
-			lastGood, good = rep, append(good, rep)
-		}
-		return rep, nil
-	}
-	res, v, err := x.kind.callWrap(ctx, m, q, next)
-	switch {
-	case err != nil:
-		return reply[R]{}, err
-	case v.failed != nil && last.err != nil && v.failed.Code == last.err.Code && v.failed.Message == last.err.Message:
-		return last, nil // handed on
-	case v.failed != nil:
-		return reply[R]{err: v.failed, source: m.Name}, nil
-	case v.faulted && lastGood.res != nil:
-		return lastGood, nil
-	case res != nil && v.ok():
-		return reply[R]{res: res, source: x.sourceOf(res, m.Name, good)}, nil
-	case called:
-		return last, nil
-	default:
-		inner := s
-		if m.desc.HoldStream {
-			inner = nil
-		}
-		return x.onion(ctx, i, wrappers[1:], q, inner)
-	}
-}
-
 func either(a, b string) string {
 	if a != "" {
 		return a
@@ -185,27 +147,32 @@ func either(a, b string) string {
 // passChunks lets a reply that has not passed the ring's on_chunk do so, or
 // puts together what left it.
 func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep reply[R]) (reply[R], error) {
-	if rep.err != nil || len(s.members) == 0 && (s.entered || !s.live()) {
+	if rep.err != nil {
 		return rep, nil
 	}
 	chunks := x.kind.chunks(q, rep.res)
-	var passed []abi.Chunk
 	var err error
-	switch {
-	case s.live() && !s.entered:
-		if err = s.push(ctx, chunks, true); err == nil {
-			passed = s.passed.chunks()
+	// A tool's result that did not come in chunks is told of once it is there.
+	if s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool()) {
+		rest := chunks
+		if s.n > 0 {
+			rest = nil
 		}
-	case s.entered && s.came.says(chunks):
+		err = s.push(ctx, rest, true)
+	}
+	var passed []abi.Chunk
+	switch {
+	case err != nil || len(s.members) == 0:
+	case s.n > 0 && s.failed == nil && s.came.says(chunks):
 		passed = s.passed.chunks()
 	default:
 		s.id = x.run.streams.Add(1)
 		passed, err = s.filter(ctx, chunks, true)
 	}
-	var failed *Failed
+	failed, ok := failedBy[R](err)
 	switch {
-	case errors.As(err, &failed):
-		return reply[R]{err: failed.Err, source: failed.Entry}, nil
+	case ok:
+		return failed, nil
 	case err != nil:
 		return rep, err
 	case s.changed(chunks, passed):
@@ -232,7 +199,7 @@ func (x *exchange[Q, P, R]) runAfter(ctx context.Context, i Ring, q Q, rep reply
 		case v.faulted:
 		case retry != nil && again >= abi.MaxAgain:
 			x.run.call(m, x.after).Log(abi.LogWarn, "again: ignored, a call is made once more at most 3 times")
-		case retry != nil && x.delivered():
+		case retry != nil && !x.ofTool() && x.delivered():
 			x.run.call(m, x.after).Log(abi.LogWarn, "again: ignored, the answer has been delivered in part")
 		case retry != nil:
 			return rep, retry, nil

@@ -103,30 +103,43 @@ func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (
 	return q, out.Response, v, err
 }
 
-func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, next func(context.Context, abi.RequestPatch) (reply[abi.Response], error)) (*abi.Response, verdict, error) {
+func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, verdict, error) {
 	c, request := k.open(m, abi.HookWrapModel, q)
-	var inner *abi.Response
 	c.next = func(ctx context.Context, patch any) (any, error) {
-		p, _ := patch.(*abi.RequestPatch)
-		if p == nil {
-			p = &abi.RequestPatch{}
-		}
-		rep, err := next(ctx, *p)
+		rep, err := w.next(ctx, patchOf[abi.RequestPatch](patch))
 		switch {
 		case err != nil:
 			return nil, err
 		case rep.err != nil:
 			return nil, rep.err
 		}
-		inner = rep.res
 		res := *rep.res
 		return &res, nil
 	}
+	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[abi.RequestPatch](patch)) }
+	c.recv, c.hand = w.recv, w.tell.send
 	var out abi.WrapModelAnswer
 	v, err := k.run.invoke(ctx, c, &abi.WrapModelInput{Request: request}, &out, func() error {
-		return k.run.checkResponse(out.Response, m.Name, inner)
+		if out.Response == nil {
+			out.Response = w.said(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
+		}
+		return k.run.checkResponse(out.Response, m.Name, w.lastGood.res)
 	})
 	return out.Response, v, err
+}
+
+// patchOf is a patch as a hook gave it; nil changes nothing.
+func patchOf[P any](patch any) (p P) {
+	if given, _ := patch.(*P); given != nil {
+		p = *given
+	}
+	return p
+}
+
+// end is a response as the end of a stream.
+func (k *modelKind) end(res *abi.Response) *abi.StreamEnd {
+	out := *res
+	return &abi.StreamEnd{Response: &out}
 }
 
 func (k *modelKind) callAfter(ctx context.Context, m *member, q ModelRequest, rep reply[abi.Response]) (reply[abi.Response], *ModelRequest, verdict, error) {

@@ -2,6 +2,8 @@ package chain
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -15,56 +17,60 @@ type Sink func(ctx context.Context, chunks []abi.Chunk, final bool) error
 // A stream is the way of one reply outward through one ring: what came from
 // inside, and what its on_chunk hooks let pass.
 type stream struct {
-	run     *Run
-	members []*member
-	off     map[*member]bool // faulted, passed over for the rest of this stream
-	out     Sink
-	came    assembly
-	passed  assembly
-	entered bool // something came
-	tool    bool // of a tool's result
-	id      int64
-	seq     int64
+	run      *Run
+	members  []*member
+	off      map[*member]bool // faulted, passed over for the rest of this stream
+	out      outlet           // nil: chunks go nowhere as they come
+	came     assembly
+	passed   assembly
+	n        int     // batches that came
+	finished bool    // the last of the message came
+	failed   *Failed // the on_chunk that refused what came
+	tool     bool    // of a tool's result
+	id       int64
+	seq      int64
 }
 
-func (r *Run) newStream(ring Ring, out Sink) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
+func (r *Run) newStream(ring Ring, tool bool, out outlet) *stream {
+	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
 }
 
-// live reports whether chunks go on outward as they come.
-func (s *stream) live() bool { return s.out != nil }
-
-// sink is what the ring inside gives its chunks to.
-func (s *stream) sink() Sink {
-	if s == nil || s.out == nil {
+// outlet is what the ring hands its chunks to; nil if they go nowhere.
+func (s *stream) outlet() outlet {
+	if s.out == nil {
 		return nil
 	}
-	return s.push
+	return s
 }
 
-// beganDelivery says whether another attempt may no longer be streamed; if
-// it may, what came of the one before is forgotten.
-func (s *stream) beganDelivery(delivered func() bool) bool {
-	if s == nil || !s.entered {
+func (s *stream) pushes() int { return s.n }
+
+// anew forgets what came, unless it went further and was seen.
+func (s *stream) anew() bool {
+	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	if delivered() {
-		return true
-	}
-	s.entered, s.came, s.passed, s.id = false, assembly{}, assembly{}, s.run.streams.Add(1)
-	return false
+	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, assembly{}, assembly{}, s.run.streams.Add(1)
+	return true
 }
 
 // push lets chunks pass and gives what is left of them to the ring outside.
 func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error {
-	s.entered = true
+	if s.failed != nil {
+		return s.failed
+	}
+	s.n++
 	s.came.add(chunks)
 	passed, err := s.filter(ctx, chunks, final)
 	if err != nil {
+		errors.As(err, &s.failed)
 		return err
 	}
 	s.passed.add(passed)
-	return s.out(ctx, passed, final)
+	if s.finished = final; len(passed) == 0 && !final {
+		return nil
+	}
+	return s.out.push(ctx, passed, final)
 }
 
 // filter runs the ring's on_chunk hooks over chunks.
@@ -83,11 +89,8 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		var out abi.OnChunkAnswer
 		v, err := s.run.invoke(ctx, c, &abi.OnChunkInput{Chunks: numbered, Stream: s.id, Final: final}, &out, func() error {
 			for i := range out.Chunks {
-				if err := out.Chunks[i].Check(); err != nil {
+				if err := checkChunk(&out.Chunks[i], s.tool); err != nil {
 					return faultf("chunks[%d]: %w", i, err)
-				}
-				if kind := out.Chunks[i].Kind; !s.takes(kind) {
-					return faultf("chunks[%d]: a %s in this stream; the model's streams have no results of tools, and theirs nothing else", i, kind)
 				}
 			}
 			if out.Chunks != nil {
@@ -107,13 +110,20 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 	return chunks, nil
 }
 
-// takes reports whether a kind of chunk belongs here: a model's text is no
-// tool's result, and the other way round.
-func (s *stream) takes(kind string) bool {
-	if s.tool {
-		return kind == abi.ChunkToolResult || kind == abi.ChunkPart
+// checkChunk refuses a chunk that makes no sense, or that does not belong to
+// the stream: a model's text is no tool's result, nor the other way round.
+func checkChunk(c *abi.Chunk, ofTool bool) error {
+	if err := c.Check(); err != nil {
+		return err
 	}
-	return kind != abi.ChunkToolResult
+	fits := c.Kind != abi.ChunkToolResult
+	if ofTool {
+		fits = c.Kind == abi.ChunkToolResult || c.Kind == abi.ChunkPart
+	}
+	if !fits {
+		return fmt.Errorf("a %s in this stream; the model's streams have no results of tools, and theirs nothing else", c.Kind)
+	}
+	return nil
 }
 
 // changed reports whether what passed says something else than what came.

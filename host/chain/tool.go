@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -16,8 +18,12 @@ type ToolCall struct {
 	State *List
 	// Run calls the tool itself: inside all rings, after the gates. It is
 	// not called for tools that an entry owns. An *abi.Interrupt pauses the
-	// run; resume is then what it was answered with.
-	Run func(ctx context.Context, call abi.Call, resume *abi.Resume) (*abi.Result, error)
+	// run; resume is then what it was answered with. out takes what the tool says
+	// while it runs; nil if nobody wants it before the result.
+	Run func(ctx context.Context, call abi.Call, resume *abi.Resume, out Sink) (*abi.Result, error)
+	// Out takes what leaves the outermost ring while the call is made, if it is
+	// streamed. A result that came as a whole is not among it.
+	Out Sink
 	// Mark, if there is one, is told that a tool which an entry owns is
 	// called, and then that it came to its end: what Run sees of the others.
 	Mark func(ended bool)
@@ -42,23 +48,33 @@ type ToolOutcome struct {
 // ending.
 func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) {
 	k := &toolKind{run: r, call: &call, executed: call.Call.Arguments}
+	var delivered atomic.Bool
+	out := call.Out
+	if out != nil {
+		out = func(ctx context.Context, chunks []abi.Chunk, final bool) error {
+			if len(chunks) > 0 {
+				delivered.Store(true)
+			}
+			return call.Out(ctx, chunks, final)
+		}
+	}
 	x := &exchange[abi.Call, abi.CallPatch, abi.Result]{
-		run: r, kind: k, delivered: func() bool { return false },
+		run: r, kind: k, delivered: delivered.Load,
 		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
 		core: k.core,
 	}
-	rep, h, err := x.call(ctx, call.Call, nil)
+	rep, h, err := x.call(ctx, call.Call, out)
 	if err != nil {
 		return ToolOutcome{}, err
 	}
-	out := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
-	if out.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
-		out.Call.OriginalArguments = call.Call.Arguments
+	o := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
+	if o.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
+		o.Call.OriginalArguments = call.Call.Arguments
 	}
 	if rep.err != nil {
-		out.Result = abi.ErrorResult(rep.err.Error())
+		o.Result = abi.ErrorResult(rep.err.Error())
 	}
-	return out, nil
+	return o, nil
 }
 
 var _ kind[abi.Call, abi.CallPatch, abi.Result] = (*toolKind)(nil)
@@ -70,7 +86,7 @@ type toolKind struct {
 }
 
 // core judges the exact arguments at every gate, then runs the tool.
-func (k *toolKind) core(ctx context.Context, q abi.Call, _ Sink) (reply[abi.Result], error) {
+func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Result], error) {
 	args, err := ParseArguments(q.Arguments)
 	k.executed = args
 	if err != nil {
@@ -92,13 +108,13 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, _ Sink) (reply[abi.Resu
 		k.run.record.approve(q, k.call.Tool.Owner)
 	}
 	if owner := k.run.find(k.call.Tool.Owner); owner != nil {
-		return k.callTool(ctx, owner, q)
+		return k.callTool(ctx, owner, q, out)
 	}
-	return k.runTool(ctx, q)
+	return k.runTool(ctx, q, out)
 }
 
 // runTool runs one of the agent's own tools, unless it has run already.
-func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], error) {
+func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[abi.Result], error) {
 	record := k.run.record
 	key := record.next(sourceTool + "/" + q.ID)
 	var known abi.Result
@@ -118,9 +134,13 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call) (reply[abi.Result], 
 			return reply[abi.Result]{}, err
 		}
 	}
-	res, err := k.call.Run(ctx, q, resume)
+	res, err := k.call.Run(ctx, q, resume, sink)
 	if ending := over(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
+	}
+	if refused, ok := failedBy[abi.Result](err); ok {
+		record.keep(key, nil, verdict{failed: refused.err})
+		return refused, k.run.keep(ctx)
 	}
 	var interrupt *abi.Interrupt
 	out := reply[abi.Result]{res: res, source: sourceTool}
@@ -161,11 +181,16 @@ func (r *Run) toolCall(m *member, h abi.Hook, state *List, q abi.Call) *Call {
 }
 
 // callTool runs a tool in the module that added it.
-func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call) (reply[abi.Result], error) {
+func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink Sink) (reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
-	var out abi.CallToolAnswer
 	k.call.mark(false)
+	t := &telling{sink: sink, ofTool: true}
+	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunksOf(q, chunks)) }
+	var out abi.CallToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
+		if out.Result == nil && t.sent > 0 {
+			out.Result = k.assemble(&abi.Result{}, t.said.chunks())
+		}
 		if out.Result == nil {
 			return faultf("answers without a result")
 		}
@@ -176,6 +201,8 @@ func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call) (rep
 	}
 	k.call.mark(true)
 	switch {
+	case t.failed != nil:
+		return reply[abi.Result]{err: t.failed.Err, source: t.failed.Entry}, nil
 	case v.failed != nil:
 		return reply[abi.Result]{err: v.failed, source: sourceTool}, nil
 	case v.faulted:
@@ -212,7 +239,7 @@ func BadArguments(tool, arguments string, err error) *abi.Result {
 func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.Call, *abi.Result, verdict, error) {
 	c := k.run.toolCall(m, abi.HookBeforeTool, k.call.State, q)
 	var out abi.BeforeToolAnswer
-	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool}, &out, func() error {
+	v, err := k.run.invoke(ctx, c, &abi.BeforeToolInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
 		return checkResult(out.Result)
 	})
 	if !v.ok() || err != nil {
@@ -225,14 +252,10 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 	return q, out.Result, v, nil
 }
 
-func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next func(context.Context, abi.CallPatch) (reply[abi.Result], error)) (*abi.Result, verdict, error) {
+func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
 	c.next = func(ctx context.Context, patch any) (any, error) {
-		p, _ := patch.(*abi.CallPatch)
-		if p == nil {
-			p = &abi.CallPatch{}
-		}
-		rep, err := next(ctx, *p)
+		rep, err := w.next(ctx, patchOf[abi.CallPatch](patch))
 		switch {
 		case err != nil:
 			return nil, err
@@ -242,11 +265,32 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, next fun
 		res := *rep.res
 		return &res, nil
 	}
+	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[abi.CallPatch](patch)) }
+	c.recv = w.recv
+	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return w.tell.send(ctx, chunksOf(q, chunks)) }
 	var out abi.WrapToolCallAnswer
-	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool}, &out, func() error {
+	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
+		if out.Result == nil {
+			out.Result = w.said(&abi.Result{})
+		}
 		return checkResult(out.Result)
 	})
 	return out.Result, v, err
+}
+
+// chunksOf are chunks of the result of a call, whatever call they name.
+func chunksOf(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
+	out := slices.Clone(chunks)
+	for i := range out {
+		out[i].CallID = q.ID
+	}
+	return out
+}
+
+// end is a result as the end of a stream.
+func (k *toolKind) end(res *abi.Result) *abi.StreamEnd {
+	out := *res
+	return &abi.StreamEnd{Result: &out}
 }
 
 func (k *toolKind) callAfter(ctx context.Context, m *member, q abi.Call, rep reply[abi.Result]) (reply[abi.Result], *abi.Call, verdict, error) {
@@ -317,7 +361,7 @@ func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
 		text += c.text.String()
 		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.text.String()})
 	}
-	if res.Content.IsParts() {
+	if res.Content.IsParts() || slices.ContainsFunc(a.results, func(p *resultPieces) bool { return p.part != nil }) {
 		out.Content = abi.Parts(parts...)
 	} else {
 		out.Content = abi.Text(text)

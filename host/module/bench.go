@@ -287,7 +287,9 @@ func (b *bench) callTools(ctx context.Context, r *chain.Run, d chain.Draft, tool
 		calls[i].Owner, calls[i].Idempotent = t.Owner, t.Idempotent
 		r.Note(abi.Event{Type: abi.EventToolCall, Call: &calls[i]})
 		o, err := r.CallTool(ctx, chain.ToolCall{Call: calls[i], Tool: t, State: d.Messages,
-			Run: func(context.Context, abi.Call, *abi.Resume) (*abi.Result, error) { return abi.TextResult(text), nil }})
+			Run: func(context.Context, abi.Call, *abi.Resume, chain.Sink) (*abi.Result, error) {
+				return abi.TextResult(text), nil
+			}})
 		if err != nil {
 			o = chain.ToolOutcome{Call: calls[i], Result: abi.TextResult(text), Source: "tool"}
 		}

@@ -180,7 +180,7 @@ func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, c
 		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
 		Tool:  abi.Tool{Name: "t", Owner: "host"},
 		State: conversation("hello"),
-		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume) (*abi.Result, error) {
+		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chain.Sink) (*abi.Result, error) {
 			return tool(ctx, call)
 		},
 	})

@@ -81,6 +81,11 @@ type outcome struct {
 // Call calls the tool. A time limit that passed is an *abi.Error of code
 // limit; a panic is a *PanicError.
 func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
+}
+
+// guard calls fn, which calls the tool.
+func (t *SafeTool) guard(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error)) (*abi.Result, error) {
 	if left := t.Left(); left >= t.o.MaxLeft {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf(
 			"tool %q is not called: %d earlier calls did not end when they had to", call.Name, left)}
@@ -91,7 +96,7 @@ func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 
 	done := make(chan outcome, 1)
 	var over atomic.Bool // of the tool and its caller, the first to finish sets it
-	go t.run(ctx, call, func(out outcome) {
+	go run(ctx, call, fn, func(out outcome) {
 		done <- out
 		if over.Swap(true) {
 			t.left.Add(-1)
@@ -114,7 +119,7 @@ func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 
 // run calls the tool and reports what came of it, whichever way the tool
 // leaves: also runtime.Goexit, which only a deferred function sees.
-func (t *SafeTool) run(ctx context.Context, call abi.Call, report func(outcome)) {
+func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error), report func(outcome)) {
 	out := outcome{err: fmt.Errorf("tool %q ended its goroutine", call.Name)}
 	defer func() {
 		if v := recover(); v != nil {
@@ -122,7 +127,7 @@ func (t *SafeTool) run(ctx context.Context, call abi.Call, report func(outcome))
 		}
 		report(out)
 	}()
-	res, err := t.Tool.Call(ctx, call)
+	res, err := fn(ctx)
 	out = outcome{res, err}
 }
 

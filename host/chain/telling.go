@@ -1,0 +1,72 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// What one call of a hook may send.
+const (
+	maxSent      = 1 << 16  // chunks
+	maxSentBytes = 16 << 20 // bytes of them, about
+)
+
+// A telling is what a hook sends: it goes outward as it comes, if somebody
+// takes it then, and is put together for the case that the hook has no other
+// answer. A native middleware may send from any goroutine.
+type telling struct {
+	sink   Sink // nil: nobody takes it before the answer is there
+	ofTool bool
+
+	mu     sync.Mutex
+	said   assembly
+	sent   int     // chunks
+	bytes  int     // of them, about
+	failed *Failed // the on_chunk hook that refused some: nothing more passes
+}
+
+// sending is an outlet as a sink of what is sent, which nothing ends.
+func sending(out outlet) Sink {
+	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error { return out.push(ctx, chunks, false) }
+}
+
+func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed != nil {
+		return t.failed.Err
+	}
+	size := 0
+	for i := range chunks {
+		if err := checkChunk(&chunks[i], t.ofTool); err != nil {
+			return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("send: chunks[%d]: %v", i, err)}
+		}
+		size += chunkSize(&chunks[i])
+	}
+	if t.sent+len(chunks) > maxSent || t.bytes+size > maxSentBytes {
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent", maxSent, maxSentBytes)}
+	}
+	t.sent, t.bytes = t.sent+len(chunks), t.bytes+size
+	t.said.add(chunks)
+	if t.sink == nil || len(chunks) == 0 {
+		return nil
+	}
+	err := t.sink(ctx, chunks, false)
+	if errors.As(err, &t.failed) {
+		return t.failed.Err
+	}
+	return err
+}
+
+// take returns what was said so far, and begins anew.
+func (t *telling) take() []abi.Chunk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	chunks := t.said.chunks()
+	t.said = assembly{}
+	return chunks
+}
