@@ -27,6 +27,12 @@ type Host interface {
 	StoreDelete(key string) error
 	StoreSet(key string, value []byte, version, ttl int64) ([]byte, error)
 	StoreAdd(key string, delta int64) ([]byte, error)
+	// Model makes a model call of the module's own: an abi.RequestPatch, answered
+	// by an abi.ModelReply.
+	Model(request []byte) ([]byte, error)
+	// Tool calls a tool of the agent: an abi.ToolRequest, answered by an
+	// abi.ToolReply.
+	Tool(request []byte) ([]byte, error)
 	// Emit sends an abi.Custom.
 	Emit(event []byte) error
 	Log(level int, text string)

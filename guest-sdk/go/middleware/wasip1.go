@@ -128,6 +128,12 @@ func hostStoreSet(key unsafe.Pointer, keyLen int32, value unsafe.Pointer, valueL
 //go:wasmimport agent_middleware_v1 store_add
 func hostStoreAdd(key unsafe.Pointer, n int32, delta int64) int32
 
+//go:wasmimport agent_middleware_v1 model
+func hostModel(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 tool
+func hostTool(ptr unsafe.Pointer, n int32) int32
+
 //go:wasmimport agent_middleware_v1 emit
 func hostEmit(ptr unsafe.Pointer, n int32) int32
 
@@ -250,6 +256,20 @@ func (h *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 func (h *imports) StoreAdd(key string, delta int64) ([]byte, error) {
 	ptr, n := textAt(key)
 	return h.reply(hostStoreAdd(ptr, n, delta))
+}
+
+// Model implements [Host].
+func (h *imports) Model(request []byte) ([]byte, error) {
+	n := hostModel(bytesAt(request))
+	runtime.KeepAlive(request)
+	return h.reply(n)
+}
+
+// Tool implements [Host].
+func (h *imports) Tool(request []byte) ([]byte, error) {
+	n := hostTool(bytesAt(request))
+	runtime.KeepAlive(request)
+	return h.reply(n)
 }
 
 // Emit implements [Host].

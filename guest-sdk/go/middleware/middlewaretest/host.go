@@ -30,6 +30,11 @@ type Host struct {
 	// Tool answers when a tool wrapper calls next; without it, next fails.
 	Tool func(call abi.Call) (*abi.Result, error)
 
+	// OwnModel answers the module's own model calls, and OwnTool its calls of the
+	// agent's tools; without them they are denied, as without a grant.
+	OwnModel func(call ModelCall) (*abi.Response, error)
+	OwnTool  func(name, arguments string) (*abi.Result, error)
+
 	// NoStore takes the grant store from the module.
 	NoStore bool
 

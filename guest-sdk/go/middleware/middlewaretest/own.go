@@ -1,0 +1,68 @@
+package middlewaretest
+
+import (
+	"maps"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Model runs Host.OwnModel.
+func (i *imports) Model(request []byte) ([]byte, error) {
+	if err := i.mayCall("model"); err != nil {
+		return nil, err
+	}
+	if i.h.OwnModel == nil {
+		return nil, fail(abi.CodeDenied, "model is not granted to this entry: the test's Host has no OwnModel")
+	}
+	var patch abi.RequestPatch
+	if err := decode(request, &patch); err != nil {
+		return nil, err
+	}
+	if !patch.Messages.Whole || len(patch.Messages.Replace) == 0 {
+		return nil, fail(abi.CodeInvalid, "model: messages must be an array of at least one message")
+	}
+	call := ModelCall{Messages: patch.Messages.Replace, Tools: patch.Tools.Replace, Model: patch.Model, Params: maps.Clone(patch.Params), Patch: patch}
+	res, err := i.h.OwnModel(call)
+	if err != nil {
+		return nil, asError(err, abi.CodeModel)
+	}
+	return abi.Marshal(abi.ModelReply{Response: res})
+}
+
+// Tool runs Host.OwnTool.
+func (i *imports) Tool(request []byte) ([]byte, error) {
+	if err := i.mayCall("tool"); err != nil {
+		return nil, err
+	}
+	var q abi.ToolRequest
+	if err := decode(request, &q); err != nil {
+		return nil, err
+	}
+	if i.h.OwnTool == nil {
+		return nil, fail(abi.CodeDenied, "tool:%s is not granted to this entry: the test's Host has no OwnTool", q.Name)
+	}
+	if q.Arguments == "" {
+		q.Arguments = "{}"
+	}
+	var object map[string]any
+	if err := decode([]byte(q.Arguments), &object); err != nil {
+		return nil, err
+	}
+	res, err := i.h.OwnTool(q.Name, q.Arguments)
+	if err != nil {
+		return nil, asError(err, abi.CodeInternal)
+	}
+	return abi.Marshal(abi.ToolReply{Result: res})
+}
+
+// mayCall refuses calls of a module's own where a host does.
+func (i *imports) mayCall(what string) error {
+	switch i.hook {
+	case abi.HookDescribe, abi.HookConfigure:
+		return fail(abi.CodeUnavailable, "%s is not available while the module's image is built", what)
+	case abi.HookObserve, abi.HookTranslateBefore, abi.HookTranslateAfter:
+		return fail(abi.CodeDenied, "%s is not for %s, which changes nothing of the run", what, i.hook)
+	default:
+		return nil
+	}
+}
