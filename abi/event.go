@@ -91,7 +91,8 @@ type Event struct {
 	Entries      []EntryStats `json:"entries,omitempty"`
 
 	Interrupts []Pending `json:"interrupts,omitempty"`
-	Resume     string    `json:"resume,omitempty"` // where the run can be resumed from, if the host keeps it
+	ExpiresMS  int64     `json:"expires_ms,omitempty"` // run_paused: until when it may be answered, Unix time, milliseconds
+	Resume     string    `json:"resume,omitempty"`     // where the run can be resumed from, if the host keeps it
 }
 
 // EntryStats tell what one entry of the chain used in a run.

@@ -113,7 +113,8 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 			Values: b.opts.Values, Tenant: b.opts.Tenant},
 		Journal:  b.opts.Journal,
 		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
-		ToolLimit: time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
+		PauseLimit: time.Duration(f.Limits.Pause),
+		ToolLimit:  time.Duration(f.Limits.ToolTimeout), Parallel: f.Limits.Parallel,
 		NoStream: f.Stream != nil && !*f.Stream,
 	}
 	var err error
@@ -362,6 +363,9 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
+// slow is after what time it is told that an MCP server is waited for.
+const slow = 2 * time.Second
+
 func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {
 	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Logger: b.opts.Logger}
 	for name, value := range s.Env {
@@ -373,6 +377,12 @@ func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Se
 			return nil, fmt.Errorf("the environment variable %s, for the key of MCP server %s, is not set", s.APIKeyEnv, s.Name)
 		}
 		o.Headers = map[string]string{"Authorization": "Bearer " + key}
+	}
+	o.Timeout = cmp.Or(time.Duration(s.Timeout), mcp.DefaultTimeout)
+	if log := b.opts.Logger; log != nil {
+		defer time.AfterFunc(slow, func() {
+			log.Warn("an MCP server has not answered yet", "server", s.Name, "waiting up to", o.Timeout)
+		}).Stop()
 	}
 	server, err := mcp.Connect(ctx, o)
 	if err != nil {

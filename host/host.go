@@ -22,6 +22,7 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -53,6 +54,7 @@ type (
 	Canceled    = agent.Canceled
 	TimedOut    = agent.TimedOut
 	NotAdmitted = agent.NotAdmitted
+	Expired     = agent.Expired
 )
 
 // What a fault of an entry may do to the run.
@@ -85,6 +87,7 @@ type Options struct {
 // A Host loads modules and makes agents. It is safe for concurrent use.
 type Host struct {
 	loader *module.Loader
+	closed atomic.Bool
 }
 
 // New returns a host. It fails if one of the directories cannot be used.
@@ -97,12 +100,18 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{loader}, nil
+	return &Host{loader: loader}, nil
 }
 
 // Close ends the hooks that are running and frees all modules. It returns an
 // error if ctx ends first.
-func (h *Host) Close(ctx context.Context) error { return h.loader.Close(ctx) }
+func (h *Host) Close(ctx context.Context) error {
+	h.closed.Store(true)
+	return h.loader.Close(ctx)
+}
+
+// ErrClosed is why a run of a host that was closed does not begin.
+var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
 // Load loads a module from a .wasm file, or from an Extism manifest that names
 // one. Zero limits are the defaults. The error says what is wrong with the
@@ -148,6 +157,9 @@ type AgentOptions struct {
 	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
+	// PauseLimit is how long a paused run waits for answers;
+	// agent.DefaultPauseLimit when 0, for ever when negative.
+	PauseLimit time.Duration
 
 	// Journal keeps the agent's runs; nil: they end with the process.
 	Journal *agent.JournalOptions
@@ -172,17 +184,33 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	a := &Agent{chain: c}
 	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
+		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
 		Journal: o.Journal}
-	if len(c.configured) > 0 {
-		options.Admit = c.Reserve
-	}
+	options.Admit = h.admit(c)
 	a.Agent, err = agent.New(options)
 	if err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
+}
+
+// admit lets runs of a chain begin while the host is not closed, and there is
+// memory for their modules.
+func (h *Host) admit(c *Chain) func(context.Context, int) (context.Context, *agent.Admission, error) {
+	return func(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
+		switch {
+		case h.closed.Load():
+			return ctx, nil, ErrClosed
+		case len(c.configured) == 0:
+			return ctx, &agent.Admission{Parallel: parallel, Release: func() {}}, nil
+		}
+		within, admission, err := c.Reserve(ctx, parallel)
+		if errors.Is(err, sandbox.ErrClosed) {
+			err = ErrClosed
+		}
+		return within, admission, err
+	}
 }
 
 // Close frees what the agent's entries hold, once no run of it goes on, and

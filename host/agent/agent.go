@@ -33,6 +33,8 @@ const (
 	DefaultMaxSteps  = 20
 	DefaultParallel  = 8
 	DefaultCallLimit = 2 * time.Minute
+	// DefaultPauseLimit is a week.
+	DefaultPauseLimit = 7 * 24 * time.Hour
 )
 
 // Options make an agent.
@@ -60,6 +62,9 @@ type Options struct {
 	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
+	// PauseLimit is how long a paused run waits for answers; resumed later, it ends
+	// with an *Expired. DefaultPauseLimit when 0, for ever when negative.
+	PauseLimit time.Duration
 
 	// Journal keeps the agent's runs; nil: a run ends with its process.
 	Journal *JournalOptions
@@ -125,6 +130,9 @@ func New(o *Options) (*Agent, error) {
 	}
 	if a.Parallel <= 0 {
 		a.Parallel = DefaultParallel
+	}
+	if a.PauseLimit == 0 {
+		a.PauseLimit = DefaultPauseLimit
 	}
 	if a.Limits, err = o.Limits.complete(); err != nil {
 		return nil, err

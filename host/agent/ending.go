@@ -21,6 +21,7 @@ import (
 //	error          *[chain.Failed]            the entry and hook that returned an error, and the error
 //	error          *[ModelError]              the model's error, or that of the entry that answered for it
 //	error          *[NotAdmitted]             why there was no room for the run
+//	error          *[Expired]                 since when the paused run could not be resumed
 //	error          *abi.Error                 anything else: its code says what
 //
 // A run that pauses has not ended: its error is a *[Paused] and no Error. With
@@ -94,3 +95,14 @@ func (e *NotAdmitted) Error() string { return "the run cannot begin: " + e.Err.E
 
 // Unwrap returns the cause.
 func (e *NotAdmitted) Unwrap() error { return e.Err }
+
+// An Expired is the end of a run that waited for answers longer than it may.
+type Expired struct {
+	Limit time.Duration // Options.PauseLimit
+	At    time.Time     // until when it could go on
+}
+
+// Error says since when it cannot go on.
+func (e *Expired) Error() string {
+	return fmt.Sprintf("the run waited longer for an answer than it may (%v, until %s); begin another", e.Limit, e.At.UTC().Format(time.RFC3339))
+}

@@ -145,6 +145,10 @@ func runError(err error) *abi.Error {
 	if errors.As(err, &refused) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	}
+	var late *Expired
+	if errors.As(err, &late) {
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	}
 	var fault *chain.Fault
 	if errors.As(err, &fault) {
 		return &abi.Error{Code: abi.CodeInternal, Message: fault.Error()}

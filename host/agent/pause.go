@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -32,6 +33,10 @@ func (r *run) pause(ctx context.Context) {
 	defer cancel()
 	pending := r.state.Pending()
 	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
+	if limit := r.root.PauseLimit; limit > 0 {
+		r.state.Expires = time.Now().Add(limit)
+		e.ExpiresMS = r.state.Expires.UnixMilli()
+	}
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
 	r.out.Lock()
@@ -69,6 +74,16 @@ func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run,
 		return nil, fmt.Errorf("resume: %w", err)
 	}
 	return r, nil
+}
+
+// expired is the end of a run that was answered too late.
+func (r *run) expired() error {
+	at := r.state.Expires
+	r.state.Expires = time.Time{}
+	if at.IsZero() || time.Now().Before(at) {
+		return nil
+	}
+	return &Expired{Limit: r.root.PauseLimit, At: at}
 }
 
 // resumed is a run with a copy of a state.

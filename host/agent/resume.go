@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -71,6 +72,10 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	claim := &Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.Lease}
 	claim.Steal = kept.Status == StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
 	wasRunning := kept.Status == StatusRunning
+	var expires time.Time
+	if limit := a.PauseLimit; kept.Status == StatusPaused && limit > 0 {
+		expires = kept.Updated.Add(limit)
+	}
 	if kept, err = o.Journal.Claim(ctx, claim); err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err != nil {
 		return nil, err
 	}
-	state.LastSeq = kept.LastSeq
+	state.LastSeq, state.Expires = kept.LastSeq, expires
 	r, err := resumed(a, state)
 	if err != nil {
 		return nil, err

@@ -201,6 +201,9 @@ func (r *run) execute(ctx context.Context) {
 	if r.state.LastSeq == 0 {
 		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName, Parent: r.state.Parent})
 	}
+	if err == nil {
+		err = r.expired()
+	}
 	if err == nil && r.state.Phase != PhaseEnd {
 		err = r.loop(ctx)
 	}

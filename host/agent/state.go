@@ -37,6 +37,7 @@ type State struct {
 	StepOpen bool      `json:"step_open,omitempty"` // it has begun and not ended
 	Usage    abi.Usage `json:"usage"`
 	Deadline time.Time `json:"deadline,omitzero"`
+	Expires  time.Time `json:"expires,omitzero"` // of a paused run: it goes on until then
 
 	ModelCalls int            `json:"model_calls,omitempty"`
 	ToolCalls  map[string]int `json:"tool_calls,omitempty"` // that count, of each tool

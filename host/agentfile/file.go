@@ -83,6 +83,8 @@ type MCPServer struct {
 
 	// Dir is the directory of the file, in which the command runs.
 	Dir string `json:"-"`
+
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"How long the server may take to answer when it is connected to, and again to list its tools. Default: 10s."`
 }
 
 // A Middleware is one entry of the chain.
@@ -123,6 +125,7 @@ type Limits struct {
 	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"Steps of a run, each one call of the model. Default: 20."`
 	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The time of a run. Default: none."`
 	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The time of one tool call. Default: 2m."`
+	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h, a week."`
 	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8."`
 
 	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked: more often than there are steps only where modules ask again. Retries do not count. Default: no limit."`

@@ -14,7 +14,7 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultTimeout        = time.Minute
+	DefaultTimeout        = 10 * time.Second
 	DefaultGrace          = time.Second
 	DefaultMaxMessage     = 16 << 20
 	DefaultMaxTools       = 512

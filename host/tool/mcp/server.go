@@ -62,7 +62,7 @@ func Connect(ctx context.Context, options *Options) (*Server, error) {
 }
 
 func connect(ctx context.Context, o *Options, version string) (*Server, error) {
-	limit := fmt.Errorf("it did not answer within %v", o.Timeout)
+	limit := fmt.Errorf("it did not answer within %v; if it needs longer to start, give it a longer timeout", o.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, limit)
 	defer cancel()
 
