@@ -74,15 +74,17 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 	// Also without configure the entry gets an image of its own, so that no
 	// instance serves two entries.
 	mw.image, err = m.build(ctx, m.image, abi.HookConfigure, func(ctx context.Context, in *sandbox.Instance) error {
-		if !m.has(abi.HookConfigure) {
-			return nil
+		if m.has(abi.HookConfigure) {
+			v := m.buildVisit(abi.HookConfigure, input)
+			v.config = config
+			if err := m.callBuilding(ctx, in, v); err != nil {
+				return err
+			}
+			if err := v.answer(&abi.ConfigureAnswer{}); err != nil {
+				return err
+			}
 		}
-		v := m.buildVisit(abi.HookConfigure, input)
-		v.config = config
-		if err := m.callBuilding(ctx, in, v); err != nil {
-			return err
-		}
-		return v.answer(&abi.ConfigureAnswer{})
+		return m.transport.pack(ctx, in, m.buildVisit("", nil))
 	})
 	if err == nil {
 		return mw, nil

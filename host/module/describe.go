@@ -47,6 +47,9 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset describes itself to each instance
 	described, err := m.build(ctx, m.image, abi.HookDescribe, func(ctx context.Context, in *sandbox.Instance) error {
+		if err := m.transport.start(ctx, in, m.buildVisit("", nil)); err != nil {
+			return err
+		}
 		if !m.has(abi.HookDescribe) {
 			return nil
 		}
@@ -70,7 +73,7 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 func (m *Module) build(ctx context.Context, from *sandbox.Image, hook abi.Hook, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
 	v := m.buildVisit(hook, nil)
 	print := func(line []byte) { v.print(line) }
-	image, err := from.Prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print}, setup)
+	image, err := from.Prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
 	if err != nil && isOwn(err) {
 		err = m.fault(v, err)
 	}
@@ -79,7 +82,7 @@ func (m *Module) build(ctx context.Context, from *sandbox.Image, hook abi.Hook, 
 
 // buildVisit is a call while the image is built.
 func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
-	return &visit{hook: hook, limits: &m.limits, pending: input,
+	return &visit{hook: hook, limits: &m.limits, pending: input, readable: m.transport.readable,
 		log: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
@@ -114,7 +117,11 @@ func (m *Module) refusal(err error) error {
 	case errors.As(err, &fault):
 		refused.Reason = fault.Error()
 		if fault.Hook == "" {
-			refused.Reason = "its start function: " + refused.Reason
+			refused.Reason = "when it starts: " + refused.Reason
+		}
+		var script *scriptError
+		if errors.As(fault.Cause, &script) {
+			refused.Reason = strings.Join(append([]string{script.text}, script.frame...), "\n")
 		}
 	case errors.As(err, &failed):
 		refused.Reason = "describe failed: " + failed.Error()

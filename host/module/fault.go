@@ -9,6 +9,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -21,12 +22,19 @@ func (m *Module) fault(v *visit, err error) error {
 	f := &chain.Fault{Module: m.Name(), Digest: m.Digest(), Hook: v.hook, Stage: v.stage(err), Cause: err, Stderr: slices.Clone(v.recent)}
 	var guest *sandbox.Fault
 	var limit *limitError
+	var script *scriptError
 	switch {
+	case errors.As(err, &script):
+		f.Stack = strings.Join(script.stack, "\n")
+		f.Stderr = append(f.Stderr, script.frame...)
 	case errors.As(err, &guest):
 		cause := *guest
 		cause.Export = "" // the fault names the hook already
 		if !v.running() {
 			f.Hook = abi.Hook(guest.Export) // which may be _initialize, or nothing for the start function
+			if strings.HasPrefix(guest.Export, javascript.Exports) {
+				f.Hook = "" // of the engine, before a hook is called
+			}
 		}
 		f.Cause, f.Stack = &cause, strings.Join(guest.Stack, "\n")
 		f.Limit, f.Value = snakeCase(guest.Limit), guest.Value
@@ -64,7 +72,8 @@ func isOwn(err error) bool {
 	var guest *sandbox.Fault
 	var limit *limitError
 	var answer *answerError
-	return errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer)
+	var script *scriptError
+	return errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) || errors.As(err, &script)
 }
 
 // snakeCase writes the name of a field of the sandbox's limits as
@@ -86,17 +95,20 @@ const (
 	recentBytes = 1 << 10 // of each line
 )
 
+// shown is what stands for a character where a person reads it.
+func shown(c rune) rune {
+	if c == '\t' || unicode.IsPrint(c) {
+		return c
+	}
+	return utf8.RuneError
+}
+
 // remember keeps what the guest printed or logged for a fault.
 func (v *visit) remember(text string) {
 	if len(text) > recentBytes {
 		text = text[:recentBytes] + "…"
 	}
-	text = strings.Map(func(c rune) rune {
-		if c == '\t' || unicode.IsPrint(c) {
-			return c
-		}
-		return utf8.RuneError
-	}, text)
+	text = strings.Map(shown, text)
 	if len(v.recent) == recentLines {
 		v.recent = append(v.recent[:0], v.recent[1:]...)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
@@ -84,10 +85,12 @@ func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module,
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
 		return l.loadManifest(ctx, path, limits)
-	case ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx":
-		return nil, refuse(path, "JavaScript and TypeScript modules come with a later version", "build the module to a .wasm file")
 	case ".wat", ".wast":
 		return nil, refuse(path, "this is WebAssembly text", "assemble it first: wat2wasm "+path)
+	default:
+		if javascript.IsScript(path) {
+			return l.bundleScript(ctx, path, limits)
+		}
 	}
 	b, err := readModule(path, limits)
 	if err != nil {
@@ -110,6 +113,9 @@ type source struct {
 }
 
 func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) (*Module, error) {
+	if javascript.IsBundle(b) {
+		return l.loadScript(ctx, src, b, limits)
+	}
 	limits, err := limits.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
@@ -126,7 +132,14 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
 	limits.Limits = image.Limits()
-	m := &Module{loader: l, source: src, limits: limits, image: image, transport: native{}}
+	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native{}}
+	return l.finish(ctx, m, b)
+}
+
+// finish asks a module what it is, and tells of what is odd about it. It owns
+// the module until it returns it.
+func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, error) {
+	m.size = int64(len(b))
 	if l.faults != nil {
 		m.packed = &packedModule{wasm: b}
 	}
@@ -135,7 +148,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 		return nil, err
 	}
 	for _, w := range m.source.warnings {
-		l.log.Warn("module", "module", src.name, "warning", w)
+		l.log.Warn("module", "module", m.Name(), "warning", w)
 	}
 	return m, nil
 }

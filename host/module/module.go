@@ -32,6 +32,8 @@ import (
 type Module struct {
 	loader    *Loader
 	source    source
+	digest    string
+	size      int64
 	limits    Limits
 	transport transport
 
@@ -48,6 +50,12 @@ type Module struct {
 type transport interface {
 	// name is what inspection calls it.
 	name() string
+	// start makes a new instance ready for its first hook, in a visit without one.
+	start(ctx context.Context, in *sandbox.Instance, v *visit) error
+	// pack makes an instance ready for an image of it to be taken.
+	pack(ctx context.Context, in *sandbox.Instance, v *visit) error
+	// readable makes what a module logs and prints better to read.
+	readable(text string) string
 	// call calls the visit's hook, whose input is pending, and tells whether the
 	// module says that it failed. Other errors are faults, endings that a host
 	// call met, or those of the context.
@@ -57,8 +65,9 @@ type transport interface {
 // Name is what the module was loaded as.
 func (m *Module) Name() string { return m.source.name }
 
-// Digest is the SHA-256 of the module's bytes, in hexadecimal.
-func (m *Module) Digest() string { return m.image.Digest() }
+// Digest is the SHA-256 of the module's bytes, in hexadecimal. Those of a script
+// are its bundle.
+func (m *Module) Digest() string { return m.digest }
 
 // Description is what the module says of itself; the zero value without describe.
 func (m *Module) Description() abi.Description { return m.desc }
@@ -104,7 +113,7 @@ type MemoryInfo struct {
 // Info tells what the module is and what it can do.
 func (m *Module) Info() Info {
 	info := Info{
-		Path: m.Name(), Digest: m.Digest(), Size: m.image.Size(), Transport: m.transport.name(),
+		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.name(),
 		Description: m.desc, Hooks: m.Hooks(), Imports: powers(m.image.Imports()),
 		Instances: m.image.Reset().Method, Warnings: m.Warnings(),
 	}

@@ -20,6 +20,12 @@ type native struct{}
 
 func (native) name() string { return "native" }
 
+func (native) start(context.Context, *sandbox.Instance, *visit) error { return nil }
+
+func (native) pack(context.Context, *sandbox.Instance, *visit) error { return nil }
+
+func (native) readable(text string) string { return text }
+
 func (native) call(ctx context.Context, in *sandbox.Instance, v *visit) (failed bool, err error) {
 	results, err := in.Call(v.context(ctx), string(v.hook), api.EncodeI32(int32(len(v.pending))))
 	if err != nil {
@@ -225,8 +231,9 @@ func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
 	if uint64(keep) < n {
 		text = fmt.Appendf(text, "… (%d bytes more)", n-uint64(keep))
 	}
-	v.remember(string(text))
-	v.wait(func() { v.log(level, string(text)) })
+	shown := v.readable(string(text))
+	v.remember(shown)
+	v.wait(func() { v.log(level, shown) })
 }
 
 // nativeChanged returns the index itself, which is no length.

@@ -66,7 +66,7 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 // visit makes the visit of a call.
 func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	m := s.mw.module
-	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, grants: s.mw.grants, log: c.Log, recorder: m.recorder()}
+	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, grants: s.mw.grants, log: c.Log, readable: m.transport.readable, recorder: m.recorder()}
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
 		v.now = e.Envelope().Run.NowMS * 1e6
 	}

@@ -23,7 +23,9 @@ type visit struct {
 	config json.RawMessage // nil while it is not to be had
 	grants Grants
 	log    func(level int32, text string)
-	now    int64 // what the guest's clock shows, in nanoseconds
+	// readable makes what the guest logs better to read.
+	readable func(text string) string
+	now      int64 // what the guest's clock shows, in nanoseconds
 
 	input []byte
 	seed  string // determines the guest's random bytes; empty: that of the next call
@@ -80,8 +82,9 @@ func (v *visit) ask(q HostCall, do func() ([]byte, error)) ([]byte, error) {
 
 // print takes a line that the guest printed.
 func (v *visit) print(line []byte) {
-	v.remember(string(line))
-	v.log(abi.LogInfo, string(line))
+	text := v.readable(string(line))
+	v.remember(text)
+	v.log(abi.LogInfo, text)
 }
 
 // count counts a host call.

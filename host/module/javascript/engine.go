@@ -49,7 +49,8 @@ func Prelude() []byte { return prelude }
 // The exports of the engine beside hooks, in the order in which they are called
 // while an image is built.
 const (
-	ExportStart = "script_start" // (length, memory in bytes) -> outcome; the prelude is pending
+	Exports     = "script_"      // begins all of them
+	ExportStart = "script_start" // (length, memory in bytes, stack in bytes) -> outcome; the prelude is pending
 	ExportLoad  = "script_load"  // (length) -> outcome; the script is pending
 	ExportPack  = "script_pack"  // (room in bytes)
 )

@@ -89,9 +89,8 @@ struct slots {
 	double random;
 };
 
-// JavaScript has the upper quarter of the stack of 1 MiB; see start.
+// The host gives JavaScript no more than half of the stack of 1 MiB.
 #define slots ((struct slots *)64)
-#define STACK (256 << 10)
 
 static value box(u64 v) {
 	value b = qjs_get_undefined();
@@ -260,9 +259,9 @@ static void named(u64 text, int last) {
 }
 
 // start makes the engine ready, with the prelude that is pending.
-EXPORT(script_start) int script_start(int length, int memory) {
+EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	if (qjs_init() != 0) return BROKEN;
-	qjs_set_max_stack_size(STACK);
+	qjs_set_max_stack_size(stack);
 	qjs_set_memory_limit(memory);
 	named(0x74736f68, 0); // "host"
 	slots->self = qjs_get_undefined();

@@ -1,0 +1,230 @@
+package module
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/host/module/javascript"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// script is the transport of JavaScript. The module is the engine, which speaks
+// the ABI as native modules do; what it adds are the script that it evaluates when
+// its image is built, and what it says of errors, with positions in that script.
+type script struct {
+	bundle []byte
+	memory int64 // of values, in bytes
+	stack  int64 // of the interpreter's own stack, in bytes
+	where  func() *javascript.Map
+}
+
+// What an engine needs beside the values of a script: its stack and data, and
+// what an allocator wastes.
+const (
+	engineBytes    = 1_280 << 10
+	leastOfScripts = 4 << 20
+	// scriptRoom is free in a script's image, so that an ordinary hook does not
+	// make its memory grow.
+	scriptRoom = 2 << 20
+)
+
+// scriptStack is the default of StackBytes for scripts: one call in a script is
+// several, of large functions, in the engine. The interpreter has a limit of its
+// own beside it, which it comes to first, for that is an error with a place.
+const (
+	scriptStack  = 8 << 20
+	stackRatio   = 48 // of the stack of a call as the sandbox estimates it, to what the interpreter counts
+	mostOfStacks = 512 << 10
+)
+
+func newScript(bundle []byte, l sandbox.Limits) (*script, error) {
+	if l.MemoryBytes < leastOfScripts {
+		return nil, &limitError{"memory_bytes", int(l.MemoryBytes), fmt.Sprintf("a script, which needs %d bytes", leastOfScripts), ""}
+	}
+	s := &script{bundle: bundle, memory: (l.MemoryBytes - engineBytes) / 8 * 7, stack: min(l.StackBytes/stackRatio, mostOfStacks)}
+	s.where = sync.OnceValue(func() *javascript.Map {
+		m, err := javascript.ReadMap(s.bundle)
+		if err != nil {
+			return nil // then positions are those of the bundle
+		}
+		return m
+	})
+	return s, nil
+}
+
+func (s *script) name() string { return "javascript" }
+
+// readable puts places of the author's sources into a text.
+func (s *script) readable(text string) string {
+	if !strings.Contains(text, "<script>:") {
+		return text
+	}
+	return s.where().Translate(text)
+}
+
+// start evaluates the script in a new instance.
+func (s *script) start(ctx context.Context, in *sandbox.Instance, v *visit) error {
+	v.pending = javascript.Prelude()
+	if err := s.evaluate(ctx, in, v, javascript.ExportStart, uint64(s.memory), uint64(s.stack)); err != nil {
+		return err
+	}
+	v.pending = s.bundle
+	return s.evaluate(ctx, in, v, javascript.ExportLoad)
+}
+
+func (s *script) evaluate(ctx context.Context, in *sandbox.Instance, v *visit, export string, args ...uint64) error {
+	results, err := in.Call(v.context(ctx), export, append([]uint64{api.EncodeI32(int32(len(v.pending)))}, args...)...)
+	if err != nil {
+		return err
+	}
+	if n := api.DecodeI32(results[0]); n != 0 {
+		return s.thrown(v, n)
+	}
+	return nil
+}
+
+// pack makes an instance ready for its image to be taken.
+func (s *script) pack(ctx context.Context, in *sandbox.Instance, v *visit) error {
+	_, err := in.Call(v.context(ctx), javascript.ExportPack, scriptRoom)
+	return err
+}
+
+func (s *script) call(ctx context.Context, in *sandbox.Instance, v *visit) (failed bool, err error) {
+	results, err := in.Call(v.context(ctx), string(v.hook), api.EncodeI32(int32(len(v.pending))))
+	if err != nil {
+		return false, err
+	}
+	switch n := api.DecodeI32(results[0]); n {
+	case 0:
+		return false, nil
+	case 1:
+		return true, nil
+	default:
+		return false, s.thrown(v, n)
+	}
+}
+
+// A scriptError is the cause of a fault: a mistake in a script.
+type scriptError struct {
+	text  string
+	stack []string // places in the sources, innermost first
+	frame []string // the lines around the first
+}
+
+func (e *scriptError) Error() string { return e.text }
+
+// What is kept of what a script says that it threw, which can be anything.
+const (
+	maxThrown = 2 << 10 // bytes
+	maxStack  = 30      // lines
+)
+
+// thrown makes an error of what the script, or the engine, wrote as its last words.
+func (s *script) thrown(v *visit, outcome int32) error {
+	var t javascript.Thrown
+	switch outcome {
+	case javascript.Threw:
+		if err := json.Unmarshal(v.output, &t); err != nil {
+			return &scriptError{text: "threw something that cannot be read"}
+		}
+	case javascript.Broken:
+		t.Message = "the engine gave up: " + string(v.output)
+		if len(v.output) == 0 {
+			t.Message = "the engine gave up, probably for want of memory"
+		}
+	default:
+		t.Message = fmt.Sprintf("returned %d", outcome)
+	}
+	e := &scriptError{text: t.Message}
+	if t.Name != "" {
+		e.text = t.Name + ": " + t.Message
+	}
+	e.text = printable(e.text, maxThrown)
+	sources := s.where()
+	for line := range strings.Lines(t.Stack) {
+		if line = strings.TrimSpace(line); line == "" || len(e.stack) == maxStack {
+			continue
+		}
+		if strings.Contains(line, "(host:") || strings.HasPrefix(line, "at host:") || strings.HasSuffix(line, "(native)") {
+			continue // the prelude's own
+		}
+		e.stack = append(e.stack, printable(sources.Translate(line), 256))
+	}
+	if p, ok := sources.First(t.Stack); ok {
+		e.text += " (" + printable(p.String(), 256) + ")"
+		if frame := sources.Frame(p); frame != "" {
+			for line := range strings.SplitSeq(frame, "\n") {
+				e.frame = append(e.frame, printable(line, 256))
+			}
+		}
+	}
+	return e
+}
+
+// printable is a text that a terminal can be shown.
+func printable(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.Map(shown, s)
+}
+
+// load loads a script that was bundled before.
+func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limits Limits) (*Module, error) {
+	limits, err := limits.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("load module %s: %w", src.name, err)
+	}
+	def(&limits.ModuleBytes, sandbox.DefaultModuleBytes)
+	if most := limits.ModuleBytes; int64(len(bundle)) > most {
+		return nil, refuse(src.name, fmt.Sprintf("has %d bytes with all that it imports, more than the limit module_bytes of %d", len(bundle), most),
+			"import less, or raise the limit")
+	}
+	def(&limits.StackBytes, scriptStack)
+	own := limits.Limits
+	own.ModuleBytes = int64(len(javascript.Engine())) // the limit is the script's
+	image, err := l.sandbox.Load(ctx, src.name, javascript.Engine(), own)
+	if err != nil {
+		return nil, err
+	}
+	own.ModuleBytes, limits.Limits = limits.ModuleBytes, image.Limits()
+	limits.ModuleBytes = own.ModuleBytes
+	s, err := newScript(bundle, limits.Limits)
+	if err != nil {
+		image.Close()
+		return nil, refuse(src.name, err.Error(), "raise the limit")
+	}
+	sum := sha256.Sum256(bundle)
+	m := &Module{loader: l, source: src, digest: hex.EncodeToString(sum[:]), limits: limits, image: image, transport: s}
+	return l.finish(ctx, m, bundle)
+}
+
+// bundleScript loads a script as its author wrote it.
+func (l *Loader) bundleScript(ctx context.Context, path string, limits Limits) (*Module, error) {
+	bundle, warnings, err := l.bundle(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return l.loadScript(ctx, source{name: path, warnings: warnings}, bundle, limits)
+}
+
+// bundle bundles a script in this process.
+func (l *Loader) bundle(_ context.Context, path string) ([]byte, []string, error) {
+	s, err := javascript.FindSource(path)
+	if err != nil {
+		return nil, nil, refuse(path, err.Error(), "")
+	}
+	s.Guarded = true
+	b, err := javascript.Build(s)
+	if err != nil {
+		return nil, nil, refuse(path, err.Error(), "")
+	}
+	return b.Code, b.Warnings, nil
+}

@@ -1,0 +1,207 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// writeScript makes a file of a script.
+func writeScript(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// loadScript loads a script that is guard.ts.
+func loadScript(t *testing.T, l *Loader, text string, limits Limits) *Module {
+	t.Helper()
+	m, err := l.Load(t.Context(), writeScript(t, "guard.ts", text), limits)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// hook is a script with one before_agent.
+func hook(body string) string {
+	return "export default {\n  beforeAgent(input, ctx) {\n" + body + "\n  },\n};\n"
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newLoader(t), `
+import { defineMiddleware, allow, deny } from "@agent-runner/middleware";
+
+interface Config { deny: string[] }
+
+export default defineMiddleware<Config>({
+  name: "guard", version: "1.2.0", description: "Denies tools.",
+  configSchema: { type: "object", properties: { deny: { type: "array", items: { type: "string" } } } },
+
+  gateTool(input, ctx) {
+    console.log("asked about", input.call.name, { n: 1 });
+    return ctx.config.deny.includes(input.call.name) ? deny(input.call.name + " is not allowed here") : allow();
+  },
+});
+`, Limits{})
+	info := m.Info()
+	require.Equal(t, "javascript", info.Transport)
+	require.Equal(t, "guard", info.Description.Name)
+	require.Equal(t, []abi.Hook{abi.HookGateTool}, info.Hooks)
+	require.Equal(t, abi.MessagesLazy, info.Description.Messages)
+
+	r := open(t, configure(t, m, `{"deny":["t"]}`))
+	called := false
+	out, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) { called = true; return abi.TextResult("x"), nil })
+	require.NoError(t, err)
+	require.False(t, called)
+	require.Contains(t, out.Result.Content.String(), "t is not allowed here")
+	require.Equal(t, []string{`info asked about t {"n":1}`}, r.host.logs())
+
+	_, err = m.Configure(t.Context(), "guard", []byte(`{"deny":"t"}`), Grants{})
+	require.ErrorContains(t, err, "config: deny: is of type string")
+}
+
+// TestScriptFaults checks that scripts are stopped, limited and told of like
+// other modules.
+func TestScriptFaults(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	patient := Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
+	hasty := Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}}
+	for name, tc := range map[string]struct {
+		body, want string
+		limits     Limits
+	}{
+		"loop":                  {"for (;;);", "ran longer than 50ms", hasty},
+		"loop of promises":      {"const f = () => Promise.resolve().then(f); f();", "ran longer than 50ms", hasty},
+		"loop that catches":     {"for (;;) try { null.x } catch {}", "ran longer than 50ms", hasty},
+		"loop in a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", "ran longer than 50ms", hasty},
+		"loop in toString":      {"ctx.emit({ toJSON() { for (;;); } }, 1);", "ran longer than 50ms", hasty},
+		"loop in toJSON":        {"return { toJSON() { for (;;); } };", "ran longer than 50ms", hasty},
+		"loop in then":          {"return { then() { for (;;); } };", "ran longer than 50ms", hasty},
+		"regular expression":    {"/^(a+)+$/.test('a'.repeat(40) + 'b');", "ran longer than 50ms", hasty},
+		"large number":          {"let n = 3n; for (;;) n *= n;", "", hasty},
+		"sort":                  {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", "", hasty},
+		"fill":                  {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", "ran longer than 50ms", hasty},
+		"leak":                  {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
+		"leak of a string":      {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
+		"leak that catches":     {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},
+		"recursion":             {"const f = () => f() + 1; f();", "Maximum call stack size exceeded (guard.ts:3:", patient},
+		"recursion of JSON":     {"let a = []; for (let i = 0; i < 1e5; i++) a = [a]; return { a };", "Maximum call stack size exceeded", patient},
+		"recursion of a parser": {"JSON.parse('['.repeat(1e5));", "stack", patient},
+		"throws":                {"null.x;", "TypeError: cannot read property 'x' of null (guard.ts:3:1)", patient},
+		"throws in a promise":   {"return (async () => { await 1; null.x; })();", "TypeError: cannot read property 'x' of null (guard.ts:3:", patient},
+		"reference":             {"nothing();", "ReferenceError: nothing is not defined (guard.ts:3:1)", patient},
+		"never":                 {"return new Promise(() => {});", "TypeError: the promise of beforeAgent never settles", patient},
+		"thenable":              {"return { then() {} };", "never settles", patient},
+		"a number":              {"return 1;", "TypeError: beforeAgent returned a number; want an object, or nothing", patient},
+		"an array":              {"return [];", "beforeAgent returned an array", patient},
+		"wrong shape":           {"return { instruction: 1 };", "answer: instruction: want a string, got a number", patient},
+		"a cycle":               {"const a = {}; a.a = a; return a;", "TypeError: circular reference", patient},
+		"BigInt":                {"return { instruction: 1n };", "TypeError:", patient},
+		"large answer":          {"return { instruction: 'x'.repeat(9e6) };", "more than the limit output_bytes of 8388608", patient},
+		"host calls":            {"for (;;) ctx.log.info('x');", "more than the limit host_calls of 10000", patient},
+		"message of a getter":   {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { throw e; } }); throw e;", "an error that cannot be read", patient},
+		"frozen":                {"ctx.config.x = 1;", "TypeError:", patient},
+		"eval":                  {"return eval('nothing()');", "ReferenceError: nothing is not defined (guard.ts:3", patient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := loadScript(t, l, hook(tc.body), tc.limits)
+			r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")})
+			_, err := r.beforeAgent(t)
+			var fault *chain.Fault
+			require.ErrorAs(t, err, &fault)
+			t.Log(fault.Text(), "\n"+fault.Stack, "\n"+strings.Join(fault.Stderr, "\n"))
+			require.ErrorContains(t, fault.Cause, tc.want)
+			require.Equal(t, "guard", fault.Entry)
+			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
+			require.Equal(t, m.Digest(), fault.Digest)
+
+			// The instance was thrown away; another run begins in a clean one.
+			_, err = openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
+			require.ErrorAs(t, err, &fault)
+			require.ErrorContains(t, fault.Cause, tc.want)
+		})
+	}
+}
+
+// TestScriptFails checks what a script throws on purpose: the hook fails, and the
+// module does not fault.
+func TestScriptFails(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	for name, tc := range map[string]struct {
+		body string
+		want abi.Error
+	}{
+		"an error":        {"throw new Error('no credit');", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a class":         {"class Mine extends Error {} throw new Mine('no credit');", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a string":        {"throw 'no credit';", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a promise":       {"return Promise.reject(new Error('no credit'));", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"with a code":     {"throw new HookError('no', { code: 'limit', retryable: true });", abi.Error{Code: abi.CodeLimit, Message: "no", Retryable: true}},
+		"an unknown code": {"throw new HookError('no', 'EPERM');", abi.Error{Code: abi.CodeInternal, Message: "no"}},
+		"import":          {"return import('./' + ctx.run.id).then(() => ({}));", abi.Error{Code: abi.CodeInternal, Message: "Module not found in bundle"}},
+		"of the host":     {"ctx.next();", abi.Error{Code: abi.CodeDenied, Message: "next"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := open(t, configure(t, loadScript(t, l, hook(tc.body), Limits{}), ""))
+			_, err := r.beforeAgent(t)
+			var fault *chain.Fault
+			require.False(t, errors.As(err, &fault), "%v", err)
+			var failed *abi.Error
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, tc.want.Code, failed.Code)
+			require.Contains(t, failed.Message, tc.want.Message)
+			require.Equal(t, tc.want.Retryable, failed.Retryable)
+		})
+	}
+}
+
+// TestScriptRefused checks what is told of scripts that do not load.
+func TestScriptRefused(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	for name, tc := range map[string]struct{ text, want string }{
+		"syntax":     {"export default {\n  gateTool() { return ; ) }\n};", "guard.ts:2:25: Unexpected \")\"\n> 2 |   gateTool() { return ; ) }"},
+		"no hook":    {"export const x = 1;", "the script has no hook"},
+		"nothing":    {"", "the script exports nothing"},
+		"misspelt":   {"export default { gateTol() {} };", "there is no gateTol; did you mean gateTool?"},
+		"not a hook": {"export default { gateTool: 1 };", "gateTool is a number; want a function"},
+		"a function": {"export default () => {};", "export default is a function; want an object with hooks"},
+		"throws":     {"const a = 1;\nnull.x;\nexport default { gateTool() {} };", "TypeError: cannot read property 'x' of null (guard.ts:2:1)\n  1 | const a = 1;\n> 2 | null.x;"},
+		"loops":      {"for (;;);\nexport default { gateTool() {} };", "ran longer than 50ms"},
+		"missing":    {"import './no.ts';\nexport default { gateTool() {} };", "cannot find \"./no.ts\""},
+		"of Node":    {"import 'node:fs';\nexport default { gateTool() {} };", "what only Node.js has"},
+		"outside":    {"import '/etc/hostname';\nexport default { gateTool() {} };", "lies outside of the project"},
+		"waits":      {"await 1;\nexport default { gateTool() {} };", "Top-level await"},
+		"host call":  {"export default { describe() { console.log('x'); return { hooks: ['gate_tool'] } }, gateTool() {} , configSchema: 1 };", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
+			if tc.want == "" {
+				require.NoError(t, err)
+				m.Close()
+				return
+			}
+			var refused *sandbox.RefusedError
+			require.ErrorAs(t, err, &refused)
+			t.Log(err)
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
