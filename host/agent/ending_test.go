@@ -132,3 +132,16 @@ func TestTheCallersDeadline(t *testing.T) {
 	require.ErrorAs(t, err, &out)
 	require.Zero(t, out.After, "it was not the agent's own time-out")
 }
+
+func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
+	t.Parallel()
+	large := native("large", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		c.Weigh(200 << 20)
+		return nil, nil
+	}})
+	tr := try(t, agent.Options{Chain: with(t, large)}, nil)
+	var fault *chain.Fault
+	require.ErrorAs(t, tr.err, &fault)
+	require.Equal(t, "record_bytes", fault.Limit)
+	require.ErrorContains(t, tr.err, "large: before_model: what hooks, model and tools answered in one phase")
+}

@@ -36,6 +36,7 @@ type Call struct {
 	hand   func(ctx context.Context, chunks []abi.Chunk) error       // of send
 
 	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
+	weight    int64               // of the answer, bytes
 	key       string              // in the record
 	tool      *abi.Call           // that it is about, if it is
 	delivered func() bool         // whether content of the answer has been; nil: it does not matter

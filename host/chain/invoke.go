@@ -104,6 +104,11 @@ func (r *Run) commit(ctx context.Context, c *Call, out any) error {
 		r.keeping.RLock()
 		defer r.keeping.RUnlock()
 	}
+	if c.key != "" && !live[c.Hook] {
+		if err := r.record.hold(c.weight); err != nil {
+			return err
+		}
+	}
 	if err := c.commit(); err != nil {
 		return err
 	}

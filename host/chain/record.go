@@ -26,6 +26,7 @@ type Record struct {
 	answers   map[string]abi.Resume  // by key
 	approvals []approval
 
+	bytes      int64           // about how many it keeps
 	dirty      map[string]bool // entries that changed since they were kept
 	askedDirty bool            // the same of what waits, was answered or approved
 }
@@ -99,7 +100,10 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	if f.Entries != nil {
 		fresh.entries = f.Entries
 	}
-	r.entries, r.counts, r.dirty = fresh.entries, fresh.counts, fresh.dirty
+	r.entries, r.counts, r.dirty, r.bytes = fresh.entries, fresh.counts, fresh.dirty, 0
+	for _, e := range r.entries {
+		r.bytes += int64(len(e.Answer)) + keptBeside
+	}
 	r.ask(&f)
 	return nil
 }
@@ -255,6 +259,7 @@ func (r *Record) keep(key string, out any, v verdict) {
 	e := r.at(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
 	r.dirty[key] = true
+	r.bytes += weigh(out)
 }
 
 // begun reports whether a tool was called and nobody knows what came of it.

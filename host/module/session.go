@@ -55,6 +55,7 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 		err = s.serve(ctx, v, out)
 	}
 	v.ended = err
+	c.Weigh(v.bytesOut)
 	took := time.Since(began) - c.Waited()
 	s.count(v, took, isFault(err))
 	if s.mw.served != nil {
