@@ -17,6 +17,7 @@ const (
 	recordFile   = "host/chain/record.go"
 	stateFile    = "host/chain/state.go"
 	toolFile     = "host/chain/tool.go"
+	wrappingFile = "host/chain/wrapping.go"
 
 	agentFinish = "host/agent/finish.go"
 	agentModel  = "host/agent/model.go"
@@ -30,8 +31,8 @@ var faults = []fault{
 		"func (r *Run) in(ring Ring, h abi.Hook) []*member {\n\tvar out []*member\n\tfor _, m := range r.ring[ring] {",
 		"func (r *Run) in(ring Ring, h abi.Hook) []*member {\n\tvar out []*member\n\tfor _, m := range slices.Backward(r.ring[ring]) {"},
 	{"the last wrapper is the outermost", "eino-6-tool-onion", exchangeFile,
-		"x.onion(ctx, i, x.run.in(i, x.wrap), q, s)",
-		"x.onion(ctx, i, func() (w []*member) {\n\t\t\t\tfor _, m := range x.run.in(i, x.wrap) {\n\t\t\t\t\tw = append([]*member{m}, w...)\n\t\t\t\t}\n\t\t\t\treturn w\n\t\t\t}(), q, s)"},
+		"x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet())",
+		"x.onion(ctx, i, func() (w []*member) {\n\t\t\t\tfor _, m := range x.run.in(i, x.wrap) {\n\t\t\t\t\tw = append([]*member{m}, w...)\n\t\t\t\t}\n\t\t\t\treturn w\n\t\t\t}(), q, s.outlet())"},
 	{"after_agent runs from outside in", "own-outer-has-the-last-word", stateFile,
 		"range r.outward(abi.HookAfterAgent)", "range r.inward(abi.HookAfterAgent)"},
 	{"tool_messages asks the inner ring first", "own-tool-messages-outer-first", toolFile,
@@ -89,9 +90,9 @@ var faults = []fault{
 		"\t\tcase err != nil:\n\t\t\treturn nil, AsError(err, abi.CodeTool)\n\t\tcase rep.err != nil:"},
 	{"a fault ends the run though it is to be skipped", "own-skip-state-hook", invokeFile,
 		"ends := !never && c.member.OnFault != Skip", "ends := !never"},
-	{"a skipped wrapper's call is made again", "own-skip-after-next", exchangeFile,
-		"\tcase v.faulted && lastGood.res != nil:\n\t\treturn lastGood, nil\n",
-		"\tcase v.faulted && lastGood.res != nil:\n\t\treturn x.onion(ctx, i, wrappers[1:], q, s)\n"},
+	{"a skipped wrapper's call is made again", "own-skip-after-next", wrappingFile,
+		"\tcase v.faulted && w.lastGood.res != nil:\n\t\treturn w.lastGood, nil\n",
+		"\tcase v.faulted && w.lastGood.res != nil:\n\t\treturn w.x.onion(w.ctx, w.ring, w.inner, w.q, nil)\n"},
 	{"after_agent is not called after an error", "eino-60-after-agent-of-a-failed-run", stateFile,
 		"func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {\n",
 		"func (r *Run) AfterAgent(ctx context.Context, e End) *abi.Message {\n\tif e.Err != nil {\n\t\treturn e.Final\n\t}\n"},
