@@ -28,6 +28,9 @@ import (
 //		os.Exit(sandbox.CompileChildMain())
 //	}
 //
+// and gives CompileChildMain the jobs that its host leaves to children; package
+// host has a function that does so.
+//
 // It gets no environment and no open files, and runs at a low priority. Its
 // machine code comes back through the cache directory, or a temporary one
 // without that. Where wazero has no compiler but interprets, there is no child.
@@ -54,22 +57,25 @@ const (
 	childEnv = "AGENT_RUNNER_COMPILE_CHILD"
 
 	// Exit codes of a child. 2 is what the Go runtime ends with.
-	childInvalid  = 3 // the module is not valid
+	childInvalid  = 3 // the module is not valid, or the job failed
 	childNoDisk   = 4 // the machine code cannot be written
 	childNoMemory = 5 // it took more memory than it may
+	childNoJob    = 6 // its program does not know the job
 
 	childText = 8 << 10 // bytes that are kept of what a child says
 )
 
-// childOrder is what a child reads first, in little endian; the module follows.
+// childOrder is what a child reads first, in little endian; the module follows, or
+// the input of a job.
 type childOrder struct {
 	Magic       [4]byte
 	ModuleBytes uint32
+	Job         [16]byte // zeros: compile
 	MemoryBytes uint64
 	CPUSeconds  uint64
 }
 
-var childMagic = [4]byte{'c', 'h', 'd', '1'}
+var childMagic = [4]byte{'c', 'h', 'd', '2'}
 
 // children start the processes that compile.
 type children struct {
@@ -104,6 +110,17 @@ var errTooSlow = errors.New("the child takes too long")
 // a *RefusedError if that is the module's fault, with ctx's cause, and for
 // reasons of the machine.
 func (c *children) compile(ctx context.Context, dir string, module []byte) error {
+	return c.run(ctx, dir, "", module, &head{})
+}
+
+// An output is what a child writes to stdout, and what it says if it fails.
+type output interface {
+	io.Writer
+	String() string
+}
+
+// run lets a child do a job, or compile.
+func (c *children) run(ctx context.Context, dir, job string, input []byte, stdout output) error {
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
@@ -119,26 +136,26 @@ func (c *children) compile(ctx context.Context, dir string, module []byte) error
 	cmd.SysProcAttr = childAttr()
 	cmd.Cancel = func() error { return killChild(cmd.Process) }
 	cmd.WaitDelay = time.Second
-	stdout, stderr := &head{}, &head{}
+	stderr := &head{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := c.feed(cmd, module)
+	err := c.feed(cmd, job, input)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTooSlow):
-		return c.tooSlow()
+		return c.tooSlow(job)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !errors.As(err, &exit):
 		return fmt.Errorf("sandbox: compile in a child: %w", err)
 	}
-	return c.explain(exit, stdout.String(), stderr.String())
+	return c.explain(job, exit, stdout.String(), stderr.String())
 }
 
-// feed runs the child on the module. Its input stays open until it has ended,
+// feed runs the child on the module or input. Its input stays open until it has ended,
 // since it takes the end of that for the end of this process.
-func (c *children) feed(cmd *exec.Cmd, module []byte) error {
+func (c *children) feed(cmd *exec.Cmd, job string, module []byte) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -149,11 +166,13 @@ func (c *children) feed(cmd *exec.Cmd, module []byte) error {
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		// A child that does not take it all has its reasons, and tells them.
-		_ = binary.Write(stdin, binary.LittleEndian, childOrder{
+		order := childOrder{
 			Magic: childMagic, ModuleBytes: uint32(len(module)), MemoryBytes: uint64(c.opts.MemoryBytes),
 			CPUSeconds: uint64(math.Ceil(c.opts.Time.Seconds() * float64(runtime.NumCPU()))),
-		})
+		}
+		copy(order.Job[:], job)
+		// A child that does not take it all has its reasons, and tells them.
+		_ = binary.Write(stdin, binary.LittleEndian, order)
 		_, _ = stdin.Write(module)
 	}()
 	err = cmd.Wait()
@@ -167,29 +186,45 @@ func (c *children) feed(cmd *exec.Cmd, module []byte) error {
 var memoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation"}
 
 // explain says what a child that failed died of.
-func (c *children) explain(exit *exec.ExitError, stdout, stderr string) error {
+func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
 	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
 	switch code := exit.ExitCode(); {
+	case code == childInvalid && job != "":
+		return errors.New(stdout)
 	case code == childInvalid:
 		return invalid(errors.New(stdout))
+	case code == childNoJob:
+		return fmt.Errorf("sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main", job)
 	case code == childNoDisk:
 		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
 	case strings.Contains(stderr, "SIGXCPU"):
-		return c.tooSlow()
+		return c.tooSlow(job)
 	case code == childNoMemory, slices.ContainsFunc(memoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
 		return &RefusedError{
-			Reason: fmt.Sprintf("compiling it took more than %s of memory", bytesText(c.opts.MemoryBytes)),
+			Reason: fmt.Sprintf("%s took more than %s of memory", doing(job), bytesText(c.opts.MemoryBytes)),
 			Fix:    "split its largest functions, or raise the memory that compiling may take",
 		}
 	default:
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
-		return &RefusedError{Reason: fmt.Sprintf("cannot be compiled: the compiler ended with %v: %s", exit, cut(line, 512))}
+		what := "cannot be compiled: the compiler"
+		if job != "" {
+			what = doing(job)
+		}
+		return &RefusedError{Reason: fmt.Sprintf("%s ended with %v: %s", what, exit, cut(line, 512))}
 	}
 }
 
-func (c *children) tooSlow() error {
+// doing is what a child was about.
+func doing(job string) string {
+	if job == "" {
+		return "compiling it"
+	}
+	return "the job " + job
+}
+
+func (c *children) tooSlow(job string) error {
 	return &RefusedError{
-		Reason: fmt.Sprintf("compiling it took more than %v", c.opts.Time),
+		Reason: fmt.Sprintf("%s took more than %v", doing(job), c.opts.Time),
 		Fix:    "split its largest functions, or raise the time that compiling may take",
 	}
 }

@@ -3,9 +3,11 @@ package sandbox
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,11 +126,11 @@ func TestChildExplains(t *testing.T) {
 	c := &children{opts: ChildOptions{MemoryBytes: 1 << 30, Time: 20 * time.Second}}
 	var exit *exec.ExitError
 	require.ErrorAs(t, exec.Command("/bin/false").Run(), &exit)
-	require.EqualError(t, c.explain(exit, "", "fatal error: runtime: out of memory"),
+	require.EqualError(t, c.explain("", exit, "", "fatal error: runtime: out of memory"),
 		"compiling it took more than 1 GiB of memory; split its largest functions, or raise the memory that compiling may take")
-	require.EqualError(t, c.explain(exit, "", "SIGXCPU: cpu limit exceeded"),
+	require.EqualError(t, c.explain("", exit, "", "SIGXCPU: cpu limit exceeded"),
 		"compiling it took more than 20s; split its largest functions, or raise the time that compiling may take")
-	require.ErrorContains(t, c.explain(exit, "", "panic: BUG\n\ngoroutine 1"), "the compiler ended with exit status 1: panic: BUG")
+	require.ErrorContains(t, c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"), "the compiler ended with exit status 1: panic: BUG")
 }
 
 func TestChildOptionsThatMakeNoSense(t *testing.T) {
@@ -145,10 +147,50 @@ func TestChildOptionsThatMakeNoSense(t *testing.T) {
 	require.ErrorContains(t, err, "call IsCompileChild at the beginning of main")
 }
 
+// Jobs are done in children, within the same limits.
+func TestRunJob(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t, Options{CompileChild: &ChildOptions{MemoryBytes: 256 << 20, Time: time.Second}})
+	out, err := s.RunJob(t.Context(), "reverse", []byte("abc"))
+	require.NoError(t, err)
+	require.Equal(t, "cba", string(out))
+	var refused *RefusedError
+	for input, want := range map[string]string{
+		"fail": "it failed", "loop": "the job reverse took more than 1s", "leak": "the job reverse took more than 256 MiB of memory",
+		"panic": "the job reverse ended with exit status 2: panic: nothing to reverse",
+	} {
+		_, err := s.RunJob(t.Context(), "reverse", []byte(input))
+		require.ErrorContains(t, err, want)
+		require.Equal(t, input != "fail", errors.As(err, &refused))
+	}
+	_, err = s.RunJob(t.Context(), "other", nil)
+	require.ErrorContains(t, err, "the child does not know the job other: give it to CompileChildMain")
+	_, err = newSandbox(t, Options{}).RunJob(t.Context(), "reverse", nil)
+	require.ErrorIs(t, err, ErrNoChildren)
+}
+
+// reverse is a job that goes wrong when it is told to.
+func reverse(input []byte) ([]byte, error) {
+	switch string(input) {
+	case "fail":
+		return nil, errors.New("it failed")
+	case "loop":
+		for {
+		}
+	case "leak":
+		for all := [][]byte{}; ; all = append(all, bytes.Repeat([]byte{1}, 1<<20)) {
+		}
+	case "panic":
+		panic("nothing to reverse")
+	}
+	slices.Reverse(input)
+	return input, nil
+}
+
 // Whatever a child is told, it works on orders alone.
 func TestChildOrder(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{"", "chd1", strings.Repeat("x", 100)} {
-		require.ErrorContains(t, compileHere(strings.NewReader(in)), "only the host starts this command")
+	for _, in := range []string{"", "chd2", strings.Repeat("x", 100)} {
+		require.ErrorContains(t, workHere(strings.NewReader(in), io.Discard, nil), "only the host starts this command")
 	}
 }

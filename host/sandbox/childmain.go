@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -25,12 +26,14 @@ func IsCompileChild() bool {
 }
 
 // CompileChildMain does what a child is there for and returns the process's exit
-// code.
-func CompileChildMain() int {
-	err := compileHere(os.Stdin)
+// code. It also does the jobs that it is given, for [Sandbox.RunJob].
+func CompileChildMain(jobs ...ChildJob) int {
+	err := workHere(os.Stdin, os.Stdout, jobs)
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, errNoJob):
+		return childNoJob
 	case cacheFailed(err):
 		fmt.Fprint(os.Stdout, err)
 		return childNoDisk
@@ -40,9 +43,9 @@ func CompileChildMain() int {
 	}
 }
 
-// compileHere compiles what stands in the input, within the limits that stand
-// there, into the working directory.
-func compileHere(in io.Reader) error {
+// workHere compiles what stands in the input, within the limits that stand there,
+// into the working directory, or does a job with it.
+func workHere(in io.Reader, out io.Writer, jobs []ChildJob) error {
 	var order childOrder
 	if err := binary.Read(in, binary.LittleEndian, &order); err != nil || order.Magic != childMagic {
 		return errors.New("this is not the beginning of an order; only the host starts this command")
@@ -62,6 +65,13 @@ func compileHere(in io.Reader) error {
 		os.Exit(1) //nolint:forbidigo // who started it is gone, and nothing can stop the compiler
 	}()
 
+	if job := strings.TrimRight(string(order.Job[:]), "\x00"); job != "" {
+		return doJob(job, module, out, jobs)
+	}
+	return compileHere(module)
+}
+
+func compileHere(module []byte) error {
 	cache, err := wazero.NewCompilationCacheWithDir(".")
 	if err != nil {
 		return err

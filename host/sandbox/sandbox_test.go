@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if IsCompileChild() {
-		os.Exit(CompileChildMain()) //nolint:forbidigo // this is a main
+		os.Exit(CompileChildMain(ChildJob{"reverse", reverse})) //nolint:forbidigo // this is a main
 	}
 	goleak.VerifyTestMain(m)
 }
