@@ -46,7 +46,8 @@ func pump[R any](ctx context.Context, out chain.Sink, ends bool, what string, ma
 	for {
 		chunks, done, err := feed.Take(ctx, math.MaxInt)
 		if err != nil {
-			return res, err
+			var none R // the maker may be at it still
+			return none, err
 		}
 		if done {
 			<-made
