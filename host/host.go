@@ -69,8 +69,10 @@ type Options struct {
 	// only while the host lives. Nobody else should be able to write there.
 	CacheDir string
 	// CompileChild compiles modules in processes of their own, which a module
-	// that takes too much time or memory cannot harm. A program that sets it asks
-	// [sandbox.IsCompileChild] at the beginning of main. Nil: in this process.
+	// that takes too much time or memory cannot harm, and bundles scripts there. A
+	// program that sets it asks [sandbox.IsCompileChild] at the beginning of main,
+	// and calls [CompileChildMain]. Nil: in this process, where scripts may not be
+	// as deeply nested as bundled packages sometimes are.
 	CompileChild *sandbox.ChildOptions
 	// MemoryBytes is what all runs may use for their modules together. A run
 	// takes the most that it can come to use when it begins, waits while others

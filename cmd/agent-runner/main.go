@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -34,7 +35,7 @@ type env struct {
 
 func main() {
 	if sandbox.IsCompileChild() {
-		os.Exit(sandbox.CompileChildMain())
+		os.Exit(host.CompileChildMain())
 	}
 	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -208,23 +209,52 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 
 // bundleScript loads a script as its author wrote it.
 func (l *Loader) bundleScript(ctx context.Context, path string, limits Limits) (*Module, error) {
-	bundle, warnings, err := l.bundle(ctx, path)
+	text, err := readModule(path, limits)
 	if err != nil {
 		return nil, err
 	}
-	return l.loadScript(ctx, source{name: path, warnings: warnings}, bundle, limits)
+	if javascript.IsBundle(text) {
+		return l.loadScript(ctx, source{name: path}, text, limits)
+	}
+	bundle, err := l.bundle(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return l.loadScript(ctx, source{name: path, warnings: bundle.Warnings}, bundle.Code, limits)
 }
 
-// bundle bundles a script in this process.
-func (l *Loader) bundle(_ context.Context, path string) ([]byte, []string, error) {
+// bundle bundles a script, in a child if there are any.
+func (l *Loader) bundle(ctx context.Context, path string) (*javascript.Bundle, error) {
 	s, err := javascript.FindSource(path)
 	if err != nil {
-		return nil, nil, refuse(path, err.Error(), "")
+		return nil, fmt.Errorf("load module: %w", err)
 	}
-	s.Guarded = true
-	b, err := javascript.Build(s)
+	bundle, err := l.bundleInChild(ctx, s)
+	if errors.Is(err, sandbox.ErrNoChildren) {
+		s.Guarded = true
+		bundle, err = javascript.Build(s)
+	}
+	var mistake *javascript.Mistake
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &mistake):
+		return nil, refuse(path, mistake.Text, "")
+	case errors.As(err, &refused):
+		return nil, refuse(path, refused.Reason, "the script, or what it imports, is too large or nested too deeply")
+	case err != nil:
+		return nil, fmt.Errorf("load module %s: %w", path, err)
+	}
+	return bundle, nil
+}
+
+func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javascript.Bundle, error) {
+	input, err := json.Marshal(s)
 	if err != nil {
-		return nil, nil, refuse(path, err.Error(), "")
+		return nil, err
 	}
-	return b.Code, b.Warnings, nil
+	output, err := l.sandbox.RunJob(ctx, javascript.JobName, input)
+	if err != nil {
+		return nil, err
+	}
+	return javascript.JobResult(output)
 }
