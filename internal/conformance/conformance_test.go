@@ -41,6 +41,7 @@ func TestCases(t *testing.T) {
 				}
 			}
 			if *update {
+				requireKnown(t, c)
 				require.NoError(t, c.Update(got))
 			}
 		})
