@@ -135,7 +135,7 @@ func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	e.Middleware, err = b.middlewares.Go(ctx, e.Name, use)
+	e.Middleware, err = b.middlewares.Go(ctx, e.Name, use, f.Grants)
 	return e, err
 }
 

@@ -39,6 +39,7 @@ type Tool struct {
 	Fails        bool
 	Panics       bool
 	Cancels      bool   // the run, before it returns
+	Streams      bool   // the result, in pieces between bars; if it fails, the last is the error
 	After        string // the tool whose result it waits for
 }
 
@@ -142,8 +143,8 @@ func lines(data []byte) []string {
 }
 
 // toolLine is "name: result", "name! error", "name!! panic", "name after
-// other: result" or "name cancels: result".
-var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels))?(:|!!?) (.*)$`)
+// other: result", "name cancels: result" or "name streams: piece|piece".
+var toolLine = regexp.MustCompile(`^(\S+?)(?: after (\S+)| (cancels)| (streams))?(:|!!?) (.*)$`)
 
 func parseTools(data []byte) ([]Tool, error) {
 	out := []Tool{}
@@ -152,7 +153,8 @@ func parseTools(data []byte) ([]Tool, error) {
 		if f == nil {
 			return nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
 		}
-		out = append(out, Tool{Name: f[1], After: f[2], Cancels: f[3] != "", Fails: f[4] == "!", Panics: f[4] == "!!", Result: unescape(f[5])})
+		out = append(out, Tool{Name: f[1], After: f[2], Cancels: f[3] != "", Streams: f[4] != "",
+			Fails: f[5] == "!", Panics: f[5] == "!!", Result: unescape(f[6])})
 	}
 	return out, nil
 }

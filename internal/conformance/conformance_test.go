@@ -67,8 +67,12 @@ func loadModules(t *testing.T, s *Suite) *modules {
 	return &modules{t, loader, m}
 }
 
-func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage) (chain.Middleware, error) {
-	return ms.suite.Configure(ctx, entry, config, module.Grants{})
+func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	granted, err := module.ParseGrants(grants)
+	if err != nil {
+		return nil, err
+	}
+	return ms.suite.Configure(ctx, entry, config, granted)
 }
 
 func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error) {

@@ -10,7 +10,8 @@
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".
-//	                 "name after other: …" waits until the other's result was told, "name cancels: …" ends the run.
+//	                 "name after other: …" waits until the other's result was told, "name cancels: …" ends the run,
+//	                 "name streams: a|b" says its result in pieces, "name streams! a|b" fails with the last.
 //	                 One that stands there twice answers its calls in turn
 //	messages         the conversation so far; without it "user: hi"
 //	answers          what the run's interrupts are answered with: a line of JSON a pause, for all that wait,

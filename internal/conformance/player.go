@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -95,12 +96,39 @@ func (c *Case) tools(p *player) []tool.Tool {
 	for _, t := range c.Tools {
 		if all := lines[t.Name]; all != nil {
 			delete(lines, t.Name)
-			out = append(out, tool.Func(abi.Tool{Name: t.Name}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
-				return p.call(ctx, p.turn(all))
-			}))
+			out = append(out, p.tool(all))
 		}
 	}
 	return out
+}
+
+// tool is the one of some lines; it streams if the first of them does.
+func (p *player) tool(lines []Tool) tool.Tool {
+	declaration := abi.Tool{Name: lines[0].Name}
+	if lines[0].Streams {
+		return tool.StreamFunc(declaration, func(_ context.Context, _ abi.Call, out *tool.Out) (*abi.Result, error) {
+			return nil, p.turn(lines).stream(out)
+		})
+	}
+	return tool.Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		return p.call(ctx, p.turn(lines))
+	})
+}
+
+// stream says the pieces of a line.
+func (t Tool) stream(out *tool.Out) error {
+	pieces := strings.Split(t.Result, "|")
+	var failed error
+	if t.Fails {
+		failed = errors.New(pieces[len(pieces)-1])
+		pieces = pieces[:len(pieces)-1]
+	}
+	for _, piece := range pieces {
+		if err := out.Text(piece); err != nil {
+			return err
+		}
+	}
+	return failed
 }
 
 // call does what one line of a tool says.

@@ -64,14 +64,15 @@ type entryFile struct {
 	Ring    string         `yaml:"ring"`
 	OnFault string         `yaml:"on_fault"`
 	Read    string         `yaml:"read"`
+	Grants  []string       `yaml:"grants"` // to make calls of its own: model, tool:NAME
 	Config  map[string]any `yaml:"config"`
 }
 
 // A Middlewares makes the middleware of an entry: for a module of the case
 // the suite's, told by its configuration which it is.
 type Middlewares interface {
-	// Go is the suite's module, configured as one of its middlewares.
-	Go(ctx context.Context, entry string, config json.RawMessage) (chain.Middleware, error)
+	// Go is the suite's module, configured as one of its middlewares, with the grants.
+	Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error)
 	// Wasm is a module of testdata/modules.
 	Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error)
 }
