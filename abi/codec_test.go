@@ -123,22 +123,6 @@ func FuzzCodec(f *testing.F) {
 	})
 }
 
-// A type that embeds one of this package's is another one.
-func TestEmbeddedIsItsOwn(t *testing.T) {
-	t.Parallel()
-	type mine struct {
-		Tool
-		Extra string `json:"extra"`
-	}
-	var v mine
-	_, err := Decode([]byte(`{"name":"a","extra":"b"}`), &v)
-	require.NoError(t, err)
-	require.Equal(t, mine{Tool{Name: "a"}, "b"}, v)
-	b, err := Marshal(v)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"name":"a","extra":"b"}`, string(b))
-}
-
 func BenchmarkDecode(b *testing.B) {
 	input := []byte(`{"run":{"id":"run_1","agent":"a","step":1,"max_steps":20,"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},"now_ms":1767225600000},"entry":"policy","call":{"id":"call_1","name":"search","arguments":"{\"query\":\"croissants\"}","owner":"host"},"tool":{"name":"search","description":"Searches the orders.","parameters":{"type":"object","properties":{"query":{"type":"string"}}},"owner":"host"}}`)
 	b.Run("generated", func(b *testing.B) {

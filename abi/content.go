@@ -102,8 +102,6 @@ func (c *Content) readValue(s *scanner) error {
 	}
 }
 
-func (c *Content) readDocument(s *scanner) error { return s.whole(c) }
-
 func (Content) shape(first byte) reflect.Type {
 	if first == '[' {
 		return reflect.TypeFor[[]Part]()
@@ -135,7 +133,10 @@ type Part struct {
 func (p Part) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (p *Part) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
+func (p *Part) UnmarshalJSON(b []byte) error {
+	*p = Part{}
+	return unmarshal(b, p)
+}
 
 func (p *Part) writeValue(w *writer) {
 	w.b = append(w.b, '{')

@@ -24,9 +24,11 @@ func Decode(b []byte, v any) (unknown []string, err error) {
 	}
 	s := scanner{b: b}
 	if known := valueOf(v); known != nil {
-		if err := known.readDocument(&s); err != nil {
+		fresh := reflect.New(t.Elem())
+		if err := s.whole(fresh.Interface().(value)); err != nil {
 			return nil, err
 		}
+		reflect.ValueOf(v).Elem().Set(fresh.Elem())
 		return s.unknown, nil
 	}
 	if err := s.document(t.Elem()); err != nil {

@@ -3,6 +3,7 @@ package abi
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 )
 
@@ -63,7 +64,7 @@ func Marshal(v any) ([]byte, error) {
 
 // marshal is Marshal of a value of this package.
 func marshal(v value) ([]byte, error) {
-	var w writer
+	w := writer{b: make([]byte, 0, 256)}
 	v.writeValue(&w)
 	return w.b, w.err
 }
@@ -72,5 +73,27 @@ func marshal(v value) ([]byte, error) {
 // that it has checked.
 func unmarshal(b []byte, v value) error {
 	s := scanner{b: b}
-	return v.readDocument(&s)
+	return s.whole(v)
 }
+
+// valueOf is v as a value of this package, or a pointer to one; nil for others,
+// also for those that embed one and have its methods.
+func valueOf(v any) value {
+	t := reflect.TypeOf(v)
+	if t == nil {
+		return nil
+	}
+	if t.Kind() == reflect.Struct && t.PkgPath() == ownPath {
+		p := reflect.New(t)
+		p.Elem().Set(reflect.ValueOf(v))
+		known, _ := p.Interface().(value)
+		return known
+	}
+	known, ok := v.(value)
+	if !ok || t.Kind() != reflect.Pointer || t.Elem().PkgPath() != ownPath || reflect.ValueOf(v).IsNil() {
+		return nil
+	}
+	return known
+}
+
+var ownPath = reflect.TypeFor[Error]().PkgPath()

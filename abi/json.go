@@ -6,14 +6,6 @@ var fieldsOfAfterAgentAnswer = []string{"final"}
 
 func (x *AfterAgentAnswer) fieldNames() []string { return fieldsOfAfterAgentAnswer }
 
-func (x *AfterAgentAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "final":
-		return 0
-	}
-	return -1
-}
-
 func (x *AfterAgentAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -23,15 +15,6 @@ func (x *AfterAgentAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *AfterAgentAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterAgentAnswer) readDocument(s *scanner) error {
-	var v AfterAgentAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -49,30 +32,6 @@ func (x *AfterAgentAnswer) writeValue(w *writer) {
 var fieldsOfAfterAgentInput = []string{"run", "entry", "resume", "messages", "new_from", "final", "error", "finish_reason", "usage"}
 
 func (x *AfterAgentInput) fieldNames() []string { return fieldsOfAfterAgentInput }
-
-func (x *AfterAgentInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "messages":
-		return 3
-	case "new_from":
-		return 4
-	case "final":
-		return 5
-	case "error":
-		return 6
-	case "finish_reason":
-		return 7
-	case "usage":
-		return 8
-	}
-	return -1
-}
 
 func (x *AfterAgentInput) readField(s *scanner, i int) error {
 	switch i {
@@ -99,15 +58,6 @@ func (x *AfterAgentInput) readField(s *scanner, i int) error {
 }
 
 func (x *AfterAgentInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterAgentInput) readDocument(s *scanner) error {
-	var v AfterAgentInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -154,22 +104,6 @@ var fieldsOfAfterModelAnswer = []string{"stop", "interrupt", "response", "error"
 
 func (x *AfterModelAnswer) fieldNames() []string { return fieldsOfAfterModelAnswer }
 
-func (x *AfterModelAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "response":
-		return 2
-	case "error":
-		return 3
-	case "again":
-		return 4
-	}
-	return -1
-}
-
 func (x *AfterModelAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -187,15 +121,6 @@ func (x *AfterModelAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *AfterModelAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterModelAnswer) readDocument(s *scanner) error {
-	var v AfterModelAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -246,26 +171,6 @@ var fieldsOfAfterModelInput = []string{"run", "entry", "resume", "request", "res
 
 func (x *AfterModelInput) fieldNames() []string { return fieldsOfAfterModelInput }
 
-func (x *AfterModelInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "request":
-		return 3
-	case "response":
-		return 4
-	case "error":
-		return 5
-	case "source":
-		return 6
-	}
-	return -1
-}
-
 func (x *AfterModelInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -287,15 +192,6 @@ func (x *AfterModelInput) readField(s *scanner, i int) error {
 }
 
 func (x *AfterModelInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterModelInput) readDocument(s *scanner) error {
-	var v AfterModelInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -340,18 +236,6 @@ func (x *AfterModelRewriteStateAnswer) fieldNames() []string {
 	return fieldsOfAfterModelRewriteStateAnswer
 }
 
-func (x *AfterModelRewriteStateAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "messages":
-		return 2
-	}
-	return -1
-}
-
 func (x *AfterModelRewriteStateAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -365,15 +249,6 @@ func (x *AfterModelRewriteStateAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *AfterModelRewriteStateAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterModelRewriteStateAnswer) readDocument(s *scanner) error {
-	var v AfterModelRewriteStateAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -406,22 +281,6 @@ func (x *AfterModelRewriteStateInput) fieldNames() []string {
 	return fieldsOfAfterModelRewriteStateInput
 }
 
-func (x *AfterModelRewriteStateInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "messages":
-		return 3
-	case "tools":
-		return 4
-	}
-	return -1
-}
-
 func (x *AfterModelRewriteStateInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -439,15 +298,6 @@ func (x *AfterModelRewriteStateInput) readField(s *scanner, i int) error {
 }
 
 func (x *AfterModelRewriteStateInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterModelRewriteStateInput) readDocument(s *scanner) error {
-	var v AfterModelRewriteStateInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -474,22 +324,6 @@ var fieldsOfAfterToolAnswer = []string{"stop", "interrupt", "result", "error", "
 
 func (x *AfterToolAnswer) fieldNames() []string { return fieldsOfAfterToolAnswer }
 
-func (x *AfterToolAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "result":
-		return 2
-	case "error":
-		return 3
-	case "again":
-		return 4
-	}
-	return -1
-}
-
 func (x *AfterToolAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -507,15 +341,6 @@ func (x *AfterToolAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *AfterToolAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterToolAnswer) readDocument(s *scanner) error {
-	var v AfterToolAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -566,28 +391,6 @@ var fieldsOfAfterToolInput = []string{"run", "entry", "resume", "call", "tool", 
 
 func (x *AfterToolInput) fieldNames() []string { return fieldsOfAfterToolInput }
 
-func (x *AfterToolInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	case "tool":
-		return 4
-	case "result":
-		return 5
-	case "error":
-		return 6
-	case "source":
-		return 7
-	}
-	return -1
-}
-
 func (x *AfterToolInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -611,15 +414,6 @@ func (x *AfterToolInput) readField(s *scanner, i int) error {
 }
 
 func (x *AfterToolInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterToolInput) readDocument(s *scanner) error {
-	var v AfterToolInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -664,18 +458,6 @@ var fieldsOfAfterToolsAnswer = []string{"stop", "interrupt", "messages"}
 
 func (x *AfterToolsAnswer) fieldNames() []string { return fieldsOfAfterToolsAnswer }
 
-func (x *AfterToolsAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "messages":
-		return 2
-	}
-	return -1
-}
-
 func (x *AfterToolsAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -689,15 +471,6 @@ func (x *AfterToolsAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *AfterToolsAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterToolsAnswer) readDocument(s *scanner) error {
-	var v AfterToolsAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterToolsAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -728,22 +501,6 @@ var fieldsOfAfterToolsInput = []string{"run", "entry", "resume", "messages", "ca
 
 func (x *AfterToolsInput) fieldNames() []string { return fieldsOfAfterToolsInput }
 
-func (x *AfterToolsInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "messages":
-		return 3
-	case "calls":
-		return 4
-	}
-	return -1
-}
-
 func (x *AfterToolsInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -761,15 +518,6 @@ func (x *AfterToolsInput) readField(s *scanner, i int) error {
 }
 
 func (x *AfterToolsInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *AfterToolsInput) readDocument(s *scanner) error {
-	var v AfterToolsInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *AfterToolsInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -796,18 +544,6 @@ var fieldsOfApproval = []string{"decision", "message", "arguments"}
 
 func (x *Approval) fieldNames() []string { return fieldsOfApproval }
 
-func (x *Approval) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "decision":
-		return 0
-	case "message":
-		return 1
-	case "arguments":
-		return 2
-	}
-	return -1
-}
-
 func (x *Approval) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -821,15 +557,6 @@ func (x *Approval) readField(s *scanner, i int) error {
 }
 
 func (x *Approval) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Approval) readDocument(s *scanner) error {
-	var v Approval
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Approval) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -854,26 +581,6 @@ var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "to
 
 func (x *BeforeAgentAnswer) fieldNames() []string { return fieldsOfBeforeAgentAnswer }
 
-func (x *BeforeAgentAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "instruction":
-		return 2
-	case "tools":
-		return 3
-	case "return_directly":
-		return 4
-	case "messages":
-		return 5
-	case "respond":
-		return 6
-	}
-	return -1
-}
-
 func (x *BeforeAgentAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -895,15 +602,6 @@ func (x *BeforeAgentAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeAgentAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeAgentAnswer) readDocument(s *scanner) error {
-	var v BeforeAgentAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -958,32 +656,6 @@ var fieldsOfBeforeAgentInput = []string{"run", "entry", "resume", "instruction",
 
 func (x *BeforeAgentInput) fieldNames() []string { return fieldsOfBeforeAgentInput }
 
-func (x *BeforeAgentInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "instruction":
-		return 3
-	case "tools":
-		return 4
-	case "return_directly":
-		return 5
-	case "messages":
-		return 6
-	case "model":
-		return 7
-	case "params":
-		return 8
-	case "limits":
-		return 9
-	}
-	return -1
-}
-
 func (x *BeforeAgentInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1011,15 +683,6 @@ func (x *BeforeAgentInput) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeAgentInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeAgentInput) readDocument(s *scanner) error {
-	var v BeforeAgentInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1058,20 +721,6 @@ var fieldsOfBeforeModelAnswer = []string{"stop", "interrupt", "request", "respon
 
 func (x *BeforeModelAnswer) fieldNames() []string { return fieldsOfBeforeModelAnswer }
 
-func (x *BeforeModelAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "request":
-		return 2
-	case "response":
-		return 3
-	}
-	return -1
-}
-
 func (x *BeforeModelAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1087,15 +736,6 @@ func (x *BeforeModelAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeModelAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeModelAnswer) readDocument(s *scanner) error {
-	var v BeforeModelAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1134,20 +774,6 @@ var fieldsOfBeforeModelInput = []string{"run", "entry", "resume", "request"}
 
 func (x *BeforeModelInput) fieldNames() []string { return fieldsOfBeforeModelInput }
 
-func (x *BeforeModelInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "request":
-		return 3
-	}
-	return -1
-}
-
 func (x *BeforeModelInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1163,15 +789,6 @@ func (x *BeforeModelInput) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeModelInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeModelInput) readDocument(s *scanner) error {
-	var v BeforeModelInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1198,20 +815,6 @@ func (x *BeforeModelRewriteStateAnswer) fieldNames() []string {
 	return fieldsOfBeforeModelRewriteStateAnswer
 }
 
-func (x *BeforeModelRewriteStateAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "messages":
-		return 2
-	case "active":
-		return 3
-	}
-	return -1
-}
-
 func (x *BeforeModelRewriteStateAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1227,15 +830,6 @@ func (x *BeforeModelRewriteStateAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeModelRewriteStateAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeModelRewriteStateAnswer) readDocument(s *scanner) error {
-	var v BeforeModelRewriteStateAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1272,26 +866,6 @@ func (x *BeforeModelRewriteStateInput) fieldNames() []string {
 	return fieldsOfBeforeModelRewriteStateInput
 }
 
-func (x *BeforeModelRewriteStateInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "messages":
-		return 3
-	case "tools":
-		return 4
-	case "model":
-		return 5
-	case "params":
-		return 6
-	}
-	return -1
-}
-
 func (x *BeforeModelRewriteStateInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1313,15 +887,6 @@ func (x *BeforeModelRewriteStateInput) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeModelRewriteStateInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeModelRewriteStateInput) readDocument(s *scanner) error {
-	var v BeforeModelRewriteStateInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1354,20 +919,6 @@ var fieldsOfBeforeToolAnswer = []string{"stop", "interrupt", "arguments", "resul
 
 func (x *BeforeToolAnswer) fieldNames() []string { return fieldsOfBeforeToolAnswer }
 
-func (x *BeforeToolAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "arguments":
-		return 2
-	case "result":
-		return 3
-	}
-	return -1
-}
-
 func (x *BeforeToolAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1383,15 +934,6 @@ func (x *BeforeToolAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeToolAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeToolAnswer) readDocument(s *scanner) error {
-	var v BeforeToolAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1434,24 +976,6 @@ var fieldsOfBeforeToolInput = []string{"run", "entry", "resume", "call", "tool",
 
 func (x *BeforeToolInput) fieldNames() []string { return fieldsOfBeforeToolInput }
 
-func (x *BeforeToolInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	case "tool":
-		return 4
-	case "stream":
-		return 5
-	}
-	return -1
-}
-
 func (x *BeforeToolInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1471,15 +995,6 @@ func (x *BeforeToolInput) readField(s *scanner, i int) error {
 }
 
 func (x *BeforeToolInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *BeforeToolInput) readDocument(s *scanner) error {
-	var v BeforeToolInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *BeforeToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1510,18 +1025,6 @@ var fieldsOfBy = []string{"entry", "hook", "call"}
 
 func (x *By) fieldNames() []string { return fieldsOfBy }
 
-func (x *By) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "entry":
-		return 0
-	case "hook":
-		return 1
-	case "call":
-		return 2
-	}
-	return -1
-}
-
 func (x *By) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1535,15 +1038,6 @@ func (x *By) readField(s *scanner, i int) error {
 }
 
 func (x *By) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *By) readDocument(s *scanner) error {
-	var v By
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *By) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1561,26 +1055,6 @@ func (x *By) writeValue(w *writer) {
 var fieldsOfCall = []string{"id", "name", "arguments", "owner", "idempotent", "original_arguments", "by"}
 
 func (x *Call) fieldNames() []string { return fieldsOfCall }
-
-func (x *Call) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "name":
-		return 1
-	case "arguments":
-		return 2
-	case "owner":
-		return 3
-	case "idempotent":
-		return 4
-	case "original_arguments":
-		return 5
-	case "by":
-		return 6
-	}
-	return -1
-}
 
 func (x *Call) readField(s *scanner, i int) error {
 	switch i {
@@ -1603,15 +1077,6 @@ func (x *Call) readField(s *scanner, i int) error {
 }
 
 func (x *Call) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Call) readDocument(s *scanner) error {
-	var v Call
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1648,14 +1113,6 @@ var fieldsOfCallPatch = []string{"arguments"}
 
 func (x *CallPatch) fieldNames() []string { return fieldsOfCallPatch }
 
-func (x *CallPatch) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "arguments":
-		return 0
-	}
-	return -1
-}
-
 func (x *CallPatch) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1665,15 +1122,6 @@ func (x *CallPatch) readField(s *scanner, i int) error {
 }
 
 func (x *CallPatch) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *CallPatch) readDocument(s *scanner) error {
-	var v CallPatch
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *CallPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1692,18 +1140,6 @@ var fieldsOfCallToolAnswer = []string{"stop", "interrupt", "result"}
 
 func (x *CallToolAnswer) fieldNames() []string { return fieldsOfCallToolAnswer }
 
-func (x *CallToolAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "result":
-		return 2
-	}
-	return -1
-}
-
 func (x *CallToolAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1717,15 +1153,6 @@ func (x *CallToolAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *CallToolAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *CallToolAnswer) readDocument(s *scanner) error {
-	var v CallToolAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *CallToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1760,20 +1187,6 @@ var fieldsOfCallToolInput = []string{"run", "entry", "resume", "call"}
 
 func (x *CallToolInput) fieldNames() []string { return fieldsOfCallToolInput }
 
-func (x *CallToolInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	}
-	return -1
-}
-
 func (x *CallToolInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1789,15 +1202,6 @@ func (x *CallToolInput) readField(s *scanner, i int) error {
 }
 
 func (x *CallToolInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *CallToolInput) readDocument(s *scanner) error {
-	var v CallToolInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *CallToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1821,30 +1225,6 @@ func (x *CallToolInput) writeValue(w *writer) {
 var fieldsOfChunk = []string{"seq", "kind", "text", "index", "id", "name", "arguments", "call_id", "part"}
 
 func (x *Chunk) fieldNames() []string { return fieldsOfChunk }
-
-func (x *Chunk) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "seq":
-		return 0
-	case "kind":
-		return 1
-	case "text":
-		return 2
-	case "index":
-		return 3
-	case "id":
-		return 4
-	case "name":
-		return 5
-	case "arguments":
-		return 6
-	case "call_id":
-		return 7
-	case "part":
-		return 8
-	}
-	return -1
-}
 
 func (x *Chunk) readField(s *scanner, i int) error {
 	switch i {
@@ -1872,28 +1252,9 @@ func (x *Chunk) readField(s *scanner, i int) error {
 
 func (x *Chunk) readValue(s *scanner) error { return s.fields(x) }
 
-func (x *Chunk) readDocument(s *scanner) error {
-	var v Chunk
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
-
 var fieldsOfConfigureInput = []string{"entry", "config"}
 
 func (x *ConfigureInput) fieldNames() []string { return fieldsOfConfigureInput }
-
-func (x *ConfigureInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "entry":
-		return 0
-	case "config":
-		return 1
-	}
-	return -1
-}
 
 func (x *ConfigureInput) readField(s *scanner, i int) error {
 	switch i {
@@ -1906,15 +1267,6 @@ func (x *ConfigureInput) readField(s *scanner, i int) error {
 }
 
 func (x *ConfigureInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ConfigureInput) readDocument(s *scanner) error {
-	var v ConfigureInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ConfigureInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1929,16 +1281,6 @@ var fieldsOfCustom = []string{"name", "data"}
 
 func (x *Custom) fieldNames() []string { return fieldsOfCustom }
 
-func (x *Custom) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "data":
-		return 1
-	}
-	return -1
-}
-
 func (x *Custom) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -1950,15 +1292,6 @@ func (x *Custom) readField(s *scanner, i int) error {
 }
 
 func (x *Custom) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Custom) readDocument(s *scanner) error {
-	var v Custom
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Custom) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1974,30 +1307,6 @@ func (x *Custom) writeValue(w *writer) {
 var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "config_schema"}
 
 func (x *Description) fieldNames() []string { return fieldsOfDescription }
-
-func (x *Description) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "version":
-		return 1
-	case "description":
-		return 2
-	case "requires":
-		return 3
-	case "hooks":
-		return 4
-	case "messages":
-		return 5
-	case "events":
-		return 6
-	case "hold_stream":
-		return 7
-	case "config_schema":
-		return 8
-	}
-	return -1
-}
 
 func (x *Description) readField(s *scanner, i int) error {
 	switch i {
@@ -2024,15 +1333,6 @@ func (x *Description) readField(s *scanner, i int) error {
 }
 
 func (x *Description) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Description) readDocument(s *scanner) error {
-	var v Description
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Description) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2079,38 +1379,6 @@ var fieldsOfEntryStats = []string{"entry", "agent", "digest", "hooks", "calls", 
 
 func (x *EntryStats) fieldNames() []string { return fieldsOfEntryStats }
 
-func (x *EntryStats) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "entry":
-		return 0
-	case "agent":
-		return 1
-	case "digest":
-		return 2
-	case "hooks":
-		return 3
-	case "calls":
-		return 4
-	case "faults":
-		return 5
-	case "wall_us":
-		return 6
-	case "bytes_in":
-		return 7
-	case "bytes_out":
-		return 8
-	case "fuel":
-		return 9
-	case "instances":
-		return 10
-	case "model_calls":
-		return 11
-	case "tool_calls":
-		return 12
-	}
-	return -1
-}
-
 func (x *EntryStats) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2144,15 +1412,6 @@ func (x *EntryStats) readField(s *scanner, i int) error {
 }
 
 func (x *EntryStats) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *EntryStats) readDocument(s *scanner) error {
-	var v EntryStats
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *EntryStats) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2203,22 +1462,6 @@ var fieldsOfError = []string{"code", "message", "retryable", "status", "retry_af
 
 func (x *Error) fieldNames() []string { return fieldsOfError }
 
-func (x *Error) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "code":
-		return 0
-	case "message":
-		return 1
-	case "retryable":
-		return 2
-	case "status":
-		return 3
-	case "retry_after_ms":
-		return 4
-	}
-	return -1
-}
-
 func (x *Error) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2236,15 +1479,6 @@ func (x *Error) readField(s *scanner, i int) error {
 }
 
 func (x *Error) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Error) readDocument(s *scanner) error {
-	var v Error
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2267,99 +1501,9 @@ func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "resume"}
+var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "expires_ms", "resume"}
 
 func (x *Event) fieldNames() []string { return fieldsOfEvent }
-
-func (x *Event) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "type":
-		return 0
-	case "seq":
-		return 1
-	case "run":
-		return 2
-	case "time_ms":
-		return 3
-	case "step":
-		return 4
-	case "step_id":
-		return 5
-	case "agent":
-		return 6
-	case "model":
-		return 7
-	case "parent":
-		return 8
-	case "from":
-		return 9
-	case "event":
-		return 10
-	case "attempt":
-		return 11
-	case "next":
-		return 12
-	case "delay_ms":
-		return 13
-	case "chunk":
-		return 14
-	case "message":
-		return 15
-	case "replaced":
-		return 16
-	case "call":
-		return 17
-	case "result":
-		return 18
-	case "source":
-		return 19
-	case "entry":
-		return 20
-	case "hook":
-		return 21
-	case "name":
-		return 22
-	case "data":
-		return 23
-	case "level":
-		return 24
-	case "text":
-		return 25
-	case "digest":
-		return 26
-	case "stage":
-		return 27
-	case "cause":
-		return 28
-	case "limit":
-		return 29
-	case "value":
-		return 30
-	case "action":
-		return 31
-	case "stderr":
-		return 32
-	case "finish_reason":
-		return 33
-	case "usage":
-		return 34
-	case "error":
-		return 35
-	case "stopped_by":
-		return 36
-	case "reason":
-		return 37
-	case "stop_code":
-		return 38
-	case "entries":
-		return 39
-	case "interrupts":
-		return 40
-	case "resume":
-		return 41
-	}
-	return -1
-}
 
 func (x *Event) readField(s *scanner, i int) error {
 	switch i {
@@ -2446,21 +1590,14 @@ func (x *Event) readField(s *scanner, i int) error {
 	case 40:
 		return readSlice(s, &x.Interrupts, func(s *scanner, v *Pending) error { return (*v).readValue(s) })
 	case 41:
+		return readInt(s, &x.ExpiresMS)
+	case 42:
 		return readString(s, &x.Resume)
 	}
 	return nil
 }
 
 func (x *Event) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Event) readDocument(s *scanner) error {
-	var v Event
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Event) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2648,6 +1785,10 @@ func (x *Event) writeValue(w *writer) {
 		w.key("\"interrupts\":")
 		writeSlice(w, x.Interrupts, func(w *writer, v *Pending) { (*v).writeValue(w) })
 	}
+	if x.ExpiresMS != 0 {
+		w.key("\"expires_ms\":")
+		w.int(int64(x.ExpiresMS))
+	}
 	if x.Resume != "" {
 		w.key("\"resume\":")
 		w.text(string(x.Resume))
@@ -2658,16 +1799,6 @@ func (x *Event) writeValue(w *writer) {
 var fieldsOfFunctionCall = []string{"name", "arguments"}
 
 func (x *FunctionCall) fieldNames() []string { return fieldsOfFunctionCall }
-
-func (x *FunctionCall) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "arguments":
-		return 1
-	}
-	return -1
-}
 
 func (x *FunctionCall) readField(s *scanner, i int) error {
 	switch i {
@@ -2681,15 +1812,6 @@ func (x *FunctionCall) readField(s *scanner, i int) error {
 
 func (x *FunctionCall) readValue(s *scanner) error { return s.fields(x) }
 
-func (x *FunctionCall) readDocument(s *scanner) error {
-	var v FunctionCall
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
-
 func (x *FunctionCall) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"name\":")
@@ -2702,22 +1824,6 @@ func (x *FunctionCall) writeValue(w *writer) {
 var fieldsOfGateToolAnswer = []string{"stop", "interrupt", "decision", "message", "payload"}
 
 func (x *GateToolAnswer) fieldNames() []string { return fieldsOfGateToolAnswer }
-
-func (x *GateToolAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "decision":
-		return 2
-	case "message":
-		return 3
-	case "payload":
-		return 4
-	}
-	return -1
-}
 
 func (x *GateToolAnswer) readField(s *scanner, i int) error {
 	switch i {
@@ -2736,15 +1842,6 @@ func (x *GateToolAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *GateToolAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *GateToolAnswer) readDocument(s *scanner) error {
-	var v GateToolAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *GateToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2783,22 +1880,6 @@ var fieldsOfGateToolInput = []string{"run", "entry", "resume", "call", "tool"}
 
 func (x *GateToolInput) fieldNames() []string { return fieldsOfGateToolInput }
 
-func (x *GateToolInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	case "tool":
-		return 4
-	}
-	return -1
-}
-
 func (x *GateToolInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2816,15 +1897,6 @@ func (x *GateToolInput) readField(s *scanner, i int) error {
 }
 
 func (x *GateToolInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *GateToolInput) readDocument(s *scanner) error {
-	var v GateToolInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *GateToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2851,16 +1923,6 @@ var fieldsOfInterrupt = []string{"reason", "payload"}
 
 func (x *Interrupt) fieldNames() []string { return fieldsOfInterrupt }
 
-func (x *Interrupt) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "reason":
-		return 0
-	case "payload":
-		return 1
-	}
-	return -1
-}
-
 func (x *Interrupt) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2872,15 +1934,6 @@ func (x *Interrupt) readField(s *scanner, i int) error {
 }
 
 func (x *Interrupt) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Interrupt) readDocument(s *scanner) error {
-	var v Interrupt
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Interrupt) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2897,20 +1950,6 @@ var fieldsOfList = []string{"list", "revision", "total", "items"}
 
 func (x *List) fieldNames() []string { return fieldsOfList }
 
-func (x *List) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "list":
-		return 0
-	case "revision":
-		return 1
-	case "total":
-		return 2
-	case "items":
-		return 3
-	}
-	return -1
-}
-
 func (x *List) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2926,15 +1965,6 @@ func (x *List) readField(s *scanner, i int) error {
 }
 
 func (x *List) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *List) readDocument(s *scanner) error {
-	var v List
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *List) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2955,16 +1985,6 @@ var fieldsOfLocalValue = []string{"value", "version"}
 
 func (x *LocalValue) fieldNames() []string { return fieldsOfLocalValue }
 
-func (x *LocalValue) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "value":
-		return 0
-	case "version":
-		return 1
-	}
-	return -1
-}
-
 func (x *LocalValue) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -2976,15 +1996,6 @@ func (x *LocalValue) readField(s *scanner, i int) error {
 }
 
 func (x *LocalValue) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *LocalValue) readDocument(s *scanner) error {
-	var v LocalValue
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2999,14 +2010,6 @@ var fieldsOfLocalVersion = []string{"version"}
 
 func (x *LocalVersion) fieldNames() []string { return fieldsOfLocalVersion }
 
-func (x *LocalVersion) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "version":
-		return 0
-	}
-	return -1
-}
-
 func (x *LocalVersion) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3016,15 +2019,6 @@ func (x *LocalVersion) readField(s *scanner, i int) error {
 }
 
 func (x *LocalVersion) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *LocalVersion) readDocument(s *scanner) error {
-	var v LocalVersion
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *LocalVersion) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3036,30 +2030,6 @@ func (x *LocalVersion) writeValue(w *writer) {
 var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin"}
 
 func (x *Message) fieldNames() []string { return fieldsOfMessage }
-
-func (x *Message) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "role":
-		return 1
-	case "content":
-		return 2
-	case "name":
-		return 3
-	case "tool_calls":
-		return 4
-	case "tool_call_id":
-		return 5
-	case "reasoning_content":
-		return 6
-	case "extra":
-		return 7
-	case "origin":
-		return 8
-	}
-	return -1
-}
 
 func (x *Message) readField(s *scanner, i int) error {
 	switch i {
@@ -3086,15 +2056,6 @@ func (x *Message) readField(s *scanner, i int) error {
 }
 
 func (x *Message) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Message) readDocument(s *scanner) error {
-	var v Message
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Message) writeFields(w *writer) {
 	if x.ID != "" {
@@ -3135,16 +2096,6 @@ var fieldsOfModelAgain = []string{"request", "reason"}
 
 func (x *ModelAgain) fieldNames() []string { return fieldsOfModelAgain }
 
-func (x *ModelAgain) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "request":
-		return 0
-	case "reason":
-		return 1
-	}
-	return -1
-}
-
 func (x *ModelAgain) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3156,15 +2107,6 @@ func (x *ModelAgain) readField(s *scanner, i int) error {
 }
 
 func (x *ModelAgain) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ModelAgain) readDocument(s *scanner) error {
-	var v ModelAgain
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ModelAgain) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3183,14 +2125,6 @@ var fieldsOfModelReply = []string{"response"}
 
 func (x *ModelReply) fieldNames() []string { return fieldsOfModelReply }
 
-func (x *ModelReply) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "response":
-		return 0
-	}
-	return -1
-}
-
 func (x *ModelReply) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3200,15 +2134,6 @@ func (x *ModelReply) readField(s *scanner, i int) error {
 }
 
 func (x *ModelReply) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ModelReply) readDocument(s *scanner) error {
-	var v ModelReply
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ModelReply) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3225,24 +2150,11 @@ var fieldsOfObserveAnswer = []string{}
 
 func (x *ObserveAnswer) fieldNames() []string { return fieldsOfObserveAnswer }
 
-func (x *ObserveAnswer) fieldIndex(key []byte) int {
-	return -1
-}
-
 func (x *ObserveAnswer) readField(s *scanner, i int) error {
 	return nil
 }
 
 func (x *ObserveAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ObserveAnswer) readDocument(s *scanner) error {
-	var v ObserveAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ObserveAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3252,20 +2164,6 @@ func (x *ObserveAnswer) writeValue(w *writer) {
 var fieldsOfObserveInput = []string{"run", "entry", "resume", "events"}
 
 func (x *ObserveInput) fieldNames() []string { return fieldsOfObserveInput }
-
-func (x *ObserveInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "events":
-		return 3
-	}
-	return -1
-}
 
 func (x *ObserveInput) readField(s *scanner, i int) error {
 	switch i {
@@ -3282,15 +2180,6 @@ func (x *ObserveInput) readField(s *scanner, i int) error {
 }
 
 func (x *ObserveInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ObserveInput) readDocument(s *scanner) error {
-	var v ObserveInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ObserveInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3315,18 +2204,6 @@ var fieldsOfOnChunkAnswer = []string{"stop", "interrupt", "chunks"}
 
 func (x *OnChunkAnswer) fieldNames() []string { return fieldsOfOnChunkAnswer }
 
-func (x *OnChunkAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "chunks":
-		return 2
-	}
-	return -1
-}
-
 func (x *OnChunkAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3340,15 +2217,6 @@ func (x *OnChunkAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *OnChunkAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *OnChunkAnswer) readDocument(s *scanner) error {
-	var v OnChunkAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3379,24 +2247,6 @@ var fieldsOfOnChunkInput = []string{"run", "entry", "resume", "chunks", "stream"
 
 func (x *OnChunkInput) fieldNames() []string { return fieldsOfOnChunkInput }
 
-func (x *OnChunkInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "chunks":
-		return 3
-	case "stream":
-		return 4
-	case "final":
-		return 5
-	}
-	return -1
-}
-
 func (x *OnChunkInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3416,15 +2266,6 @@ func (x *OnChunkInput) readField(s *scanner, i int) error {
 }
 
 func (x *OnChunkInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *OnChunkInput) readDocument(s *scanner) error {
-	var v OnChunkInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *OnChunkInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3455,22 +2296,6 @@ var fieldsOfPart = []string{"type", "text", "image_url", "input_audio", "file"}
 
 func (x *Part) fieldNames() []string { return fieldsOfPart }
 
-func (x *Part) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "type":
-		return 0
-	case "text":
-		return 1
-	case "image_url":
-		return 2
-	case "input_audio":
-		return 3
-	case "file":
-		return 4
-	}
-	return -1
-}
-
 func (x *Part) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3488,15 +2313,6 @@ func (x *Part) readField(s *scanner, i int) error {
 }
 
 func (x *Part) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Part) readDocument(s *scanner) error {
-	var v Part
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Part) writeFields(w *writer) {
 	w.key("\"type\":")
@@ -3523,28 +2339,6 @@ var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", 
 
 func (x *Pending) fieldNames() []string { return fieldsOfPending }
 
-func (x *Pending) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "run":
-		return 1
-	case "agent":
-		return 2
-	case "entry":
-		return 3
-	case "hook":
-		return 4
-	case "reason":
-		return 5
-	case "payload":
-		return 6
-	case "call":
-		return 7
-	}
-	return -1
-}
-
 func (x *Pending) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3568,15 +2362,6 @@ func (x *Pending) readField(s *scanner, i int) error {
 }
 
 func (x *Pending) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Pending) readDocument(s *scanner) error {
-	var v Pending
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3619,22 +2404,6 @@ var fieldsOfRequest = []string{"messages", "tools", "model", "params", "stream"}
 
 func (x *Request) fieldNames() []string { return fieldsOfRequest }
 
-func (x *Request) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "messages":
-		return 0
-	case "tools":
-		return 1
-	case "model":
-		return 2
-	case "params":
-		return 3
-	case "stream":
-		return 4
-	}
-	return -1
-}
-
 func (x *Request) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3652,15 +2421,6 @@ func (x *Request) readField(s *scanner, i int) error {
 }
 
 func (x *Request) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Request) readDocument(s *scanner) error {
-	var v Request
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Request) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3685,20 +2445,6 @@ var fieldsOfRequestPatch = []string{"messages", "tools", "model", "params"}
 
 func (x *RequestPatch) fieldNames() []string { return fieldsOfRequestPatch }
 
-func (x *RequestPatch) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "messages":
-		return 0
-	case "tools":
-		return 1
-	case "model":
-		return 2
-	case "params":
-		return 3
-	}
-	return -1
-}
-
 func (x *RequestPatch) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3714,15 +2460,6 @@ func (x *RequestPatch) readField(s *scanner, i int) error {
 }
 
 func (x *RequestPatch) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *RequestPatch) readDocument(s *scanner) error {
-	var v RequestPatch
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *RequestPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3749,18 +2486,6 @@ var fieldsOfResponse = []string{"message", "finish_reason", "usage"}
 
 func (x *Response) fieldNames() []string { return fieldsOfResponse }
 
-func (x *Response) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "message":
-		return 0
-	case "finish_reason":
-		return 1
-	case "usage":
-		return 2
-	}
-	return -1
-}
-
 func (x *Response) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3774,15 +2499,6 @@ func (x *Response) readField(s *scanner, i int) error {
 }
 
 func (x *Response) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Response) readDocument(s *scanner) error {
-	var v Response
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Response) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3807,18 +2523,6 @@ var fieldsOfResult = []string{"content", "is_error", "extra"}
 
 func (x *Result) fieldNames() []string { return fieldsOfResult }
 
-func (x *Result) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "content":
-		return 0
-	case "is_error":
-		return 1
-	case "extra":
-		return 2
-	}
-	return -1
-}
-
 func (x *Result) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3832,15 +2536,6 @@ func (x *Result) readField(s *scanner, i int) error {
 }
 
 func (x *Result) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Result) readDocument(s *scanner) error {
-	var v Result
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Result) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3861,16 +2556,6 @@ var fieldsOfResume = []string{"id", "answer"}
 
 func (x *Resume) fieldNames() []string { return fieldsOfResume }
 
-func (x *Resume) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "answer":
-		return 1
-	}
-	return -1
-}
-
 func (x *Resume) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -3882,15 +2567,6 @@ func (x *Resume) readField(s *scanner, i int) error {
 }
 
 func (x *Resume) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Resume) readDocument(s *scanner) error {
-	var v Resume
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Resume) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3904,32 +2580,6 @@ func (x *Resume) writeValue(w *writer) {
 var fieldsOfRun = []string{"id", "agent", "step", "step_id", "max_steps", "usage", "metadata", "now_ms", "deadline_ms", "parent"}
 
 func (x *Run) fieldNames() []string { return fieldsOfRun }
-
-func (x *Run) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "agent":
-		return 1
-	case "step":
-		return 2
-	case "step_id":
-		return 3
-	case "max_steps":
-		return 4
-	case "usage":
-		return 5
-	case "metadata":
-		return 6
-	case "now_ms":
-		return 7
-	case "deadline_ms":
-		return 8
-	case "parent":
-		return 9
-	}
-	return -1
-}
 
 func (x *Run) readField(s *scanner, i int) error {
 	switch i {
@@ -3958,15 +2608,6 @@ func (x *Run) readField(s *scanner, i int) error {
 }
 
 func (x *Run) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Run) readDocument(s *scanner) error {
-	var v Run
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4005,20 +2646,6 @@ var fieldsOfRunLimits = []string{"max_steps", "model_calls", "tool_calls", "tool
 
 func (x *RunLimits) fieldNames() []string { return fieldsOfRunLimits }
 
-func (x *RunLimits) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "max_steps":
-		return 0
-	case "model_calls":
-		return 1
-	case "tool_calls":
-		return 2
-	case "tools":
-		return 3
-	}
-	return -1
-}
-
 func (x *RunLimits) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4034,15 +2661,6 @@ func (x *RunLimits) readField(s *scanner, i int) error {
 }
 
 func (x *RunLimits) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *RunLimits) readDocument(s *scanner) error {
-	var v RunLimits
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *RunLimits) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4067,18 +2685,6 @@ var fieldsOfSplice = []string{"at", "remove", "insert"}
 
 func (x *Splice) fieldNames() []string { return fieldsOfSplice }
 
-func (x *Splice) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "at":
-		return 0
-	case "remove":
-		return 1
-	case "insert":
-		return 2
-	}
-	return -1
-}
-
 func (x *Splice) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4092,15 +2698,6 @@ func (x *Splice) readField(s *scanner, i int) error {
 }
 
 func (x *Splice) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Splice) readDocument(s *scanner) error {
-	var v Splice
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Splice) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4121,24 +2718,6 @@ var fieldsOfStateTool = []string{"name", "description", "parameters", "owner", "
 
 func (x *StateTool) fieldNames() []string { return fieldsOfStateTool }
 
-func (x *StateTool) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "description":
-		return 1
-	case "parameters":
-		return 2
-	case "owner":
-		return 3
-	case "idempotent":
-		return 4
-	case "active":
-		return 5
-	}
-	return -1
-}
-
 func (x *StateTool) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4158,15 +2737,6 @@ func (x *StateTool) readField(s *scanner, i int) error {
 }
 
 func (x *StateTool) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *StateTool) readDocument(s *scanner) error {
-	var v StateTool
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *StateTool) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4197,16 +2767,6 @@ var fieldsOfStop = []string{"reason", "code"}
 
 func (x *Stop) fieldNames() []string { return fieldsOfStop }
 
-func (x *Stop) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "reason":
-		return 0
-	case "code":
-		return 1
-	}
-	return -1
-}
-
 func (x *Stop) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4218,15 +2778,6 @@ func (x *Stop) readField(s *scanner, i int) error {
 }
 
 func (x *Stop) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Stop) readDocument(s *scanner) error {
-	var v Stop
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Stop) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4242,22 +2793,6 @@ func (x *Stop) writeValue(w *writer) {
 var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent"}
 
 func (x *Tool) fieldNames() []string { return fieldsOfTool }
-
-func (x *Tool) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "description":
-		return 1
-	case "parameters":
-		return 2
-	case "owner":
-		return 3
-	case "idempotent":
-		return 4
-	}
-	return -1
-}
 
 func (x *Tool) readField(s *scanner, i int) error {
 	switch i {
@@ -4276,15 +2811,6 @@ func (x *Tool) readField(s *scanner, i int) error {
 }
 
 func (x *Tool) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Tool) readDocument(s *scanner) error {
-	var v Tool
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Tool) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4313,16 +2839,6 @@ var fieldsOfToolAgain = []string{"arguments", "reason"}
 
 func (x *ToolAgain) fieldNames() []string { return fieldsOfToolAgain }
 
-func (x *ToolAgain) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "arguments":
-		return 0
-	case "reason":
-		return 1
-	}
-	return -1
-}
-
 func (x *ToolAgain) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4334,15 +2850,6 @@ func (x *ToolAgain) readField(s *scanner, i int) error {
 }
 
 func (x *ToolAgain) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ToolAgain) readDocument(s *scanner) error {
-	var v ToolAgain
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ToolAgain) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4365,18 +2872,6 @@ var fieldsOfToolCall = []string{"id", "type", "function"}
 
 func (x *ToolCall) fieldNames() []string { return fieldsOfToolCall }
 
-func (x *ToolCall) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "id":
-		return 0
-	case "type":
-		return 1
-	case "function":
-		return 2
-	}
-	return -1
-}
-
 func (x *ToolCall) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4391,15 +2886,6 @@ func (x *ToolCall) readField(s *scanner, i int) error {
 
 func (x *ToolCall) readValue(s *scanner) error { return s.fields(x) }
 
-func (x *ToolCall) readDocument(s *scanner) error {
-	var v ToolCall
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
-
 func (x *ToolCall) writeFields(w *writer) {
 	w.key("\"id\":")
 	w.text(string(x.ID))
@@ -4413,14 +2899,6 @@ var fieldsOfToolMessagesAnswer = []string{"messages"}
 
 func (x *ToolMessagesAnswer) fieldNames() []string { return fieldsOfToolMessagesAnswer }
 
-func (x *ToolMessagesAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "messages":
-		return 0
-	}
-	return -1
-}
-
 func (x *ToolMessagesAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4430,15 +2908,6 @@ func (x *ToolMessagesAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *ToolMessagesAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ToolMessagesAnswer) readDocument(s *scanner) error {
-	var v ToolMessagesAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4452,26 +2921,6 @@ func (x *ToolMessagesAnswer) writeValue(w *writer) {
 var fieldsOfToolMessagesInput = []string{"run", "entry", "resume", "call", "tool", "result", "default"}
 
 func (x *ToolMessagesInput) fieldNames() []string { return fieldsOfToolMessagesInput }
-
-func (x *ToolMessagesInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	case "tool":
-		return 4
-	case "result":
-		return 5
-	case "default":
-		return 6
-	}
-	return -1
-}
 
 func (x *ToolMessagesInput) readField(s *scanner, i int) error {
 	switch i {
@@ -4494,15 +2943,6 @@ func (x *ToolMessagesInput) readField(s *scanner, i int) error {
 }
 
 func (x *ToolMessagesInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ToolMessagesInput) readDocument(s *scanner) error {
-	var v ToolMessagesInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ToolMessagesInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4533,14 +2973,6 @@ var fieldsOfToolReply = []string{"result"}
 
 func (x *ToolReply) fieldNames() []string { return fieldsOfToolReply }
 
-func (x *ToolReply) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "result":
-		return 0
-	}
-	return -1
-}
-
 func (x *ToolReply) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4550,15 +2982,6 @@ func (x *ToolReply) readField(s *scanner, i int) error {
 }
 
 func (x *ToolReply) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ToolReply) readDocument(s *scanner) error {
-	var v ToolReply
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ToolReply) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4575,16 +2998,6 @@ var fieldsOfToolRequest = []string{"name", "arguments"}
 
 func (x *ToolRequest) fieldNames() []string { return fieldsOfToolRequest }
 
-func (x *ToolRequest) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "name":
-		return 0
-	case "arguments":
-		return 1
-	}
-	return -1
-}
-
 func (x *ToolRequest) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4596,15 +3009,6 @@ func (x *ToolRequest) readField(s *scanner, i int) error {
 }
 
 func (x *ToolRequest) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *ToolRequest) readDocument(s *scanner) error {
-	var v ToolRequest
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *ToolRequest) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4621,16 +3025,6 @@ var fieldsOfTranslateAnswer = []string{"event", "drop"}
 
 func (x *TranslateAnswer) fieldNames() []string { return fieldsOfTranslateAnswer }
 
-func (x *TranslateAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "event":
-		return 0
-	case "drop":
-		return 1
-	}
-	return -1
-}
-
 func (x *TranslateAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4642,15 +3036,6 @@ func (x *TranslateAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *TranslateAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *TranslateAnswer) readDocument(s *scanner) error {
-	var v TranslateAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *TranslateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4669,22 +3054,6 @@ var fieldsOfTranslateInput = []string{"run", "entry", "resume", "event", "protoc
 
 func (x *TranslateInput) fieldNames() []string { return fieldsOfTranslateInput }
 
-func (x *TranslateInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "event":
-		return 3
-	case "protocol":
-		return 4
-	}
-	return -1
-}
-
 func (x *TranslateInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4702,15 +3071,6 @@ func (x *TranslateInput) readField(s *scanner, i int) error {
 }
 
 func (x *TranslateInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *TranslateInput) readDocument(s *scanner) error {
-	var v TranslateInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *TranslateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4737,18 +3097,6 @@ var fieldsOfUsage = []string{"prompt_tokens", "completion_tokens", "total_tokens
 
 func (x *Usage) fieldNames() []string { return fieldsOfUsage }
 
-func (x *Usage) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "prompt_tokens":
-		return 0
-	case "completion_tokens":
-		return 1
-	case "total_tokens":
-		return 2
-	}
-	return -1
-}
-
 func (x *Usage) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4762,15 +3110,6 @@ func (x *Usage) readField(s *scanner, i int) error {
 }
 
 func (x *Usage) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *Usage) readDocument(s *scanner) error {
-	var v Usage
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *Usage) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4787,18 +3126,6 @@ var fieldsOfWrapModelAnswer = []string{"stop", "interrupt", "response"}
 
 func (x *WrapModelAnswer) fieldNames() []string { return fieldsOfWrapModelAnswer }
 
-func (x *WrapModelAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "response":
-		return 2
-	}
-	return -1
-}
-
 func (x *WrapModelAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4812,15 +3139,6 @@ func (x *WrapModelAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *WrapModelAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *WrapModelAnswer) readDocument(s *scanner) error {
-	var v WrapModelAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4855,20 +3173,6 @@ var fieldsOfWrapModelInput = []string{"run", "entry", "resume", "request"}
 
 func (x *WrapModelInput) fieldNames() []string { return fieldsOfWrapModelInput }
 
-func (x *WrapModelInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "request":
-		return 3
-	}
-	return -1
-}
-
 func (x *WrapModelInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4884,15 +3188,6 @@ func (x *WrapModelInput) readField(s *scanner, i int) error {
 }
 
 func (x *WrapModelInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *WrapModelInput) readDocument(s *scanner) error {
-	var v WrapModelInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *WrapModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4917,18 +3212,6 @@ var fieldsOfWrapToolCallAnswer = []string{"stop", "interrupt", "result"}
 
 func (x *WrapToolCallAnswer) fieldNames() []string { return fieldsOfWrapToolCallAnswer }
 
-func (x *WrapToolCallAnswer) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "stop":
-		return 0
-	case "interrupt":
-		return 1
-	case "result":
-		return 2
-	}
-	return -1
-}
-
 func (x *WrapToolCallAnswer) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -4942,15 +3225,6 @@ func (x *WrapToolCallAnswer) readField(s *scanner, i int) error {
 }
 
 func (x *WrapToolCallAnswer) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *WrapToolCallAnswer) readDocument(s *scanner) error {
-	var v WrapToolCallAnswer
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -4985,24 +3259,6 @@ var fieldsOfWrapToolCallInput = []string{"run", "entry", "resume", "call", "tool
 
 func (x *WrapToolCallInput) fieldNames() []string { return fieldsOfWrapToolCallInput }
 
-func (x *WrapToolCallInput) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "run":
-		return 0
-	case "entry":
-		return 1
-	case "resume":
-		return 2
-	case "call":
-		return 3
-	case "tool":
-		return 4
-	case "stream":
-		return 5
-	}
-	return -1
-}
-
 func (x *WrapToolCallInput) readField(s *scanner, i int) error {
 	switch i {
 	case 0:
@@ -5022,15 +3278,6 @@ func (x *WrapToolCallInput) readField(s *scanner, i int) error {
 }
 
 func (x *WrapToolCallInput) readValue(s *scanner) error { return s.fields(x) }
-
-func (x *WrapToolCallInput) readDocument(s *scanner) error {
-	var v WrapToolCallInput
-	if err := s.whole(&v); err != nil {
-		return err
-	}
-	*x = v
-	return nil
-}
 
 func (x *WrapToolCallInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -5055,437 +3302,4 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 		w.boolean(x.Stream)
 	}
 	w.b = append(w.b, '}')
-}
-
-// valueOf is v as a value that writes itself; nil if it does not.
-func valueOf(v any) value {
-	switch v := v.(type) {
-	case *AfterAgentAnswer:
-		if v != nil {
-			return v
-		}
-	case AfterAgentAnswer:
-		return &v
-	case *AfterAgentInput:
-		if v != nil {
-			return v
-		}
-	case AfterAgentInput:
-		return &v
-	case *AfterModelAnswer:
-		if v != nil {
-			return v
-		}
-	case AfterModelAnswer:
-		return &v
-	case *AfterModelInput:
-		if v != nil {
-			return v
-		}
-	case AfterModelInput:
-		return &v
-	case *AfterModelRewriteStateAnswer:
-		if v != nil {
-			return v
-		}
-	case AfterModelRewriteStateAnswer:
-		return &v
-	case *AfterModelRewriteStateInput:
-		if v != nil {
-			return v
-		}
-	case AfterModelRewriteStateInput:
-		return &v
-	case *AfterToolAnswer:
-		if v != nil {
-			return v
-		}
-	case AfterToolAnswer:
-		return &v
-	case *AfterToolInput:
-		if v != nil {
-			return v
-		}
-	case AfterToolInput:
-		return &v
-	case *AfterToolsAnswer:
-		if v != nil {
-			return v
-		}
-	case AfterToolsAnswer:
-		return &v
-	case *AfterToolsInput:
-		if v != nil {
-			return v
-		}
-	case AfterToolsInput:
-		return &v
-	case *Approval:
-		if v != nil {
-			return v
-		}
-	case Approval:
-		return &v
-	case *BeforeAgentAnswer:
-		if v != nil {
-			return v
-		}
-	case BeforeAgentAnswer:
-		return &v
-	case *BeforeAgentInput:
-		if v != nil {
-			return v
-		}
-	case BeforeAgentInput:
-		return &v
-	case *BeforeModelAnswer:
-		if v != nil {
-			return v
-		}
-	case BeforeModelAnswer:
-		return &v
-	case *BeforeModelInput:
-		if v != nil {
-			return v
-		}
-	case BeforeModelInput:
-		return &v
-	case *BeforeModelRewriteStateAnswer:
-		if v != nil {
-			return v
-		}
-	case BeforeModelRewriteStateAnswer:
-		return &v
-	case *BeforeModelRewriteStateInput:
-		if v != nil {
-			return v
-		}
-	case BeforeModelRewriteStateInput:
-		return &v
-	case *BeforeToolAnswer:
-		if v != nil {
-			return v
-		}
-	case BeforeToolAnswer:
-		return &v
-	case *BeforeToolInput:
-		if v != nil {
-			return v
-		}
-	case BeforeToolInput:
-		return &v
-	case *By:
-		if v != nil {
-			return v
-		}
-	case By:
-		return &v
-	case *Call:
-		if v != nil {
-			return v
-		}
-	case Call:
-		return &v
-	case *CallPatch:
-		if v != nil {
-			return v
-		}
-	case CallPatch:
-		return &v
-	case *CallToolAnswer:
-		if v != nil {
-			return v
-		}
-	case CallToolAnswer:
-		return &v
-	case *CallToolInput:
-		if v != nil {
-			return v
-		}
-	case CallToolInput:
-		return &v
-	case *Chunk:
-		if v != nil {
-			return v
-		}
-	case Chunk:
-		return &v
-	case *ConfigureInput:
-		if v != nil {
-			return v
-		}
-	case ConfigureInput:
-		return &v
-	case *Custom:
-		if v != nil {
-			return v
-		}
-	case Custom:
-		return &v
-	case *Description:
-		if v != nil {
-			return v
-		}
-	case Description:
-		return &v
-	case *EntryStats:
-		if v != nil {
-			return v
-		}
-	case EntryStats:
-		return &v
-	case *Error:
-		if v != nil {
-			return v
-		}
-	case Error:
-		return &v
-	case *Event:
-		if v != nil {
-			return v
-		}
-	case Event:
-		return &v
-	case *FunctionCall:
-		if v != nil {
-			return v
-		}
-	case FunctionCall:
-		return &v
-	case *GateToolAnswer:
-		if v != nil {
-			return v
-		}
-	case GateToolAnswer:
-		return &v
-	case *GateToolInput:
-		if v != nil {
-			return v
-		}
-	case GateToolInput:
-		return &v
-	case *Interrupt:
-		if v != nil {
-			return v
-		}
-	case Interrupt:
-		return &v
-	case *List:
-		if v != nil {
-			return v
-		}
-	case List:
-		return &v
-	case *LocalValue:
-		if v != nil {
-			return v
-		}
-	case LocalValue:
-		return &v
-	case *LocalVersion:
-		if v != nil {
-			return v
-		}
-	case LocalVersion:
-		return &v
-	case *Message:
-		if v != nil {
-			return v
-		}
-	case Message:
-		return &v
-	case *ModelAgain:
-		if v != nil {
-			return v
-		}
-	case ModelAgain:
-		return &v
-	case *ModelReply:
-		if v != nil {
-			return v
-		}
-	case ModelReply:
-		return &v
-	case *ObserveAnswer:
-		if v != nil {
-			return v
-		}
-	case ObserveAnswer:
-		return &v
-	case *ObserveInput:
-		if v != nil {
-			return v
-		}
-	case ObserveInput:
-		return &v
-	case *OnChunkAnswer:
-		if v != nil {
-			return v
-		}
-	case OnChunkAnswer:
-		return &v
-	case *OnChunkInput:
-		if v != nil {
-			return v
-		}
-	case OnChunkInput:
-		return &v
-	case *Part:
-		if v != nil {
-			return v
-		}
-	case Part:
-		return &v
-	case *Pending:
-		if v != nil {
-			return v
-		}
-	case Pending:
-		return &v
-	case *Request:
-		if v != nil {
-			return v
-		}
-	case Request:
-		return &v
-	case *RequestPatch:
-		if v != nil {
-			return v
-		}
-	case RequestPatch:
-		return &v
-	case *Response:
-		if v != nil {
-			return v
-		}
-	case Response:
-		return &v
-	case *Result:
-		if v != nil {
-			return v
-		}
-	case Result:
-		return &v
-	case *Resume:
-		if v != nil {
-			return v
-		}
-	case Resume:
-		return &v
-	case *Run:
-		if v != nil {
-			return v
-		}
-	case Run:
-		return &v
-	case *RunLimits:
-		if v != nil {
-			return v
-		}
-	case RunLimits:
-		return &v
-	case *Splice:
-		if v != nil {
-			return v
-		}
-	case Splice:
-		return &v
-	case *StateTool:
-		if v != nil {
-			return v
-		}
-	case StateTool:
-		return &v
-	case *Stop:
-		if v != nil {
-			return v
-		}
-	case Stop:
-		return &v
-	case *Tool:
-		if v != nil {
-			return v
-		}
-	case Tool:
-		return &v
-	case *ToolAgain:
-		if v != nil {
-			return v
-		}
-	case ToolAgain:
-		return &v
-	case *ToolCall:
-		if v != nil {
-			return v
-		}
-	case ToolCall:
-		return &v
-	case *ToolMessagesAnswer:
-		if v != nil {
-			return v
-		}
-	case ToolMessagesAnswer:
-		return &v
-	case *ToolMessagesInput:
-		if v != nil {
-			return v
-		}
-	case ToolMessagesInput:
-		return &v
-	case *ToolReply:
-		if v != nil {
-			return v
-		}
-	case ToolReply:
-		return &v
-	case *ToolRequest:
-		if v != nil {
-			return v
-		}
-	case ToolRequest:
-		return &v
-	case *TranslateAnswer:
-		if v != nil {
-			return v
-		}
-	case TranslateAnswer:
-		return &v
-	case *TranslateInput:
-		if v != nil {
-			return v
-		}
-	case TranslateInput:
-		return &v
-	case *Usage:
-		if v != nil {
-			return v
-		}
-	case Usage:
-		return &v
-	case *WrapModelAnswer:
-		if v != nil {
-			return v
-		}
-	case WrapModelAnswer:
-		return &v
-	case *WrapModelInput:
-		if v != nil {
-			return v
-		}
-	case WrapModelInput:
-		return &v
-	case *WrapToolCallAnswer:
-		if v != nil {
-			return v
-		}
-	case WrapToolCallAnswer:
-		return &v
-	case *WrapToolCallInput:
-		if v != nil {
-			return v
-		}
-	case WrapToolCallInput:
-		return &v
-	}
-	return nil
 }

@@ -85,16 +85,7 @@ func (p *ListPatch) readValue(s *scanner) error {
 	}
 }
 
-func (p *ListPatch) readDocument(s *scanner) error { return s.whole(p) }
-
 func (o *spliceObject) fieldNames() []string { return []string{"splice"} }
-
-func (o *spliceObject) fieldIndex(key []byte) int {
-	if string(key) == "splice" {
-		return 0
-	}
-	return -1
-}
 
 func (o *spliceObject) readField(s *scanner, _ int) error {
 	return readSlice(s, &o.Splice, func(s *scanner, x *Splice) error { return x.readValue(s) })

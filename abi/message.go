@@ -80,7 +80,10 @@ func (m *Message) Check() error {
 func (m Message) MarshalJSON() ([]byte, error) { return marshal(&m) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (m *Message) UnmarshalJSON(b []byte) error { return unmarshal(b, m) }
+func (m *Message) UnmarshalJSON(b []byte) error {
+	*m = Message{}
+	return unmarshal(b, m)
+}
 
 func (m *Message) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -119,7 +122,10 @@ func NewToolCall(id, name, arguments string) ToolCall {
 func (c ToolCall) MarshalJSON() ([]byte, error) { return marshal(&c) }
 
 // UnmarshalJSON reads the known fields and keeps the others.
-func (c *ToolCall) UnmarshalJSON(b []byte) error { return unmarshal(b, c) }
+func (c *ToolCall) UnmarshalJSON(b []byte) error {
+	*c = ToolCall{}
+	return unmarshal(b, c)
+}
 
 func (c *ToolCall) writeValue(w *writer) {
 	typed := *c

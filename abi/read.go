@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 //go:generate go run ../internal/jsongen BeforeAgentInput,BeforeAgentAnswer,BeforeModelRewriteStateInput,BeforeModelRewriteStateAnswer,BeforeModelInput,BeforeModelAnswer,WrapModelInput,WrapModelAnswer,OnChunkInput,OnChunkAnswer,AfterModelInput,AfterModelAnswer,AfterModelRewriteStateInput,AfterModelRewriteStateAnswer,BeforeToolInput,BeforeToolAnswer,WrapToolCallInput,WrapToolCallAnswer,GateToolInput,GateToolAnswer,AfterToolInput,AfterToolAnswer,ToolMessagesInput,ToolMessagesAnswer,AfterToolsInput,AfterToolsAnswer,AfterAgentInput,AfterAgentAnswer,ObserveInput,ObserveAnswer,CallToolInput,CallToolAnswer,TranslateInput,TranslateAnswer,ModelReply,ToolReply,ToolRequest,RequestPatch,CallPatch,Splice,LocalValue,LocalVersion,Custom,Event,Error,Approval,Description,ConfigureInput json.go
@@ -14,15 +15,12 @@ import (
 // methods of most are generated, in json.go. They hold to the rules of Decode.
 type value interface {
 	readValue(s *scanner) error
-	// readDocument reads a whole text, and sets nothing unless all of it holds.
-	readDocument(s *scanner) error
 	writeValue(w *writer)
 }
 
 // An object is a value that is a JSON object with certain fields.
 type object interface {
 	fieldNames() []string
-	fieldIndex(key []byte) int // -1 for none
 	readField(s *scanner, i int) error
 }
 
@@ -68,37 +66,9 @@ func (s *scanner) begins(first byte, want string) (absent bool, err error) {
 
 // fields reads an object field by field.
 func (s *scanner) fields(x object) error {
-	absent, err := s.begins('{', "an object")
-	if absent || err != nil {
-		return err
-	}
-	s.i++
-	s.space()
-	if s.peek() == '}' {
-		s.i++
-		return nil
-	}
-	if err := s.push(segment{}); err != nil {
-		return err
-	}
-	var seen uint64
-	var unknown keySet
-	for {
-		if err := s.fieldOf(x, &seen, &unknown); err != nil {
-			return err
-		}
-		s.space()
-		switch s.peek() {
-		case ',':
-			s.i++
-		case '}':
-			s.i++
-			s.pop()
-			return nil
-		default:
-			return s.errorf("want , or } in an object")
-		}
-	}
+	f := fieldSet{names: x.fieldNames()}
+	_, err := s.members(func(key []byte) error { return s.fieldOf(x, &f, key) })
+	return err
 }
 
 // rawKey reads a key, and what stands between it and its value.
@@ -114,7 +84,9 @@ func (s *scanner) rawKey() ([]byte, error) {
 	if escaped(raw) {
 		raw = unescape(raw)
 	}
-	s.path[len(s.path)-1].key = raw
+	if !s.trusted {
+		s.path[len(s.path)-1].key = raw
+	}
 	return raw, nil
 }
 
@@ -128,29 +100,51 @@ func (s *scanner) colon() error {
 	return nil
 }
 
-func (s *scanner) fieldOf(x object, seen *uint64, unknown *keySet) error {
-	key, err := s.rawKey()
-	if err != nil {
-		return err
+// A fieldSet is which fields of an object have been there.
+type fieldSet struct {
+	names   []string
+	next    int // where the next field is looked for first: they mostly come in order
+	seen    uint64
+	unknown keySet
+}
+
+// index is the number of a field; -1 if there is none of that name.
+func (f *fieldSet) index(key []byte) int {
+	for range f.names {
+		i := f.next
+		if f.next++; f.next == len(f.names) {
+			f.next = 0
+		}
+		if f.names[i] == string(key) {
+			return i
+		}
 	}
-	if i := x.fieldIndex(key); i >= 0 {
-		if *seen&(1<<i) != 0 {
+	return -1
+}
+
+// fieldOf reads the field of a key, which may be none of the object's.
+func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
+	if i := f.index(key); i >= 0 {
+		if f.seen&(1<<i) != 0 {
 			return s.errorf("key %q stands twice", cut(string(key), 64))
 		}
-		*seen |= 1 << i
+		f.seen |= 1 << i
 		if err := s.colon(); err != nil {
 			return err
 		}
 		return x.readField(s, i)
 	}
+	if s.trusted {
+		return s.newer(x, key)
+	}
 	name := string(key)
-	if !unknown.add(name) {
+	if !f.unknown.add(key) {
 		return s.errorf("key %q stands twice", cut(name, 64))
 	}
 	if err := s.colon(); err != nil {
 		return err
 	}
-	for _, known := range x.fieldNames() {
+	for _, known := range f.names {
 		if strings.EqualFold(known, name) {
 			return s.errorf("key %q differs from %q in case only", name, known)
 		}
@@ -169,9 +163,29 @@ func (s *scanner) fieldOf(x object, seen *uint64, unknown *keySet) error {
 	return nil
 }
 
+// newer reads a field that a newer version has, in text that is trusted.
+func (s *scanner) newer(x object, key []byte) error {
+	if err := s.colon(); err != nil {
+		return err
+	}
+	start := s.i
+	if err := s.skip(); err != nil {
+		return err
+	}
+	if k, open := x.(keeper); open {
+		k.keep(string(key), s.b[start:s.i])
+	}
+	return nil
+}
+
 // raw reads any value, and keeps it as it stands.
 func (s *scanner) raw(v *json.RawMessage) error {
 	start := s.i
+	if s.trusted {
+		err := s.skip()
+		*v = s.b[start:s.i:s.i]
+		return err
+	}
 	if err := s.value(nil); err != nil {
 		return err
 	}
@@ -201,10 +215,15 @@ func readString[T ~string](s *scanner, v *T) error {
 	if err != nil {
 		return err
 	}
-	if escaped(raw) {
+	switch {
+	case escaped(raw):
 		raw = unescape(raw)
+		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nobody else has it
+	case s.trusted:
+		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nor what it is a part of
+	default:
+		*v = T(raw)
 	}
-	*v = T(raw)
 	return nil
 }
 
@@ -259,31 +278,46 @@ func readPointer[T any](s *scanner, v **T, read func(*scanner, *T) error) error 
 }
 
 func readSlice[T any](s *scanner, v *[]T, read func(*scanner, *T) error) error {
-	absent, err := s.begins('[', "an array")
-	if absent || err != nil {
+	var list []T
+	absent, err := s.elements(func() error {
+		var zero T
+		list = append(list, zero)
+		return read(s, &list[len(list)-1])
+	})
+	switch {
+	case absent || err != nil:
 		return err
+	case list == nil:
+		list = []T{}
+	}
+	*v = list
+	return nil
+}
+
+// elements reads an array, each of its elements by read.
+func (s *scanner) elements(read func() error) (absent bool, err error) {
+	if absent, err = s.begins('[', "an array"); absent || err != nil {
+		return absent, err
 	}
 	s.i++
 	s.space()
-	list := []T{}
 	if s.peek() == ']' {
 		s.i++
-		*v = list
-		return nil
+		return false, nil
 	}
 	if err := s.push(segment{}); err != nil {
-		return err
+		return false, err
 	}
 	for n := 0; ; n++ {
-		s.path[len(s.path)-1].index = n
+		if !s.trusted {
+			s.path[len(s.path)-1].index = n
+		}
 		if n >= MaxElements {
-			return s.errorf("an array of more than %d elements", MaxElements)
+			return false, s.errorf("an array of more than %d elements", MaxElements)
 		}
 		s.space()
-		var zero T
-		list = append(list, zero)
-		if err := read(s, &list[n]); err != nil {
-			return err
+		if err := read(); err != nil {
+			return false, err
 		}
 		s.space()
 		switch s.peek() {
@@ -292,35 +326,16 @@ func readSlice[T any](s *scanner, v *[]T, read func(*scanner, *T) error) error {
 		case ']':
 			s.i++
 			s.pop()
-			*v = list
-			return nil
+			return false, nil
 		default:
-			return s.errorf("want , or ] in an array")
+			return false, s.errorf("want , or ] in an array")
 		}
 	}
 }
 
 func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner, *V) error) error {
-	absent, err := s.begins('{', "an object")
-	if absent || err != nil {
-		return err
-	}
-	s.i++
-	s.space()
 	m := M{}
-	if s.peek() == '}' {
-		s.i++
-		*v = m
-		return nil
-	}
-	if err := s.push(segment{}); err != nil {
-		return err
-	}
-	for {
-		key, err := s.rawKey()
-		if err != nil {
-			return err
-		}
+	absent, err := s.members(func(key []byte) error {
 		if _, twice := m[K(key)]; twice {
 			return s.errorf("key %q stands twice", cut(string(key), 64))
 		}
@@ -328,10 +343,39 @@ func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner,
 			return err
 		}
 		var one V
-		if err := read(s, &one); err != nil {
-			return err
-		}
+		err := read(s, &one)
 		m[K(key)] = one
+		return err
+	})
+	if absent || err != nil {
+		return err
+	}
+	*v = m
+	return nil
+}
+
+// members reads an object, each of its members by read, which is given the key.
+func (s *scanner) members(read func(key []byte) error) (absent bool, err error) {
+	if absent, err = s.begins('{', "an object"); absent || err != nil {
+		return absent, err
+	}
+	s.i++
+	s.space()
+	if s.peek() == '}' {
+		s.i++
+		return false, nil
+	}
+	if err := s.push(segment{}); err != nil {
+		return false, err
+	}
+	for {
+		key, err := s.rawKey()
+		if err != nil {
+			return false, err
+		}
+		if err := read(key); err != nil {
+			return false, err
+		}
 		s.space()
 		switch s.peek() {
 		case ',':
@@ -339,10 +383,9 @@ func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner,
 		case '}':
 			s.i++
 			s.pop()
-			*v = m
-			return nil
+			return false, nil
 		default:
-			return s.errorf("want , or } in an object")
+			return false, s.errorf("want , or } in an object")
 		}
 	}
 }

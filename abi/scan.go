@@ -1,7 +1,6 @@
 package abi
 
 import (
-	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ type scanner struct {
 	i       int
 	path    []segment
 	unknown []string
+	trusted bool                                  // it was written by somebody who keeps to the rules: only what has to be known is looked at
 	spaced  bool                                  // there were spaces between values
 	field   func(name string, value []byte) error // each field of the outermost object
 }
@@ -85,6 +85,9 @@ func (s *scanner) peek() byte {
 }
 
 func (s *scanner) value(t reflect.Type) error {
+	if s.trusted {
+		return s.skip()
+	}
 	first := s.peek()
 	switch first {
 	case '{', '[', '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
@@ -166,6 +169,9 @@ func (s *scanner) digits() bool {
 func (s *scanner) text() ([]byte, error) {
 	s.i++
 	start := s.i
+	if s.trusted {
+		return s.trustedText(start)
+	}
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; {
 		case c == '"':
@@ -232,6 +238,9 @@ func (s *scanner) hex4() (rune, bool) {
 }
 
 func (s *scanner) push(seg segment) error {
+	if s.trusted {
+		return nil
+	}
 	if len(s.path) >= MaxDepth {
 		return s.errorf("nested deeper than %d levels", MaxDepth)
 	}
@@ -242,7 +251,11 @@ func (s *scanner) push(seg segment) error {
 	return nil
 }
 
-func (s *scanner) pop() { s.path = s.path[:len(s.path)-1] }
+func (s *scanner) pop() {
+	if !s.trusted {
+		s.path = s.path[:len(s.path)-1]
+	}
+}
 
 func (s *scanner) array(info *typeInfo) error {
 	var elem reflect.Type
@@ -315,14 +328,17 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 	if s.peek() != '"' {
 		return s.errorf("want a key in an object")
 	}
-	key, err := s.key()
+	key, err := s.text()
 	if err != nil {
 		return err
 	}
+	if escaped(key) {
+		key = unescape(key)
+	}
 	depth := len(s.path)
-	s.path[depth-1].key = []byte(key)
+	s.path[depth-1].key = key
 	if !seen.add(key) {
-		return s.errorf("key %q stands twice", cut(key, 64))
+		return s.errorf("key %q stands twice", cut(string(key), 64))
 	}
 	s.space()
 	if s.peek() != ':' {
@@ -330,60 +346,52 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 	}
 	s.i++
 	s.space()
-	t, err := s.member(info, key)
-	if err != nil {
-		return err
+	var t reflect.Type
+	if info != nil {
+		if t, err = s.member(info, string(key)); err != nil {
+			return err
+		}
 	}
 	start := s.i
 	if err := s.value(t); err != nil {
 		return err
 	}
 	if s.field != nil && depth == 1 {
-		return s.field(key, s.b[start:s.i])
+		return s.field(string(key), s.b[start:s.i])
 	}
 	return nil
 }
 
-func (s *scanner) key() (string, error) {
-	start := s.i
-	raw, err := s.text()
-	if err != nil {
-		return "", err
-	}
-	for _, c := range raw {
-		if c == '\\' {
-			var key string
-			err := json.Unmarshal(s.b[start:s.i], &key)
-			return key, err
-		}
-	}
-	return string(raw), nil
-}
-
-// A keySet holds the keys of one object: a list while they are few.
+// A keySet holds the keys of one object: a list while they are few. The keys
+// are parts of the text.
 type keySet struct {
-	few  []string
+	n    int
+	few  [8][]byte
 	many map[string]struct{}
 }
 
-func (k *keySet) add(key string) bool {
+func (k *keySet) add(key []byte) bool {
 	if k.many != nil {
-		if _, ok := k.many[key]; ok {
+		if _, ok := k.many[string(key)]; ok {
 			return false
 		}
-		k.many[key] = struct{}{}
+		k.many[string(key)] = struct{}{}
 		return true
 	}
-	for _, s := range k.few {
-		if s == key {
+	for _, have := range k.few[:k.n] {
+		if string(have) == string(key) {
 			return false
 		}
 	}
-	if k.few = append(k.few, key); len(k.few) > 16 {
-		k.many = make(map[string]struct{}, 2*len(k.few))
-		for _, s := range k.few {
-			k.many[s] = struct{}{}
-		}
+	if k.n < len(k.few) {
+		k.few[k.n] = key
+		k.n++
+		return true
 	}
+	k.many = make(map[string]struct{}, 2*len(k.few))
+	for _, have := range k.few {
+		k.many[string(have)] = struct{}{}
+	}
+	k.many[string(key)] = struct{}{}
 	return true
 }

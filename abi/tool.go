@@ -101,19 +101,7 @@ func (p *ToolsPatch) readValue(s *scanner) error {
 	}
 }
 
-func (p *ToolsPatch) readDocument(s *scanner) error { return s.whole(p) }
-
 func (o *toolsObject) fieldNames() []string { return []string{"add", "remove"} }
-
-func (o *toolsObject) fieldIndex(key []byte) int {
-	switch string(key) {
-	case "add":
-		return 0
-	case "remove":
-		return 1
-	}
-	return -1
-}
 
 func (o *toolsObject) readField(s *scanner, i int) error {
 	if i == 0 {

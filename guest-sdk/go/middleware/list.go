@@ -119,7 +119,7 @@ func (s *shown) pull(from, to int) {
 		panic(hostFailure{fmt.Errorf("read messages %d to %d: %w", from, to, err)})
 	}
 	var got []abi.Message
-	if _, err := abi.Decode(b, &got); err != nil {
+	if got, err = abi.ReadMessages(b); err != nil {
 		panic(hostFailure{fmt.Errorf("read messages %d to %d: %w", from, to, err)})
 	}
 	if len(got) != to-from {

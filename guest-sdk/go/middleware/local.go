@@ -40,7 +40,7 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 		return value, 0, err
 	}
 	var reply abi.LocalValue
-	if _, err := abi.Decode(b, &reply); err != nil {
+	if err := abi.Read(b, &reply); err != nil {
 		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
 	}
 	if err := json.Unmarshal(reply.Value, &value); err != nil {

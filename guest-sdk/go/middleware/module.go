@@ -46,7 +46,7 @@ func (c *call) next(unchanged bool, patch, reply any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := abi.Decode(b, reply); err != nil {
+	if err := abi.Read(b, reply); err != nil {
 		return &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next: " + err.Error()}
 	}
 	return nil
@@ -140,7 +140,7 @@ type input[I any] interface {
 // not know are a newer host's, and no error.
 func handle[I any, P input[I]](c *call, b []byte, fn func(*call, *I) (any, error)) (any, error) {
 	in := P(new(I))
-	if _, err := abi.Decode(b, in); err != nil {
+	if err := abi.Read(b, in); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	common := in.Envelope()

@@ -50,7 +50,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 		return nil, err
 	}
 	var reply abi.ModelReply
-	if _, err := abi.Decode(b, &reply); err != nil || reply.Response == nil {
+	if err := abi.Read(b, &reply); err != nil || reply.Response == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to model has no response"}
 	}
 	return reply.Response, nil
@@ -81,7 +81,7 @@ func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 		return nil, err
 	}
 	var reply abi.ToolReply
-	if _, err := abi.Decode(b, &reply); err != nil || reply.Result == nil {
+	if err := abi.Read(b, &reply); err != nil || reply.Result == nil {
 		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to tool has no result"}
 	}
 	return reply.Result, nil

@@ -143,22 +143,14 @@ func hostLog(level int32, ptr unsafe.Pointer, n int32)
 // imports is the [Host] that the imports are.
 type imports struct{}
 
-// buffer receives what is pending. It is used again by every host call of a
-// hook, and given up when something large was read.
-var buffer []byte
-
-const maxKeptBuffer = 256 << 10
-
-// pending reads n bytes.
+// pending reads n bytes. They are the caller's: what is read from them keeps
+// parts of them.
 func (*imports) pending(n int32) []byte {
-	if int(n) > cap(buffer) || cap(buffer) > maxKeptBuffer {
-		buffer = make([]byte, n)
+	if n == 0 {
+		return nil
 	}
-	b := buffer[:n]
-	if n > 0 {
-		b = b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
-	}
-	return b
+	b := make([]byte, n)
+	return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
 }
 
 // reply reads what a host call that returned n left pending.

@@ -1,0 +1,25 @@
+package abi_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A type that embeds one of this package's is another one.
+func TestEmbeddedIsItsOwn(t *testing.T) {
+	t.Parallel()
+	type mine struct {
+		abi.Tool
+		Extra string `json:"extra"`
+	}
+	var v mine
+	_, err := abi.Decode([]byte(`{"name":"a","extra":"b"}`), &v)
+	require.NoError(t, err)
+	require.Equal(t, mine{abi.Tool{Name: "a"}, "b"}, v)
+	b, err := abi.Marshal(v)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"name":"a","extra":"b"}`, string(b))
+}
