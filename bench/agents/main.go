@@ -1,0 +1,97 @@
+// Command agents measures the same agent with the same five middlewares, in
+// several ways to run what one does not trust, or does:
+//
+//	agents [-runs N] [-history N] FIVE.wasm FIVE-EXTISM.wasm
+//
+// The peers run by turns, in one process, so that what counts is the ratio
+// between them. Each run of each peer is held against the same messages,
+// chunks and counters.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host"
+)
+
+func main() {
+	if serve() {
+		return
+	}
+	turns := flag.Int("turns", 10, "how often each peer has its turn")
+	each := flag.Duration("each", 400*time.Millisecond, "how long a turn is")
+	messages := flag.Int("history", 10, "messages of 1 KB before the question")
+	flag.Parse()
+	if flag.NArg() != 2 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := measure(context.Background(), flag.Arg(0), flag.Arg(1), *turns, *each, *messages); err != nil {
+		fmt.Fprintln(os.Stderr, "agents:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(ctx context.Context, module, extismModule string, turns int, each time.Duration, messages int) error {
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	var peers []*peer
+	for _, make := range []func() (*peer, error){
+		func() (*peer, error) { return ourModules(ctx, h, module, "here: five modules, Go guests") },
+		func() (*peer, error) { return native(ctx, h) },
+		func() (*peer, error) { return inEino(ctx) },
+		func() (*peer, error) { return inExtism(ctx, h, extismModule) },
+		func() (*peer, error) { return plugins(ctx, h) },
+		func() (*peer, error) { return sideCars(ctx, h) },
+	} {
+		p, err := make()
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		peers = append(peers, p)
+	}
+	talk := history(messages)
+	perSecond := make([][]float64, len(peers))
+	for turn := range turns + 1 {
+		for i, p := range peers {
+			n, began := 0, time.Now()
+			for time.Since(began) < each {
+				got, err := p.run(ctx, talk)
+				if err == nil {
+					err = got.same(want())
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				n++
+			}
+			if turn > 0 { // the first warms up
+				perSecond[i] = append(perSecond[i], float64(n)/time.Since(began).Seconds())
+			}
+		}
+	}
+	fmt.Printf("| | runs a second | us a run | here is so many times as fast |\n|---|---|---|---|\n")
+	for i, p := range peers {
+		ratios := make([]float64, turns)
+		for t := range turns {
+			ratios[t] = perSecond[0][t] / perSecond[i][t]
+		}
+		m := median(perSecond[i])
+		fmt.Printf("| %s | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, m, 1e6/m, median(ratios), slices.Min(ratios), slices.Max(ratios))
+	}
+	return nil
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+}

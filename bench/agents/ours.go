@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/five"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// A peer runs the agent once.
+type peer struct {
+	name  string
+	run   func(ctx context.Context, messages []abi.Message) (result, error)
+	close func()
+}
+
+// entries are the five, in the order in which all peers have them, with the
+// hooks of each.
+var entries = []struct {
+	name  string
+	hooks []abi.Hook
+}{
+	{"patch", []abi.Hook{abi.HookBeforeModelRewriteState}},
+	{"cache", []abi.Hook{abi.HookWrapToolCall}},
+	{"policy", []abi.Hook{abi.HookGateTool}},
+	{"redact", []abi.Hook{abi.HookOnChunk, abi.HookAfterTool}},
+	{"observe", []abi.Hook{abi.HookObserve}},
+}
+
+// counted is how a run's observer hands over what it counted.
+type counted func(run string) (map[string]int, error)
+
+// ourLoop is a peer that uses this project's loop, with any middlewares.
+func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, counts counted) (*peer, error) {
+	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant(), Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
+	if err != nil {
+		return nil, err
+	}
+	return &peer{name, func(ctx context.Context, messages []abi.Message) (result, error) {
+		var r result
+		var text strings.Builder
+		run := ""
+		for e, err := range a.Run(ctx, host.Input{Messages: messages}) {
+			if err != nil {
+				return r, err
+			}
+			switch e.Type {
+			case abi.EventChunk:
+				text.WriteString(e.Chunk.Text)
+			case abi.EventToolResult:
+				r.Results = append(r.Results, e.Result.Content.String())
+			case abi.EventRunFinished:
+				run = e.Run
+			}
+		}
+		r.Text = text.String()
+		var err error
+		r.Counts, err = counts(run)
+		return r, err
+	}, a.Close}, nil
+}
+
+// ourModules are the five as WebAssembly modules of their own instances.
+func ourModules(ctx context.Context, h *host.Host, path, name string) (*peer, error) {
+	m, err := h.Load(ctx, path, host.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	var list []host.Middleware
+	for _, e := range entries {
+		config, _ := json.Marshal(map[string]string{"use": e.name})
+		list = append(list, host.Middleware{Name: e.name, Module: m, Config: config, Hooks: e.hooks})
+	}
+	// What the observer counted lies in a run-local value. Run-local values end
+	// with the run, so the benchmark looks at them through an observer of its
+	// own, which every peer that uses this loop has.
+	spy := newSpy()
+	list = append(list, spy.middleware())
+	return ourLoop(ctx, name, h, list, spy.counts)
+}
+
+// native are the five as functions in this process.
+func native(ctx context.Context, h *host.Host) (*peer, error) {
+	spy := newSpy()
+	list := []host.Middleware{
+		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
+		}}},
+		{Name: "cache", Native: &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			key := five.Key(in.Call.Name, in.Call.Arguments)
+			kept, hit, err := c.LocalGet(key)
+			if err != nil || hit {
+				var res abi.Result
+				if err == nil {
+					err = json.Unmarshal(kept.Value, &res)
+				}
+				return &abi.WrapToolCallAnswer{Result: &res}, err
+			}
+			res, err := c.NextTool(ctx, abi.CallPatch{})
+			if err != nil {
+				return nil, err
+			}
+			b, err := abi.Marshal(res)
+			if err == nil {
+				_, err = c.LocalSet(key, b, abi.LocalAlways)
+			}
+			return &abi.WrapToolCallAnswer{Result: res}, err
+		}}},
+		{Name: "policy", Native: &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if ok, why := five.Allowed(in.Call.Name, in.Call.Arguments); !ok {
+				return &abi.GateToolAnswer{Decision: "deny", Message: why}, nil
+			}
+			return &abi.GateToolAnswer{Decision: "allow"}, nil
+		}}},
+		{Name: "redact", Native: &chain.Native{
+			OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+				for i := range in.Chunks {
+					in.Chunks[i].Text, _ = five.Redact(in.Chunks[i].Text)
+				}
+				return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+			},
+			AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+				if in.Result == nil {
+					return nil, nil
+				}
+				text, n := five.Redact(in.Result.Content.String())
+				if n == 0 {
+					return nil, nil
+				}
+				res := *in.Result
+				res.Content = abi.Text(text)
+				return &abi.AfterToolAnswer{Result: &res}, nil
+			},
+		}},
+		{Name: "observe", Native: &chain.Native{Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			kept, _, err := c.LocalGet("run/counts")
+			if err != nil {
+				return nil, err
+			}
+			counts := map[string]int{}
+			if kept.Value != nil {
+				if err := json.Unmarshal(kept.Value, &counts); err != nil {
+					return nil, err
+				}
+			}
+			five.Count(counts, in.Events)
+			b, err := json.Marshal(counts)
+			if err == nil {
+				_, err = c.LocalSet("run/counts", b, abi.LocalAlways)
+			}
+			return nil, err
+		}}},
+		spy.middleware(),
+	}
+	return ourLoop(ctx, "native Go in the same chain", h, list, spy.counts)
+}
+
+// forwarded are the five elsewhere: call sends a hook's whole input as JSON.
+func forwarded(ctx context.Context, name string, h *host.Host, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
+	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
+		b, err := abi.Marshal(in)
+		if err != nil {
+			return err
+		}
+		if b, err = call(ctx, middleware, hook, b); err != nil {
+			return err
+		}
+		return json.Unmarshal(b, out)
+	}
+	list := []host.Middleware{
+		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(ctx context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			in.Messages.Items = c.List(0).All()
+			var out abi.BeforeModelRewriteStateAnswer
+			return &out, ask(ctx, "patch", "patch", in, &out)
+		}}},
+		{Name: "cache", Native: &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			question, kept := five.Kept{Run: c.Where().ID, Call: in.Call}, five.Kept{}
+			if err := ask(ctx, "cache", "cache_get", question, &kept); err != nil {
+				return nil, err
+			}
+			if len(kept.Result) > 0 {
+				var res abi.Result
+				return &abi.WrapToolCallAnswer{Result: &res}, json.Unmarshal(kept.Result, &res)
+			}
+			res, err := c.NextTool(ctx, abi.CallPatch{})
+			if err != nil {
+				return nil, err
+			}
+			if question.Result, err = abi.Marshal(res); err != nil {
+				return nil, err
+			}
+			return &abi.WrapToolCallAnswer{Result: res}, ask(ctx, "cache", "cache_put", question, &kept)
+		}}},
+		{Name: "policy", Native: &chain.Native{GateTool: func(ctx context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			var out abi.GateToolAnswer
+			return &out, ask(ctx, "policy", "policy", in, &out)
+		}}},
+		{Name: "redact", Native: &chain.Native{
+			OnChunk: func(ctx context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+				var out abi.OnChunkAnswer
+				return &out, ask(ctx, "redact", "redact_chunks", in, &out)
+			},
+			AfterTool: func(ctx context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+				var out abi.AfterToolAnswer
+				return &out, ask(ctx, "redact", "redact_result", in, &out)
+			},
+		}},
+		{Name: "observe", Native: &chain.Native{Observe: func(ctx context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			var out abi.ObserveAnswer
+			return &out, ask(ctx, "observe", "observe", in, &out)
+		}}},
+	}
+	return ourLoop(ctx, name, h, list, func(run string) (map[string]int, error) {
+		var counts map[string]int
+		if err := ask(ctx, "observe", "counts", five.Kept{Run: run}, &counts); err != nil {
+			return nil, err
+		}
+		var nothing struct{}
+		return counts, ask(ctx, "cache", "end", five.Kept{Run: run}, &nothing)
+	})
+}
+
+// A spy reads what the observer left in the ring's shared run-local values.
+type spy struct{ seen map[string]map[string]int }
+
+func newSpy() *spy { return &spy{map[string]map[string]int{}} }
+
+func (s *spy) middleware() host.Middleware {
+	return host.Middleware{Name: "spy", Native: &chain.Native{
+		Description: abi.Description{Events: []abi.EventType{abi.EventRunFinished}},
+		Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			kept, _, err := c.LocalGet("run/counts")
+			if err != nil || len(kept.Value) == 0 {
+				return nil, err
+			}
+			var counts map[string]int
+			err = json.Unmarshal(kept.Value, &counts)
+			s.seen[in.Run.ID] = counts
+			return nil, err
+		}}}
+}
+
+func (s *spy) counts(run string) (map[string]int, error) {
+	counts, ok := s.seen[run]
+	if !ok {
+		return nil, fmt.Errorf("the observer left no counts")
+	}
+	delete(s.seen, run)
+	return counts, nil
+}

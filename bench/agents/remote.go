@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+
+	extism "github.com/extism/go-sdk"
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/agent-runner/agent-runner/bench/internal/five"
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// serveAs is set in the processes that are a side-car or a plug-in.
+const serveAs = "AGENT_BENCH_SERVE"
+
+// serve is what such a process does instead of measuring; false if it is not one.
+func serve() bool {
+	switch os.Getenv(serveAs) {
+	case "http":
+		serveHTTP()
+	case "plugin":
+		goplugin.Serve(&goplugin.ServeConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, GRPCServer: goplugin.DefaultGRPCServer,
+			Logger: hclog.NewNullLogger()})
+	default:
+		return false
+	}
+	return true
+}
+
+// inExtism are the five as plug-ins of the Extism SDK, compiled once, with a
+// time-out, an instance each that stays warm. A call takes a lock, since an
+// instance serves one at a time.
+func inExtism(ctx context.Context, h *host.Host, path string) (*peer, error) {
+	wasm, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: 10_000},
+		extism.PluginConfig{EnableWasi: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	type locked struct {
+		sync.Mutex
+		*extism.Plugin
+	}
+	plugins := map[string]*locked{}
+	for _, e := range entries {
+		p, err := compiled.Instance(ctx, extism.PluginInstanceConfig{})
+		if err != nil {
+			return nil, err
+		}
+		plugins[e.name] = &locked{Plugin: p}
+	}
+	p, err := forwarded(ctx, "Extism Go SDK, with time-outs", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+		p := plugins[middleware]
+		p.Lock()
+		defer p.Unlock()
+		_, out, err := p.CallWithContext(ctx, "hook", append(append([]byte(hook), 0), input...))
+		return bytes.Clone(out), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.close = func() {
+		for _, one := range plugins {
+			_ = one.Close(context.Background())
+		}
+		_ = compiled.Close(context.Background())
+	}
+	return p, nil
+}
+
+// sideCars are the five as services of their own, spoken to by HTTP.
+func sideCars(ctx context.Context, h *host.Host) (*peer, error) {
+	urls, stops := map[string]string{}, []func(){}
+	for _, e := range entries {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), serveAs+"=http")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		stops = append(stops, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		var address string
+		if _, err := fmt.Fscanln(out, &address); err != nil {
+			return nil, err
+		}
+		urls[e.name] = "http://" + address + "/"
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	p, err := forwarded(ctx, "HTTP side-cars", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, urls[middleware]+hook, bytes.NewReader(input))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer res.Body.Close()
+		out, err := io.ReadAll(res.Body)
+		if err == nil && res.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", res.Status, out)
+		}
+		return out, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.close = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	return p, nil
+}
+
+func serveHTTP() {
+	remote := five.NewRemote()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(l.Addr())
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		in, err := io.ReadAll(r.Body)
+		if err == nil {
+			var out []byte
+			if out, err = remote.Call(r.URL.Path[1:], in); err == nil {
+				_, _ = w.Write(out)
+				return
+			}
+		}
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}))
+	fmt.Fprintln(os.Stderr, err)
+}
+
+// plugins are the five as processes of hashicorp/go-plugin, spoken to by gRPC.
+func plugins(ctx context.Context, h *host.Host) (*peer, error) {
+	clients, stops := map[string]*grpc.ClientConn{}, []func(){}
+	for _, e := range entries {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), serveAs+"=plugin")
+		c := goplugin.NewClient(&goplugin.ClientConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, Cmd: cmd,
+			AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, Logger: hclog.NewNullLogger()})
+		stops = append(stops, c.Kill)
+		rpc, err := c.Client()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := rpc.Dispense("five")
+		if err != nil {
+			return nil, err
+		}
+		clients[e.name] = raw.(*grpc.ClientConn)
+	}
+	p, err := forwarded(ctx, "hashicorp/go-plugin, gRPC", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+		var out wrapperspb.BytesValue
+		err := clients[middleware].Invoke(ctx, "/five.Five/Call", wrapperspb.Bytes(append(append([]byte(hook), 0), input...)), &out)
+		return out.GetValue(), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.close = func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+	return p, nil
+}
+
+var handshake = goplugin.HandshakeConfig{ProtocolVersion: 1, MagicCookieKey: "AGENT_BENCH", MagicCookieValue: "five"}
+
+type grpcPlugin struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// GRPCServer offers the service by hand: it has one call, of bytes.
+func (grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	remote := five.NewRemote()
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",
+		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			var in wrapperspb.BytesValue
+			if err := decode(&in); err != nil {
+				return nil, err
+			}
+			hook, input, _ := bytes.Cut(in.Value, []byte{0})
+			out, err := remote.Call(string(hook), input)
+			return wrapperspb.Bytes(out), err
+		}}}}, nil)
+	return nil
+}

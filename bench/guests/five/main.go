@@ -1,0 +1,122 @@
+// Command five is the five middlewares as one module of which each entry is
+// another one, by its configuration.
+package main
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/five"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// Which is a module's configuration.
+type Which struct {
+	Use string `json:"use"`
+}
+
+func init() {
+	middleware.Register(middleware.Options{Name: "five"}, middleware.Build(func(w Which) (*only, error) {
+		m, ok := map[string]any{"patch": patch{}, "policy": policy{}, "redact": redact{}, "cache": cache{}, "observe": observe{}}[w.Use]
+		if !ok {
+			return nil, fmt.Errorf("there is no %q", w.Use)
+		}
+		return &only{m}, nil
+	}))
+}
+
+func main() {}
+
+// only is one of the five, with the hooks of all; the host calls those that
+// the entry has.
+type only struct{ m any }
+
+func (o *only) BeforeModelRewriteState(ctx *middleware.Context, s *middleware.State) error {
+	return o.m.(middleware.BeforeModelRewriteStateHook).BeforeModelRewriteState(ctx, s)
+}
+
+func (o *only) GateTool(ctx *middleware.Context, c *middleware.Call) (middleware.Decision, error) {
+	return o.m.(middleware.GateToolHook).GateTool(ctx, c)
+}
+
+func (o *only) OnChunk(ctx *middleware.Context, c *middleware.Chunks) error {
+	return o.m.(middleware.OnChunkHook).OnChunk(ctx, c)
+}
+
+func (o *only) AfterTool(ctx *middleware.Context, c *middleware.ToolEnd) error {
+	return o.m.(middleware.AfterToolHook).AfterTool(ctx, c)
+}
+
+func (o *only) WrapToolCall(ctx *middleware.Context, c *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+	return o.m.(middleware.WrapToolCallHook).WrapToolCall(ctx, c, next)
+}
+
+func (o *only) Observe(ctx *middleware.Context, events []abi.Event) error {
+	return o.m.(middleware.ObserveHook).Observe(ctx, events)
+}
+
+type patch struct{}
+
+func (patch) BeforeModelRewriteState(_ *middleware.Context, s *middleware.State) error {
+	splices := five.Patch(s.Messages.Slice(0, s.Messages.Len()))
+	for i := len(splices) - 1; i >= 0; i-- {
+		s.Messages.Insert(splices[i].At, splices[i].Insert...)
+	}
+	return nil
+}
+
+type policy struct{}
+
+func (policy) GateTool(_ *middleware.Context, c *middleware.Call) (middleware.Decision, error) {
+	if ok, why := five.Allowed(c.Name, c.Arguments); !ok {
+		return middleware.Deny(why), nil
+	}
+	return middleware.Allow(), nil
+}
+
+type redact struct{}
+
+func (redact) OnChunk(_ *middleware.Context, c *middleware.Chunks) error {
+	for i := range c.Items {
+		c.Items[i].Text, _ = five.Redact(c.Items[i].Text)
+	}
+	return nil
+}
+
+func (redact) AfterTool(_ *middleware.Context, c *middleware.ToolEnd) error {
+	if c.Result != nil {
+		if text, n := five.Redact(c.Result.Content.String()); n > 0 {
+			c.Result.Content = abi.Text(text)
+		}
+	}
+	return nil
+}
+
+type cache struct{}
+
+func (cache) WrapToolCall(ctx *middleware.Context, c *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+	kept := middleware.Local[abi.Result](five.Key(c.Name, c.Arguments))
+	if res, hit, err := kept.Get(ctx); err != nil || hit {
+		return &res, err
+	}
+	res, err := next(nil)
+	if err != nil {
+		return nil, err
+	}
+	return res, kept.Set(ctx, *res)
+}
+
+type observe struct{}
+
+func (observe) Observe(ctx *middleware.Context, events []abi.Event) error {
+	counts := middleware.Local[map[string]int]("run/counts")
+	have, _, err := counts.Get(ctx)
+	if err != nil {
+		return err
+	}
+	if have == nil {
+		have = map[string]int{}
+	}
+	five.Count(have, events)
+	return counts.Set(ctx, have)
+}

@@ -1,0 +1,128 @@
+package five
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Remote is the five for a caller elsewhere, who gives them the whole input
+// of a hook as JSON: a plug-in, a process, a service.
+type Remote struct {
+	mu     sync.Mutex
+	cached map[string]map[string]json.RawMessage // by run, then key
+	counts map[string]map[string]int
+}
+
+// NewRemote returns the five with nothing kept.
+func NewRemote() *Remote {
+	return &Remote{cached: map[string]map[string]json.RawMessage{}, counts: map[string]map[string]int{}}
+}
+
+// Kept is what cache_get answers, and cache_put takes.
+type Kept struct {
+	Run    string          `json:"run"`
+	Call   abi.Call        `json:"call"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// Call runs one hook.
+func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
+	switch hook {
+	case "patch":
+		var in abi.BeforeModelRewriteStateInput
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		return abi.Marshal(abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: Patch(in.Messages.Items)}})
+	case "policy":
+		var in abi.GateToolInput
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		if ok, why := Allowed(in.Call.Name, in.Call.Arguments); !ok {
+			return abi.Marshal(abi.GateToolAnswer{Decision: "deny", Message: why})
+		}
+		return abi.Marshal(abi.GateToolAnswer{Decision: "allow"})
+	case "redact_chunks":
+		var in abi.OnChunkInput
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		for i := range in.Chunks {
+			in.Chunks[i].Text, _ = Redact(in.Chunks[i].Text)
+		}
+		return abi.Marshal(abi.OnChunkAnswer{Chunks: in.Chunks})
+	case "redact_result":
+		var in abi.AfterToolInput
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		if in.Result == nil {
+			return []byte("{}"), nil
+		}
+		text, n := Redact(in.Result.Content.String())
+		if n == 0 {
+			return []byte("{}"), nil
+		}
+		in.Result.Content = abi.Text(text)
+		return abi.Marshal(abi.AfterToolAnswer{Result: in.Result})
+	case "cache_get", "cache_put":
+		return r.cache(hook, input)
+	case "observe":
+		var in abi.ObserveInput
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		r.observe(&in)
+		return []byte("{}"), nil
+	case "counts":
+		var in Kept
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		defer delete(r.counts, in.Run)
+		return json.Marshal(r.counts[in.Run])
+	case "end":
+		var in Kept
+		if err := json.Unmarshal(input, &in); err != nil {
+			return nil, err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.cached, in.Run)
+		return []byte("{}"), nil
+	}
+	return nil, fmt.Errorf("there is no hook %q", hook)
+}
+
+func (r *Remote) cache(hook string, input []byte) ([]byte, error) {
+	var in Kept
+	if err := json.Unmarshal(input, &in); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := Key(in.Call.Name, in.Call.Arguments)
+	if hook == "cache_put" {
+		if r.cached[in.Run] == nil {
+			r.cached[in.Run] = map[string]json.RawMessage{}
+		}
+		r.cached[in.Run][key] = in.Result
+		return []byte("{}"), nil
+	}
+	return json.Marshal(Kept{Result: r.cached[in.Run][key]})
+}
+
+func (r *Remote) observe(in *abi.ObserveInput) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts[in.Run.ID] == nil {
+		r.counts[in.Run.ID] = map[string]int{}
+	}
+	Count(r.counts[in.Run.ID], in.Events)
+}
