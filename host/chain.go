@@ -34,12 +34,14 @@ type ChainOptions struct {
 	chain.Options
 }
 
-// A Chain is configured middlewares. An agent has one; programs with a loop of
-// their own open it themselves, for a run or for a part of one.
+// A Chain is configured middlewares. An agent has one, and a run may be given
+// another beside it, as Input.Chain: a tenant's, say, within the rings of the
+// agent. Programs with a loop of their own open it themselves, for a run or for a
+// part of one.
 type Chain struct {
 	*chain.Chain
 	host       *Host
-	configured []module.Placed
+	configured []*module.Middleware
 }
 
 // NewChain configures middlewares. The error says which of them is wrong.
@@ -85,7 +87,7 @@ func (c *Chain) entry(ctx context.Context, m Middleware, ring chain.Ring) (chain
 	if err != nil {
 		return e, err
 	}
-	c.configured = append(c.configured, module.Placed{Middleware: mw, Ring: ring})
+	c.configured = append(c.configured, mw)
 	e.Middleware = mw
 	return e, nil
 }
@@ -95,11 +97,25 @@ func (c *Chain) entry(ctx context.Context, m Middleware, ring chain.Ring) (chain
 // It waits for runs that end; the context that it returns is the run's. The
 // memory is given back by Release.
 func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
-	ctx, r, err := c.host.loader.Reserve(ctx, c.configured, parallel)
+	return c.host.reserve(ctx, placedIn(c.Chain), parallel)
+}
+
+func (h *Host) reserve(ctx context.Context, run []module.Placed, parallel int) (context.Context, *agent.Admission, error) {
+	ctx, r, err := h.loader.Reserve(ctx, run, parallel)
 	if err != nil {
 		return ctx, nil, err
 	}
 	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
+}
+
+// placedIn are the modules of a chain.
+func placedIn(c *chain.Chain) (out []module.Placed) {
+	for _, e := range c.Entries() {
+		if mw, ok := e.Middleware.(*module.Middleware); ok {
+			out = append(out, module.Placed{Middleware: mw, Ring: e.Ring})
+		}
+	}
+	return out
 }
 
 // Close frees what the entries hold, once no run of them goes on.

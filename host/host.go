@@ -188,7 +188,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
 		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
 		Journal: o.Journal}
-	options.Admit = h.admit(c)
+	options.Admit = h.admit
 	a.Agent, err = agent.New(options)
 	if err != nil {
 		a.Close()
@@ -197,22 +197,21 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	return a, nil
 }
 
-// admit lets runs of a chain begin while the host is not closed, and there is
-// memory for their modules.
-func (h *Host) admit(c *Chain) func(context.Context, int) (context.Context, *agent.Admission, error) {
-	return func(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
-		switch {
-		case h.closed.Load():
-			return ctx, nil, ErrClosed
-		case len(c.configured) == 0:
-			return ctx, &agent.Admission{Parallel: parallel, Release: func() {}}, nil
-		}
-		within, admission, err := c.Reserve(ctx, parallel)
-		if errors.Is(err, sandbox.ErrClosed) {
-			err = ErrClosed
-		}
-		return within, admission, err
+// admit lets a run of a chain begin while the host is not closed, and there is
+// memory for its modules.
+func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *agent.Admission, error) {
+	placed := placedIn(c)
+	switch {
+	case h.closed.Load():
+		return ctx, nil, ErrClosed
+	case len(placed) == 0:
+		return ctx, &agent.Admission{Parallel: parallel, Release: func() {}}, nil
 	}
+	within, admission, err := h.reserve(ctx, placed, parallel)
+	if errors.Is(err, sandbox.ErrClosed) {
+		err = ErrClosed
+	}
+	return within, admission, err
 }
 
 // Close frees what the agent's entries hold, once no run of it goes on, and

@@ -69,10 +69,11 @@ type Options struct {
 	// Journal keeps the agent's runs; nil: a run ends with its process.
 	Journal *JournalOptions
 
-	// Admit is asked before a run begins, and when it is resumed, with Parallel;
-	// it may wait, which the run's Timeout does not count. The run goes on under
-	// the context that it returns, or ends with its error. Nil: no run waits.
-	Admit func(ctx context.Context, parallel int) (context.Context, *Admission, error)
+	// Admit is asked before a run begins, and when it is resumed, with the chain
+	// that it will have and Parallel; it may wait, which the run's Timeout does
+	// not count. The run goes on under the context that it returns, or ends with
+	// its error. Nil: no run waits.
+	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
 }
 
 // An Admission is what a run was given by Options.Admit.
@@ -89,6 +90,7 @@ type Agent struct {
 	Options
 	tools     map[string]tool.Tool
 	transfers []*Agent
+	with      []string // the names of the entries that [Agent.With] added
 }
 
 // New returns an agent, or says what is wrong with the options.
@@ -144,6 +146,8 @@ func New(o *Options) (*Agent, error) {
 type Input struct {
 	// Messages are the conversation so far, the last usually the user's.
 	Messages []abi.Message
+	// Chain are middlewares for this run alone; see [Agent.With]. Nil: none.
+	Chain *chain.Chain
 	// RunID names the run; a random one when empty.
 	RunID string
 	// Metadata is the caller's own; modules see it.

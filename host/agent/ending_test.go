@@ -71,7 +71,7 @@ func TestEveryEndingHasAType(t *testing.T) {
 		}})}, want: "hook failed", reason: abi.RunError},
 		{name: "model", reply: scripted.Error(model.Errorf(abi.CodeModel, "overloaded")), want: "model", reason: abi.RunError},
 		{name: "a module for the model", entries: before(nil, errors.New("not today")), want: "model", reason: abi.RunError},
-		{name: "no room", o: agent.Options{Admit: func(ctx context.Context, _ int) (context.Context, *agent.Admission, error) {
+		{name: "no room", o: agent.Options{Admit: func(ctx context.Context, _ *chain.Chain, _ int) (context.Context, *agent.Admission, error) {
 			return ctx, nil, errors.New("full")
 		}}, want: "not admitted", reason: abi.RunError},
 	} {

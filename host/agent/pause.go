@@ -89,6 +89,9 @@ func (r *run) expired() error {
 // resumed is a run with a copy of a state.
 func resumed(a *Agent, state *State) (*run, error) {
 	own, err := state.copied()
+	if err == nil {
+		err = a.goesOnWith(own)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}

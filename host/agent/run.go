@@ -23,6 +23,7 @@ type run struct {
 	chain    *chain.Run
 	events   chan ClientEvent
 	client   client
+	wrong    error   // with what the run was to begin with
 	err      *Error  // set before run_finished is sent
 	paused   *Paused // set before run_paused is sent
 	keeper   *keeper // nil: the run is not kept
@@ -52,8 +53,9 @@ func newRun(a *Agent, in Input) *run {
 	if id == "" {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
-	r := &run{root: a, agent: a, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
-	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, Phase: PhaseStart,
+	a, wrong := a.given(in.Chain)
+	r := &run{root: a, agent: a, wrong: wrong, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
 		Locals: chain.NewLocals(), Record: chain.NewRecord()}
 	r.equip(a)
 	r.state.Messages = chain.NewList(r.revs, r.adopt(in.Messages))
@@ -183,6 +185,9 @@ func (r *run) execute(ctx context.Context) {
 	r.state.Deadline, _ = ctx.Deadline()
 	defer r.client.begin(caller, ctx)()
 	err := refused
+	if r.wrong != nil {
+		err = r.wrong
+	}
 	if err == nil {
 		r.chain, err = r.open(ctx, r.agent)
 	}
@@ -229,7 +234,7 @@ func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
 	if a.Admit == nil {
 		return ctx, nil
 	}
-	within, admission, err := a.Admit(ctx, r.parallel)
+	within, admission, err := a.Admit(ctx, a.Chain, r.parallel)
 	switch {
 	case err == nil:
 		r.parallel, r.room = admission.Parallel, admission.Room

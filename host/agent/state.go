@@ -30,6 +30,7 @@ type State struct {
 	Agent    string     `json:"agent"`
 	Parent   string     `json:"parent,omitempty"`
 	Metadata abi.Params `json:"metadata,omitempty"`
+	With     []string   `json:"with,omitempty"` // the middlewares that [Agent.With] added
 	Phase    Phase      `json:"phase"`
 
 	Step     int       `json:"step"`

@@ -46,6 +46,24 @@ type Options struct {
 // With returns the chain with other options.
 func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers, c.scope} }
 
+// Join returns the chain with the entries of another: in each ring those of c
+// come first, and then those of o, in their order. So those of c are the outer
+// ones, and see first what goes in; who is to see last what comes out is in a
+// ring further out. The options are those of c, but for Values and Tenant where o
+// has them. It fails if two entries have the same name.
+func (c *Chain) Join(o *Chain) (*Chain, error) {
+	joined, err := New(slices.Concat(c.entries, o.entries)...)
+	if err != nil {
+		return nil, err
+	}
+	joined.Options, joined.scope = c.Options, c.scope
+	joined.breakers = slices.Concat(c.breakers, o.breakers)
+	if o.Values != nil {
+		joined.Values, joined.Tenant = o.Values, o.Tenant
+	}
+	return joined, nil
+}
+
 // Scoped returns the chain with run-local values that are apart from those of
 // other scopes in the same run, but for those that are shared in a ring.
 func (c *Chain) Scoped(scope string) *Chain { return &Chain{c.Options, c.entries, c.breakers, scope} }
