@@ -25,7 +25,7 @@ type stream struct {
 	passed   assembly
 	n        int     // batches that came
 	finished bool    // the last of the message came
-	failed   *Failed // the on_chunk that refused what came
+	failed   *Failed // the on_chunk, here or further out, that refused what came
 	tool     bool    // of a tool's result
 	id       int64
 	seq      int64
@@ -62,15 +62,14 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	s.n++
 	s.came.add(chunks)
 	passed, err := s.filter(ctx, chunks, final)
-	if err != nil {
-		errors.As(err, &s.failed)
-		return err
+	if err == nil {
+		s.passed.add(passed)
+		if s.finished = final; len(passed) > 0 || final {
+			err = s.out.push(ctx, passed, final)
+		}
 	}
-	s.passed.add(passed)
-	if s.finished = final; len(passed) == 0 && !final {
-		return nil
-	}
-	return s.out.push(ctx, passed, final)
+	errors.As(err, &s.failed)
+	return err
 }
 
 // filter runs the ring's on_chunk hooks over chunks.

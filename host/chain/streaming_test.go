@@ -1,0 +1,665 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A theatre is where a chain is played: a model that says its lines, and a
+// caller who listens.
+type theatre struct {
+	mu       sync.Mutex
+	events   []abi.Event
+	heard    []abi.Chunk
+	finals   int
+	calls    int
+	canceled error // what ended the model before its end
+
+	lines  []string
+	fails  error                       // the model's, behind its lines
+	listen func(context.Context) error // nil: never busy
+	whole  bool                        // the call is not streamed
+}
+
+func (h *theatre) Where() abi.Run { return abi.Run{ID: "run-1", NowMS: 1} }
+
+func (h *theatre) Send(e abi.Event) abi.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+	return e
+}
+
+func (h *theatre) generate(ctx context.Context, _ ModelRequest, out Sink) (*abi.Response, error) {
+	h.mu.Lock()
+	h.calls++
+	h.mu.Unlock()
+	for _, line := range h.lines {
+		if out == nil {
+			continue
+		}
+		if err := out(ctx, []abi.Chunk{{Kind: abi.ChunkText, Text: line}}, false); err != nil {
+			h.mu.Lock()
+			h.canceled = err
+			h.mu.Unlock()
+			return nil, err
+		}
+	}
+	if h.fails != nil {
+		return nil, h.fails
+	}
+	if out != nil {
+		if err := out(ctx, nil, true); err != nil {
+			return nil, err
+		}
+	}
+	m := abi.Assistant(strings.Join(h.lines, ""))
+	m.Origin = abi.OriginModel
+	return &abi.Response{Message: m, FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 7}}, nil
+}
+
+func (h *theatre) out(ctx context.Context, chunks []abi.Chunk, final bool) error {
+	if h.listen != nil {
+		if err := h.listen(ctx); err != nil {
+			return &Over{err}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = append(h.heard, chunks...)
+	if final {
+		h.finals++
+	}
+	return nil
+}
+
+func (h *theatre) delivered() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.heard) > 0
+}
+
+func (h *theatre) text() string {
+	var b strings.Builder
+	for _, c := range h.heard {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+func (h *theatre) open(t testing.TB, entries ...Entry) *Run {
+	t.Helper()
+	c, err := New(entries...)
+	require.NoError(t, err)
+	r, err := c.Open(t.Context(), "run-1", h, NewLocals())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
+	call := ModelCall{Request: ModelRequest{Messages: talk(), Stream: !h.whole}, State: talk(), Generate: h.generate, Delivered: h.delivered}
+	if !h.whole {
+		call.Out = h.out
+	}
+	return r.CallModel(ctx, call)
+}
+
+// A wrap is what a wrapper does; its answer may be empty.
+type wrap func(ctx context.Context, c *Call) (answer string, err error)
+
+func (w wrap) native() *Native {
+	return &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		answer, err := w(ctx, c)
+		if answer == "" || err != nil {
+			return nil, err
+		}
+		return &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant(answer)}}, nil
+	}}
+}
+
+func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
+
+// each hands on every chunk as change makes it.
+func each(change func(string) string) wrap {
+	return func(ctx context.Context, c *Call) (string, error) {
+		s := c.StreamModel(ctx, abi.RequestPatch{})
+		for chunk := range s.Chunks() {
+			if err := c.Send(ctx, textChunk(change(chunk.Text))); err != nil {
+				return "", err
+			}
+		}
+		return "", s.End()
+	}
+}
+
+func same(s string) string { return s }
+
+func TestStreamOfAModel(t *testing.T) {
+	t.Parallel()
+	read := func(ctx context.Context, c *Call) error { return c.StreamModel(ctx, abi.RequestPatch{}).End() }
+	for name, tc := range map[string]struct {
+		wraps  []wrap
+		fails  error
+		heard  string
+		want   string
+		source string
+		err    string
+	}{
+		"every piece is changed":   {wraps: []wrap{each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w1"},
+		"every piece is handed on": {wraps: []wrap{each(same)}, heard: "abc", want: "abc", source: "model"},
+		"something before and behind": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			if err := c.Send(ctx, textChunk("<")); err != nil {
+				return "", err
+			}
+			if _, err := c.NextModel(ctx, abi.RequestPatch{}); err != nil {
+				return "", err
+			}
+			return "", c.Send(ctx, textChunk(">"))
+		}}, heard: "<abc>", want: "<abc>", source: "w1"},
+		"an answer beside what was sent": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			_, err := each(strings.ToUpper)(ctx, c)
+			return "quite another", err
+		}}, heard: "ABC", want: "quite another", source: "w1"},
+		"nothing but sent": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			return "", c.Send(ctx, textChunk("no "), textChunk("model"))
+		}}, heard: "no model", want: "no model", source: "w1"},
+		"read and withheld": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			return "", read(ctx, c)
+		}}, heard: "abc", want: "abc", source: "model"},
+		"read by the inner one, passed by the outer": {wraps: []wrap{
+			func(ctx context.Context, c *Call) (string, error) {
+				_, err := c.NextModel(ctx, abi.RequestPatch{})
+				return "", err
+			}, each(strings.ToUpper)}, heard: "ABC", want: "ABC", source: "w2"},
+		"read by both": {wraps: []wrap{each(func(s string) string { return "[" + s + "]" }), each(strings.ToUpper)}, heard: "[A][B][C]", want: "[A][B][C]", source: "w1"},
+		"read by the outer one, answered by the inner": {wraps: []wrap{each(strings.ToUpper),
+			func(context.Context, *Call) (string, error) { return "inner", nil }}, heard: "INNER", want: "INNER", source: "w1"},
+		"left in the middle": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
+				return "", c.Send(ctx, chunk)
+			}
+			return "", nil
+		}}, heard: "a", want: "a", source: "w1"},
+		"left in the middle with nothing": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			for range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
+				break
+			}
+			return "", nil
+		}}, err: "w1 closed the stream before its end"},
+		"opened twice": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			for range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
+				break
+			}
+			return each(strings.ToUpper)(ctx, c)
+		}}, heard: "ABC", want: "ABC", source: "w1"},
+		"closed by next": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			if err := c.NextStream(ctx, nil); err != nil {
+				return "", err
+			}
+			_, err := c.NextModel(ctx, abi.RequestPatch{})
+			if _, closed := c.Recv(ctx, math.MaxInt); closed == nil {
+				return "recv after next must fail", nil
+			}
+			return "", err
+		}}, heard: "abc", want: "abc", source: "model"},
+		"nothing behind the end": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			if err := read(ctx, c); err != nil {
+				return "", err
+			}
+			got, err := c.Recv(ctx, math.MaxInt)
+			if err != nil || got.End != nil || got.Chunks != nil {
+				return "there was more", nil
+			}
+			return "", nil
+		}}, heard: "abc", want: "abc", source: "model"},
+		"the model fails, and is made up for": {fails: errors.New("broken"), wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			if _, err := each(same)(ctx, c); err == nil {
+				return "no error", nil
+			}
+			return "", c.Send(ctx, textChunk(" … sorry"))
+		}}, heard: "abc … sorry", want: "abc … sorry", source: "w1"},
+		"the model fails": {fails: errors.New("broken"), wraps: []wrap{each(same)}, heard: "abc", err: "broken"},
+		"what is wrong is refused": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			for _, chunk := range []abi.Chunk{{Kind: "smell"}, {Kind: abi.ChunkToolResult, Text: "x"}, {Kind: abi.ChunkPart}, {Kind: abi.ChunkToolCall, Index: -1}} {
+				if err := c.Send(ctx, textChunk("x"), chunk); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
+					return "not refused", nil
+				}
+			}
+			_, err := c.Recv(ctx, math.MaxInt)
+			if !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
+				return "recv without a stream", nil
+			}
+			return "fine", nil
+		}}, heard: "fine", want: "fine", source: "w1"},
+		"amplified beyond the limit": {wraps: []wrap{func(ctx context.Context, c *Call) (string, error) {
+			huge := textChunk(strings.Repeat("x", 1<<20))
+			var err error
+			n := 0
+			for ; err == nil && n < 100; n++ {
+				err = c.Send(ctx, huge)
+			}
+			if n != 16 || !errors.Is(err, &abi.Error{Code: abi.CodeLimit}) {
+				return "not bounded", nil
+			}
+			return "bounded", nil
+		}}, heard: strings.Repeat("x", 15<<20), want: "bounded", source: "w1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &theatre{lines: []string{"a", "b", "c"}, fails: tc.fails}
+			var entries []Entry
+			for i, w := range tc.wraps {
+				entries = append(entries, Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
+			}
+			res, source, err := h.play(t.Context(), h.open(t, entries...))
+			require.Equal(t, tc.heard, h.text())
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				require.Zero(t, h.finals, "a message that failed does not end")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, res.Message.Content.String())
+			require.Equal(t, tc.source, source)
+			require.Equal(t, 1, h.finals)
+		})
+	}
+}
+
+// TestStreamOfAWholeAnswer checks that a wrapper reads and sends in the same
+// way where nothing is streamed.
+func TestStreamOfAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	h := &theatre{lines: []string{"a", "b", "c"}, whole: true}
+	batches := 0
+	count := wrap(func(ctx context.Context, c *Call) (string, error) {
+		s := c.StreamModel(ctx, abi.RequestPatch{})
+		for batch := range s.Batches() {
+			batches++
+			for _, chunk := range batch {
+				if err := c.Send(ctx, textChunk(strings.ToUpper(chunk.Text))); err != nil {
+					return "", err
+				}
+			}
+		}
+		require.Equal(t, "abc", s.Reply().Message.Content.String())
+		return "", s.End()
+	})
+	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: count.native()}))
+	require.NoError(t, err)
+	require.Equal(t, 1, batches)
+	require.Equal(t, "ABC", res.Message.Content.String())
+	require.Equal(t, 7, int(res.Usage.TotalTokens), "what chunks cannot say is the model's")
+	require.Empty(t, h.heard)
+}
+
+func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
+	t.Parallel()
+	h := &theatre{lines: []string{"a", "b"}}
+	n := wrap(func(ctx context.Context, c *Call) (string, error) {
+		_, err := each(strings.ToUpper)(ctx, c)
+		require.False(t, h.delivered())
+		return "", err
+	}).native()
+	n.Description.HoldStream = true
+	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+	require.NoError(t, err)
+	require.Equal(t, "AB", res.Message.Content.String())
+	require.Equal(t, "AB", h.text())
+	require.Len(t, h.heard, 1)
+}
+
+// TestEndingsPassAStream checks that what reads a stream catches no ending.
+func TestEndingsPassAStream(t *testing.T) {
+	t.Parallel()
+	stop := &Native{WrapModel: func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+	}}
+	unwound := make(chan struct{})
+	last := &Native{WrapModel: func(context.Context, *Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		defer close(unwound)
+		return &abi.WrapModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
+	}}
+	for name, tc := range map[string]struct {
+		outer wrap
+		inner *Native
+	}{
+		"read": {func(ctx context.Context, c *Call) (string, error) {
+			_ = c.StreamModel(ctx, abi.RequestPatch{}).End()
+			return "caught", nil
+		}, stop},
+		"not read": {func(ctx context.Context, c *Call) (string, error) {
+			err := c.NextStream(ctx, nil)
+			<-unwound
+			return "caught", err
+		}, last},
+		"sent into": {func(ctx context.Context, c *Call) (string, error) {
+			_ = c.StreamModel(ctx, abi.RequestPatch{}).End()
+			return "", c.Send(ctx, textChunk("more"))
+		}, stop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &theatre{}
+			_, _, err := h.play(t.Context(), h.open(t, Entry{Name: "outer", Middleware: tc.outer.native()}, Entry{Name: "inner", Middleware: tc.inner}))
+			var stopped *Stop
+			require.ErrorAs(t, err, &stopped)
+			require.Equal(t, "inner", stopped.Entry)
+		})
+	}
+}
+
+// TestOnChunkRefusesWhatIsSent checks that a wrapper cannot get by an on_chunk
+// that refused a part of what it sent.
+func TestOnChunkRefusesWhatIsSent(t *testing.T) {
+	t.Parallel()
+	censor := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		for _, c := range in.Chunks {
+			if strings.Contains(c.Text, "bad") {
+				return nil, &abi.Error{Code: abi.CodeDenied, Message: "not that"}
+			}
+		}
+		return nil, nil
+	}}
+	for name, tc := range map[string]struct {
+		answer, heard, want, err string
+	}{
+		"swallowed":         {heard: "good ", err: "not that"},
+		"answered anew":     {answer: "fine", heard: "good ", want: "fine"},
+		"answered the same": {answer: "bad", heard: "good ", err: "not that"},
+	} {
+		for _, ring := range []Ring{Tenant, Outer} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				h := &theatre{}
+				w := wrap(func(ctx context.Context, c *Call) (string, error) {
+					for _, s := range []string{"good ", "bad ", "better"} {
+						_ = c.Send(ctx, textChunk(s))
+					}
+					return tc.answer, nil
+				})
+				res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "censor", Ring: ring, Middleware: censor}, Entry{Name: "w", Ring: Tenant, Middleware: w.native()}))
+				require.Equal(t, tc.heard, h.text())
+				if tc.err != "" {
+					require.EqualError(t, err, tc.err)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, tc.want, res.Message.Content.String())
+			})
+		}
+	}
+}
+
+// TestStreamFaults checks what becomes of a stream whose reader faults.
+func TestStreamFaults(t *testing.T) {
+	t.Parallel()
+	at := func(n int) wrap {
+		return func(ctx context.Context, c *Call) (string, error) {
+			if n == 0 {
+				panic("at once")
+			}
+			for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
+				if n--; n == 0 {
+					panic("at a chunk")
+				}
+				if err := c.Send(ctx, textChunk(strings.ToUpper(chunk.Text))); err != nil {
+					return "", err
+				}
+			}
+			panic("at the end")
+		}
+	}
+	for name, tc := range map[string]struct {
+		at    int
+		heard string
+	}{
+		"before":        {0, "abc"},
+		"at the first":  {1, "abc"},
+		"at the second": {2, "A"},
+		"behind":        {99, "ABC"},
+	} {
+		for _, f := range []OnFault{Fail, Skip} {
+			t.Run(name+" "+string(f), func(t *testing.T) {
+				t.Parallel()
+				h := &theatre{lines: []string{"a", "b", "c"}}
+				res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", OnFault: f, Middleware: at(tc.at).native()}))
+				require.LessOrEqual(t, h.calls, 1, "nothing is called twice")
+				if f == Fail {
+					var fault *Fault
+					require.ErrorAs(t, err, &fault)
+					if tc.at <= 1 {
+						require.Empty(t, h.text())
+					} else {
+						require.Equal(t, tc.heard, h.text())
+					}
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, tc.heard, h.text(), "what was delivered stands")
+				require.Equal(t, "abc", res.Message.Content.String(), "the last reply stands")
+			})
+		}
+	}
+}
+
+// TestStreamIsClosed checks that what is wrapped is canceled when its reader
+// leaves, and has unwound before the call ends.
+func TestStreamIsClosed(t *testing.T) {
+	t.Parallel()
+	h := &theatre{lines: strings.Split(strings.Repeat("x", 10*maxWaiting), "")}
+	first := wrap(func(ctx context.Context, c *Call) (string, error) {
+		for chunk := range c.StreamModel(ctx, abi.RequestPatch{}).Chunks() {
+			return "", c.Send(ctx, chunk)
+		}
+		return "", nil
+	})
+	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: first.native()}))
+	require.NoError(t, err)
+	require.Equal(t, "x", res.Message.Content.String())
+	require.ErrorIs(t, h.canceled, errClosed)
+}
+
+// TestStreamWaits checks that a caller who does not listen slows the wrapper,
+// and the wrapper the model.
+func TestStreamWaits(t *testing.T) {
+	t.Parallel()
+	for name, wraps := range map[string][]wrap{"one": {each(same)}, "three": {each(same), each(strings.ToUpper), each(same)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const lines = 100 * maxWaiting
+				ctx, cancel := context.WithCancelCause(t.Context())
+				said := 0
+				h := &theatre{listen: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
+				var entries []Entry
+				for i, w := range wraps {
+					entries = append(entries, Entry{Name: "w" + string(rune('1'+i)), Middleware: w.native()})
+				}
+				r := h.open(t, entries...)
+				ended := make(chan error)
+				go func() {
+					_, _, err := r.CallModel(ctx, ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
+						Generate: func(ctx context.Context, _ ModelRequest, out Sink) (*abi.Response, error) {
+							for ; said < lines; said++ {
+								if err := out(ctx, []abi.Chunk{textChunk("x")}, false); err != nil {
+									return nil, err
+								}
+							}
+							return &abi.Response{Message: abi.Assistant("x")}, nil
+						}})
+					ended <- err
+				}()
+				synctest.Wait()
+				require.LessOrEqual(t, said, 2*len(wraps)*(maxWaiting+1), "a model that nobody listens to says no more than may wait")
+				require.GreaterOrEqual(t, said, maxWaiting)
+				gone := errors.New("the caller went away")
+				cancel(gone)
+				require.ErrorIs(t, <-ended, gone)
+			})
+		})
+	}
+}
+
+// TestInterruptOfAStream checks that a wrapper may pause before anything was
+// delivered, and no longer then.
+func TestInterruptOfAStream(t *testing.T) {
+	t.Parallel()
+	for _, sends := range []bool{false, true} {
+		h := &theatre{lines: []string{"a"}}
+		n := &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			s := c.StreamModel(ctx, abi.RequestPatch{})
+			for chunk := range s.Chunks() {
+				if sends {
+					require.NoError(t, c.Send(ctx, chunk))
+				}
+			}
+			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, s.End()
+		}}
+		_, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+		if sends {
+			require.ErrorContains(t, err, "after a part of the answer was delivered")
+			continue
+		}
+		var paused *Interrupted
+		require.ErrorAs(t, err, &paused)
+	}
+}
+
+// TestSecondAttempt checks that a further next is streamed unless what the one
+// before said has been heard, and that both are not mixed up.
+func TestSecondAttempt(t *testing.T) {
+	t.Parallel()
+	retry := wrap(func(ctx context.Context, c *Call) (string, error) {
+		if _, err := c.NextModel(ctx, abi.RequestPatch{}); err == nil {
+			return "it did not fail", nil
+		}
+		_, err := c.NextModel(ctx, abi.RequestPatch{})
+		return "", err
+	})
+	holds := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		if in.Final {
+			return nil, nil
+		}
+		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+	}}
+	for name, tc := range map[string]struct {
+		outer *Native
+		heard string
+	}{
+		"heard":     {&Native{OnChunk: func(context.Context, *Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) { return nil, nil }}, "bad"},
+		"not heard": {holds, ""},
+		"read":      {each(same).native(), "bad"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &theatre{}
+			r := h.open(t, Entry{Name: "outer", Ring: Outer, Middleware: tc.outer}, Entry{Name: "retry", Ring: Tenant, Middleware: retry.native()})
+			n := 0
+			res, _, err := r.CallModel(t.Context(), ModelCall{Request: ModelRequest{Messages: talk(), Stream: true}, State: talk(), Delivered: h.delivered, Out: h.out,
+				Generate: func(ctx context.Context, q ModelRequest, out Sink) (*abi.Response, error) {
+					if n++; n == 1 {
+						require.NoError(t, out(ctx, []abi.Chunk{textChunk("bad")}, false))
+						return nil, errors.New("broken")
+					}
+					require.Equal(t, name == "not heard", out != nil)
+					if out != nil {
+						require.NoError(t, out(ctx, []abi.Chunk{textChunk("good")}, true))
+					}
+					return &abi.Response{Message: abi.Assistant("good")}, nil
+				}})
+			require.NoError(t, err)
+			require.Equal(t, 2, n)
+			require.Equal(t, tc.heard, h.text())
+			want := map[string]string{"heard": "good", "not heard": "", "read": "bad"}[name]
+			require.Equal(t, want, res.Message.Content.String())
+		})
+	}
+}
+
+// TestStreamOfATool checks what wrappers and a module's own tool make of a
+// result that comes in pieces.
+func TestStreamOfATool(t *testing.T) {
+	t.Parallel()
+	louder := &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		require.True(t, in.Stream)
+		s := c.StreamTool(ctx, abi.CallPatch{})
+		for chunk := range s.Chunks() {
+			chunk.Text, chunk.CallID = strings.ToUpper(chunk.Text), "of another call"
+			if err := c.Send(ctx, chunk); err != nil {
+				return nil, err
+			}
+		}
+		return nil, s.End()
+	}}
+	dots := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		for i := range in.Chunks {
+			in.Chunks[i].Text += "."
+		}
+		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+	}}
+	own := &Native{CallTool: func(ctx context.Context, c *Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		for _, s := range []string{"o", "w", "n"} {
+			if err := c.Send(ctx, abi.Chunk{Kind: abi.ChunkToolResult, Text: s}); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.Send(ctx, textChunk("no tool's")); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
+			return nil, errors.New("not refused")
+		}
+		return nil, nil
+	}}
+	image := &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
+	for name, tc := range map[string]struct {
+		entries []Entry
+		owner   string
+		says    []abi.Chunk
+		heard   string
+		want    string
+		parts   int
+	}{
+		"as it is":               {says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}}, heard: "ab", want: "ab"},
+		"not in pieces":          {entries: []Entry{{Name: "dots", Middleware: dots}}, want: "ab."},
+		"changed by a wrapper":   {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, heard: "AB", want: "AB"},
+		"changed, not in pieces": {entries: []Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
+		"changed on its way": {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
+			heard: "a.b.", want: "a.b."},
+		"the result says more":    {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
+		"a module's own":          {entries: []Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own"},
+		"a module's own, changed": {entries: []Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}}, owner: "own", heard: "OWN", want: "OWN"},
+		"with an image": {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
+			heard: "A", want: "A", parts: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &theatre{}
+			o, err := h.open(t, tc.entries...).CallTool(t.Context(), ToolCall{
+				Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
+				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out Sink) (*abi.Result, error) {
+					for _, c := range tc.says {
+						if err := out(ctx, []abi.Chunk{c}, false); err != nil {
+							return nil, err
+						}
+					}
+					return abi.TextResult("ab"), nil
+				}})
+			require.NoError(t, err)
+			require.Equal(t, tc.heard, h.text())
+			require.Equal(t, tc.want, o.Result.Content.String())
+			require.Len(t, o.Result.Content.Parts(), max(1, tc.parts))
+		})
+	}
+}
