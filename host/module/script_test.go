@@ -79,22 +79,25 @@ func TestScriptFaults(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
 	patient := Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
-	hasty := Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}}
+	// Fuel ends the same hook at the same place, whatever else the machine does.
+	hasty := Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
+	const usedUp = "used more than its 50000000 fuel"
 	for name, tc := range map[string]struct {
 		body, want string
 		limits     Limits
 	}{
-		"loop":                  {"for (;;);", "ran longer than 50ms", hasty},
-		"loop of promises":      {"const f = () => Promise.resolve().then(f); f();", "ran longer than 50ms", hasty},
-		"loop that catches":     {"for (;;) try { null.x } catch {}", "ran longer than 50ms", hasty},
-		"loop in a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", "ran longer than 50ms", hasty},
-		"loop in toString":      {"ctx.emit({ toJSON() { for (;;); } }, 1);", "ran longer than 50ms", hasty},
-		"loop in toJSON":        {"return { toJSON() { for (;;); } };", "ran longer than 50ms", hasty},
-		"loop in then":          {"return { then() { for (;;); } };", "ran longer than 50ms", hasty},
-		"regular expression":    {"/^(a+)+$/.test('a'.repeat(40) + 'b');", "ran longer than 50ms", hasty},
-		"large number":          {"let n = 3n; for (;;) n *= n;", "", hasty},
-		"sort":                  {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", "", hasty},
-		"fill":                  {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", "ran longer than 50ms", hasty},
+		"loop":                  {"for (;;);", usedUp, hasty},
+		"loop, by the clock":    {"for (;;);", "ran longer than 500ms", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"loop of promises":      {"const f = () => Promise.resolve().then(f); f();", usedUp, hasty},
+		"loop that catches":     {"for (;;) try { null.x } catch {}", usedUp, hasty},
+		"loop in a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, hasty},
+		"loop in toString":      {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, hasty},
+		"loop in toJSON":        {"return { toJSON() { for (;;); } };", usedUp, hasty},
+		"loop in then":          {"return { then() { for (;;); } };", usedUp, hasty},
+		"regular expression":    {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, hasty},
+		"large number":          {"let n = 3n; for (;;) n *= n;", usedUp, hasty},
+		"sort":                  {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, hasty},
+		"fill":                  {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, hasty},
 		"leak":                  {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
 		"leak of a string":      {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
 		"leak that catches":     {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},
@@ -183,7 +186,7 @@ func TestScriptRefused(t *testing.T) {
 		"not a hook": {"export default { gateTool: 1 };", "gateTool is a number; want a function"},
 		"a function": {"export default () => {};", "export default is a function; want an object with hooks"},
 		"throws":     {"const a = 1;\nnull.x;\nexport default { gateTool() {} };", "TypeError: cannot read property 'x' of null (guard.ts:2:1)\n  1 | const a = 1;\n> 2 | null.x;"},
-		"loops":      {"for (;;);\nexport default { gateTool() {} };", "ran longer than 50ms"},
+		"loops":      {"for (;;);\nexport default { gateTool() {} };", "used more than its 50000000 fuel"},
 		"missing":    {"import './no.ts';\nexport default { gateTool() {} };", "cannot find \"./no.ts\""},
 		"of Node":    {"import 'node:fs';\nexport default { gateTool() {} };", "what only Node.js has"},
 		"outside":    {"import '/etc/hostname';\nexport default { gateTool() {} };", "lies outside of the project"},
@@ -192,7 +195,7 @@ func TestScriptRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
+			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}})
 			if tc.want == "" {
 				require.NoError(t, err)
 				m.Close()

@@ -209,6 +209,11 @@
 	};
 	const log = Object.freeze({ debug: logger(0), info: logger(1), warn: logger(2), error: logger(3) });
 
+	function whole(n, what) {
+		if (!Number.isSafeInteger(n)) throw new TypeError(`${what} is ${show(n)}; want a whole number`);
+		return n;
+	}
+
 	// What durable and run-local values have in common.
 	const versioned = (get, set, remove, add) => ({
 		get: (key) => ask(get, String(key))?.value,
@@ -216,12 +221,12 @@
 		set(key, value, options = {}) {
 			if (value === undefined) throw new TypeError("set: the value is undefined; delete removes one");
 			const { version = -1, ttl = 0 } = options;
-			return ask(set, String(key), json(value, "set"), version, ttl)?.version;
+			return ask(set, String(key), json(value, "set"), whole(version, "version"), whole(ttl, "ttl"))?.version;
 		},
 		delete(key) {
 			ask(remove, String(key));
 		},
-		add: (key, delta = 1) => ask(add, String(key), delta),
+		add: (key, delta = 1) => ask(add, String(key), whole(delta, "delta")),
 	});
 	const local = Object.freeze(versioned(LOCAL_GET, LOCAL_SET, LOCAL_DELETE, LOCAL_ADD));
 	const store = Object.freeze(versioned(STORE_GET, STORE_SET, STORE_DELETE, STORE_ADD));
