@@ -50,10 +50,26 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 	a, err := agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
 		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse}),
 		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
-	if err != nil || others == nil {
+	if err == nil && others != nil {
+		err = a.AllowTransfer(others...)
+	}
+	if err != nil || file.Given == nil {
 		return a, err
 	}
-	return a, a.AllowTransfer(others...)
+	return b.given(ctx, a, file.Given)
+}
+
+// given is the agent with the middlewares that its run is given.
+func (b *builder) given(ctx context.Context, a *agent.Agent, file []entryFile) (*agent.Agent, error) {
+	entries, err := b.entries(ctx, &agentFile{Middlewares: file})
+	if err != nil {
+		return nil, err
+	}
+	c, err := chain.New(entries...)
+	if err != nil {
+		return nil, err
+	}
+	return a.With(c)
 }
 
 // around is m with the file's retries, which do not pause, and fallbacks.

@@ -4,7 +4,8 @@
 // A case is a txtar file. Its head says which behaviour it guards. Its files:
 //
 //	agent.yaml       the agent, as agent-runner reads it; middlewares name modules below. Optional. Beside
-//	                 that, "runs: 2" runs it twice with the same messages, "resumed: {…}" is what it has
+//	                 that, "runs: 2" runs it twice with the same messages, "given: […]" are
+//	                 middlewares of its run beside those of the agent, "resumed: {…}" is what it has
 //	                 become when a paused run goes on, and "agents: {NAME: …}" are agents that are its tools,
 //	                 or with "transfer: true" those that it hands over to
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants

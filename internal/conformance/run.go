@@ -32,7 +32,8 @@ type agentFile struct {
 	Agents   map[string]*agentFile `yaml:"agents"`   // that are its tools, by name
 	Transfer bool                  `yaml:"transfer"` // it is no tool: the conversation may be handed over to it
 
-	Resumed *agentFile `yaml:"resumed"` // what it has become when a paused run goes on
+	Given   []entryFile `yaml:"given"`   // middlewares that its run is given beside its own
+	Resumed *agentFile  `yaml:"resumed"` // what it has become when a paused run goes on
 
 	ContinueOnError    bool `yaml:"continue_on_error"`
 	ContinueOnResponse bool `yaml:"continue_on_response"`
