@@ -16,6 +16,7 @@ const (
 	invokeFile   = "host/chain/invoke.go"
 	recordFile   = "host/chain/record.go"
 	stateFile    = "host/chain/state.go"
+	streamFile   = "host/chain/stream.go"
 	toolFile     = "host/chain/tool.go"
 	wrappingFile = "host/chain/wrapping.go"
 
@@ -79,6 +80,10 @@ var faults = []fault{
 		"\tshort := rep.res != nil || rep.err != nil\n\tif short {\n\t\treturn rep, nil\n\t}\n"},
 	{"no on_chunk for whole answers", "own-on-chunk-of-whole-answers", exchangeFile,
 		"passed, err = s.filter(ctx, chunks, true)", "passed = chunks"},
+	{"pieces of a stream pass no on_chunk", "ailoop-B3-chunk-changed", streamFile,
+		"passed, err := s.filter(ctx, chunks, final)", "passed, err := chunks, error(nil)"},
+	{"a message does not say that it replaces what was streamed", "eino-34-answer-changed", agentRun,
+		"Replaced: s.Streamed != nil && ", "Replaced: false && "},
 	{"again has no end", "own-again-three-times", exchangeFile,
 		"case retry != nil && again >= abi.MaxAgain:", "case retry != nil && again >= 100:"},
 	{"the last of several errors is reported", "trpc-A5-continue-on-error", exchangeFile,
