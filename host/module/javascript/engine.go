@@ -8,6 +8,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
+// The types for authors, and the copy of their package.
+//
+//go:generate go run ../../../internal/tsgen ../../../abi ../../../guest-sdk/typescript/abi.d.ts
+//go:generate cp ../../../guest-sdk/typescript/index.js engine/middleware.js
+
 //go:embed engine/quickjs.wasm
 var quickjs []byte
 

@@ -1,0 +1,49 @@
+// Package typescript holds the npm package @agent-runner/middleware, and what
+// tests it.
+package typescript
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+)
+
+// compiler returns the path of tsc.
+func compiler(t *testing.T) string {
+	t.Helper()
+	dir, err := npmtest.Install(filepath.Join("testdata", "npm"), filepath.Join("..", "..", "build", "npm"))
+	switch {
+	case err == nil:
+		path, err := filepath.Abs(filepath.Join(dir, "node_modules", ".bin", "tsc"))
+		require.NoError(t, err)
+		return path
+	case os.Getenv("CI") == "true":
+		t.Fatalf("tsc: %v", err)
+	default:
+		t.Skipf("SKIPPED, since tsc is not there: %v", err)
+	}
+	return ""
+}
+
+// TestTypes lets the compiler check the package's own types, what must pass, what
+// must not, and the examples.
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), compiler(t), "-p", "testdata").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestBuiltIn checks that what the host has built in is this package.
+func TestBuiltIn(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile("index.js")
+	require.NoError(t, err)
+	got, err := os.ReadFile("../../host/module/javascript/engine/middleware.js")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got), "copy index.js there")
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// written are types that are not structs of Go, or whose JSON is not what their
+// fields say.
+var written = map[string]string{
+	"Content": "export type Content = string | null | readonly Part[];",
+	"Params":  "export type Params = Readonly<Record<string, unknown>>;",
+	"List": `export interface Messages {
+	readonly length: number;
+	readonly revision: number;
+	/** A message by its index; negative ones count from the end. It is frozen: copy it to change it. */
+	at(index: number): Message | undefined;
+	slice(from?: number, to?: number): Message[];
+	[Symbol.iterator](): IterableIterator<Message>;
+	findLast(test: (message: Message, index: number) => boolean): Message | undefined;
+	findLastIndex(test: (message: Message, index: number) => boolean): number;
+
+	// What follows gives patches for the field messages of an answer.
+
+	append(...messages: Message[]): MessagesPatch;
+	insert(at: number, ...messages: Message[]): MessagesPatch;
+	set(at: number, ...messages: Message[]): MessagesPatch;
+	remove(at: number, count?: number): MessagesPatch;
+	/** Asks for each message what stands in its place: it or undefined, another, several, or null for none. */
+	rewrite(change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void): MessagesPatch | undefined;
+}`,
+	"ListPatch":  "export type MessagesPatch = Messages | readonly Message[] | { readonly splice: readonly Splice[] };",
+	"ToolsPatch": "export type ToolsPatch = readonly Tool[] | { readonly add?: readonly Tool[]; readonly remove?: readonly string[] };",
+	"Chunk": `export type Chunk = { readonly seq?: number } & (
+	| { readonly kind: "text" | "reasoning"; readonly text: string }
+	| { readonly kind: "tool_result"; readonly call_id?: string; readonly text: string }
+	| { readonly kind: "tool_call"; readonly index: number; readonly id?: string; readonly name?: string; readonly arguments: string }
+	| { readonly kind: "part"; readonly call_id?: string; readonly part: Part }
+);`,
+}
+
+// fields are types of single fields, closer than those of Go.
+var fields = map[string]string{
+	"Message.Role":                 union("system", "developer", "user", "assistant", "tool"),
+	"GateToolAnswer.Decision":      union("allow", "ask", "deny", "stop"),
+	"ToolCall.Type":                union("function"),
+	"BeforeAgentAnswer.Respond":    "Message",
+	"BeforeModelAnswer.Request":    "RequestPatch",
+	"AfterAgentInput.FinishReason": union("stop", "return_directly", "transfer", "stopped", "canceled", "timeout", "max_steps", "limit", "error"),
+}
+
+// optional are fields that what a script hands over need not have, though Go
+// writes them always.
+var optional = []string{"Message.Content", "ToolCall.Type"}
+
+func union(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = strconv.Quote(w)
+	}
+	return strings.Join(quoted, " | ")
+}
+
+// renamed are types whose names mean something else in TypeScript already.
+var renamed = map[string]string{
+	"Error": "Failure", "Request": "ModelRequest", "Response": "ModelResponse", "List": "Messages", "ListPatch": "MessagesPatch",
+}
+
+func nameOf(name string) string {
+	if other, ok := renamed[name]; ok {
+		return other
+	}
+	return name
+}
+
+type generator struct {
+	types map[string]*ast.GenDecl // by name
+	done  map[string]string
+}
+
+// generate reads the package in a folder and returns the declarations.
+func generate(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		return "", fmt.Errorf("there is no package in %s", dir)
+	}
+	g := &generator{types: map[string]*ast.GenDecl{}, done: map[string]string{}}
+	fset := token.NewFileSet()
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return "", err
+		}
+		for _, d := range file.Decls {
+			if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.TYPE {
+				for _, s := range decl.Specs {
+					g.types[s.(*ast.TypeSpec).Name.Name] = decl
+				}
+			}
+		}
+	}
+	var hooks strings.Builder
+	for _, h := range abi.Hooks() {
+		if h == abi.HookDescribe {
+			continue // what defineMiddleware is told stands for it
+		}
+		input, answer := pascal(string(h))+"Input", pascal(string(h))+"Answer"
+		if strings.HasPrefix(string(h), "translate_") {
+			input, answer = "TranslateInput", "TranslateAnswer"
+		}
+		if g.types[input] == nil || g.types[answer] == nil {
+			return "", fmt.Errorf("package abi has no %s or %s", input, answer)
+		}
+		fmt.Fprintf(&hooks, "\t%s: { input: %s; answer: %s };\n", camel(string(h)), g.ref(input), g.ref(answer))
+	}
+	for _, name := range []string{"Description", "Event", "CallPatch", "RequestPatch"} {
+		g.ref(name)
+	}
+	var b strings.Builder
+	b.WriteString("// Code generated by internal/tsgen from package abi; DO NOT EDIT.\n\n")
+	fmt.Fprintf(&b, "/** What the hooks are given, and what they may answer: each field of an answer can be left out. */\nexport interface HookTypes {\n%s}\n", hooks.String())
+	for _, name := range slices.Sorted(maps.Keys(g.done)) {
+		b.WriteString("\n" + g.done[name] + "\n")
+	}
+	return b.String(), nil
+}
+
+var underscore = regexp.MustCompile(`_[a-z]`)
+
+func camel(name string) string {
+	return underscore.ReplaceAllStringFunc(name, func(s string) string { return strings.ToUpper(s[1:]) })
+}
+
+func pascal(name string) string { return strings.ToUpper(name[:1]) + camel(name)[1:] }
+
+// ref makes sure that a type is declared, and returns its name.
+func (g *generator) ref(name string) string {
+	decl := g.types[name]
+	if decl == nil {
+		return "unknown"
+	}
+	if _, ok := g.done[name]; ok {
+		return nameOf(name)
+	}
+	g.done[name] = "" // types may contain themselves
+	var spec *ast.TypeSpec
+	for _, s := range decl.Specs {
+		if t := s.(*ast.TypeSpec); t.Name.Name == name {
+			spec = t
+		}
+	}
+	doc := decl.Doc
+	if spec.Doc != nil {
+		doc = spec.Doc
+	}
+	text, known := written[name]
+	switch t := spec.Type.(type) {
+	case *ast.StructType:
+		if !known {
+			text = g.structure(name, t)
+		} else {
+			for _, other := range []string{"Part", "Message", "Splice", "Tool"} {
+				if strings.Contains(text, other) {
+					g.ref(other)
+				}
+			}
+		}
+	default:
+		if !known {
+			text = fmt.Sprintf("export type %s = %s;", nameOf(name), g.named(name, t))
+		}
+	}
+	g.done[name] = comment(doc, "") + text
+	return nameOf(name)
+}
+
+// named is a type that is none of structs: the names of a kind of thing are told.
+func (g *generator) named(name string, t ast.Expr) string {
+	switch name {
+	case "Hook":
+		return words(abi.Hooks())
+	case "EventType":
+		return words(abi.EventTypes())
+	case "Code":
+		return words(abi.Codes())
+	default:
+		return g.typeOf(t)
+	}
+}
+
+func words[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, w := range all {
+		texts[i] = string(w)
+	}
+	return union(texts...)
+}
+
+func (g *generator) structure(name string, t *ast.StructType) string {
+	var extends []string
+	var b strings.Builder
+	for _, f := range t.Fields.List {
+		if len(f.Names) == 0 {
+			extends = append(extends, g.ref(f.Type.(*ast.Ident).Name))
+			continue
+		}
+		tag := ""
+		if f.Tag != nil {
+			text, _ := strconv.Unquote(f.Tag.Value)
+			tag = reflect.StructTag(text).Get("json")
+		}
+		key, rest, _ := strings.Cut(tag, ",")
+		if key == "-" || key == "" || !f.Names[0].IsExported() {
+			continue
+		}
+		path := name + "." + f.Names[0].Name
+		mark := ""
+		if strings.Contains(rest, "omit") || slices.Contains(optional, path) {
+			mark = "?"
+		}
+		kind := g.typeOf(f.Type)
+		if own, ok := fields[path]; ok {
+			kind = own
+		}
+		doc := f.Doc
+		if doc == nil {
+			doc = f.Comment
+		}
+		fmt.Fprintf(&b, "%s\treadonly %s%s: %s;\n", comment(doc, "\t"), key, mark, kind)
+	}
+	head := "export interface " + nameOf(name)
+	if len(extends) > 0 {
+		head += " extends " + strings.Join(extends, ", ")
+	}
+	return head + " {\n" + b.String() + "}"
+}
+
+func (g *generator) typeOf(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.Ident:
+		switch t.Name {
+		case "string":
+			return "string"
+		case "bool":
+			return "boolean"
+		case "int", "int32", "int64", "uint64", "float64":
+			return "number"
+		default:
+			return g.ref(t.Name)
+		}
+	case *ast.StarExpr:
+		return g.typeOf(t.X)
+	case *ast.ArrayType:
+		of := g.typeOf(t.Elt)
+		if strings.Contains(of, " ") {
+			of = "(" + of + ")"
+		}
+		return "readonly " + of + "[]"
+	case *ast.MapType:
+		return "Readonly<Record<string, " + g.typeOf(t.Value) + ">>"
+	default: // json.RawMessage
+		return "unknown"
+	}
+}
+
+var link = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+
+// comment is a comment of Go as one of TypeScript.
+func comment(doc *ast.CommentGroup, indent string) string {
+	if doc == nil {
+		return ""
+	}
+	text := link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
+	if text == "" {
+		return ""
+	}
+	return indent + "/** " + strings.ReplaceAll(text, "*/", "* /") + " */\n"
+}

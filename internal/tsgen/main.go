@@ -1,0 +1,23 @@
+// Command tsgen writes the types of the ABI for TypeScript, from the Go sources
+// of package abi, whose comments go along.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: tsgen ABI-FOLDER FILE")
+		os.Exit(2)
+	}
+	text, err := generate(os.Args[1])
+	if err == nil {
+		err = os.WriteFile(os.Args[2], []byte(text), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tsgen:", err)
+		os.Exit(1)
+	}
+}
