@@ -163,8 +163,8 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	var passed []abi.Chunk
 	switch {
 	case err != nil || len(s.members) == 0:
-	case s.n > 0 && s.failed == nil && s.came.says(chunks):
-		passed = s.passed.chunks()
+	case s.n > 0 && s.failed == nil && s.came.Says(chunks):
+		passed = s.passed.Chunks()
 	default:
 		s.id = x.run.streams.Add(1)
 		passed, err = s.filter(ctx, chunks, true)

@@ -25,6 +25,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	worst := abi.DecideAllow
 	var by *Call
 	var answer abi.GateToolAnswer
+	var asks []abi.Ask
 	for _, m := range r.inward(abi.HookGateTool) {
 		c := r.toolCall(m, abi.HookGateTool, call.State, q)
 		c.scope += "/" + digest(q.Arguments)
@@ -35,6 +36,9 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 		if out.Decision == abi.DecideStop {
 			return judgement{}, &Stop{Entry: m.Name, Hook: abi.HookGateTool, Reason: clip(either(out.Message, "the call of "+q.Name+" is not allowed"), maxReason)}
 		}
+		if out.Decision == abi.DecideAsk {
+			asks = append(asks, abi.Ask{Entry: m.Name, Reason: clip(c.question(out, q), maxReason), Payload: out.Payload})
+		}
 		if strictness[out.Decision] > strictness[worst] {
 			worst, by, answer = out.Decision, c, out
 		}
@@ -43,7 +47,7 @@ func (r *Run) gate(ctx context.Context, call *ToolCall, q abi.Call) (judgement, 
 	case abi.DecideAllow:
 		return judgement{}, nil
 	case abi.DecideAsk:
-		return r.askSomebody(by, answer, call, q)
+		return r.askSomebody(by, asks, call, q)
 	default:
 		name := by.member.Name
 		return judgement{denied: abi.ErrorResult(either(answer.Message, fmt.Sprintf("The call of %s was denied by %s.", q.Name, name))), by: name}, nil
@@ -77,16 +81,28 @@ func (r *Run) askGate(ctx context.Context, c *Call, q abi.Call, tool abi.Tool) (
 	return out, err
 }
 
+// question is what a gate that asks wants to have approved.
+func (c *Call) question(answer abi.GateToolAnswer, q abi.Call) string {
+	return either(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", c.member.Name, q.Name))
+}
+
 // askSomebody goes by what somebody has decided about this very call, or
-// pauses the run until somebody does.
-func (r *Run) askSomebody(by *Call, answer abi.GateToolAnswer, call *ToolCall, q abi.Call) (judgement, error) {
+// pauses the run until somebody does. Where several gates ask, each question
+// is put: one yes answers them all, and no gate hides another's.
+func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) (judgement, error) {
 	decided, ok := r.record.decided(q, call.Tool.Owner)
 	switch {
 	case !ok && r.settled:
 		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.member.Name}, nil
 	case !ok:
-		reason := either(answer.Message, fmt.Sprintf("%s asks to approve a call of %s", by.member.Name, q.Name))
-		return judgement{}, r.interrupt(by, abi.Interrupt{Reason: reason, Payload: answer.Payload})
+		reason := asks[0].Reason
+		if len(asks) == 1 {
+			return judgement{}, r.interrupt(by, abi.Interrupt{Reason: reason, Payload: asks[0].Payload})
+		}
+		for _, a := range asks[1:] {
+			reason += "; " + a.Entry + ": " + a.Reason
+		}
+		return judgement{}, r.interruptWith(by, abi.Interrupt{Reason: reason, Payload: asks[0].Payload}, asks)
 	case decided.Decision == abi.Approve:
 		return judgement{}, nil
 	case decided.Decision == abi.Edit:

@@ -29,7 +29,10 @@ func (c *Call) mayInterrupt() error {
 
 // interrupt notes that a call waits for an answer. What it wrote to run-local
 // values is kept: it will be called again.
-func (r *Run) interrupt(c *Call, i abi.Interrupt) error {
+func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
+
+// interruptWith is interrupt with the questions of several gates.
+func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	r.keeping.RLock()
 	err := c.commit()
 	r.keeping.RUnlock()
@@ -38,7 +41,7 @@ func (r *Run) interrupt(c *Call, i abi.Interrupt) error {
 			return ending
 		}
 	}
-	return r.wait(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool})
+	return r.wait(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
 }
 
 // wait notes an interrupt under the key of what is to be called again.

@@ -242,50 +242,16 @@ func (k *modelKind) chunks(_ ModelRequest, res *abi.Response) []abi.Chunk {
 }
 
 func (k *modelKind) assemble(res *abi.Response, chunks []abi.Chunk) *abi.Response {
-	var a assembly
-	a.add(chunks)
+	var a abi.Assembly
+	a.Add(chunks...)
 	out := *res
-	out.Message = a.message(res.Message)
+	out.Message = a.Message(res.Message)
 	return &out
-}
-
-// message is what was put together, with whatever of m chunks cannot say.
-func (a *assembly) message(m abi.Message) abi.Message {
-	m.ReasoningContent = a.reasoning.String()
-	text := a.text.String()
-	switch {
-	case len(a.results) > 0:
-		var parts []abi.Part
-		if text != "" {
-			parts = append(parts, abi.Part{Type: abi.PartText, Text: text})
-		}
-		for _, c := range a.results {
-			if c.part != nil {
-				parts = append(parts, *c.part)
-			}
-		}
-		m.Content = abi.Parts(parts...)
-	case text != "" || !m.Content.IsNull():
-		m.Content = abi.Text(text)
-	}
-	calls := make([]abi.ToolCall, 0, len(a.calls))
-	for _, p := range a.calls {
-		c := abi.NewToolCall(p.id, p.name, p.arguments.String())
-		if i := slices.IndexFunc(m.ToolCalls, func(t abi.ToolCall) bool { return t.ID == p.id }); i >= 0 {
-			c.Type, c.Unknown = m.ToolCalls[i].Type, m.ToolCalls[i].Unknown
-		}
-		calls = append(calls, c)
-	}
-	m.ToolCalls = nil
-	if len(calls) > 0 {
-		m.ToolCalls = calls
-	}
-	return m
 }
 
 // Says reports whether chunks that were delivered say what a message says.
 func Says(delivered []abi.Chunk, m *abi.Message) bool {
-	var a assembly
-	a.add(delivered)
-	return a.says(m.Chunks())
+	var a abi.Assembly
+	a.Add(delivered...)
+	return a.Says(m.Chunks())
 }

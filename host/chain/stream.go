@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -21,8 +20,8 @@ type stream struct {
 	members  []*member
 	off      map[*member]bool // faulted, passed over for the rest of this stream
 	out      outlet           // nil: chunks go nowhere as they come
-	came     assembly
-	passed   assembly
+	came     abi.Assembly
+	passed   abi.Assembly
 	n        int     // batches that came
 	finished bool    // the last of the message came
 	failed   *Failed // the on_chunk, here or further out, that refused what came
@@ -50,7 +49,7 @@ func (s *stream) anew() bool {
 	if s.n > 0 && !s.out.anew() {
 		return false
 	}
-	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, assembly{}, assembly{}, s.run.streams.Add(1)
+	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, abi.Assembly{}, abi.Assembly{}, s.run.streams.Add(1)
 	return true
 }
 
@@ -60,10 +59,10 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 		return s.failed
 	}
 	s.n++
-	s.came.add(chunks)
+	s.came.Add(chunks...)
 	passed, err := s.filter(ctx, chunks, final)
 	if err == nil {
-		s.passed.add(passed)
+		s.passed.Add(passed...)
 		if s.finished = final; len(passed) > 0 || final {
 			err = s.out.push(ctx, passed, final)
 		}
@@ -131,110 +130,7 @@ func (s *stream) changed(came, passed []abi.Chunk) bool {
 	if len(s.members) == 0 {
 		return false
 	}
-	var a assembly
-	a.add(passed)
-	return !a.says(came)
-}
-
-// An assembly puts chunks together.
-type assembly struct {
-	text, reasoning strings.Builder
-	calls           []*callPieces
-	results         []*resultPieces
-}
-
-// resultPieces are tool_result chunks put together, or a part.
-type resultPieces struct {
-	callID string
-	text   strings.Builder
-	part   *abi.Part
-}
-
-type callPieces struct {
-	index     int
-	id, name  string
-	arguments strings.Builder
-}
-
-func (a *assembly) add(chunks []abi.Chunk) {
-	for _, c := range chunks {
-		switch c.Kind {
-		case abi.ChunkText:
-			a.text.WriteString(c.Text)
-		case abi.ChunkReasoning:
-			a.reasoning.WriteString(c.Text)
-		case abi.ChunkToolCall:
-			a.call(c)
-		case abi.ChunkToolResult:
-			n := len(a.results)
-			if n == 0 || a.results[n-1].part != nil {
-				a.results = append(a.results, &resultPieces{callID: c.CallID})
-				n++
-			}
-			a.results[n-1].text.WriteString(c.Text)
-		case abi.ChunkPart:
-			a.results = append(a.results, &resultPieces{callID: c.CallID, part: c.Part})
-		}
-	}
-}
-
-func (a *assembly) call(c abi.Chunk) {
-	for _, p := range a.calls {
-		if p.index == c.Index {
-			p.id, p.name = either(p.id, c.ID), either(p.name, c.Name)
-			p.arguments.WriteString(c.Arguments)
-			return
-		}
-	}
-	p := &callPieces{index: c.Index, id: c.ID, name: c.Name}
-	p.arguments.WriteString(c.Arguments)
-	a.calls = append(a.calls, p)
-}
-
-// chunks returns what was put together: one chunk for each thing.
-func (a *assembly) chunks() []abi.Chunk {
-	var out []abi.Chunk
-	if a.reasoning.Len() > 0 {
-		out = append(out, abi.Chunk{Kind: abi.ChunkReasoning, Text: a.reasoning.String()})
-	}
-	if a.text.Len() > 0 {
-		out = append(out, abi.Chunk{Kind: abi.ChunkText, Text: a.text.String()})
-	}
-	for _, p := range a.calls {
-		out = append(out, abi.Chunk{Kind: abi.ChunkToolCall, Index: p.index, ID: p.id, Name: p.name, Arguments: p.arguments.String()})
-	}
-	for _, p := range a.results {
-		c := abi.Chunk{Kind: abi.ChunkToolResult, CallID: p.callID, Text: p.text.String()}
-		if p.part != nil {
-			c = abi.Chunk{Kind: abi.ChunkPart, CallID: p.callID, Part: p.part}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-// says reports whether chunks put together are the same.
-func (a *assembly) says(chunks []abi.Chunk) bool {
-	var b assembly
-	b.add(chunks)
-	x, y := a.chunks(), b.chunks()
-	if len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		p, q := x[i], y[i]
-		p.Seq, q.Seq, p.CallID, q.CallID, p.Index, q.Index = 0, 0, "", "", 0, 0
-		if p.Part != nil && q.Part != nil {
-			pb, _ := abi.Marshal(p.Part)
-			qb, _ := abi.Marshal(q.Part)
-			if string(pb) != string(qb) {
-				return false
-			}
-			p.Part, q.Part = nil, nil
-		}
-		if p != q {
-			return false
-		}
-	}
-	return true
+	var a abi.Assembly
+	a.Add(passed...)
+	return !a.Says(came)
 }

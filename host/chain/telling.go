@@ -23,7 +23,7 @@ type telling struct {
 	ofTool bool
 
 	mu     sync.Mutex
-	said   assembly
+	said   abi.Assembly
 	sent   int     // chunks
 	bytes  int     // of them, about
 	failed *Failed // the on_chunk hook that refused some: nothing more passes
@@ -51,7 +51,7 @@ func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent", maxSent, maxSentBytes)}
 	}
 	t.sent, t.bytes = t.sent+len(chunks), t.bytes+size
-	t.said.add(chunks)
+	t.said.Add(chunks...)
 	if t.sink == nil || len(chunks) == 0 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
 func (t *telling) take() []abi.Chunk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	chunks := t.said.chunks()
-	t.said = assembly{}
+	chunks := t.said.Chunks()
+	t.said = abi.Assembly{}
 	return chunks
 }

@@ -189,7 +189,7 @@ func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink
 	var out abi.CallToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.sent > 0 {
-			out.Result = k.assemble(&abi.Result{}, t.said.chunks())
+			out.Result = k.assemble(&abi.Result{}, t.said.Chunks())
 		}
 		if out.Result == nil {
 			return faultf("answers without a result")
@@ -337,35 +337,12 @@ func (k *toolKind) patch(q abi.Call, p abi.CallPatch, _ *member) (abi.Call, erro
 	return q, nil
 }
 
-func (k *toolKind) chunks(q abi.Call, res *abi.Result) []abi.Chunk {
-	if !res.Content.IsParts() {
-		return []abi.Chunk{{Kind: abi.ChunkToolResult, CallID: q.ID, Text: res.Content.String()}}
-	}
-	var out []abi.Chunk
-	for _, p := range res.Content.Parts() {
-		out = append(out, abi.Chunk{Kind: abi.ChunkPart, CallID: q.ID, Part: &p})
-	}
-	return out
-}
+func (k *toolKind) chunks(q abi.Call, res *abi.Result) []abi.Chunk { return res.Chunks(q.ID) }
 
 func (k *toolKind) assemble(res *abi.Result, chunks []abi.Chunk) *abi.Result {
-	var a assembly
-	a.add(chunks)
-	out := *res
-	text, parts := "", []abi.Part(nil)
-	for _, c := range a.results {
-		if c.part != nil {
-			parts = append(parts, *c.part)
-			continue
-		}
-		text += c.text.String()
-		parts = append(parts, abi.Part{Type: abi.PartText, Text: c.text.String()})
-	}
-	if res.Content.IsParts() || slices.ContainsFunc(a.results, func(p *resultPieces) bool { return p.part != nil }) {
-		out.Content = abi.Parts(parts...)
-	} else {
-		out.Content = abi.Text(text)
-	}
+	var a abi.Assembly
+	a.Add(chunks...)
+	out := a.Result(*res)
 	return &out
 }
 

@@ -26,9 +26,9 @@ type wrapping[Q, P, R any] struct {
 	good           []reply[R]
 	stream         *opened[R] // of next_stream
 
-	head assembly    // what was sent before the last next
-	body []abi.Chunk // what that let pass
-	tell telling     // what was sent since
+	head abi.Assembly // what was sent before the last next
+	body []abi.Chunk  // what that let pass
+	tell telling      // what was sent since
 }
 
 // An opened is a stream that a wrapper reads.
@@ -90,7 +90,7 @@ func (w *wrapping[Q, P, R]) begin(p P) (q Q, rep reply[R], err error) {
 	if err := w.close(); err != nil {
 		return q, rep, err
 	}
-	w.head.add(w.tell.take())
+	w.head.Add(w.tell.take()...)
 	w.body = nil
 	return q, rep, nil
 }
@@ -254,9 +254,9 @@ func (w *wrapping[Q, P, R]) said(blank *R) *R {
 	if w.lastGood.res != nil {
 		blank = w.lastGood.res
 	}
-	var all assembly
-	all.add(w.head.chunks())
-	all.add(w.body)
-	all.add(w.tell.said.chunks())
-	return w.x.kind.assemble(blank, all.chunks())
+	var all abi.Assembly
+	all.Add(w.head.Chunks()...)
+	all.Add(w.body...)
+	all.Add(w.tell.said.Chunks()...)
+	return w.x.kind.assemble(blank, all.Chunks())
 }
