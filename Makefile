@@ -7,6 +7,7 @@ BIN := build/agent-runner
 FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
+KILLS ?= 200
 
 .DEFAULT_GOAL := help
 
@@ -78,6 +79,14 @@ fuzz: ## every fuzz target for FUZZTIME
 hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED repeats a run
 	go test -count 1 -timeout 60m -v -run '^TestGenerated$$' ./internal/hostile -args -modules $(MODULES) -seed $(SEED)
 	go test -count 1 -skip '^TestGenerated$$' ./internal/hostile
+
+.PHONY: chaos
+chaos: ## processes that run agents killed, KILLS for each kind of store; SEED repeats what is random
+	AGENT_RUNNER_REQUIRE_POSTGRES=1 go test -count 1 -timeout 60m -v -run '^TestChaos$$' ./cmd/agent-runner -args -kills $(KILLS) -seed $(SEED)
+
+.PHONY: postgres
+postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
 .PHONY: limits
 limits: ## each limit alone switched off, which must turn its case red

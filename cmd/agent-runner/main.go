@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -31,6 +32,9 @@ type env struct {
 	// compile bounds the processes that compile modules; nil: this one does,
 	// since it is not the command's own.
 	compile *sandbox.ChildOptions
+	// journal is around the journal of runs: tests let a process end there. Nil:
+	// nothing is.
+	journal func(agent.Journal) agent.Journal
 }
 
 func main() {

@@ -209,7 +209,7 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 	if err != nil {
 		return err
 	}
-	o.Journal = &agent.JournalOptions{Journal: c.store, Owner: owner(), Gone: ownerGone, Spec: text}
+	o.Journal = c.env.journalOptions(c.store, "", text)
 	o.Values, o.ReadModule = c.store, keepModule(c.store)
 	return nil
 }

@@ -135,7 +135,7 @@ func statusText(r *agent.RunInfo, now time.Time) string {
 	switch {
 	case r.Status == agent.StatusFinished:
 		return r.FinishReason
-	case r.Status == agent.StatusPaused:
+	case r.Status == agent.StatusPaused, len(r.Pending) > 0 && r.Lease.Before(now):
 		return "waits for an answer"
 	case ownerGone(r.Owner) || r.Lease.Before(now):
 		return "cut off"
@@ -169,7 +169,7 @@ func (c *runsCommand) again(ctx context.Context, r *runCommand, info *agent.RunI
 	}
 	r.env, r.store, r.output, r.screen = c.env, c.store, c.output, newScreen(c.env)
 	o := &host.FileOptions{Model: source.model, Values: c.store, Tenant: info.Tenant, ReadModule: keptModule(c.store, info),
-		Journal: &agent.JournalOptions{Journal: c.store, Tenant: info.Tenant, Owner: owner(), Gone: ownerGone, Spec: info.Spec}}
+		Journal: c.env.journalOptions(c.store, info.Tenant, info.Spec)}
 	return r.withAgent(ctx, file, o, fn)
 }
 
@@ -210,7 +210,7 @@ func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, in
 	if err != nil {
 		return err
 	}
-	if len(answers) == 0 && info.Status == agent.StatusPaused {
+	if len(answers) == 0 && len(info.Pending) > 0 {
 		if answers = r.ask(ctx, info.Pending); answers == nil {
 			return usagef("run %s waits for answers: give each with --answer ID=ANSWER%s", info.ID, waiting(info.Pending))
 		}
@@ -261,7 +261,8 @@ one that waits, or was cut off, the modules learn that it has ended.`,
 			}
 			for e, err := range events {
 				var ended *agent.Error
-				if e.Type == "" || err != nil && !(errors.As(err, &ended) && ended.FinishReason == abi.RunCanceled) {
+				canceled := errors.As(err, &ended) && ended.FinishReason == abi.RunCanceled
+				if e.Type == "" || err != nil && !canceled {
 					return &endedError{exitFailed, err}
 				}
 			}

@@ -46,7 +46,6 @@ type runView struct {
 	out   strings.Builder
 
 	steps map[int][]abi.Event
-	began int64
 }
 
 // line writes a line, in a style, behind so many steps of indentation.

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/openaitest"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 )
 
@@ -37,6 +38,9 @@ import (
 //	id FILE                  sets $ID to the run of the events in FILE
 //	requests FILE            writes the bodies that the endpoint was sent
 func TestMain(m *testing.M) {
+	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
+		mortalMain()
+	}
 	testscript.Main(m, map[string]func(){"agent-runner": main, "mcp-server": mcpServer})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -33,6 +35,15 @@ func (e *env) storeAt(flag string) string {
 		return filepath.Join(dir, "agent-runner", "runs.db")
 	}
 	return filepath.Join(e.getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
+}
+
+// journalOptions say how runs are kept in a store.
+func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage) *agent.JournalOptions {
+	var j agent.Journal = s
+	if e.journal != nil {
+		j = e.journal(s)
+	}
+	return &agent.JournalOptions{Journal: j, Tenant: tenant, Owner: owner(), Gone: ownerGone, Spec: spec}
 }
 
 func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {

@@ -254,7 +254,7 @@ func live(t *testing.T, at int64, after bool) (w *world, c *taker, writes int64)
 		info, loadErr := s.Run(t.Context(), "r")
 		if errors.Is(loadErr, agent.ErrNoRun) { // it died before there was a run
 			require.Zero(t, c.last)
-			err = c.take(w.agent(t, m.Journal).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
+			_ = c.take(w.agent(t, m.Journal).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 			continue
 		}
 		require.NoError(t, loadErr)
@@ -268,10 +268,9 @@ func live(t *testing.T, at int64, after bool) (w *world, c *taker, writes int64)
 		events, resumeErr := w.agent(t, j).Continue(t.Context(), "r", answers())
 		if resumeErr != nil {
 			require.ErrorIs(t, resumeErr, errDied)
-			err = resumeErr
 			continue
 		}
-		err = c.take(events)
+		_ = c.take(events)
 	}
 	return w, c, m.writes.Load()
 }

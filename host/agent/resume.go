@@ -66,12 +66,12 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err != nil {
 		return nil, err
 	}
-	if err := a.mayContinue(kept, answers); err != nil && !(cancel && isWaiting(err)) {
+	if err := a.mayContinue(kept, answers); err != nil && (!cancel || !isWaiting(err)) {
 		return nil, err
 	}
 	claim := &Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.Lease}
 	claim.Steal = kept.Status == StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
-	wasRunning := kept.Status == StatusRunning
+	wasRunning := !waits(kept)
 	var expires time.Time
 	if limit := a.PauseLimit; kept.Status == StatusPaused && limit > 0 {
 		expires = kept.Updated.Add(limit)
@@ -114,9 +114,9 @@ func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) e
 		return err
 	}
 	switch {
-	case kept.Status == StatusPaused && len(answers) == 0:
+	case waits(kept) && len(answers) == 0:
 		return &WaitingError{kept.ID, kept.Pending}
-	case kept.Status == StatusRunning && len(answers) > 0:
+	case !waits(kept) && len(answers) > 0:
 		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
 	case len(answers) == 0:
 		return nil
@@ -127,6 +127,10 @@ func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) e
 	}
 	return state.answer(answers) // of this copy: they make sense
 }
+
+// waits reports whether a run waits for answers, also where a process was about
+// to go on with some and ended before it came to it.
+func waits(kept *KeptRun) bool { return kept.Status == StatusPaused || len(kept.Pending) > 0 }
 
 // openJournal begins to keep the run, where it is kept. Its context ends when
 // the journal fails, or somebody cancels the run there.

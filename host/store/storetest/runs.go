@@ -128,13 +128,12 @@ func testClaims(t *testing.T, open Opener) {
 		for i := range 8 {
 			wg.Go(func() {
 				_, err := []store.Store{s, other}[i%2].Claim(t.Context(), &agent.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
-				switch {
-				case err == nil:
+				if err == nil {
 					won.Add(1)
-				default:
-					require.ErrorIs(t, err, agent.ErrBusy)
-					busy.Add(1)
+					return
 				}
+				require.ErrorIs(t, err, agent.ErrBusy)
+				busy.Add(1)
 			})
 		}
 		wg.Wait()

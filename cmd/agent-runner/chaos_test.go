@@ -1,0 +1,439 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/openaitest"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+)
+
+// The chaos tests kill processes that run agents, at points of the journal and
+// at random times, and go on with their runs in other processes, until each has
+// come to its end. What had an effect is counted by another process: this one.
+var (
+	chaosKills = flag.Int("kills", 24, "how many processes are killed, for each kind of store")
+	chaosSeed  = flag.Uint64("seed", 0, "of what is random; 0: another one each time")
+)
+
+// envMortal makes the test's binary agent-runner, that kills itself at a write
+// of the journal: "before:N", "after:N", or "never".
+const envMortal = "AGENT_RUNNER_TEST_MORTAL"
+
+func mortalMain() {
+	if sandbox.IsCompileChild() {
+		os.Exit(sandbox.CompileChildMain())
+	}
+	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
+	at, _ := strconv.ParseInt(number, 10, 64)
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{},
+		journal: func(j agent.Journal) agent.Journal {
+			return &mortalJournal{Journal: j, at: at, after: where == "after"}
+		}}
+	os.Exit(execute(context.Background(), e, os.Args[1:]))
+}
+
+// A mortalJournal kills its process at one of its writes.
+type mortalJournal struct {
+	agent.Journal
+	at     int64
+	after  bool
+	writes atomic.Int64
+}
+
+func (m *mortalJournal) write(do func() error) error {
+	n := m.writes.Add(1)
+	if n == m.at && !m.after {
+		die()
+	}
+	err := do()
+	if n == m.at {
+		die()
+	}
+	return err
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func (m *mortalJournal) Create(ctx context.Context, r *agent.NewRun) error {
+	return m.write(func() error { return m.Journal.Create(ctx, r) })
+}
+
+func (m *mortalJournal) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+	err = m.write(func() error {
+		kept, err = m.Journal.Claim(ctx, c)
+		return err
+	})
+	return kept, err
+}
+
+func (m *mortalJournal) Commit(ctx context.Context, c *agent.Commit) error {
+	return m.write(func() error { return m.Journal.Commit(ctx, c) })
+}
+
+// A chaosWorld is what the processes have effects on.
+type chaosWorld struct {
+	dir, cache, store, file string
+	at                      store.Store
+
+	mu    sync.Mutex
+	calls map[string]int // of the tools: by their argument
+
+	kills     atomic.Int64 // that are left
+	processes atomic.Int64
+}
+
+// changed are the errors of a process whose run has come further than it seemed.
+var changed = regexp.MustCompile(`has come to its end|does not wait for an answer|waits for answers|no interrupt`)
+
+// chaosTools are the tools of the agent. Only look is idempotent.
+var chaosTools = []string{"pay", "look", "send"}
+
+// rounds is how often the agent's model calls all tools, at once.
+const rounds = 2
+
+// Generate implements [model.Model]: it goes by the conversation alone.
+func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	key, answered := "", 0
+	for _, m := range req.Messages {
+		switch m.Role {
+		case abi.RoleUser:
+			key = m.Content.String()
+		case abi.RoleTool:
+			answered++
+		}
+	}
+	res := &abi.Response{Usage: &abi.Usage{TotalTokens: 10}, FinishReason: abi.FinishStop, Message: abi.Assistant("it is all done")}
+	if answered < rounds*len(chaosTools) {
+		res.FinishReason, res.Message = abi.FinishToolCalls, abi.Assistant("let me see")
+		for i, name := range chaosTools {
+			id := fmt.Sprintf("c%d", answered+i)
+			res.Message.ToolCalls = append(res.Message.ToolCalls, abi.ToolCall{ID: id, Type: "function",
+				Function: abi.FunctionCall{Name: name, Arguments: fmt.Sprintf(`{"key":"%s/%s"}`, key, id)}})
+		}
+	}
+	if sink == nil {
+		return res, nil
+	}
+	for _, c := range res.Message.Chunks() {
+		for i, word := range strings.SplitAfter(c.Text, " ") {
+			part := c
+			if part.Text = word; c.Kind != abi.ChunkText && i > 0 {
+				break
+			}
+			if err := sink(part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return res, nil
+}
+
+func (w *chaosWorld) tools() http.Handler {
+	type args struct {
+		Key string `json:"key"`
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "world", Version: "1"}, nil)
+	for _, name := range chaosTools {
+		mcp.AddTool(s, &mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{IdempotentHint: name == "look"}},
+			func(_ context.Context, _ *mcp.CallToolRequest, in args) (*mcp.CallToolResult, any, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.calls[in.Key]++
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " done"}}}, nil, nil
+			})
+	}
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+}
+
+func (w *chaosWorld) called(key string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.calls[key]
+}
+
+func newChaosWorld(t *testing.T, where string) *chaosWorld {
+	t.Helper()
+	w := &chaosWorld{dir: t.TempDir(), store: where, calls: map[string]int{}}
+	w.cache = filepath.Join(w.dir, "cache")
+	endpoint, err := openaitest.New(w)
+	require.NoError(t, err)
+	t.Cleanup(endpoint.Close)
+	tools := httptest.NewServer(w.tools())
+	t.Cleanup(tools.Close)
+	modules, err := filepath.Abs("../../testdata/modules")
+	require.NoError(t, err)
+	gate, err := os.ReadFile(filepath.Join(modules, "says.wasm"))
+	require.NoError(t, err)
+	for letter, text := range map[string]string{"D": `{"messages":"none","hooks":["gate_tool"]}`, "H": `{"decision":"ask","message":"May it?"}`} {
+		gate = bytes.Replace(gate, bytes.Repeat([]byte(letter), 4096), []byte(text+strings.Repeat(" ", 4096-len(text))), 1)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "gate.wasm"), gate, 0o600))
+	w.file = filepath.Join(w.dir, "agent.yaml")
+	require.NoError(t, os.WriteFile(w.file, fmt.Appendf(nil, `
+model: {name: m, base_url: %q}
+tools: {builtin: [], mcp: [{url: %q}]}
+middlewares:
+  - {module: %s/wrap.wasm, name: wrap, config: {next: "1"}}
+  - {module: %s/gate.wasm}
+`, endpoint.URL, tools.URL, modules, w.dir), 0o600))
+	w.at, err = store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.at.Close()) })
+	return w
+}
+
+// A victim is one run, through all the processes that run it.
+type victim struct {
+	t     *testing.T
+	w     *chaosWorld
+	key   string
+	run   string
+	rand  *rand.Rand
+	last  int64            // number of the last event that its client has
+	lines map[int64]string // the events
+	told  map[int64]bool   // those that a process told itself
+	after map[string]int   // calls of each tool call, when its result was told
+}
+
+// process runs agent-runner, kills it perhaps, and takes the events that it told.
+func (v *victim) process(args ...string) {
+	t := v.t
+	cmd := exec.Command(os.Args[0], append(args, "--store", v.w.store, "--cache-dir", v.w.cache, "-o", "json")...)
+	cmd.Dir = v.w.dir
+	cmd.Env = append(os.Environ(), envMortal+"="+v.fate(), "HOME="+v.w.dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	if os := cmd.Env[len(cmd.Env)-2]; os == envMortal+"=random" {
+		delay := time.Duration(v.rand.Int64N(int64(250 * time.Millisecond)))
+		timer := time.AfterFunc(delay, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		v.take(lines.Text(), "told")
+	}
+	err = cmd.Wait()
+	v.w.processes.Add(1)
+	switch code := cmd.ProcessState.ExitCode(); {
+	case code == -1:
+		v.w.kills.Add(-1)
+	case code == exitUsage && changed.MatchString(stderr.String()):
+		// What a process sent to the database is carried out after its death.
+	case code != exitAnswered && code != exitPaused:
+		require.NoError(t, err, "%v\n%s", args, stderr.String())
+	}
+	v.catchUp()
+}
+
+// fate says when a process dies.
+func (v *victim) fate() string {
+	if v.w.kills.Load() <= 0 {
+		return "never"
+	}
+	switch v.rand.IntN(3) {
+	case 0:
+		return fmt.Sprintf("before:%d", 1+v.rand.IntN(12))
+	case 1:
+		return fmt.Sprintf("after:%d", 1+v.rand.IntN(12))
+	default:
+		return "random"
+	}
+}
+
+// take takes an event, which a process told, or which was kept and not told.
+func (v *victim) take(line, how string) {
+	var e abi.Event
+	if json.Unmarshal([]byte(line), &e) != nil && how == "told" {
+		return // the process was killed while it wrote
+	}
+	if e.Seq > v.last+1 && how == "told" {
+		v.run = e.Run
+		v.catchUp() // a database carries out what a process sent before it died
+	}
+	if how == "told" {
+		require.False(v.t, v.told[e.Seq], "%s: told twice: %s", v.key, line)
+		v.told[e.Seq] = true
+		if e.Seq <= v.last { // the client has read it already
+			require.Equal(v.t, v.lines[e.Seq], line)
+			return
+		}
+	}
+	require.Equal(v.t, v.last+1, e.Seq, "%s: %s: %s", v.key, how, line)
+	v.last, v.run = e.Seq, e.Run
+	b, err := abi.Marshal(&e)
+	require.NoError(v.t, err)
+	v.lines[e.Seq] = string(b)
+	if e.Type == abi.EventToolResult {
+		v.after[e.Call.ID] = v.w.called(v.key + "/" + e.Call.ID)
+	}
+}
+
+// find finds the run of a process that was killed before it told of it.
+func (v *victim) find() *agent.RunInfo {
+	if v.run != "" {
+		info, err := v.w.at.Run(v.t.Context(), v.run)
+		require.NoError(v.t, err, "%s is lost", v.key)
+		return info
+	}
+	runs, err := v.w.at.Runs(v.t.Context(), &store.Filter{Limit: 1000})
+	require.NoError(v.t, err)
+	for i := range runs {
+		if runs[i].Title == v.key {
+			v.run = runs[i].ID
+			return &runs[i]
+		}
+	}
+	return nil
+}
+
+func (v *victim) catchUp() {
+	if v.find() == nil {
+		return
+	}
+	events, err := v.w.at.Events(v.t.Context(), v.run, v.last, 10_000)
+	require.NoError(v.t, err)
+	for i := range events {
+		b, err := abi.Marshal(&events[i])
+		require.NoError(v.t, err)
+		v.take(string(b), "kept")
+	}
+}
+
+// live brings the run to its end.
+func (v *victim) live() {
+	v.process("run", "-f", v.w.file, v.key)
+	for range 200 {
+		info := v.find()
+		switch {
+		case info == nil: // it was killed before there was a run
+			v.process("run", "-f", v.w.file, v.key)
+			continue
+		case info.Status == agent.StatusFinished:
+			v.catchUp()
+			v.check(info)
+			return
+		}
+		args := []string{"runs", "resume", v.run}
+		for _, p := range info.Pending {
+			args = append(args, "--answer", p.ID+"=approve")
+		}
+		v.process(args...)
+	}
+	v.t.Fatalf("%s does not come to its end", v.key)
+}
+
+// check checks what was told, what is kept, and what had an effect.
+func (v *victim) check(info *agent.RunInfo) {
+	t := v.t
+	require.Equal(t, abi.RunStop, info.FinishReason, v.key)
+	require.Equal(t, v.last, info.LastSeq)
+	kept, err := v.w.at.Events(t.Context(), v.run, 0, 10_000)
+	require.NoError(t, err)
+	require.Len(t, kept, int(v.last))
+	counts := map[abi.EventType]int{}
+	for i, e := range kept {
+		require.EqualValues(t, i+1, e.Seq)
+		b, err := abi.Marshal(&e)
+		require.NoError(t, err)
+		require.Equal(t, v.lines[e.Seq], string(b), "what was told is what is kept")
+		counts[e.Type]++
+		if e.Type != abi.EventToolResult {
+			continue
+		}
+		calls := v.w.called(v.key + "/" + e.Call.ID)
+		unknown := strings.Contains(string(e.Result.Extra), "unknown")
+		switch {
+		case e.Call.Name != "look" && unknown:
+			require.LessOrEqual(t, calls, 1, "%s: %s", v.key, e.Call.Name)
+		case e.Call.Name != "look":
+			require.Equal(t, 1, calls, "%s: %s", v.key, e.Call.Name)
+		default:
+			require.False(t, unknown, "it may be called again")
+			require.Positive(t, calls)
+		}
+		require.Equal(t, v.after[e.Call.ID], calls, "%s: %s was called again after its result was told", v.key, e.Call.Name)
+	}
+	tools := rounds * len(chaosTools)
+	require.Equal(t, 1, counts[abi.EventRunStarted])
+	require.Equal(t, 1, counts[abi.EventRunFinished])
+	require.Equal(t, tools, counts[abi.EventToolCall])
+	require.Equal(t, tools, counts[abi.EventToolResult])
+	require.Equal(t, rounds+1, counts[abi.EventMessage])
+	require.Equal(t, rounds+1, counts[abi.EventStepStarted])
+	require.Equal(t, rounds+1, counts[abi.EventStepFinished])
+	require.Equal(t, abi.EventRunFinished, kept[len(kept)-1].Type)
+}
+
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while")
+	}
+	t.Run("SQLite", func(t *testing.T) { chaos(t, filepath.Join(t.TempDir(), "runs.db")) })
+	t.Run("PostgreSQL", func(t *testing.T) { chaos(t, postgrestest.Start(t).Create(t, "chaos")) })
+}
+
+func chaos(t *testing.T, where string) {
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", seed)
+	w := newChaosWorld(t, where)
+	w.kills.Store(int64(*chaosKills))
+	var wg sync.WaitGroup
+	for worker := range 2 {
+		wg.Go(func() {
+			for n := 0; w.kills.Load() > 0 || n == 0; n++ {
+				v := &victim{t: t, w: w, key: fmt.Sprintf("key-%d-%d", worker, n), lines: map[int64]string{}, told: map[int64]bool{}, after: map[string]int{},
+					rand: rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n)))}
+				v.live()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	runs, err := w.at.Runs(t.Context(), &store.Filter{Limit: 10_000})
+	require.NoError(t, err)
+	t.Logf("%d runs came to their end, through %d processes, of which %d were killed", len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
+	for _, r := range runs {
+		if r.LastSeq > 0 { // without an event nobody knew of it: another one took its place
+			require.Equal(t, agent.StatusFinished, r.Status)
+		}
+	}
+}
