@@ -74,6 +74,16 @@ type Pending struct {
 	Reason  string          `json:"reason"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Call    *Call           `json:"call,omitempty"` // of the tool, with the exact arguments
+	// Asks are the questions of all gates, where more than one asks; an answer is
+	// one to all of them.
+	Asks []Ask `json:"asks,omitempty"`
+}
+
+// An Ask is the question of one of several gates that ask about a call.
+type Ask struct {
+	Entry   string          `json:"entry"`
+	Reason  string          `json:"reason"`
+	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
 // A Resume is what an interrupt was answered with. It is in the input of the

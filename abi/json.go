@@ -577,6 +577,37 @@ func (x *Approval) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+var fieldsOfAsk = []string{"entry", "reason", "payload"}
+
+func (x *Ask) fieldNames() []string { return fieldsOfAsk }
+
+func (x *Ask) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readString(s, &x.Entry)
+	case 1:
+		return readString(s, &x.Reason)
+	case 2:
+		return s.raw(&x.Payload)
+	}
+	return nil
+}
+
+func (x *Ask) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *Ask) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	w.key("\"entry\":")
+	w.text(string(x.Entry))
+	w.key("\"reason\":")
+	w.text(string(x.Reason))
+	if len(x.Payload) > 0 {
+		w.key("\"payload\":")
+		w.raw(x.Payload)
+	}
+	w.b = append(w.b, '}')
+}
+
 var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond"}
 
 func (x *BeforeAgentAnswer) fieldNames() []string { return fieldsOfBeforeAgentAnswer }
@@ -2335,7 +2366,7 @@ func (x *Part) writeFields(w *writer) {
 	}
 }
 
-var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", "payload", "call"}
+var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", "payload", "call", "asks"}
 
 func (x *Pending) fieldNames() []string { return fieldsOfPending }
 
@@ -2357,6 +2388,8 @@ func (x *Pending) readField(s *scanner, i int) error {
 		return s.raw(&x.Payload)
 	case 7:
 		return readPointer(s, &x.Call, func(s *scanner, v *Call) error { return (*v).readValue(s) })
+	case 8:
+		return readSlice(s, &x.Asks, func(s *scanner, v *Ask) error { return (*v).readValue(s) })
 	}
 	return nil
 }
@@ -2396,6 +2429,10 @@ func (x *Pending) writeValue(w *writer) {
 		} else {
 			(*p).writeValue(w)
 		}
+	}
+	if len(x.Asks) > 0 {
+		w.key("\"asks\":")
+		writeSlice(w, x.Asks, func(w *writer, v *Ask) { (*v).writeValue(w) })
 	}
 	w.b = append(w.b, '}')
 }

@@ -82,7 +82,6 @@ func generate(roots []string, file string) ([]byte, error) {
 	for _, name := range names {
 		g.structType(name)
 	}
-	g.values(names)
 	return format.Source(g.Bytes())
 }
 
@@ -225,15 +224,6 @@ func (g *generator) structType(name string) {
 	}
 	g.printf("\nvar fieldsOf%s = []string{%s}\n", name, strings.Join(quoted, ", "))
 	g.printf("\nfunc (x *%s) fieldNames() []string { return fieldsOf%s }\n", name, name)
-	g.printf("\nfunc (x *%s) fieldIndex(key []byte) int {\n", name)
-	if len(list) > 0 {
-		g.printf("switch string(key) {\n")
-		for i := range list {
-			g.printf("case %s: return %d\n", quoted[i], i)
-		}
-		g.printf("}\n")
-	}
-	g.printf("return -1\n}\n")
 	g.printf("\nfunc (x *%s) readField(s *scanner, i int) error {\n", name)
 	if len(list) > 0 {
 		g.printf("switch i {\n")
@@ -244,7 +234,6 @@ func (g *generator) structType(name string) {
 	}
 	g.printf("return nil\n}\n")
 	g.printf("\nfunc (x *%s) readValue(s *scanner) error { return s.fields(x) }\n", name)
-	g.printf("\nfunc (x *%s) readDocument(s *scanner) error {\nvar v %s\nif err := s.whole(&v); err != nil {\nreturn err\n}\n*x = v\nreturn nil\n}\n", name, name)
 	g.writerOf(name, list)
 }
 
@@ -354,13 +343,4 @@ func write(t *typ, place string) string {
 
 func writer(t *typ) string {
 	return "func(w *writer, v *" + t.name + ") { " + write(t, "(*v)") + " }"
-}
-
-// values is how Marshal finds what it is given.
-func (g *generator) values(names []string) {
-	g.printf("\n// valueOf is v as a value that writes itself; nil if it does not.\nfunc valueOf(v any) value {\nswitch v := v.(type) {\n")
-	for _, name := range names {
-		g.printf("case *%s:\nif v != nil {\nreturn v\n}\ncase %s:\nreturn &v\n", name, name)
-	}
-	g.printf("}\nreturn nil\n}\n")
 }
