@@ -95,6 +95,13 @@ export interface AfterToolsInput extends Common {
 	readonly calls: readonly Call[];
 }
 
+/** An Ask is the question of one of several gates that ask about a call. */
+export interface Ask {
+	readonly entry: string;
+	readonly reason: string;
+	readonly payload?: unknown;
+}
+
 /** BeforeAgentAnswer is the answer of before_agent. */
 export interface BeforeAgentAnswer extends Control {
 	readonly instruction?: string;
@@ -392,6 +399,8 @@ export interface Messages {
 	/** A message by its index; negative ones count from the end. It is frozen: copy it to change it. */
 	at(index: number): Message | undefined;
 	slice(from?: number, to?: number): Message[];
+	/** The index of the first message that is not what it was at an earlier revision: the length if nothing changed, 0 if nobody knows. */
+	changedSince(revision: number): number;
 	[Symbol.iterator](): IterableIterator<Message>;
 	findLast(test: (message: Message, index: number) => boolean): Message | undefined;
 	findLastIndex(test: (message: Message, index: number) => boolean): number;
@@ -483,6 +492,8 @@ export interface Pending {
 	readonly payload?: unknown;
 	/** of the tool, with the exact arguments */
 	readonly call?: Call;
+	/** Asks are the questions of all gates, where more than one asks; an answer is one to all of them. */
+	readonly asks?: readonly Ask[];
 }
 
 /** A Request is a model call as it will be sent. */

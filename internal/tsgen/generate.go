@@ -27,6 +27,8 @@ var written = map[string]string{
 	/** A message by its index; negative ones count from the end. It is frozen: copy it to change it. */
 	at(index: number): Message | undefined;
 	slice(from?: number, to?: number): Message[];
+	/** The index of the first message that is not what it was at an earlier revision: the length if nothing changed, 0 if nobody knows. */
+	changedSince(revision: number): number;
 	[Symbol.iterator](): IterableIterator<Message>;
 	findLast(test: (message: Message, index: number) => boolean): Message | undefined;
 	findLastIndex(test: (message: Message, index: number) => boolean): number;

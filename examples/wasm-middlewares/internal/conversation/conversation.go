@@ -27,15 +27,25 @@ var update = flag.Bool("update", false, "write what came out into the conversati
 // Folder is where the examples are, below the repository's folder.
 const Folder = "examples/wasm-middlewares"
 
-// Test runs all conversations (*.txtar) of the test's folder. Their form is
-// that of package conformance; a module NAME.wasm is the example in folder
-// NAME, built from its source. It also checks that the folder's README says
-// all that there is to configure.
+// Test runs all conversations (*.txtar) of the test's folder, in each language
+// that the example is written in. Their form is that of package conformance; a
+// module NAME.wasm is the example in folder NAME: built from its source in Go, or
+// the script NAME.ts there. It also checks that the folder's README says all that
+// there is to configure.
 func Test(t *testing.T) {
 	t.Helper()
 	cases, err := conformance.Load(".")
 	require.NoError(t, err)
-	ms := modules{t, newLoader(t)}
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for language, source := range map[string]string{"go": "main.go", "typescript": filepath.Base(dir) + ".ts"} {
+		if _, err := os.Stat(source); err == nil {
+			t.Run(language, func(t *testing.T) { test(t, modules{t, newLoader(t), language}, cases) })
+		}
+	}
+}
+
+func test(t *testing.T, ms modules, cases []*conformance.Case) {
 	t.Run("README", ms.readme)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
@@ -92,12 +102,13 @@ func newLoader(t *testing.T) *module.Loader {
 }
 
 type modules struct {
-	t      *testing.T
-	loader *module.Loader
+	t        *testing.T
+	loader   *module.Loader
+	language string
 }
 
 // Go is for modules inside a conversation, of which these have none.
-func (modules) Go(context.Context, string, json.RawMessage) (chain.Middleware, error) {
+func (modules) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
 	return nil, errors.New("a conversation uses the modules of the examples: NAME.wasm")
 }
 
@@ -112,6 +123,10 @@ func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawM
 }
 
 func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {
-	wasm := guestbuild.Build(ms.t, path.Join(Folder, strings.TrimSuffix(file, ".wasm")))
+	name := strings.TrimSuffix(file, ".wasm")
+	if ms.language == "typescript" {
+		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), module.Limits{})
+	}
+	wasm := guestbuild.Build(ms.t, path.Join(Folder, name))
 	return ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
 }

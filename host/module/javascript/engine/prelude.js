@@ -83,6 +83,14 @@
 			return this.#length;
 		}
 
+		get revision() {
+			return this.#revision;
+		}
+
+		changedSince(revision) {
+			return revision === this.#revision ? this.#length : ask(CHANGED, this.#list, whole(revision, "revision"));
+		}
+
 		// known are the messages of this revision that are here.
 		#known() {
 			let p = pulled[this.#list];
