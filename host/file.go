@@ -36,6 +36,9 @@ const (
 type FileOptions struct {
 	// Model takes the place of the file's.
 	Model model.Model
+	// Tools take the place of the file's, whose servers are not started. Nil: they
+	// do not.
+	Tools []tool.Tool
 	// WrapModel is around the model: a recorder, say. It may be nil.
 	WrapModel func(model.Model) (model.Model, error)
 	// Getenv reads keys and addresses of endpoints; os.Getenv when nil.
@@ -125,8 +128,10 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if err := b.load(ctx); err != nil {
 		return nil, err
 	}
-	if o.Tools, err = b.tools(ctx); err != nil {
-		return nil, err
+	if o.Tools = b.opts.Tools; o.Tools == nil {
+		if o.Tools, err = b.tools(ctx); err != nil {
+			return nil, err
+		}
 	}
 	inner, others, err := b.agents(ctx)
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/openaitest"
@@ -48,7 +49,7 @@ const envMortal = "AGENT_RUNNER_TEST_MORTAL"
 
 func mortalMain() {
 	if sandbox.IsCompileChild() {
-		os.Exit(sandbox.CompileChildMain())
+		os.Exit(host.CompileChildMain())
 	}
 	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)

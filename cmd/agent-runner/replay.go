@@ -15,25 +15,34 @@ import (
 // newReplay reproduces a fault.
 func newReplay(e *env) *cobra.Command {
 	var output, cacheDir string
+	run := &runReplay{env: e}
 	cmd := &cobra.Command{
-		Use:   "replay BUNDLE",
-		Short: "Reproduce a fault that run --fault-dir kept",
+		Use:   "replay BUNDLE | --run RUN PATH",
+		Short: "Reproduce a fault, or a run with another version of a module",
 		Long: `Reproduces a fault of a module: loads the very module, configures it as it was,
 and runs the hook that faulted, after those that its instance served before, with
 the recorded inputs, clock, random bytes and replies of the host.
 
-Exit codes: 0 the same fault, to the unit of fuel; 1 something was different;
-2 the bundle cannot be replayed.`,
+With --run it goes once more through a run that run --store kept, with the module
+at PATH in the place of the one that the run had, and shows what would have been
+different. Nothing is called: what the model and the tools answered is in the store.
+
+Exit codes: 0 the same fault, to the unit of fuel, or the same run; 1 something was
+different; 2 the bundle or the run cannot be replayed.`,
 		Example: "  agent-runner module replay faults/20260102T150405.000000000Z-policy-gate_tool-1f2e3d4c.fault.zip",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("want one bundle: agent-runner module replay BUNDLE")
+				return usagef("want one bundle: agent-runner module replay BUNDLE; or one module: agent-runner module replay --run RUN PATH")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
 				return usagef("-o is %q; want text or json", output)
+			}
+			if cmd.Flags().Changed("run") {
+				run.output, run.cacheDir, run.chosen, run.path = output, cacheDir, cmd.Flags().Changed("cache-dir"), args[0]
+				return run.do(cmd.Context())
 			}
 			b, err := module.ReadBundle(args[0])
 			if err != nil {
@@ -70,6 +79,9 @@ Exit codes: 0 the same fault, to the unit of fuel; 1 something was different;
 		},
 	}
 	moduleFlags(cmd, &output, &cacheDir)
+	cmd.Flags().StringVar(&run.id, "run", "", "go once more through the run of that `ID`")
+	cmd.Flags().StringVar(&run.entry, "entry", "", "with --run: which entry the module takes the place of, by `NAME`; default: that of the file's name")
+	cmd.Flags().StringVar(&run.storeAt, "store", "", "with --run: `WHERE` the run is: "+storeHelp+"; default: $"+envStore+", else default")
 	return cmd
 }
 

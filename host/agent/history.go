@@ -15,6 +15,8 @@ type History struct {
 	State  *State        `json:"state"`
 	Input  []abi.Message `json:"input"` // the messages that it began with
 	Phases []PhaseDeeds  `json:"phases"`
+	// Answers are those that it was given to its interrupts, by their ids.
+	Answers map[string]json.RawMessage `json:"answers,omitempty"`
 }
 
 // PhaseDeeds are what was done in one phase.
@@ -43,7 +45,7 @@ func ReadHistory(kept *KeptRun) (*History, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &History{State: state}
+	h := &History{State: state, Answers: map[string]json.RawMessage{}}
 	r := &reader{history: h, fold: &folded{state: &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}}, rank: map[string]int{}, phase: -1}
 	for i, p := range kept.Modules {
 		r.rank[p.Entry] = i
@@ -75,6 +77,11 @@ func (r *reader) add(e *entry) error {
 			r.flush()
 			r.begin(d.Phase)
 		}
+		answers, err := d.Answers()
+		if err != nil {
+			return err
+		}
+		maps.Copy(r.history.Answers, answers)
 		for key, b := range d.Record {
 			deed, err := chain.ReadDeed(key, b)
 			if err != nil {

@@ -23,6 +23,22 @@ type Deed struct {
 	Begun bool `json:"begun,omitempty"`
 }
 
+// Answers are the answers to interrupts that a delta has, by their ids.
+func (d *Delta) Answers() (map[string]json.RawMessage, error) {
+	if d.Asked == nil {
+		return nil, nil
+	}
+	var f recordFile
+	if err := json.Unmarshal(d.Asked, &f); err != nil {
+		return nil, err
+	}
+	out := map[string]json.RawMessage{}
+	for _, a := range f.Answers {
+		out[a.ID] = a.Answer
+	}
+	return out, nil
+}
+
 // ReadDeed reads an entry of a [Delta]'s record.
 func ReadDeed(key string, b json.RawMessage) (Deed, error) {
 	var e recorded

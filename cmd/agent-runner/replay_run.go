@@ -1,0 +1,364 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// A runReplay goes once more through a run that was kept, with another module in
+// the place of one that it had. The model and the tools answer as they did.
+type runReplay struct {
+	env                      *env
+	id, path, entry, storeAt string
+	output, cacheDir         string
+	chosen                   bool
+}
+
+// A runDiff is what came of it.
+type runDiff struct {
+	Run    string     `json:"run"`
+	Entry  string     `json:"entry"`
+	Digest string     `json:"digest"` // of the module that the run had
+	Same   bool       `json:"same"`
+	Lines  []diffLine `json:"lines"`
+	Note   string     `json:"note,omitempty"` // why it ends where it does
+}
+
+// A diffLine is an event, in short: " " of both, "-" of the run as it was, "+" of
+// the one with the other module.
+type diffLine struct {
+	Op   string `json:"op"`
+	Text string `json:"text"`
+}
+
+func (p *runReplay) do(ctx context.Context) error {
+	ctx, stop := interruptible(ctx, func() {})
+	defer stop()
+	runs := &runsCommand{env: p.env}
+	var err error
+	if runs.store, err = openStore(ctx, p.env, cmp.Or(p.env.storeAt(p.storeAt), defaultStore)); err != nil {
+		return err
+	}
+	defer runs.store.Close()
+	x, err := runs.read(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	file, _, err := fileOf(x.Run)
+	if err != nil {
+		return err
+	}
+	diff := &runDiff{Run: p.id}
+	if diff.Entry, diff.Digest, err = p.which(x.Run); err != nil {
+		return err
+	}
+	wasm, err := readFile(p.path, maxModule)
+	if err != nil {
+		return err
+	}
+	kept := keptModule(runs.store, x.Run)
+	rec := newRecorded(x)
+	o := &host.FileOptions{Model: rec, Tools: rec.tools(), ReadModule: func(ctx context.Context, entry, path string) ([]byte, error) {
+		if entry == diff.Entry {
+			return wasm, nil
+		}
+		return kept(ctx, entry, path)
+	}}
+	r := &runCommand{env: p.env, cacheDir: p.cacheDir, chosen: p.chosen, screen: newScreen(p.env)}
+	err = r.withAgent(ctx, file, o, func(a *host.Agent) error {
+		events, err := rec.again(ctx, a, x)
+		diff.Lines, diff.Note = compareEvents(x.Events, events), rec.note
+		return err
+	})
+	if err != nil {
+		return beforeRun(ctx, err)
+	}
+	diff.Same = !slices.ContainsFunc(diff.Lines, func(l diffLine) bool { return l.Op != " " })
+	return p.show(diff)
+}
+
+// which is the entry that the module takes the place of.
+func (p *runReplay) which(r *agent.RunInfo) (entry, digest string, err error) {
+	name := cmp.Or(p.entry, agentfile.EntryName(p.path))
+	var names []string
+	for _, pin := range r.Modules {
+		if pin.Entry == name {
+			return name, pin.Digest, nil
+		}
+		names = append(names, pin.Entry)
+	}
+	if p.entry == "" && len(r.Modules) == 1 {
+		return r.Modules[0].Entry, r.Modules[0].Digest, nil
+	}
+	return "", "", usagef("run %s had no module %q%s; choose one with --entry", r.ID, name, among(name, names))
+}
+
+func (p *runReplay) show(d *runDiff) error {
+	var err error
+	if p.output == "json" {
+		err = printJSON(p.env, d)
+	} else {
+		_, err = fmt.Fprint(p.env.out, d.text())
+	}
+	if err == nil && !d.Same {
+		err = &endedError{exitFailed, errors.New("the run would have been different")}
+	}
+	return err
+}
+
+// diffContext is how many lines that are the same are shown around others.
+const diffContext = 2
+
+func (d *runDiff) text() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "run %s with another %s (it had sha256:%s)\n", d.Run, d.Entry, short(d.Digest, 13))
+	skipped := false
+	for i, l := range d.Lines {
+		near := slices.ContainsFunc(d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)], func(l diffLine) bool { return l.Op != " " })
+		if !near {
+			skipped = true
+			continue
+		}
+		if skipped {
+			out.WriteString("  …\n")
+			skipped = false
+		}
+		out.WriteString(l.Op + " " + clean(l.Text) + "\n")
+	}
+	if d.Note != "" {
+		fmt.Fprintf(&out, "\n%s\n", clean(d.Note))
+	}
+	if d.Same {
+		out.WriteString("the same run\n")
+	}
+	return out.String()
+}
+
+// recorded are the answers of a run's model and tools.
+type recorded struct {
+	mu      sync.Mutex
+	models  []abi.Response
+	results map[string]abi.Result // by the id of the call
+	failed  map[string]*abi.Error
+	called  map[string]string // with which arguments
+	declare []abi.Tool
+	answers map[string]json.RawMessage
+	note    string
+}
+
+func newRecorded(x *exported) *recorded {
+	r := &recorded{results: map[string]abi.Result{}, failed: map[string]*abi.Error{}, called: map[string]string{}, answers: x.History.Answers}
+	for _, p := range x.History.Phases {
+		for i := range p.Deeds {
+			d := &p.Deeds[i]
+			var res abi.Response
+			var result abi.Result
+			switch {
+			case d.What == "model" && d.Done && json.Unmarshal(d.Answer, &res) == nil:
+				r.models = append(r.models, res)
+			case d.What == "tool" && d.Failed != nil:
+				r.failed[d.Call] = d.Failed
+			case d.What == "tool" && d.Done && json.Unmarshal(d.Answer, &result) == nil:
+				r.results[d.Call] = result
+			}
+		}
+	}
+	for _, e := range x.Events {
+		if e.Type == abi.EventToolResult {
+			r.called[e.Call.ID] = e.Call.Arguments
+		}
+	}
+	for _, t := range x.History.State.Tools {
+		if t.Owner == "host" {
+			r.declare = append(r.declare, t)
+		}
+	}
+	return r
+}
+
+// Generate implements [model.Model].
+func (r *recorded) Generate(_ context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.models) == 0 {
+		r.note = "Here the model would have been asked once more than it was: nobody knows what it would have said."
+		return nil, model.Errorf(abi.CodeModel, "the run has no more answers of the model")
+	}
+	res := r.models[0]
+	r.models = r.models[1:]
+	if sink != nil {
+		for _, c := range res.Message.Chunks() {
+			if err := sink(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &res, nil
+}
+
+func (r *recorded) tools() []tool.Tool {
+	out := []tool.Tool{}
+	for _, d := range r.declare {
+		d.Owner = ""
+		out = append(out, tool.Func(d, r.call))
+	}
+	return out
+}
+
+func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result, ok := r.results[c.ID]
+	switch {
+	case r.failed[c.ID] != nil:
+		return nil, r.failed[c.ID]
+	case !ok:
+		return nil, fmt.Errorf("this call was not made in the run: nobody knows what it would have answered")
+	case r.called[c.ID] != c.Arguments:
+		return nil, fmt.Errorf("this call was made with other arguments in the run: nobody knows what it would have answered")
+	}
+	return &result, nil
+}
+
+// again goes through the run, and through its pauses with the answers that there
+// were.
+func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi.Event, error) {
+	events := a.Run(ctx, host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})
+	var out []abi.Event
+	for {
+		var paused *agent.Paused
+		for e, err := range events {
+			out = append(out, e)
+			errors.As(err, &paused)
+		}
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		if paused == nil {
+			return out, nil
+		}
+		answers := map[string]json.RawMessage{}
+		for _, p := range paused.Interrupts {
+			if a, ok := r.answers[p.ID]; ok {
+				answers[p.ID] = a
+			}
+		}
+		if len(answers) == 0 {
+			if x.Run.Status == agent.StatusFinished {
+				r.note = "Here the run would have waited for an answer that nobody gave."
+			}
+			return out, nil
+		}
+		var err error
+		if events, err = a.Resume(ctx, paused.State, answers); err != nil {
+			return out, err
+		}
+	}
+}
+
+// eventText is an event in short: what of it does not differ between two
+// processes. Empty for what is not compared.
+func eventText(e *abi.Event) string {
+	text := func(v any) string {
+		b, _ := abi.Marshal(v)
+		return oneLine(short(string(b), showLong))
+	}
+	switch e.Type {
+	case abi.EventStepStarted:
+		return fmt.Sprintf("step %d", e.Step)
+	case abi.EventMessage:
+		calls := ""
+		for _, c := range e.Message.ToolCalls {
+			calls += fmt.Sprintf(" [%s %s]", c.Function.Name, c.Function.Arguments)
+		}
+		return "message: " + oneLine(contentText(e.Message.Content)) + calls
+	case abi.EventToolCall:
+		return fmt.Sprintf("call %s %s", e.Call.Name, e.Call.Arguments)
+	case abi.EventToolResult:
+		return fmt.Sprintf("result of %s %s by %s: %s", e.Call.Name, e.Call.Arguments, e.Source, oneLine(contentText(e.Result.Content)))
+	case abi.EventCustom:
+		return fmt.Sprintf("%s says %s %s", e.Entry, e.Name, oneLine(string(e.Data)))
+	case abi.EventFault:
+		return fmt.Sprintf("%s faults in %s: %s (%s)", e.Entry, e.Hook, e.Cause, e.Action)
+	case abi.EventLimit:
+		return fmt.Sprintf("limit %s: %s", e.Limit, e.Action)
+	case abi.EventRunPaused:
+		var reasons []string
+		for _, p := range e.Interrupts {
+			reasons = append(reasons, p.Reason)
+		}
+		return "waits: " + strings.Join(reasons, "; ")
+	case abi.EventRunFinished:
+		line := "ends: " + e.FinishReason
+		if e.Message != nil {
+			line += ": " + oneLine(contentText(e.Message.Content))
+		}
+		if e.Error != nil {
+			line += ": " + text(e.Error)
+		}
+		return line + after(" by ", e.StoppedBy)
+	default:
+		return ""
+	}
+}
+
+// compareEvents lays two runs beside each other.
+func compareEvents(before, now []abi.Event) []diffLine {
+	a, b := eventTexts(before), eventTexts(now)
+	// lengths[i][j] is that of the longest common part of a[i:] and b[j:].
+	lengths := make([][]int, len(a)+1)
+	for i := range lengths {
+		lengths[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				lengths[i][j] = lengths[i+1][j+1] + 1
+			} else {
+				lengths[i][j] = max(lengths[i+1][j], lengths[i][j+1])
+			}
+		}
+	}
+	var out []diffLine
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			out = append(out, diffLine{" ", a[i]})
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && lengths[i+1][j] >= lengths[i][j+1]:
+			out = append(out, diffLine{"-", a[i]})
+			i++
+		default:
+			out = append(out, diffLine{"+", b[j]})
+			j++
+		}
+	}
+	return out
+}
+
+// maxCompared is how many events of a run are compared.
+const maxCompared = 4000
+
+func eventTexts(events []abi.Event) []string {
+	var out []string
+	for i := range events {
+		if text := eventText(&events[i]); text != "" && len(out) < maxCompared {
+			out = append(out, text)
+		}
+	}
+	return out
+}
