@@ -69,6 +69,8 @@ func (c *Call) countNext() error {
 //		// call.Send(ctx, …)
 //	}
 //	return nil, stream.End()
+//
+// Leaving the loop before its end leaves the stream: it is closed with the hook.
 type Stream[R any] struct {
 	ctx   context.Context
 	call  *Call
@@ -119,20 +121,19 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 			case len(got.Chunks) == 0:
 				s.over = true
 			case !yield(got.Chunks):
-				return
+				s.over = true
 			}
 		}
 	}
 }
 
-// End reads what is left, and returns the error with which the answer ended,
-// or could not be asked for.
+// End is the error with which the answer ended, or could not be asked for; nil
+// if it ended well, or the loop was left. What was not read before is read now.
 func (s *Stream[R]) End() error {
 	for range s.Batches() { //nolint:revive // to its end
 	}
 	return s.err
 }
 
-// Reply is the whole answer, once the stream has come to its end; nil before,
-// and where it failed.
+// Reply is the whole answer, after End; nil where it failed, or the loop was left.
 func (s *Stream[R]) Reply() *R { return s.res }

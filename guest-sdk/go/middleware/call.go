@@ -16,6 +16,8 @@ type Call struct {
 	Tool abi.Tool
 	// Stream says whether the result is streamed.
 	Stream bool
+
+	aside aside
 }
 
 // Args decodes the arguments into a pointer, strictly: what does not fit and
@@ -86,32 +88,37 @@ func changedString(shown, now string) *string {
 type NextTool func(call *Call) (*abi.Result, error)
 
 func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (any, error) {
-	var last, untouched *abi.Result
-	next := func(req *Call) (*abi.Result, error) {
-		last = nil
-		patch := abi.CallPatch{Arguments: changedString(in.Call.Arguments, req.Arguments)}
-		var reply abi.ToolReply
-		if err := c.next(patch.Arguments == nil, patch, &reply); err != nil {
-			return nil, err
-		}
-		if reply.Result == nil {
-			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next has no result"}
-		}
-		last, untouched = reply.Result, cloneResult(reply.Result)
-		return last, nil
+	c.ctx.textKind = abi.ChunkToolResult
+	o := &onion[Call, abi.Result]{
+		call: c, clone: (*Call).clone, copy: cloneResult,
+		aside: func(q *Call) *aside { return &q.aside },
+		patch: func(q *Call) (any, bool, error) {
+			patch := abi.CallPatch{Arguments: changedString(in.Call.Arguments, q.Arguments)}
+			return patch, patch.Arguments == nil, nil
+		},
+		reply: func(b []byte) (*abi.Result, error) {
+			var reply abi.ToolReply
+			err := abi.Read(b, &reply)
+			return reply.Result, err
+		},
+		end:    func(e *abi.StreamEnd) *abi.Result { return e.Result },
+		chunks: func(r *abi.Result) []abi.Chunk { return r.Chunks(in.Call.ID) },
+		said: func(good *abi.Result, said *abi.Assembly) *abi.Result {
+			if good == nil {
+				good = &abi.Result{}
+			}
+			out := said.Result(*good)
+			return &out
+		},
 	}
-	var wrappers []wrapper[Call, abi.Result]
 	for _, h := range hooks[WrapToolCallHook](m) {
-		wrappers = append(wrappers, func(req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
+		o.wrappers = append(o.wrappers, func(req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
 			return h.WrapToolCall(c.ctx, req, next)
 		})
 	}
-	result, err := onion(wrappers, (*Call).clone, next)(&Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream})
+	result, err := o.run(&Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream})
 	if err != nil {
 		return nil, err
-	}
-	if result == last && same(result, untouched) {
-		result = nil
 	}
 	return &abi.WrapToolCallAnswer{Result: result}, nil
 }

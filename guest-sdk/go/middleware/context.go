@@ -19,7 +19,10 @@ type Context struct {
 	// the hook is called again with the input that it saw.
 	Resume *abi.Resume
 
-	host Host
+	host     Host
+	textKind string // of chunks that are text, in this hook
+	frame    *frame // of the wrapper that runs, if one does
+	sent     bool   // the host was sent chunks
 }
 
 // Emit makes a custom event of the run, marked with this module. Data is

@@ -32,6 +32,25 @@
 // its code); [Context.Stop] and [Context.Interrupt] make errors that end or
 // pause the run.
 //
+// # Streams
+//
+// To change an answer on its way, piece by piece, [OnChunkHook] is enough. A
+// wrapper that wants more of a stream (to hold a part back, to end it early, to
+// make several pieces of one) reads it with next.Stream and hands on what it
+// likes with [Context.Send]; it then returns nil, and what it sent is the answer:
+//
+//	func (w *words) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+//		stream := next.Stream(req)
+//		for chunk := range stream.Chunks() {
+//			if err := ctx.Send(chunk); err != nil {
+//				return nil, err
+//			}
+//		}
+//		return nil, stream.End()
+//	}
+//
+// The same works where nothing is streamed: the answer then comes in one piece.
+//
 // # What lasts
 //
 // Memory is a cache: an instance of the module may be thrown away between two

@@ -36,7 +36,8 @@ type BeforeModelHook interface {
 
 // WrapModelHook is called around each model call: next goes on with it. To
 // return nothing and no error means the reply of the last next, or to go on
-// if there was none.
+// if there was none; or, if something was sent with [Context.Send], that. A
+// wrapper that wants to read the answer as it comes calls next.Stream.
 type WrapModelHook interface {
 	WrapModel(ctx *Context, req *Request, next NextModel) (*abi.Response, error)
 }
@@ -64,7 +65,7 @@ type BeforeToolHook interface {
 
 // WrapToolCallHook is called around each tool call: next goes on with it. To
 // return nothing and no error means the reply of the last next, or to go on
-// if there was none.
+// if there was none; or, if something was sent with [Context.Send], that.
 type WrapToolCallHook interface {
 	WrapToolCall(ctx *Context, call *Call, next NextTool) (*abi.Result, error)
 }
@@ -76,7 +77,8 @@ type GateToolHook interface {
 }
 
 // CallToolHook runs a tool that this middleware added. See [WithTools] for
-// tools with a function each.
+// tools with a function each. What was sent with [Context.Send] is the result
+// if it returns nil.
 type CallToolHook interface {
 	CallTool(ctx *Context, call *Call) (*abi.Result, error)
 }

@@ -9,6 +9,12 @@ package middleware
 type Host interface {
 	// Next runs what a wrap hook wraps, with a patch of the request or none.
 	Next(patch []byte) ([]byte, error)
+	// NextStream is Next without its reply, which Recv reads as it comes: an
+	// abi.Received, or nothing when there is no more.
+	NextStream(patch []byte) error
+	Recv() ([]byte, error)
+	// Send hands an abi.Sent outward.
+	Send(chunks []byte) error
 	// Messages returns a JSON array of the messages of a list, from up to, not
 	// including, to.
 	Messages(list, from, to int) ([]byte, error)

@@ -33,35 +33,38 @@ func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (any, error) {
 type NextModel func(req *Request) (*abi.Response, error)
 
 func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (any, error) {
-	var last, untouched *abi.Response
-	next := func(req *Request) (*abi.Response, error) {
-		last = nil
-		patch, err := req.patch()
-		if err != nil {
-			return nil, err
-		}
-		var reply abi.ModelReply
-		if err := c.next(patch.IsZero(), patch, &reply); err != nil {
-			return nil, err
-		}
-		if reply.Response == nil {
-			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next has no response"}
-		}
-		last, untouched = reply.Response, cloneResponse(reply.Response)
-		return last, nil
+	c.ctx.textKind = abi.ChunkText
+	o := &onion[Request, abi.Response]{
+		call: c, clone: (*Request).clone, copy: cloneResponse,
+		aside: func(q *Request) *aside { return &q.aside },
+		patch: func(q *Request) (any, bool, error) {
+			patch, err := q.patch()
+			return patch, patch.IsZero(), err
+		},
+		reply: func(b []byte) (*abi.Response, error) {
+			var reply abi.ModelReply
+			err := abi.Read(b, &reply)
+			return reply.Response, err
+		},
+		end:    func(e *abi.StreamEnd) *abi.Response { return e.Response },
+		chunks: func(r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
+		said: func(good *abi.Response, said *abi.Assembly) *abi.Response {
+			if good == nil {
+				good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
+			}
+			out := *good
+			out.Message = said.Message(good.Message)
+			return &out
+		},
 	}
-	var wrappers []wrapper[Request, abi.Response]
 	for _, h := range hooks[WrapModelHook](m) {
-		wrappers = append(wrappers, func(req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
+		o.wrappers = append(o.wrappers, func(req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
 			return h.WrapModel(c.ctx, req, next)
 		})
 	}
-	response, err := onion(wrappers, (*Request).clone, next)(c.request(&in.Request))
+	response, err := o.run(c.request(&in.Request))
 	if err != nil {
 		return nil, err
-	}
-	if response == last && same(response, untouched) {
-		response = nil
 	}
 	return &abi.WrapModelAnswer{Response: response}, nil
 }

@@ -33,25 +33,6 @@ func (c *call) list(l abi.List) *Messages {
 	return &Messages{newHistory(&shown{List: l, run: c.ctx.Run.ID, host: c.host, cache: cache})}
 }
 
-// next calls the host's next with a patch and decodes its reply.
-func (c *call) next(unchanged bool, patch, reply any) error {
-	var b []byte
-	if !unchanged {
-		var err error
-		if b, err = abi.Marshal(patch); err != nil {
-			return fmt.Errorf("encode the patch for next: %w", err)
-		}
-	}
-	b, err := c.host.Next(b)
-	if err != nil {
-		return err
-	}
-	if err := abi.Read(b, reply); err != nil {
-		return &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next: " + err.Error()}
-	}
-	return nil
-}
-
 // Call is one call of a hook: it takes the hook's input and returns its output,
 // nil for none, or, if ok is false, an error object.
 func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {

@@ -1,42 +1,196 @@
 package middleware
 
-import "slices"
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
 
 // A wrapper is a wrap hook of either kind: Q is what it passes on, R what it
 // gets back.
 type wrapper[Q, R any] func(req *Q, next func(*Q) (*R, error)) (*R, error)
 
-// onion puts wrappers around innermost, the first outermost. Each gets a
-// request of its own to change, so that a second next of one begins from what
-// that one says, not from what those inside it made of the first.
-func onion[Q, R any](wrappers []wrapper[Q, R], clone func(*Q) *Q, innermost func(*Q) (*R, error)) func(*Q) (*R, error) {
-	layer := innermost
-	for _, w := range slices.Backward(wrappers) {
-		inner := layer
-		layer = func(came *Q) (*R, error) {
-			own := clone(came)
-			var last *R
-			var failed error
-			called := false
-			reply, err := w(own, func(req *Q) (*R, error) {
-				if req == nil {
-					req = came
-				}
-				last, failed = inner(req)
-				called = true
-				return last, failed
-			})
-			switch {
-			case err != nil:
-				return nil, err
-			case reply != nil:
-				return reply, nil
-			case called:
-				return last, failed
-			default:
-				return inner(own)
-			}
+// An onion is one call of the wrappers of a module around the host's next, the
+// first outermost. Each gets a request of its own to change, so that a second
+// next of one begins from what that one says, not from what those inside it
+// made of the first.
+type onion[Q, R any] struct {
+	call     *call
+	wrappers []wrapper[Q, R]
+	clone    func(*Q) *Q
+	aside    func(*Q) *aside
+	patch    func(*Q) (patch any, unchanged bool, err error)
+	// reply and end are what the host's next and the end of its stream say.
+	reply func([]byte) (*R, error)
+	end   func(*abi.StreamEnd) *R
+	copy  func(*R) *R
+	// chunks are those that say what a reply says; said is the reverse, with what
+	// chunks cannot say from a reply, which may be nil.
+	chunks func(*R) []abi.Chunk
+	said   func(*R, *abi.Assembly) *R
+
+	last, untouched *R // what the host knows already: its last reply, or what was sent
+}
+
+// A listener takes chunks of what is wrapped as they come.
+type listener struct {
+	hear func([]abi.Chunk) error
+	// read is readStream. It is reached through here alone, so that only modules
+	// that read streams import what they need for it.
+	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.StreamEnd, error)
+}
+
+// An aside is what [NextModel.Stream] and [NextTool.Stream] say beside a request.
+type aside struct {
+	listener *listener
+	asIs     bool // the request is the one that came
+}
+
+// A frame is a wrapper that runs: what it sends, and to whom.
+type frame struct {
+	out        *listener    // nil: the host
+	head, tail abi.Assembly // sent before the last next, and since
+	body       []abi.Chunk  // what that let pass
+	sent       bool
+}
+
+func (f *frame) begin() {
+	f.head.Add(f.tail.Chunks()...)
+	f.tail, f.body = abi.Assembly{}, nil
+}
+
+// enter makes f the frame whose wrapper runs, until the function that it
+// returns is called.
+func (c *Context) enter(f *frame) (leave func()) {
+	outer := c.frame
+	c.frame = f
+	return func() { c.frame = outer }
+}
+
+// run calls the wrappers. Nothing is answered that the host knows already.
+func (o *onion[Q, R]) run(req *Q) (*R, error) {
+	reply, err := o.layer(0, req, nil)
+	if err != nil || reply == o.last && same(reply, o.untouched) {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// layer calls wrapper i and those inside it. What leaves it as it comes goes
+// to pass, or past this module to the host.
+func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
+	if i == len(o.wrappers) {
+		return o.next(came, pass)
+	}
+	f := &frame{out: pass}
+	defer o.call.ctx.enter(f)()
+	own := o.clone(came)
+	var last, good *R
+	var failed error
+	called := false
+	reply, err := o.wrappers[i](own, func(req *Q) (*R, error) {
+		inside := pass
+		req, listens := o.asked(req, came)
+		heard := false
+		if listens != nil {
+			inside = &listener{read: listens.read, hear: func(chunks []abi.Chunk) error {
+				defer o.call.ctx.enter(f)()
+				heard = heard || len(chunks) > 0
+				return listens.hear(chunks)
+			}}
+		}
+		f.begin()
+		called = true
+		if last, failed = o.layer(i+1, req, inside); failed != nil {
+			return nil, failed
+		}
+		good = last
+		if listens == nil {
+			f.body = o.chunks(last)
+		} else if !heard {
+			failed = inside.hear(o.chunks(last))
+		}
+		return last, failed
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case reply != nil:
+		return reply, nil
+	case f.sent:
+		return o.sent(f, good, pass == nil), nil
+	case called:
+		return last, failed
+	default:
+		return o.layer(i+1, own, pass)
+	}
+}
+
+// asked is the request that a wrapper gave to next, and who listens to what
+// comes of it.
+func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
+	if req == nil {
+		return came, nil
+	}
+	a := *o.aside(req)
+	if a.asIs {
+		return came, a.listener
+	}
+	*o.aside(req) = aside{}
+	return req, a.listener
+}
+
+// sent is the reply of a wrapper that sent chunks and answered nothing.
+func (o *onion[Q, R]) sent(f *frame, good *R, toHost bool) *R {
+	f.head.Add(f.body...)
+	f.head.Add(f.tail.Chunks()...)
+	reply := o.said(good, &f.head)
+	if toHost {
+		o.last, o.untouched = reply, o.copy(reply)
+	}
+	return reply
+}
+
+// next goes on with a call outside of the module.
+func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
+	o.last = nil
+	patch, unchanged, err := o.patch(req)
+	if err != nil {
+		return nil, err
+	}
+	var b []byte
+	if !unchanged {
+		if b, err = abi.Marshal(patch); err != nil {
+			return nil, fmt.Errorf("encode the patch for next: %w", err)
 		}
 	}
-	return layer
+	reply, err := o.ask(b, pass)
+	if err != nil {
+		return nil, err
+	}
+	o.last, o.untouched = reply, o.copy(reply)
+	return reply, nil
+}
+
+// ask calls the host's next, or reads its stream if somebody listens.
+func (o *onion[Q, R]) ask(patch []byte, pass *listener) (reply *R, err error) {
+	if pass != nil {
+		end, err := pass.read(o.call.host, patch, pass.hear)
+		if err != nil {
+			return nil, err
+		}
+		reply = o.end(end)
+	} else {
+		b, err := o.call.host.Next(patch)
+		if err != nil {
+			return nil, err
+		}
+		if reply, err = o.reply(b); err != nil {
+			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next: " + err.Error()}
+		}
+	}
+	if reply == nil {
+		return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply to next is empty"}
+	}
+	return reply, nil
 }

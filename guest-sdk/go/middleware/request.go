@@ -22,6 +22,7 @@ type Request struct {
 	Stream bool
 
 	shown *abi.Request
+	aside aside
 }
 
 func (c *call) request(in *abi.Request) *Request {

@@ -12,6 +12,8 @@ import (
 // A Tool is a tool with the function that runs it.
 type Tool struct {
 	abi.Tool
+	// Run runs it. What it sends meanwhile with [Context.Send] is its result if it
+	// returns nil.
 	Run func(ctx *Context, call *Call) (*abi.Result, error)
 }
 
@@ -109,11 +111,12 @@ func (m *Module) callTool(c *call, in *abi.CallToolInput) (any, error) {
 	if runs == nil {
 		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("this module has no tool %q", in.Call.Name)}
 	}
+	c.ctx.textKind = abi.ChunkToolResult
 	result, err := runs.CallTool(c.ctx, &Call{Call: in.Call})
 	if err != nil {
 		return nil, err
 	}
-	if result == nil {
+	if result == nil && !c.ctx.sent {
 		return nil, errors.New("tool " + in.Call.Name + " returned neither a result nor an error")
 	}
 	return &abi.CallToolAnswer{Result: result}, nil

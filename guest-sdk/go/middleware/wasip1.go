@@ -98,6 +98,15 @@ func hostWrite(ptr unsafe.Pointer, n int32)
 //go:wasmimport agent_middleware_v1 next
 func hostNext(ptr unsafe.Pointer, n int32) int32
 
+//go:wasmimport agent_middleware_v1 next_stream
+func hostNextStream(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 recv
+func hostRecv() int32
+
+//go:wasmimport agent_middleware_v1 send
+func hostSend(ptr unsafe.Pointer, n int32) int32
+
 //go:wasmimport agent_middleware_v1 messages
 func hostMessages(list, from, to int32) int32
 
@@ -187,6 +196,23 @@ func (h *imports) Next(patch []byte) ([]byte, error) {
 	n := hostNext(bytesAt(patch))
 	runtime.KeepAlive(patch)
 	return h.reply(n)
+}
+
+// NextStream implements [Host].
+func (h *imports) NextStream(patch []byte) error {
+	n := hostNextStream(bytesAt(patch))
+	runtime.KeepAlive(patch)
+	return h.done(n)
+}
+
+// Recv implements [Host].
+func (h *imports) Recv() ([]byte, error) { return h.reply(hostRecv()) }
+
+// Send implements [Host].
+func (h *imports) Send(chunks []byte) error {
+	n := hostSend(bytesAt(chunks))
+	runtime.KeepAlive(chunks)
+	return h.done(n)
 }
 
 // Messages implements [Host].

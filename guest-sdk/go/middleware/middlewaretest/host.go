@@ -30,6 +30,10 @@ type Host struct {
 	// Tool answers when a tool wrapper calls next; without it, next fails.
 	Tool func(call abi.Call) (*abi.Result, error)
 
+	// Pieces is how many characters a chunk has when a wrapper reads an answer as
+	// it comes; 0: it comes in one piece.
+	Pieces int
+
 	// OwnModel answers the module's own model calls, and OwnTool its calls of the
 	// agent's tools; without them they are denied, as without a grant.
 	OwnModel func(call ModelCall) (*abi.Response, error)
@@ -38,6 +42,8 @@ type Host struct {
 	// NoStore takes the grant store from the module.
 	NoStore bool
 
+	// Sent are the chunks that the module sent in its last hook.
+	Sent []abi.Chunk
 	// Events are what the module emitted, and Logs what it logged.
 	Events []abi.Custom
 	Logs   []Log
@@ -53,6 +59,7 @@ type Host struct {
 	stored    stored
 	request   *abi.Request // of the wrap_model that runs
 	call      *abi.Call    // of the wrap_tool_call that runs
+	stream    *stream      // that a wrapper reads
 }
 
 // A ModelCall is a model call that a wrapper passed on: the request with what
@@ -138,6 +145,7 @@ func (h *Host) Local(key string, v any) (bool, error) {
 // Call calls a hook with an input as it stands, and returns its output.
 func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 	h.locals.begin()
+	h.Sent, h.stream = nil, nil
 	output, ok = h.module.Call(&imports{h: h, hook: hook}, hook, input)
 	h.locals.end(ok)
 	return output, ok

@@ -1,0 +1,107 @@
+package middlewaretest
+
+import (
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A stream is an answer that a wrapper reads as it comes.
+type stream struct {
+	chunks []abi.Chunk
+	end    *abi.StreamEnd
+	failed error
+}
+
+// NextStream runs Host.Model or Host.Tool, and cuts up what it says.
+func (i *imports) NextStream(patch []byte) error {
+	s := &stream{}
+	var b []byte
+	switch i.hook {
+	case abi.HookWrapModel:
+		b, s.failed = i.nextModel(patch)
+	case abi.HookWrapToolCall:
+		b, s.failed = i.nextTool(patch)
+	default:
+		return fail(abi.CodeDenied, "next_stream is for wrap_model and wrap_tool_call, not for %s", i.hook)
+	}
+	i.h.stream = s
+	if s.failed != nil {
+		return nil
+	}
+	s.end = &abi.StreamEnd{}
+	if err := decode(b, s.end); err != nil {
+		return err
+	}
+	switch {
+	case s.end.Response != nil:
+		s.chunks = i.h.pieces(s.end.Response.Message.Chunks())
+	case s.end.Result != nil && i.h.call != nil:
+		s.chunks = i.h.pieces(s.end.Result.Chunks(i.h.call.ID))
+	}
+	return nil
+}
+
+// pieces cuts text into chunks of Host.Pieces characters.
+func (h *Host) pieces(chunks []abi.Chunk) []abi.Chunk {
+	var out []abi.Chunk
+	for _, c := range chunks {
+		text := []rune(c.Text)
+		for h.Pieces > 0 && len(text) > h.Pieces {
+			piece := c
+			piece.Text = string(text[:h.Pieces])
+			out = append(out, piece)
+			text = text[h.Pieces:]
+		}
+		c.Text = string(text)
+		out = append(out, c)
+	}
+	for i := range out {
+		out[i].Seq = int64(i + 1)
+	}
+	return out
+}
+
+// Recv returns the next chunk, then the end, then nothing.
+func (i *imports) Recv() ([]byte, error) {
+	s := i.h.stream
+	if s == nil {
+		return nil, fail(abi.CodeInvalid, "recv: no stream is open")
+	}
+	switch {
+	case len(s.chunks) > 0:
+		c := s.chunks[0]
+		s.chunks = s.chunks[1:]
+		return abi.Marshal(abi.Received{Chunks: []abi.Chunk{c}})
+	case s.failed != nil:
+		err := s.failed
+		s.failed = nil
+		return nil, err
+	case s.end != nil:
+		end := s.end
+		s.end = nil
+		return abi.Marshal(abi.Received{End: end})
+	}
+	return nil, nil
+}
+
+// Send keeps chunks in Host.Sent.
+func (i *imports) Send(b []byte) error {
+	ofTool := i.hook == abi.HookWrapToolCall || i.hook == abi.HookCallTool
+	if i.hook != abi.HookWrapModel && !ofTool {
+		return fail(abi.CodeDenied, "send is for wrap_model, wrap_tool_call and call_tool, not for %s", i.hook)
+	}
+	var sent abi.Sent
+	if err := decode(b, &sent); err != nil {
+		return err
+	}
+	for n := range sent.Chunks {
+		c := &sent.Chunks[n]
+		if err := c.Check(); err != nil {
+			return fail(abi.CodeInvalid, "send: chunks[%d]: %v", n, err)
+		}
+		if fits := c.Kind == abi.ChunkPart || (c.Kind == abi.ChunkToolResult) == ofTool; !fits {
+			return fail(abi.CodeInvalid, "send: chunks[%d]: a %s in %s", n, c.Kind, i.hook)
+		}
+	}
+	i.h.Sent = append(i.h.Sent, sent.Chunks...)
+	return nil
+}
