@@ -1,0 +1,87 @@
+package wasm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// body is the code of a function.
+func body(ops ...byte) Code { return Code{Body: append(ops, byte(OpEnd))} }
+
+// linkable are two modules that call each other: twice doubles what part's inc
+// makes of a number, and inc adds what main's one gives.
+func linkable() (main, part *Module) {
+	unary := FuncType{[]ValueType{I32}, []ValueType{I32}}
+	none := FuncType{nil, []ValueType{I32}}
+	main = &Module{
+		Types:     []FuncType{unary, none},
+		Imports:   []Import{{Module: "host", Name: "log"}, {Module: "env", Name: "inc"}},
+		Functions: []uint32{0, 1},
+		Tables:    []Table{{Type: FuncRef, Size: Range{Min: 2}}},
+		Memories:  []Memory{{Range{Min: 1}}},
+		Elements:  []Element{{Offset: ConstExpr{Op: OpI32Const}, Type: FuncRef, Functions: []uint32{1, 3}}},
+		Exports:   []Export{{"memory", ExternalMemory, 0}, {"twice", ExternalFunction, 2}, {"one", ExternalFunction, 3}},
+		Code: []Code{
+			body(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpLocalGet), 0, byte(OpCall), 1, byte(opI32Add)),
+			body(byte(OpI32Const), 1),
+		},
+	}
+	part = &Module{
+		Types: []FuncType{none, unary},
+		Imports: []Import{
+			{Module: "env", Name: "memory", Kind: ExternalMemory}, {Module: "main", Name: "one", Type: 0},
+			{Module: "host", Name: "log", Type: 1}, {Module: "host", Name: "other", Type: 1},
+		},
+		Functions: []uint32{1, 1},
+		Exports:   []Export{{"inc", ExternalFunction, 3}, {"hook", ExternalFunction, 4}},
+		Code: []Code{
+			body(byte(OpLocalGet), 0, byte(OpCall), 0, byte(opI32Add)),
+			body(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpCall), 2, byte(OpCall), 3),
+		},
+	}
+	return main, part
+}
+
+func TestLink(t *testing.T) {
+	t.Parallel()
+	main, part := linkable()
+	linked, err := Link(main, part, "env", "main", "memory", "twice")
+	require.NoError(t, err)
+	m, err := Decode(linked.Encode(), DefaultLimits())
+	require.NoError(t, err)
+	require.Len(t, m.Imports, 2, "what both import is imported once")
+	require.Equal(t, "log", m.Imports[0].Name)
+	require.Equal(t, "other", m.Imports[1].Name)
+	// log other twice one inc hook
+	require.Equal(t, []Export{{"memory", ExternalMemory, 0}, {"twice", ExternalFunction, 2}, {"hook", ExternalFunction, 5}}, m.Exports)
+	require.Equal(t, []uint32{4, 3}, m.Elements[0].Functions)
+	for i, want := range [][]byte{
+		body(byte(OpLocalGet), 0, byte(OpCall), 4, byte(OpLocalGet), 0, byte(OpCall), 4, byte(opI32Add)).Body,
+		body(byte(OpI32Const), 1).Body,
+		body(byte(OpLocalGet), 0, byte(OpCall), 3, byte(opI32Add)).Body,
+		body(byte(OpLocalGet), 0, byte(OpCall), 0, byte(OpCall), 1, byte(OpCall), 4).Body,
+	} {
+		require.Equal(t, want, m.Code[i].Body, i)
+	}
+	again, _ := linkable()
+	require.Equal(t, again, main, "what is linked is left as it is")
+}
+
+func TestLinkRefused(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(main, part *Module){
+		"there is no function inc":               func(_, part *Module) { part.Exports[0].Name = "dec" },
+		"there is no function one":               func(main, _ *Module) { main.Exports[2].Kind = ExternalMemory },
+		"one: want () -> i32, got (i32) -> i32":  func(main, _ *Module) { main.Exports[2].Index = 2 },
+		"the part has more than functions":       func(_, part *Module) { part.Data = []Data{{}} },
+		"the part uses global.get":               func(_, part *Module) { part.Code[0] = body(byte(OpGlobalGet), 0) },
+		"the part uses call_indirect":            func(_, part *Module) { part.Code[0] = body(0x11, 0, 0) },
+		"the part has a block of several values": func(_, part *Module) { part.Code[0] = body(byte(OpBlock), 0, byte(OpEnd)) },
+	} {
+		main, part := linkable()
+		change(main, part)
+		_, err := Link(main, part, "env", "main")
+		require.ErrorContains(t, err, want)
+	}
+}
