@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// body is the code of a function.
-func body(ops ...byte) Code { return Code{Body: append(ops, byte(OpEnd))} }
+// codeOf is the code of a function.
+func codeOf(ops ...byte) Code { return Code{Body: append(ops, byte(OpEnd))} }
 
 // linkable are two modules that call each other: twice doubles what part's inc
 // makes of a number, and inc adds what main's one gives.
@@ -23,8 +23,8 @@ func linkable() (main, part *Module) {
 		Elements:  []Element{{Offset: ConstExpr{Op: OpI32Const}, Type: FuncRef, Functions: []uint32{1, 3}}},
 		Exports:   []Export{{"memory", ExternalMemory, 0}, {"twice", ExternalFunction, 2}, {"one", ExternalFunction, 3}},
 		Code: []Code{
-			body(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpLocalGet), 0, byte(OpCall), 1, byte(opI32Add)),
-			body(byte(OpI32Const), 1),
+			codeOf(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpLocalGet), 0, byte(OpCall), 1, byte(opI32Add)),
+			codeOf(byte(OpI32Const), 1),
 		},
 	}
 	part = &Module{
@@ -36,8 +36,8 @@ func linkable() (main, part *Module) {
 		Functions: []uint32{1, 1},
 		Exports:   []Export{{"inc", ExternalFunction, 3}, {"hook", ExternalFunction, 4}},
 		Code: []Code{
-			body(byte(OpLocalGet), 0, byte(OpCall), 0, byte(opI32Add)),
-			body(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpCall), 2, byte(OpCall), 3),
+			codeOf(byte(OpLocalGet), 0, byte(OpCall), 0, byte(opI32Add)),
+			codeOf(byte(OpLocalGet), 0, byte(OpCall), 1, byte(OpCall), 2, byte(OpCall), 3),
 		},
 	}
 	return main, part
@@ -57,10 +57,10 @@ func TestLink(t *testing.T) {
 	require.Equal(t, []Export{{"memory", ExternalMemory, 0}, {"twice", ExternalFunction, 2}, {"hook", ExternalFunction, 5}}, m.Exports)
 	require.Equal(t, []uint32{4, 3}, m.Elements[0].Functions)
 	for i, want := range [][]byte{
-		body(byte(OpLocalGet), 0, byte(OpCall), 4, byte(OpLocalGet), 0, byte(OpCall), 4, byte(opI32Add)).Body,
-		body(byte(OpI32Const), 1).Body,
-		body(byte(OpLocalGet), 0, byte(OpCall), 3, byte(opI32Add)).Body,
-		body(byte(OpLocalGet), 0, byte(OpCall), 0, byte(OpCall), 1, byte(OpCall), 4).Body,
+		codeOf(byte(OpLocalGet), 0, byte(OpCall), 4, byte(OpLocalGet), 0, byte(OpCall), 4, byte(opI32Add)).Body,
+		codeOf(byte(OpI32Const), 1).Body,
+		codeOf(byte(OpLocalGet), 0, byte(OpCall), 3, byte(opI32Add)).Body,
+		codeOf(byte(OpLocalGet), 0, byte(OpCall), 0, byte(OpCall), 1, byte(OpCall), 4).Body,
 	} {
 		require.Equal(t, want, m.Code[i].Body, i)
 	}
@@ -75,9 +75,9 @@ func TestLinkRefused(t *testing.T) {
 		"there is no function one":               func(main, _ *Module) { main.Exports[2].Kind = ExternalMemory },
 		"one: want () -> i32, got (i32) -> i32":  func(main, _ *Module) { main.Exports[2].Index = 2 },
 		"the part has more than functions":       func(_, part *Module) { part.Data = []Data{{}} },
-		"the part uses global.get":               func(_, part *Module) { part.Code[0] = body(byte(OpGlobalGet), 0) },
-		"the part uses call_indirect":            func(_, part *Module) { part.Code[0] = body(0x11, 0, 0) },
-		"the part has a block of several values": func(_, part *Module) { part.Code[0] = body(byte(OpBlock), 0, byte(OpEnd)) },
+		"the part uses global.get":               func(_, part *Module) { part.Code[0] = codeOf(byte(OpGlobalGet), 0) },
+		"the part uses call_indirect":            func(_, part *Module) { part.Code[0] = codeOf(0x11, 0, 0) },
+		"the part has a block of several values": func(_, part *Module) { part.Code[0] = codeOf(byte(OpBlock), 0, byte(OpEnd)) },
 	} {
 		main, part := linkable()
 		change(main, part)
