@@ -365,6 +365,13 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, b.file.ErrorAt("tools", err)
 	}
+	for i, name := range f.Idempotent {
+		at := slices.IndexFunc(tools, func(t tool.Tool) bool { return t.Declaration().Name == name })
+		if at < 0 {
+			return nil, b.file.ErrorAt(fmt.Sprintf("tools.idempotent[%d]", i), fmt.Errorf("there is no tool %q", name))
+		}
+		tools[at] = tool.Idempotent(tools[at])
+	}
 	return tools, nil
 }
 

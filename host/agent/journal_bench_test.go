@@ -44,7 +44,9 @@ func (busyModel) Generate(_ context.Context, req *model.Request, sink func(abi.C
 func BenchmarkJournal(b *testing.B) {
 	run := func(b *testing.B, j agent.Journal) {
 		o := &agent.Options{Model: busyModel{}, MaxSteps: 2 * benchSteps, Tools: []tool.Tool{
-			tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("a result of some words"), nil })}}
+			tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
+				return abi.TextResult("a result of some words"), nil
+			})}}
 		if j != nil {
 			o.Journal = &agent.JournalOptions{Journal: j}
 		}

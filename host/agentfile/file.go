@@ -70,6 +70,8 @@ type Tools struct {
 	Builtin *[]Builtin  `json:"builtin,omitempty" jsonschema:"The built-in tools. Default: time and calculator, and with a root the file tools. [] for none."`
 	Root    Path        `json:"root,omitempty" jsonschema:"The directory that the file tools may read. They are read-only, and nothing leads out of it."`
 	MCP     []MCPServer `json:"mcp,omitempty" jsonschema:"MCP servers, whose tools are added. Names stay as they are; clashes are refused."`
+
+	Idempotent []string `json:"idempotent,omitempty" jsonschema:"Tools that may be called twice with the effect of once, beside those that say so themselves: a run that was cut off during such a call makes it again. Of others the model is told that the outcome is unknown."`
 }
 
 // An MCPServer is started as a command, or reached at a URL.

@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,48 +28,37 @@ func requireKind(t *testing.T, want store.Kind, err error) {
 // envFill makes the test's binary a process that writes to a store until it fails.
 const envFill = "AGENT_RUNNER_TEST_FILL"
 
-func TestMain(m *testing.M) {
-	if where := os.Getenv(envFill); where != "" {
-		os.Exit(fill(where))
+// TestFill is that process: it writes until there is no room, and says what is
+// kept then.
+func TestFill(t *testing.T) {
+	where := os.Getenv(envFill)
+	if where == "" {
+		t.Skip("it is a part of TestDiskFull")
 	}
-	os.Exit(m.Run())
-}
-
-// fill writes until there is no room, and says what is kept then.
-func fill(where string) int {
-	ctx := context.Background()
-	s, err := store.Open(ctx, where, nil)
-	if err != nil {
-		os.Stdout.WriteString("open: " + err.Error())
-		return 1
-	}
-	if err := s.Create(ctx, &agent.NewRun{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}); err != nil {
-		os.Stdout.WriteString("create: " + err.Error())
-		return 1
-	}
-	for n := int64(1); n < 1000; n++ {
-		err := s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	for n := int64(1); ; n++ {
+		require.Less(t, n, int64(1000), "there is always room")
+		err := s.Commit(t.Context(), &agent.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
 			Events: []byte("{\"type\":\"log\",\"seq\":1}\n")})
-		var failed *store.Error
 		if err == nil {
 			continue
 		}
-		kept, loadErr := s.Load(ctx, "r")
-		if !errors.As(err, &failed) || failed.Kind != store.Full || loadErr != nil || kept.LastSeq != n-1 || kept.Entries != n {
-			os.Stdout.WriteString("commit: " + err.Error())
-			return 1
-		}
-		os.Stdout.WriteString(err.Error())
-		return 0
+		requireKind(t, store.Full, err)
+		kept, err2 := s.Load(t.Context(), "r")
+		require.NoError(t, err2)
+		require.Equal(t, []int64{n, n - 1}, []int64{kept.Entries, kept.LastSeq}, "all of a commit or nothing")
+		t.Log(err)
+		return
 	}
-	return 1
 }
 
 // TestDiskFull bounds the size of files, as a full disk does.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "runs.db")
-	cmd := exec.Command("sh", "-c", `ulimit -f 2048; exec "$0"`, os.Args[0])
+	cmd := exec.Command("sh", "-c", `ulimit -f 2048; exec "$0" -test.run '^TestFill$' -test.v`, os.Args[0])
 	cmd.Env = append(os.Environ(), envFill+"="+where)
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", out)
