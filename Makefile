@@ -65,7 +65,7 @@ generated: generate
 
 .PHONY: race
 race: ## the concurrent packages, with the race detector
-	go test -race ./host ./host/agent ./host/chain ./host/module ./host/sandbox ./host/model/... ./host/tool/...
+	go test -race ./host ./host/agent ./host/chain ./host/module ./host/sandbox ./host/store ./host/model/... ./host/tool/...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME
