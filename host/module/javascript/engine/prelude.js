@@ -65,7 +65,7 @@
 	// What was pulled of the lists of messages, by the number of the list. It is
 	// asked once a revision where the list has changed.
 	const pulled = [];
-	const WINDOW = 32;
+	const WINDOW = 16;
 
 	class Messages {
 		#list;
@@ -130,9 +130,15 @@
 			return i < 0 ? i + this.#length : i;
 		}
 
+		// Who reads one message after another gets the next ones with it.
 		at(i) {
 			i = this.#index(i);
-			return i < 0 || i >= this.#length ? undefined : this.#load(i, i + 1)[i];
+			if (i < 0 || i >= this.#length) return undefined;
+			const items = this.#known();
+			if (items[i] !== undefined) return items[i];
+			if (i > 0 && items[i - 1] !== undefined) return this.#load(i, Math.min(i + WINDOW, this.#length))[i];
+			if (items[i + 1] !== undefined) return this.#load(Math.max(0, i + 1 - WINDOW), i + 1)[i];
+			return this.#load(i, i + 1)[i];
 		}
 
 		slice(from = 0, to = this.#length) {
