@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +17,16 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// diskCache keeps machine code between processes. Each module has a directory of
-// its own, named by the digest of the module as it was compiled, after metering.
-// It holds what wazero wrote, and a file with the digest of that: wazero maps
-// whatever lies there into the process as code, and a file that was cut short
-// could make it allocate without end, so nothing is shown to it unchecked.
+// diskCache keeps compiled modules between processes. Each has a directory of its
+// own, named by Sandbox.cacheKey. It holds what wazero wrote, the module as it was
+// compiled, after metering, what is known of it, and a file with the entry's name
+// and the digests of all that: wazero maps whatever lies there into the process as
+// code, a file that was cut short could make it allocate without end, and what is
+// known of a module is what it was verified to be. So nothing is used unchecked.
+//
+// The check finds what is broken, and an entry in another one's place. It does not
+// find what who may write to the directory put there on purpose: that is the host's
+// own user, who could as well change the host.
 //
 // Several processes may use one directory at the same time.
 type diskCache struct {
@@ -33,9 +37,11 @@ type diskCache struct {
 }
 
 const (
-	sumFile   = "sum"  // in an entry: digest and path of wazero's file
-	tempName  = "new-" // begins the name of an entry that is being made
-	tempLasts = time.Hour
+	sumFile    = "sum" // in an entry: its name, and the digest and path of each file
+	moduleFile = "module.wasm"
+	factsName  = "facts"
+	tempName   = "new-" // begins the name of an entry that is being made
+	tempLasts  = time.Hour
 )
 
 // openDiskCache opens or makes a cache directory, or fails if it cannot be used.
@@ -68,34 +74,44 @@ func openDiskCache(dir string, most int64) (*diskCache, error) {
 type cacheEntry struct {
 	cache *diskCache // nil: it is not kept
 	final string     // where it is, or is to be
-	dir   string     // where wazero may read and write
+	dir   string     // where wazero may read and write; empty until there is room
+
+	module []byte // of a hit
+	facts  facts
 }
 
-// entry finds a module's machine code, or makes room for it. What is there but
-// not whole is removed. Without a cache there is room that is not kept.
-func (d *diskCache) entry(module []byte) (*cacheEntry, error) {
+// find finds an entry, or where it is to be.
+func (d *diskCache) find(key string) *cacheEntry {
+	e := &cacheEntry{cache: d}
 	if d == nil {
-		dir, err := os.MkdirTemp("", "agent-runner-"+tempName)
-		return &cacheEntry{dir: dir}, err
+		return e
 	}
-	sum := sha256.Sum256(module)
-	e := &cacheEntry{cache: d, final: filepath.Join(d.dir, hex.EncodeToString(sum[:]))}
-	if e.whole() {
+	e.final = filepath.Join(d.dir, key)
+	var ok bool
+	if e.facts, e.module, ok = e.read(); ok {
 		now := time.Now()
 		_ = os.Chtimes(filepath.Join(e.final, sumFile), now, now) // so that it is removed last
 		e.dir = e.final
-		return e, nil
+	}
+	return e
+}
+
+// makeRoom makes room for an entry that is not there. What is there but not whole
+// is removed. Without a cache there is room that is not kept.
+func (e *cacheEntry) makeRoom() (err error) {
+	if e.cache == nil {
+		e.dir, err = os.MkdirTemp("", "agent-runner-"+tempName)
+		return err
 	}
 	if err := os.RemoveAll(e.final); err != nil {
-		return nil, err
+		return err
 	}
-	var err error
-	e.dir, err = os.MkdirTemp(d.dir, tempName)
-	return e, err
+	e.dir, err = os.MkdirTemp(e.cache.dir, tempName)
+	return err
 }
 
 // hit reports whether the code is there already.
-func (e *cacheEntry) hit() bool { return e.dir == e.final }
+func (e *cacheEntry) hit() bool { return e.dir != "" && e.dir == e.final }
 
 // opening is held while an entry is opened: wazero finds out its own version
 // at the first, and writes it down unguarded.
@@ -108,47 +124,68 @@ func (e *cacheEntry) open() (wazero.CompilationCache, error) {
 	return wazero.NewCompilationCacheWithDir(e.dir)
 }
 
-// whole reports whether an entry holds exactly what was once put there.
-func (e *cacheEntry) whole() bool {
+// read returns what is the host's own of an entry, if that holds exactly what was
+// once put there.
+func (e *cacheEntry) read() (f facts, module []byte, ok bool) {
 	want, err := os.ReadFile(filepath.Join(e.final, sumFile))
 	if err != nil {
-		return false
+		return f, nil, false
 	}
-	got, err := sumOf(e.final)
-	return err == nil && string(want) == got
+	own := map[string][]byte{moduleFile: nil, factsName: nil}
+	got, err := sumOf(e.final, filepath.Base(e.final), own)
+	if err != nil || string(want) != got || own[moduleFile] == nil {
+		return f, nil, false
+	}
+	f, err = decodeFacts(own[factsName])
+	return f, own[moduleFile], err == nil
 }
 
-// sumOf describes the files of an entry: paths and digests.
-func sumOf(dir string) (string, error) {
+// sumOf describes an entry: its name, paths and digests of its files. Files that
+// stand in contents are read.
+func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 	var b strings.Builder
+	fmt.Fprintln(&b, name)
 	err := filepath.WalkDir(dir, func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
 		switch {
 		case err != nil:
 			return err
-		case f.IsDir(), filepath.Dir(path) == filepath.Clean(dir) && f.Name() == sumFile:
+		case name == sumFile:
 			return nil
 		case !f.Type().IsRegular():
 			return fmt.Errorf("%s is not a file", path)
 		}
 		digest := sha256.New()
-		in, err := os.Open(path)
-		if err != nil {
+		if _, wanted := contents[name]; wanted {
+			if contents[name], err = os.ReadFile(path); err != nil {
+				return err
+			}
+			digest.Write(contents[name])
+		} else if err := copyFile(digest, path); err != nil {
 			return err
 		}
-		defer func() { _ = in.Close() }()
-		if _, err := io.Copy(digest, in); err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
 		fmt.Fprintf(&b, "%x %s\n", digest.Sum(nil), filepath.ToSlash(name))
-		return err
+		return nil
 	})
 	return b.String(), err
 }
 
-// keep makes a new entry one that others find. It does nothing if that was there
-// already, or another process was quicker.
-func (e *cacheEntry) keep() error {
+func copyFile(to io.Writer, path string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	_, err = io.Copy(to, in)
+	return err
+}
+
+// keep makes a new entry one that others find, with the module that was compiled.
+// It does nothing if that was there already, or another process was quicker.
+func (e *cacheEntry) keep(module []byte, f *facts) error {
 	if e.hit() {
 		return nil
 	}
@@ -156,22 +193,33 @@ func (e *cacheEntry) keep() error {
 	if e.cache == nil {
 		return nil
 	}
-	sum, err := sumOf(e.dir)
+	known, err := f.encode()
+	if err != nil {
+		return err
+	}
+	for name, b := range map[string][]byte{moduleFile: module, factsName: known} {
+		if err := os.WriteFile(filepath.Join(e.dir, name), b, 0o600); err != nil {
+			return err
+		}
+	}
+	sum, err := sumOf(e.dir, filepath.Base(e.final), nil)
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(e.dir, sumFile), []byte(sum), 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(e.dir, e.final); err != nil && !errors.Is(err, fs.ErrExist) && !e.whole() {
-		return err
+	if err := os.Rename(e.dir, e.final); err != nil && !errors.Is(err, fs.ErrExist) {
+		if _, _, ok := e.read(); !ok {
+			return err
+		}
 	}
 	return e.cache.shrink()
 }
 
 // discard removes an entry that was not kept.
 func (e *cacheEntry) discard() {
-	if !e.hit() {
+	if !e.hit() && e.dir != "" {
 		_ = os.RemoveAll(e.dir) // what stays is removed by shrink
 	}
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -54,6 +55,18 @@ func TestCacheIsUsed(t *testing.T) {
 	require.WithinDuration(t, old, info.ModTime(), time.Second)
 }
 
+// own is a file of the host's own beside wazero's.
+func own(code, name string) string { return filepath.Join(filepath.Dir(filepath.Dir(code)), name) }
+
+func flip(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	b[len(b)/2] ^= 1
+	return os.WriteFile(file, b, 0o600)
+}
+
 // Whatever happens to an entry, it is made again, and never run.
 func TestCacheEntryThatIsNotWhole(t *testing.T) {
 	t.Parallel()
@@ -70,13 +83,21 @@ func TestCacheEntryThatIsNotWhole(t *testing.T) {
 			}
 			return os.Symlink(f+".away", f)
 		},
-		"other code": func(f string) error {
-			b, err := os.ReadFile(f)
+		"other code":   flip,
+		"other module": func(f string) error { return flip(own(f, moduleFile)) },
+		"other facts":  func(f string) error { return flip(own(f, factsName)) },
+		"no module":    func(f string) error { return os.Remove(own(f, moduleFile)) },
+		"no facts":     func(f string) error { return os.Remove(own(f, factsName)) },
+		"facts that are none": func(f string) error {
+			if err := os.WriteFile(own(f, factsName), []byte("imports nothing"), 0o600); err != nil {
+				return err
+			}
+			entry := filepath.Dir(own(f, sumFile))
+			sum, err := sumOf(entry, filepath.Base(entry), nil)
 			if err != nil {
 				return err
 			}
-			b[len(b)/2] ^= 1
-			return os.WriteFile(f, b, 0o600)
+			return os.WriteFile(own(f, sumFile), []byte(sum), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +116,68 @@ func TestCacheEntryThatIsNotWhole(t *testing.T) {
 			require.Empty(t, temporary)
 		})
 	}
+}
+
+// An entry that is whole but another module's is not taken for this one's.
+func TestCacheEntryOfAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	entry := func() string { return filepath.Dir(own(entryOf(t, dir), sumFile)) }
+	loadCached(t, Options{CacheDir: dir}, module(nil))
+	mine, away := entry(), filepath.Join(t.TempDir(), "away")
+	require.NoError(t, os.Rename(mine, away))
+	loadCached(t, Options{CacheDir: dir}, module(func(m *wasm.Module) { m.Memories[0].Size.Min++ }))
+	require.NoError(t, os.Rename(entry(), mine))
+	s := newSandbox(t, Options{CacheDir: dir})
+	first, _ := load(t, s, module(nil), Limits{}).Memory()
+	require.EqualValues(t, pageBytes, first)
+}
+
+// What one host accepted is not taken by one that accepts less.
+func TestCacheOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	load(t, newSandbox(t, Options{CacheDir: dir}), guestWasm, Limits{})
+	poor, err := New(t.Context(), &Options{CacheDir: dir})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, poor.Close(context.Background())) }()
+	var refused *RefusedError
+	_, err = poor.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "imports test_v1.")
+
+	limits := wasm.DefaultLimits()
+	limits.Functions = 1
+	strict, err := New(t.Context(), &Options{CacheDir: dir, Surface: testSurface(), Structure: &limits})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, strict.Close(context.Background())) }()
+	_, err = strict.Load(t.Context(), "guest.wasm", guestWasm, Limits{})
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "limit")
+	entryOf(t, dir) // is there still
+}
+
+// What is known of a module is the same from the cache.
+func TestFactsAreKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var known []facts
+	for range 2 {
+		s := newSandbox(t, Options{CacheDir: dir})
+		known = append(known, load(t, s, guestWasm, Limits{}).code.facts)
+	}
+	require.NotEmpty(t, known[0].shape.imports)
+	require.NotEmpty(t, known[0].shape.exports)
+	require.NotEmpty(t, known[0].names.index)
+	require.NotEmpty(t, known[0].data)
+	require.NotEmpty(t, known[0].globals)
+	var encoded [2][]byte
+	for i, f := range known {
+		var err error
+		encoded[i], err = f.encode()
+		require.NoError(t, err)
+	}
+	require.Equal(t, encoded[0], encoded[1])
 }
 
 func TestCacheIsBounded(t *testing.T) {

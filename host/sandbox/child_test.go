@@ -59,7 +59,7 @@ func TestCompileInChildAnew(t *testing.T) {
 	entry := filepath.Dir(filepath.Dir(file))
 	other := filepath.Join(filepath.Dir(file), strings.Repeat("0", 64))
 	require.NoError(t, os.Rename(file, other))
-	sum, err := sumOf(entry)
+	sum, err := sumOf(entry, filepath.Base(entry), nil)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(entry, sumFile), []byte(sum), 0o600))
 

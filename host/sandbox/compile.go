@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -23,15 +22,9 @@ import (
 type code struct {
 	digest string
 	size   int64
-	ready  chan struct{} // closed when shape, or err, is there
+	ready  chan struct{} // closed when the rest, or err, is there
 	err    error
-	shape  *shape
-	names  *names
-	data   []dataSegment // what a new memory holds
-
-	functions     uint32   // in the module as it came, imports included
-	globals       []string // exports of all that is mutable
-	notResettable string   // why instances cannot be reset; empty if they can
+	facts
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -161,34 +154,7 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 			err = &RefusedError{Reason: fmt.Sprintf("cannot be compiled: %v", r)}
 		}
 	}()
-	m, err := wasm.Decode(b, s.structure)
-	if err != nil {
-		return &RefusedError{Reason: err.Error(), Err: err}
-	}
-	if c.shape, err = shapeOf(m); err != nil {
-		return err
-	}
-	if err := s.surface.verify(c.shape); err != nil {
-		return err
-	}
-	c.names = readNames(b)
-	boundTables(m, uint32(s.structure.TableEntries))
-	if c.data, err = takeData(m); err != nil {
-		return err
-	}
-	if err := checkElements(m); err != nil {
-		return err
-	}
-	c.functions = uint32(m.ImportedFunctions() + len(m.Functions))
-	if c.notResettable = strings.Join(m.ResetObstacles(), ", "); c.notResettable == "" {
-		c.globals = mutableGlobals(m)
-	}
-	metered, err := wasm.Meter(m, wasm.MeterOptions{Depth: startDepth})
-	if err != nil {
-		return &RefusedError{Reason: err.Error(), Err: err}
-	}
-
-	if err := s.generate(ctx, c, metered.Encode()); err != nil {
+	if err := s.generate(ctx, c, b); err != nil {
 		return err
 	}
 	return s.link(ctx, c)
@@ -196,11 +162,11 @@ func (s *Sandbox) compile(ctx context.Context, c *code, b []byte) (err error) {
 
 // generate makes machine code of a module, or takes it from the cache. If the
 // cache fails that is no reason to refuse the module.
-func (s *Sandbox) generate(ctx context.Context, c *code, module []byte) error {
+func (s *Sandbox) generate(ctx context.Context, c *code, b []byte) error {
 	if s.disk != nil {
-		err := s.generateIn(ctx, c, s.disk, module)
+		err := s.generateIn(ctx, c, s.disk, b)
 		if errors.Is(err, errNotTaken) { // of another processor, say; it is gone now
-			err = s.generateIn(ctx, c, s.disk, module)
+			err = s.generateIn(ctx, c, s.disk, b)
 		}
 		if err == nil || !cacheFailed(err) {
 			return err
@@ -208,22 +174,37 @@ func (s *Sandbox) generate(ctx context.Context, c *code, module []byte) error {
 		s.log.Warn("the cache of compiled modules does not work", "dir", s.disk.dir, "error", err)
 	}
 	if s.children != nil {
-		return s.generateIn(ctx, c, nil, module)
+		return s.generateIn(ctx, c, nil, b)
+	}
+	var module []byte
+	var err error
+	if c.facts, module, err = s.rewrite(b); err != nil {
+		return err
 	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	var err error
 	if c.compiled, err = c.runtime.CompileModule(withWorkers(ctx), module); err != nil {
 		return invalid(err)
 	}
 	return nil
 }
 
-// generateIn takes machine code from a cache, nil for a temporary one, where it
-// is made before if it is missing.
-func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, module []byte) (err error) {
-	entry, err := disk.entry(module)
-	if err != nil {
-		return err
+// generateIn takes machine code, and what was found out about the module, from a
+// cache, nil for a temporary one, where it is made before if it is missing.
+func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []byte) (err error) {
+	entry := disk.find(s.cacheKey(c.digest))
+	var module []byte
+	if entry.hit() {
+		c.facts, module = entry.facts, entry.module
+		if err := s.surface.verify(c.shape); err != nil { // may be another host's
+			return err
+		}
+	} else {
+		if c.facts, module, err = s.rewrite(b); err != nil {
+			return err
+		}
+		if err := entry.makeRoom(); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -250,7 +231,7 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, modu
 	c.compiled, err = c.runtime.CompileModule(compiling, module)
 	switch {
 	case err == nil:
-		if err := entry.keep(); err != nil {
+		if err := entry.keep(module, &c.facts); err != nil {
 			s.log.Warn("a compiled module was not kept", "digest", c.digest, "error", err)
 		}
 		return nil
@@ -259,6 +240,18 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, modu
 	default:
 		return invalid(err)
 	}
+}
+
+// rewriteVersion changes whenever rewrite refuses more, or finds out something
+// else; what the decoder does is part of it. wasm.MeterVersion stands for metering.
+const rewriteVersion = 1
+
+// cacheKey names the cache entry of a module with that digest: all that what is
+// compiled depends on, and what had to be so for it to be accepted.
+func (s *Sandbox) cacheKey(digest string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v",
+		digest, rewriteVersion, wasm.MeterVersion, startDepth, s.structure))
+	return hex.EncodeToString(sum[:])
 }
 
 // errNotTaken is how wazero fails that would have to compile in this process.

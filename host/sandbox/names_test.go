@@ -13,7 +13,7 @@ func TestNames(t *testing.T) {
 	require.Equal(t, "call", n.of(0), "imports have names too")
 	require.Equal(t, "trap", n.of(15))
 	require.Empty(t, n.of(1000))
-	c := &code{names: n, functions: 40, shape: &shape{imports: make([]ImportInfo, 8)}}
+	c := &code{facts: facts{names: n, functions: 40, shape: &shape{imports: make([]ImportInfo, 8)}}}
 	require.Equal(t, "trap(i32) i32", c.frame("$16(i32) i32"), "metering adds an import")
 	require.Equal(t, "call()", c.frame("$0()"))
 	for _, line := range []string{"env.f(i32)", "$x()", "$15", "", "$99999999999()"} {
