@@ -178,7 +178,7 @@ func (m *Map) Frame(p Position) string {
 	if m == nil || p.source >= len(m.contents) || m.contents[p.source] == "" {
 		return ""
 	}
-	lines := strings.Split(m.contents[p.source], "\n")
+	lines := strings.Split(strings.TrimSuffix(m.contents[p.source], "\n"), "\n")
 	if p.Line > len(lines) {
 		return ""
 	}
