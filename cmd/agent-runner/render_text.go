@@ -87,6 +87,10 @@ func (r *textRenderer) detail(format string, args ...any) {
 }
 
 func (r *textRenderer) chunk(c *abi.Chunk) error {
+	if c.CallID != "" { // of a tool's result, which is shown once it is there
+		r.detail("  %s: %s", c.CallID, r.cut(c.Text))
+		return nil
+	}
 	switch c.Kind {
 	case abi.ChunkText:
 		r.streamed = r.streamed || c.Text != ""
