@@ -51,10 +51,10 @@ func (s *scanner) whole(v value) error {
 // begins looks at the first byte of a value: null counts as absent, anything
 // but one that begins with first is refused.
 func (s *scanner) begins(first byte, want string) (absent bool, err error) {
-	switch c := s.peek(); {
-	case c == first:
+	switch c := s.peek(); c {
+	case first:
 		return false, nil
-	case c == 'n':
+	case 'n':
 		return true, s.literal("null")
 	default:
 		if err := s.value(nil); err != nil { // what is no JSON at all says so

@@ -115,6 +115,9 @@ func (h *Host) Close(ctx context.Context) error {
 // ErrClosed is why a run of a host that was closed does not begin.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
+// Loader is what loads the host's modules, for what a Host has no method for.
+func (h *Host) Loader() *module.Loader { return h.loader }
+
 // Load loads a module from a .wasm file, or from an Extism manifest that names
 // one. Zero limits are the defaults. The error says what is wrong with the
 // module and how to mend it.

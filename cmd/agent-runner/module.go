@@ -18,7 +18,7 @@ import (
 func newModule(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",
-		Short: "Look at modules",
+		Short: "Write, test and look at modules",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -27,7 +27,7 @@ func newModule(e *env) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newInspect(e), newBench(e), newReplay(e))
+	cmd.AddCommand(newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
 	return cmd
 }
 

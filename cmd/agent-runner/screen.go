@@ -24,8 +24,8 @@ func newScreen(e *env) *screen {
 	return &screen{out: e.out, err: e.err, color: e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb" && isTerminal(e.err)}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

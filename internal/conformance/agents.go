@@ -102,6 +102,9 @@ func (b *builder) entries(ctx context.Context, file *agentFile) ([]chain.Entry, 
 		for _, name := range sortedKeys(b.c.Modules) {
 			file.Middlewares = append(file.Middlewares, entryFile{Module: name + ".go"})
 		}
+		if file.Middlewares == nil && b.suite.Default != "" {
+			file.Middlewares = []entryFile{{Module: b.suite.Default}}
+		}
 	}
 	var out []chain.Entry
 	for _, f := range file.Middlewares {
@@ -136,8 +139,8 @@ func (b *builder) entry(ctx context.Context, f entryFile) (chain.Entry, error) {
 	if f.Config == nil {
 		config = nil
 	}
-	if kind == "wasm" {
-		e.Middleware, err = b.middlewares.Wasm(ctx, e.Name, f.Module, config)
+	if kind != "go" {
+		e.Middleware, err = b.middlewares.Wasm(ctx, e.Name, f.Module, config, f.Grants)
 		return e, err
 	}
 	hooks, ok := b.suite.Hooks[b.c.Name+"/"+stem]

@@ -65,7 +65,7 @@ func Load(folder string) ([]*Case, error) {
 	}
 	var out []*Case
 	for _, path := range paths {
-		c, err := load(path)
+		c, err := LoadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -74,7 +74,8 @@ func Load(folder string) ([]*Case, error) {
 	return out, nil
 }
 
-func load(path string) (*Case, error) {
+// LoadFile reads one case.
+func LoadFile(path string) (*Case, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -75,10 +75,14 @@ func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage,
 	return ms.suite.Configure(ctx, entry, config, granted)
 }
 
-func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error) {
+func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	granted, err := module.ParseGrants(grants)
+	if err != nil {
+		return nil, err
+	}
 	m, err := ms.loader.Load(ctx, filepath.Join(root, "testdata", "modules", file), module.Limits{})
 	if err != nil {
 		return nil, err
 	}
-	return m.Configure(ctx, entry, config, module.Grants{})
+	return m.Configure(ctx, entry, config, granted)
 }

@@ -75,7 +75,7 @@ type Middlewares interface {
 	// Go is the suite's module, configured as one of its middlewares, with the grants.
 	Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error)
 	// Wasm is a module of testdata/modules.
-	Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error)
+	Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error)
 }
 
 // An Outcome is what a case came to.

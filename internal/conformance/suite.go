@@ -21,6 +21,8 @@ import (
 type Suite struct {
 	Path  string              // of the module
 	Hooks map[string][]string // the hooks of each, by "case/module"
+	// Default is the module of a case that has none and names none.
+	Default string
 }
 
 // Build builds the modules of the cases, or finds them built. root is the

@@ -22,7 +22,7 @@ func TestUpdate(t *testing.T) {
 	const text = "About.\n-- told 1 --\n-- events --\nold\n"
 	path := filepath.Join(t.TempDir(), "own-x.txtar")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	c, err := load(path)
+	c, err := LoadFile(path)
 	require.NoError(t, err)
 
 	require.NoError(t, c.Update([]string{"", "old"}))

@@ -113,13 +113,17 @@ func (modules) Go(context.Context, string, json.RawMessage, []string) (chain.Mid
 }
 
 // Wasm builds and loads an example.
-func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage) (chain.Middleware, error) {
+func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	granted, err := module.ParseGrants(grants)
+	if err != nil {
+		return nil, err
+	}
 	m, err := ms.load(ctx, file)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close() // the configured entry goes on without it
-	return m.Configure(ctx, entry, config, module.Grants{})
+	return m.Configure(ctx, entry, config, granted)
 }
 
 func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/internal/toolchain"
+)
+
+// newBuild builds a module.
+func newBuild(e *env) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build [DIR]",
+		Short: "Build a module from its sources",
+		Long: `Builds the module whose sources are in a folder, with the toolchain of its
+language, into DIR/NAME.wasm, NAME being the folder's. What is missing on this
+machine is told, with the command that installs it. TypeScript and JavaScript
+modules need no building: run and test them as they are.`,
+		Example: "  agent-runner module build ./guard",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			p, err := toolchain.Find(dir)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			if out == "" {
+				out = p.Output()
+			}
+			if p.Language.Script {
+				_, err := fmt.Fprintf(e.out, "%s needs no building: agent-runner run -m %s\n", p.Language.Name, p.Main)
+				return err
+			}
+			if err := p.Build(ctx, out); err != nil {
+				return beforeRun(ctx, err)
+			}
+			info, err := os.Stat(out)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(e.out, "%s  %s, from %s\n", out, size(info.Size()), p.Language.Name)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE`; default DIR/NAME.wasm")
+	return cmd
+}
+
+// buildable returns the path of a module: path itself, or that of what is built
+// from the sources in a folder.
+func buildable(ctx context.Context, e *env, path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, nil // what it is, and that it is there, is seen when it is loaded
+	}
+	p, err := toolchain.Find(path)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if p.Language.Script {
+		return filepath.Join(path, p.Main), nil
+	}
+	fmt.Fprintf(e.err, "building %s (%s)\n", path, p.Language.Name)
+	return p.Output(), p.Build(ctx, p.Output())
+}

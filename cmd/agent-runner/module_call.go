@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+// newCall calls one hook of a module by itself.
+func newCall(e *env) *cobra.Command {
+	var config, messages, input, output, cacheDir string
+	var next, grants []string
+	cmd := &cobra.Command{
+		Use:   "call PATH HOOK",
+		Short: "Call one hook of a module by itself",
+		Long: `Calls one hook of a module with an input that is read from standard input, or from
+--input, and prints what it answers: nothing if it changes nothing. No agent is
+needed. The parts that all inputs have, run and entry, may be left out. Lists of
+messages are those of the input's items, or else of --messages.
+
+Exit codes: 0 it answered, 1 it failed or faulted, 2 the input or the module is wrong.`,
+		Example: `  echo '{"call":{"id":"1","name":"delete","arguments":"{}"}}' | agent-runner module call policy.ts gate_tool
+  agent-runner module call wrap.wasm wrap_model --messages chat.json --next '{"response":{"message":{"role":"assistant","content":"hi"}}}' < /dev/null`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("want a module and a hook: agent-runner module call PATH HOOK")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usagef("-o is %q; want text or json", output)
+			}
+			o := &module.ProbeOptions{Hook: abi.Hook(args[1]), Config: json.RawMessage(config)}
+			var err error
+			if o.Grants, err = module.ParseGrants(grants); err != nil {
+				return usagef("--grant: %w", err)
+			}
+			if o.Input, err = callInput(e, input); err != nil {
+				return err
+			}
+			if messages != "" {
+				if o.Messages, err = readMessages(messages); err != nil {
+					return err
+				}
+			}
+			for _, n := range next {
+				o.Next = append(o.Next, json.RawMessage(n))
+			}
+			o.Event = func(ev abi.Event) { tellProbed(e, ev) }
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			if err != nil {
+				return err
+			}
+			defer closeHost(h)
+			m, err := h.Load(ctx, args[0], host.Limits{})
+			if err != nil {
+				return beforeRun(ctx, err)
+			}
+			defer m.Close()
+			answer, err := m.Probe(ctx, o)
+			return showProbed(e, output, answer, beforeRun(ctx, err))
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
+	cmd.Flags().StringVar(&messages, "messages", "", "the messages that the hook may read, JSON, in `FILE`")
+	cmd.Flags().StringVar(&input, "input", "-", "the hook's input, JSON, in `FILE`; - for standard input")
+	cmd.Flags().StringArrayVar(&next, "next", nil, "a reply of next, as `JSON`: {\"response\": …}, {\"result\": …} or {\"error\": …}; may be given several times")
+	cmd.Flags().StringArrayVar(&grants, "grant", nil, "a `POWER` of the module, as in agent.yaml; may be given several times")
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+// callInput reads the input; nothing, or a terminal, counts as {}.
+func callInput(e *env, path string) (json.RawMessage, error) {
+	var b []byte
+	var err error
+	switch {
+	case path != "-":
+		b, err = readFile(path, maxText)
+	case e.in == nil || isTerminal(e.in):
+		return nil, nil
+	default:
+		b, err = io.ReadAll(io.LimitReader(e.in, maxText+1))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxText {
+		return nil, usagef("the input has more than %d bytes", maxText)
+	}
+	return bytes.TrimSpace(b), nil
+}
+
+// tellProbed shows what a hook logs and emits, beside its answer.
+func tellProbed(e *env, ev abi.Event) {
+	switch ev.Type {
+	case abi.EventLog:
+		fmt.Fprintf(e.err, "%s %s\n", ev.Level, clean(oneLine(ev.Text)))
+	case abi.EventCustom:
+		fmt.Fprintf(e.err, "emits %s %s\n", clean(ev.Name), clean(string(ev.Data)))
+	}
+}
+
+// showProbed prints an answer, or how the call failed.
+func showProbed(e *env, output string, answer json.RawMessage, err error) error {
+	var failed *abi.Error
+	var fault *chain.Fault
+	var refused *module.ConfigError
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case errors.As(err, &fault):
+		return &endedError{exitFailed, fault}
+	case errors.As(err, &failed):
+		return &endedError{exitFailed, fmt.Errorf("the hook failed: %w (%s)", failed, failed.Code)}
+	case err != nil:
+		return err
+	case answer == nil && output == "json":
+		answer = json.RawMessage("null")
+	case answer == nil:
+		_, err := fmt.Fprintln(e.err, "no answer: everything stays as it is")
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, answer, "", "  "); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, strings.TrimSpace(b.String()))
+	return err
+}

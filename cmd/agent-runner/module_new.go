@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+)
+
+// templates are what a new module begins with, a folder for each language.
+//
+//go:embed templates
+var templates embed.FS
+
+// moduleNames are names that are one in every language.
+var moduleNames = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
+
+// newModuleNew makes a module to begin with.
+func newModuleNew(e *env) *cobra.Command {
+	var lang, sdk string
+	langs := newLanguages()
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Begin a module: a folder that builds and passes its test",
+		Long: `Makes a folder NAME with a middleware that denies calls of some tools, and a
+conversation that tests it: what you write your own from.`,
+		Example: `  agent-runner module new guard --lang ts && agent-runner module test guard
+  agent-runner module new guard --lang go`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("want a name: agent-runner module new NAME")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, name := args[0], filepath.Base(args[0])
+			folder, ok := langs[lang]
+			switch {
+			case !moduleNames.MatchString(name):
+				return usagef("%q is no name for a module; want lower-case letters, digits and -, beginning with a letter", short(name, 60))
+			case !ok:
+				return usagef("--lang is %q; want one of %s", lang, strings.Join(languageNames(), ", "))
+			}
+			if _, err := os.Lstat(dir); err == nil {
+				return usagef("%s is there already; choose another name, or remove it", dir)
+			}
+			values, err := newTemplateValues(name, sdk)
+			if err != nil {
+				return err
+			}
+			written, err := writeTemplate(folder, dir, values)
+			if err != nil {
+				return err
+			}
+			for _, path := range written {
+				fmt.Fprintln(e.out, path)
+			}
+			fmt.Fprintf(e.out, "\nNow:\n  agent-runner module test %s\n", dir)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&lang, "lang", "ts", "the `LANGUAGE`: "+strings.Join(languageNames(), ", "))
+	cmd.Flags().StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR`; default: the released one, or that of the checkout that agent-runner was built in")
+	return cmd
+}
+
+// newLanguages are the template folders by what --lang calls them.
+func newLanguages() map[string]string {
+	out := map[string]string{}
+	short := map[string]string{"typescript": "ts"}
+	entries, _ := templates.ReadDir("templates")
+	for _, entry := range entries {
+		name := entry.Name()
+		if s, ok := short[name]; ok {
+			name = s
+		}
+		out[name] = path.Join("templates", entry.Name())
+	}
+	return out
+}
+
+func languageNames() []string {
+	var out []string
+	for name := range newLanguages() {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// templateValues are what templates are filled with.
+type templateValues struct {
+	Name    string
+	Ident   string // the name where - is not allowed
+	Version string // of the SDK
+	SDK     string // a checkout to take it from; may be empty
+}
+
+const sdkModule = "github.com/agent-runner/agent-runner"
+
+func newTemplateValues(name, sdk string) (*templateValues, error) {
+	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: "v0.0.0", SDK: sdk}
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") && !strings.Contains(info.Main.Version, "+dirty") && sdk == "" {
+		v.Version = info.Main.Version
+	}
+	if v.SDK == "" && (v.Version == "v0.0.0" || strings.HasPrefix(v.Version, "v0.0.0-")) {
+		v.SDK = checkout()
+	}
+	if v.SDK == "" {
+		return v, nil
+	}
+	abs, err := filepath.Abs(v.SDK)
+	if err != nil {
+		return nil, err
+	}
+	if !isCheckout(abs) {
+		return nil, usagef("--sdk: %s is no checkout of %s", v.SDK, sdkModule)
+	}
+	v.SDK = filepath.ToSlash(abs)
+	return v, nil
+}
+
+// checkout is the checkout that the command lies in, or that it is used in.
+func checkout() string {
+	var from []string
+	if exe, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(exe))
+	}
+	if wd, err := os.Getwd(); err == nil {
+		from = append(from, wd)
+	}
+	for _, dir := range from {
+		for ; ; dir = filepath.Dir(dir) {
+			if isCheckout(dir) {
+				return dir
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return ""
+}
+
+func isCheckout(dir string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	return err == nil && bytes.HasPrefix(b, []byte("module "+sdkModule+"\n"))
+}
+
+// writeTemplate writes a template's files into a new folder, all or none.
+func writeTemplate(from, dir string, values *templateValues) (written []string, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	err = fs.WalkDir(templates, from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := templates.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t, err := template.New(name).Parse(string(b))
+		if err != nil {
+			return err
+		}
+		var text bytes.Buffer
+		if err := t.Execute(&text, values); err != nil {
+			return err
+		}
+		to := strings.TrimSuffix(strings.TrimPrefix(name, from+"/"), ".tmpl")
+		to = filepath.Join(dir, filepath.FromSlash(strings.ReplaceAll(to, "NAME", values.Name)))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		written = append(written, to)
+		return os.WriteFile(to, text.Bytes(), 0o644)
+	})
+	return written, err
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/conformance"
+)
+
+// A tester runs conversations with a module.
+type tester struct {
+	env      *env
+	loader   *module.Loader
+	path     string // of the module
+	update   bool
+	output   string
+	failed   int
+	outcomes []testOutcome
+}
+
+type testOutcome struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Text   string `json:"text,omitempty"` // what was different
+	TimeMS int64  `json:"time_ms"`
+}
+
+// newTest runs a module's conversations.
+func newTest(e *env) *cobra.Command {
+	var output, cacheDir string
+	var update, watch bool
+	cmd := &cobra.Command{
+		Use:   "test PATH [CASE.txtar …]",
+		Short: "Run a module's conversations",
+		Long: `Runs conversations with a module, in the real host, with a model that is a script:
+all *.txtar files beside the module and in testdata there, or those that are named.
+A folder that can be built is built first.
+
+A conversation says in its head what it shows. Its files:
+
+  agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
+                   on_fault, ring), instruction, limits. Without it, the module alone
+  tools            a tool a line: "name: result" or "name! error"
+  messages         the conversation so far, a message a line; without it "user: hi"
+  model            the model's replies, a message a line
+  answers          what pauses are answered with, a line of JSON each
+  request N        what the model saw in call N: expected
+  told N           which tools it was told of: expected
+  events [TYPES]   what happened: expected
+  state            the messages at the end: expected
+  error            the start is refused, with a text that holds this: expected
+
+A message is "role: text [tool#id {arguments}] …". An answer of the module with a key
+that nobody knows makes the conversation fail.
+
+Exit codes: 0 all hold, 1 some do not, 2 there is nothing to run.`,
+		Example: `  agent-runner module test guard.ts
+  agent-runner module test ./mine --watch
+  agent-runner module test redact.wasm conversation.txtar --update`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("want a module: agent-runner module test PATH")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usagef("-o is %q; want text or json", output)
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			t := &tester{env: e, update: update, output: output}
+			if !watch {
+				return t.run(ctx, cmd, args, cacheDir)
+			}
+			return t.watch(ctx, cmd, args, cacheDir)
+		},
+	}
+	cmd.Flags().BoolVar(&update, "update", false, "write what came out into the conversations that expect something else")
+	cmd.Flags().BoolVar(&watch, "watch", false, "run again whenever a file changes, until Ctrl-C")
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+// run builds what is to be built and runs all conversations once.
+func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
+	t.failed, t.outcomes = 0, nil
+	path, err := buildable(ctx, t.env, args[0])
+	if err != nil {
+		return err
+	}
+	t.path = path
+	cases, err := casesOf(args[0], path, args[1:])
+	if err != nil {
+		return err
+	}
+	h, err := moduleHost(ctx, t.env, cmd, cacheDir)
+	if err != nil {
+		return err
+	}
+	defer closeHost(h)
+	t.loader = h.Loader()
+	for _, c := range cases {
+		t.one(ctx, c)
+		if ctx.Err() != nil {
+			return beforeRun(ctx, ctx.Err())
+		}
+	}
+	return t.report()
+}
+
+// one runs one conversation.
+func (t *tester) one(ctx context.Context, path string) {
+	began := time.Now()
+	text, err := t.play(ctx, path)
+	if err != nil {
+		text = err.Error()
+	}
+	o := testOutcome{Name: path, OK: text == "", Text: text, TimeMS: time.Since(began).Milliseconds()}
+	t.outcomes = append(t.outcomes, o)
+	if !o.OK {
+		t.failed++
+	}
+	if t.output == "json" {
+		return
+	}
+	word := "ok   "
+	if !o.OK {
+		word = "FAIL "
+	}
+	fmt.Fprintf(t.env.out, "%s %s  %d ms\n", word, clean(o.Name), o.TimeMS)
+	for line := range strings.Lines(o.Text) {
+		fmt.Fprintf(t.env.out, "      %s\n", clean(strings.TrimRight(line, "\n")))
+	}
+}
+
+// play says what was different from what a conversation expects.
+func (t *tester) play(ctx context.Context, path string) (string, error) {
+	c, err := conformance.LoadFile(path)
+	if err != nil {
+		return "", err
+	}
+	outcome, err := c.Run(ctx, &conformance.Suite{Default: filepath.Base(t.path)}, t)
+	if err != nil {
+		return "", err
+	}
+	got, err := c.Got(outcome)
+	if err != nil {
+		return "", err
+	}
+	if t.update {
+		return "", c.Update(got)
+	}
+	var text strings.Builder
+	for i, s := range c.Expect {
+		if !s.Same(got[i]) {
+			name := strings.TrimSpace(s.Kind + " " + s.Arg)
+			text.Write(diff.Diff(name+" expected", []byte(strings.TrimSpace(s.Text)+"\n"), name, []byte(strings.TrimSpace(got[i])+"\n")))
+		}
+	}
+	for _, e := range outcome.Events {
+		if e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key ") {
+			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
+		}
+	}
+	return text.String(), nil
+}
+
+// Go is for cases with sources inside, which authors have none of.
+func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
+	return nil, errors.New("a conversation names modules by their file; sources inside one are not built")
+}
+
+// Wasm loads the module that is tested, or one beside it.
+func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	granted, err := module.ParseGrants(grants)
+	if err != nil {
+		return nil, err
+	}
+	path := t.path
+	if stem(file) != stem(path) {
+		path = filepath.Join(filepath.Dir(t.path), file)
+	}
+	m, err := t.loader.Load(ctx, path, module.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close() // the configured entry goes on without it
+	return m.Configure(ctx, entry, config, granted)
+}
+
+func stem(path string) string {
+	name := filepath.Base(path)
+	return strings.TrimSuffix(name, filepath.Ext(name))
+}
+
+// casesOf are the conversations that are named, or all beside the module.
+func casesOf(asked, module string, named []string) ([]string, error) {
+	if len(named) > 0 {
+		return named, nil
+	}
+	folder := asked
+	if info, err := os.Stat(asked); err != nil || !info.IsDir() {
+		folder = filepath.Dir(module)
+	}
+	var out []string
+	for _, pattern := range []string{"*.txtar", filepath.Join("testdata", "*.txtar")} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return nil, usagef("there is no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help", folder)
+	}
+	return out, nil
+}
+
+// report tells how it went as a whole.
+func (t *tester) report() error {
+	if t.output == "json" {
+		if err := printJSON(t.env, struct {
+			Path  string        `json:"path"`
+			Cases []testOutcome `json:"cases"`
+		}{t.path, t.outcomes}); err != nil {
+			return err
+		}
+	}
+	if t.failed > 0 {
+		return &endedError{exitFailed, fmt.Errorf("%d of %s failed", t.failed, count(int64(len(t.outcomes)), "conversation"))}
+	}
+	return nil
+}
+
+// watch runs again whenever something in the folder has changed.
+func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
+	folder := args[0]
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		folder = filepath.Dir(folder)
+	}
+	for {
+		seen := newest(folder)
+		if err := t.run(ctx, cmd, args, cacheDir); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(t.env.err, clean(err.Error()))
+		}
+		if now := newest(folder); now.After(seen) {
+			seen = now // what was built just now
+		}
+		fmt.Fprintln(t.env.err, "waiting for a change; Ctrl-C ends it")
+		for !newest(folder).After(seen) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(300 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// newest is when a file of the folder was last written.
+func newest(folder string) (last time.Time) {
+	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil
+		case d.IsDir() && path != folder && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "target" || d.Name() == "build"):
+			return filepath.SkipDir
+		}
+		if info, err := d.Info(); err == nil && !d.IsDir() && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return nil
+	})
+	return last
+}

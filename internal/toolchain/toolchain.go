@@ -1,0 +1,217 @@
+// Package toolchain builds modules from sources in the languages that there are
+// SDKs for, with the toolchains that are on the machine.
+package toolchain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// A Language is one that modules are written in.
+type Language struct {
+	Name   string
+	Script bool // it runs as it is
+	// has says which file in a folder tells of it, if one does.
+	has   func(dir string) string
+	build func(ctx context.Context, p *Project, out string) error
+}
+
+// A Project is a module's sources.
+type Project struct {
+	Dir      string
+	Main     string // the file that tells of the language
+	Language *Language
+}
+
+func languages() []*Language {
+	return []*Language{
+		{Name: "Rust", has: file("Cargo.toml"), build: buildRust},
+		{Name: "AssemblyScript", has: file("assembly/index.ts"), build: buildAssemblyScript},
+		{Name: "Go", has: file("go.mod", "main.go"), build: buildGo},
+		{Name: "C", has: ending(".c"), build: buildC},
+		{Name: "TypeScript", Script: true, has: ending(".ts", ".mts")},
+		{Name: "JavaScript", Script: true, has: ending(".js", ".mjs")},
+	}
+}
+
+func file(names ...string) func(string) string {
+	return func(dir string) string {
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return name
+			}
+		}
+		return ""
+	}
+}
+
+// ending finds the file of an ending that is named after the folder, or the
+// only one.
+func ending(endings ...string) func(string) string {
+	return func(dir string) string {
+		for _, end := range endings {
+			if abs, err := filepath.Abs(dir); err == nil {
+				if name := filepath.Base(abs) + end; file(name)(dir) != "" {
+					return name
+				}
+			}
+			found, _ := filepath.Glob(filepath.Join(dir, "*"+end))
+			var sources []string
+			for _, f := range found {
+				if !strings.HasSuffix(f, ".d.ts") && !strings.Contains(filepath.Base(f), ".test.") {
+					sources = append(sources, filepath.Base(f))
+				}
+			}
+			if len(sources) == 1 {
+				return sources[0]
+			}
+		}
+		return ""
+	}
+}
+
+// Find finds out what is to be built in a folder.
+func Find(dir string) (*Project, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: there is no such folder", dir)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is no folder; name the one that the sources are in", dir)
+	}
+	for _, l := range languages() {
+		if main := l.has(dir); main != "" {
+			return &Project{dir, main, l}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new makes a folder that has all that is needed", dir)
+}
+
+// Output is where the module goes: beside its sources, named after the folder.
+func (p *Project) Output() string {
+	name := "module"
+	if abs, err := filepath.Abs(p.Dir); err == nil {
+		name = filepath.Base(abs)
+	}
+	return filepath.Join(p.Dir, name+".wasm")
+}
+
+// Build builds the module.
+func (p *Project) Build(ctx context.Context, out string) error {
+	abs, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	if err := p.Language.build(ctx, p, abs); err != nil {
+		return fmt.Errorf("build %s: %w", p.Dir, err)
+	}
+	return nil
+}
+
+// A MissingError says which tool is missing, and how to get it.
+type MissingError struct{ Tool, Install string }
+
+// Error says so.
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not on this machine; install it: %s", e.Tool, e.Install)
+}
+
+// find looks for a tool.
+func find(install string, names ...string) (string, error) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", &MissingError{names[0], install}
+}
+
+// run runs a tool in the project's folder. What it prints is the error's text.
+func (p *Project) run(ctx context.Context, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = p.Dir, append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return fmt.Errorf("%s\n%s", filepath.Base(name), strings.TrimSpace(out.String()))
+	}
+	return err
+}
+
+func buildGo(ctx context.Context, p *Project, out string) error {
+	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+}
+
+// buildC links what the sources define and leaves the host's functions open.
+// The header exports the hooks itself.
+func buildC(ctx context.Context, p *Project, out string) error {
+	const install = "on Debian and Ubuntu: apt-get install clang lld"
+	tool, err := find(install, "clang")
+	if err == nil {
+		_, err = find(install, "wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18")
+	}
+	if err != nil {
+		return err
+	}
+	sources, err := filepath.Glob(filepath.Join(p.Dir, "*.c"))
+	if err != nil {
+		return err
+	}
+	args := []string{"--target=wasm32", "-O2", "-nostdlib", "-Wall", "-I.", "-Wl,--no-entry", "-Wl,--strip-all", "-o", out}
+	for _, s := range sources {
+		args = append(args, filepath.Base(s))
+	}
+	return p.run(ctx, nil, tool, args...)
+}
+
+func buildRust(ctx context.Context, p *Project, out string) error {
+	tool, err := find("https://rustup.rs, then: rustup target add wasm32-unknown-unknown", "cargo")
+	if err != nil {
+		return err
+	}
+	if err := p.run(ctx, nil, tool, "build", "--release", "--target", "wasm32-unknown-unknown", "--target-dir", "target"); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(p.Dir, "target", "wasm32-unknown-unknown", "release", "*.wasm"))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("cargo made %d modules; want one: a library with crate-type = [\"cdylib\"]", len(found))
+	}
+	b, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, b, 0o644)
+}
+
+func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
+	tool := filepath.Join(p.Dir, "node_modules", ".bin", "asc")
+	if _, err := os.Stat(tool); err != nil {
+		npm, err := find("https://nodejs.org", "npm")
+		if err != nil {
+			return err
+		}
+		if err := p.run(ctx, nil, npm, "install", "--no-audit", "--no-fund"); err != nil {
+			return err
+		}
+	}
+	abs, err := filepath.Abs(tool)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, nil, abs, "assembly/index.ts", "--target", "release", "--outFile", out)
+}
