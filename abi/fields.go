@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
-	"slices"
 )
 
 // Fields are fields of an object that this version does not know, in the
@@ -29,7 +28,7 @@ func (f Fields) Get(name string) json.RawMessage {
 
 // with returns the fields and one more.
 func (f Fields) with(name string, raw []byte) Fields {
-	return append(f, Field{name, slices.Clone(raw)})
+	return append(f, Field{name, Clone(raw)})
 }
 
 // FieldOf returns the value of a field of the object b, which is valid JSON, as

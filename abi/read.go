@@ -2,7 +2,6 @@ package abi
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -189,7 +188,7 @@ func (s *scanner) raw(v *json.RawMessage) error {
 	if err := s.value(nil); err != nil {
 		return err
 	}
-	*v = slices.Clone(s.b[start:s.i])
+	*v = Clone(s.b[start:s.i])
 	return nil
 }
 
@@ -221,6 +220,9 @@ func readString[T ~string](s *scanner, v *T) error {
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nobody else has it
 	case s.trusted:
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nor what it is a part of
+	case len(raw) > pieceBytes:
+		raw = Clone(raw)
+		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw)))
 	default:
 		*v = T(raw)
 	}

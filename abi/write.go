@@ -19,6 +19,9 @@ type writer struct {
 // key writes the key of a field, with its quotes and colon, and the comma
 // before it.
 func (w *writer) key(quoted string) {
+	if len(w.b) > pieceBytes {
+		w.b = growPieces(w.b, 1<<10)
+	}
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
@@ -35,6 +38,23 @@ const hexDigits = "0123456789abcdef"
 // text writes a string. What is not UTF-8 is replaced.
 func (w *writer) text(s string) {
 	w.b = append(w.b, '"')
+	for len(s) > pieceBytes {
+		n := pieceBytes
+		for n > pieceBytes-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		w.b = growPieces(w.b, mostEscaped*n)
+		w.chars(s[:n])
+		s = s[n:]
+	}
+	w.chars(s)
+	w.b = append(w.b, '"')
+}
+
+// mostEscaped is how many bytes one byte of a string may become.
+const mostEscaped = 6
+
+func (w *writer) chars(s string) {
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -60,7 +80,7 @@ func (w *writer) text(s string) {
 		}
 		i += n
 	}
-	w.b = append(append(w.b, s[from:]...), '"')
+	w.b = append(w.b, s[from:]...)
 }
 
 func appendEscape(b []byte, c byte) []byte {
@@ -90,7 +110,7 @@ func (w *writer) raw(v json.RawMessage) {
 	}
 	s := scanner{b: v}
 	if s.value(nil) == nil && s.i == len(v) && !s.spaced {
-		w.b = append(w.b, v...)
+		w.b = appendPieces(w.b, v)
 		return
 	}
 	buf := bytes.NewBuffer(w.b)

@@ -213,7 +213,7 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
 	}
 	if version == abi.LocalAlways {
-		return c.stage(localWrite{key: key, value: slices.Clone(value)})
+		return c.stage(localWrite{key: key, value: abi.Clone(value)})
 	}
 	if err := c.flush(key); err != nil {
 		return 0, err
@@ -319,7 +319,7 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
 	}
-	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: slices.Clone(data)})
+	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: abi.Clone(data)})
 	return nil
 }
 

@@ -3,7 +3,6 @@ package chain
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -187,7 +186,7 @@ func (l *Locals) put(m *member, key string, value json.RawMessage, version int64
 		return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
 			strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
 	}
-	values[key], l.sizes[scope] = localValue{slices.Clone(value), version}, size
+	values[key], l.sizes[scope] = localValue{abi.Clone(value), version}, size
 	return nil
 }
 

@@ -1,10 +1,10 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 )
@@ -24,12 +24,12 @@ func (g *Guest) Export() string { return g.in.export }
 // in it, Read does not return: the call ends with a Fault of kind FaultBounds.
 // It may be as long as the memory is large: check the length first. Each 16
 // bytes cost one fuel, and the call ends there if that was the last.
-func (g *Guest) Read(ptr, length uint32) []byte { return bytes.Clone(g.view(ptr, length)) }
+func (g *Guest) Read(ptr, length uint32) []byte { return clonePieces(g.view(ptr, length)) }
 
 // Write copies b to the guest's memory. If it does not fit there, Write does not
 // return: the call ends with a Fault of kind FaultBounds. It costs what Read does.
 func (g *Guest) Write(ptr uint32, b []byte) {
-	copy(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
+	copyPieces(g.view(ptr, uint32(min(len(b), maxMemoryBytes-1))), b)
 }
 
 // MemorySize is the present size of the guest's memory in bytes.
@@ -120,6 +120,15 @@ func (g *Guest) Wait(fn func()) {
 	g.in.watch.pause()
 	defer g.in.watch.resume()
 	fn()
+}
+
+// Used tells what the call has used so far of Limits.HookTime and Limits.Fuel.
+func (g *Guest) Used() (ran time.Duration, fuel int64) {
+	left := int64(0)
+	if g.in.core.fuel != nil {
+		left = int64(g.in.core.fuel.Get())
+	}
+	return g.in.watch.ran(), g.in.tank.used(left)
 }
 
 // Tick lets the guest's clock show what InstanceConfig.Clock says now.

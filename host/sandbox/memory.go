@@ -121,14 +121,14 @@ func (p *copiedPages) resize(size uint64) []byte {
 		moved.free()
 		return nil
 	}
-	copy(b, p.buf)
+	copyPieces(b, p.buf)
 	p.moved, p.buf = moved, nil
 	return b
 }
 
 // reset is for pages that did not grow.
 func (p *copiedPages) reset() int64 {
-	copy(p.buf, p.image.content)
+	copyPieces(p.buf, p.image.content)
 	return int64(len(p.buf))
 }
 
@@ -153,7 +153,7 @@ func (p *heapPages) resize(size uint64) []byte {
 	}
 	if size > uint64(cap(p.buf)) {
 		bigger := make([]byte, size, min(p.limit, max(size, 2*uint64(cap(p.buf)))))
-		copy(bigger, p.buf)
+		copyPieces(bigger, p.buf)
 		p.buf = bigger
 	}
 	p.buf = p.buf[:max(size, uint64(len(p.buf)))]

@@ -169,7 +169,7 @@ func (p *mappedPages) reset() int64 {
 	}
 	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
 	if _, err := openPagemap().ReadAt(p.entries, at); err != nil {
-		copy(p.space, content)
+		copyPieces(p.space, content)
 		return int64(len(content))
 	}
 	own := int64(0)
