@@ -28,6 +28,12 @@ type vector struct {
 		Reply json.RawMessage `json:"reply"`
 		Error json.RawMessage `json:"error"`
 	} `json:"next"`
+	Stream []struct {
+		Call  string          `json:"call"`
+		Given json.RawMessage `json:"given"`
+		Reply json.RawMessage `json:"reply"`
+		Error json.RawMessage `json:"error"`
+	} `json:"stream"`
 	Answer json.RawMessage `json:"answer"`
 	Error  json.RawMessage `json:"error"`
 }

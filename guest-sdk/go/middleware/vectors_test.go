@@ -28,6 +28,12 @@ type vector struct {
 		Reply json.RawMessage `json:"reply"` // or:
 		Error json.RawMessage `json:"error"`
 	} `json:"next"`
+	Stream []struct { // the calls of next_stream, recv and send, in order
+		Call  string          `json:"call"`
+		Given json.RawMessage `json:"given"`
+		Reply json.RawMessage `json:"reply"`
+		Error json.RawMessage `json:"error"`
+	} `json:"stream"`
 	Answer json.RawMessage `json:"answer"` // absent: no output; or:
 	Error  json.RawMessage `json:"error"`  // the hook fails
 }
@@ -116,6 +122,19 @@ func checkSpelling(t *testing.T, v *vector) {
 		}
 		sameSpelling(t, next.Error, abi.Error{})
 	}
+	for _, c := range v.Stream {
+		switch {
+		case c.Call == "send":
+			sameSpelling(t, c.Given, abi.Sent{})
+		case c.Call == "recv":
+			sameSpelling(t, c.Reply, abi.Received{})
+		case v.Hook == abi.HookWrapModel:
+			sameSpelling(t, c.Given, abi.RequestPatch{})
+		default:
+			sameSpelling(t, c.Given, abi.CallPatch{})
+		}
+		sameSpelling(t, c.Error, abi.Error{})
+	}
 }
 
 // A recorded host answers next as a vector says, and compares the patches.
@@ -123,7 +142,8 @@ type recorded struct {
 	middleware.Host
 	t *testing.T
 	v *vector
-	n int
+
+	n, streamed int
 }
 
 func (r *recorded) Next(patch []byte) ([]byte, error) {
@@ -137,6 +157,33 @@ func (r *recorded) Next(patch []byte) ([]byte, error) {
 		return nil, failed
 	}
 	return next.Reply, nil
+}
+
+// streams is the next call of next_stream, recv or send.
+func (r *recorded) streams(call string, given []byte) ([]byte, error) {
+	require.Less(r.t, r.streamed, len(r.v.Stream), "%s is called too often", call)
+	c := r.v.Stream[r.streamed]
+	r.streamed++
+	require.Equal(r.t, c.Call, call)
+	require.Equal(r.t, compact(r.t, c.Given), string(given))
+	if c.Error != nil {
+		failed := &abi.Error{}
+		require.NoError(r.t, json.Unmarshal(c.Error, failed))
+		return nil, failed
+	}
+	return c.Reply, nil
+}
+
+func (r *recorded) NextStream(patch []byte) error {
+	_, err := r.streams("next_stream", patch)
+	return err
+}
+
+func (r *recorded) Recv() ([]byte, error) { return r.streams("recv", nil) }
+
+func (r *recorded) Send(chunks []byte) error {
+	_, err := r.streams("send", chunks)
+	return err
 }
 
 func (r *recorded) Messages(_, from, to int) ([]byte, error) {
@@ -161,6 +208,7 @@ func checkAnswer(t *testing.T, name string, v *vector) {
 		require.Equal(t, compact(t, v.Answer), string(output))
 	}
 	require.Len(t, v.Next, host.n, "calls of next")
+	require.Len(t, v.Stream, host.streamed, "calls of next_stream, recv and send")
 }
 
 var guardOptions = middleware.Options{
@@ -275,6 +323,20 @@ var scripts = map[string]middleware.Middleware{
 		return next(req)
 	}),
 
+	"wrap_model_stream": middleware.WithModelWrapper(func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
+		req.Model = "large"
+		stream := next.Stream(req)
+		for batch := range stream.Batches() {
+			for i := range batch {
+				batch[i].Text = strings.ToUpper(batch[i].Text)
+			}
+			if err := ctx.Send(batch...); err != nil {
+				return nil, err
+			}
+		}
+		return nil, stream.End()
+	}),
+
 	"on_chunk": middleware.WithOnChunk(func(_ *middleware.Context, chunks *middleware.Chunks) error {
 		for i := range chunks.Items {
 			chunks.Items[i].Text = strings.ReplaceAll(chunks.Items[i].Text, "a@b.example", "[mail]")
@@ -336,6 +398,15 @@ var scripts = map[string]middleware.Middleware{
 		}
 		return abi.TextResult("it is " + result.Content.String()), nil
 	}),
+	"wrap_tool_call_stream": middleware.WithToolCallWrapper(func(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+		stream := next.Stream(call)
+		for chunk := range stream.Chunks() {
+			if err := ctx.Send(chunk); err != nil {
+				return nil, err
+			}
+		}
+		return nil, stream.End()
+	}),
 	"wrap_tool_call_unchanged": middleware.WithToolCallWrapper(func(_ *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
 		return next(call)
 	}),
@@ -359,6 +430,12 @@ var scripts = map[string]middleware.Middleware{
 	"gate_tool_stop": gate(func(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
 		return middleware.StopRun("no calculations in this run"), nil
 	}),
+	"call_tool_stream": middleware.WithTools(middleware.Tool{Tool: abi.Tool{Name: "note"}, Run: func(ctx *middleware.Context, _ *middleware.Call) (*abi.Result, error) {
+		if err := ctx.SendText("one"); err != nil {
+			return nil, err
+		}
+		return nil, ctx.Send(abi.Chunk{Kind: abi.ChunkPart, Part: &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AAAA"}`)}})
+	}}),
 	"call_tool": middleware.WithTools(middleware.NewTool("note", "Keeps a note.", func(_ *middleware.Context, args struct {
 		Text string `json:"text"`
 	},
