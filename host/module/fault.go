@@ -26,6 +26,9 @@ func (m *Module) fault(v *visit, err error) error {
 	switch {
 	case errors.As(err, &script):
 		f.Stack = strings.Join(script.stack, "\n")
+		if script.limit != nil {
+			f.Limit, f.Value = script.limit.limit, script.limit.value
+		}
 		f.Stderr = append(f.Stderr, script.frame...)
 	case errors.As(err, &guest):
 		cause := *guest

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -130,6 +131,10 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
+	}
+	if slices.ContainsFunc(image.Imports(), func(i sandbox.ImportInfo) bool { return i.Module == javascript.ImportModule }) {
+		image.Close()
+		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which is there for the engine of scripts alone", "")
 	}
 	limits.Limits = image.Limits()
 	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native{}}

@@ -25,6 +25,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -144,10 +145,13 @@ func powers(imports []sandbox.ImportInfo) []Power {
 			continue
 		}
 		p := Power{Module: imp.Module, Name: imp.Name, Type: imp.Type.String()}
-		if imp.Module == abi.ImportModule {
+		switch imp.Module {
+		case abi.ImportModule:
 			row := rows[imp.Name]
 			p.Does, p.Grant, p.Denied = row.does, row.grant, !row.served()
-		} else {
+		case javascript.ImportModule:
+			p.Does = "learn that it has passed a limit and is to end"
+		default:
 			p.Does = wasiDoes(imp.Name)
 		}
 		out = append(out, p)

@@ -99,6 +99,7 @@ func surface() sandbox.Surface {
 			Func: row.call,
 		})
 	}
+	s.Imports = append(s.Imports, scriptImport())
 	s.CheckExport = func(name string) (sandbox.FuncType, bool) { return nativeHook, abi.Hook(name).Known() }
 	return s
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -81,14 +83,88 @@ func (s *script) start(ctx context.Context, in *sandbox.Instance, v *visit) erro
 }
 
 func (s *script) evaluate(ctx context.Context, in *sandbox.Instance, v *visit, export string, args ...uint64) error {
-	results, err := in.Call(v.context(ctx), export, append([]uint64{api.EncodeI32(int32(len(v.pending)))}, args...)...)
+	outcome, err := s.enter(ctx, in, v, export, args...)
 	if err != nil {
 		return err
 	}
-	if n := api.DecodeI32(results[0]); n != 0 {
-		return s.thrown(v, n)
+	if outcome != 0 || v.over != nil {
+		return s.thrown(v, outcome)
 	}
 	return nil
+}
+
+// A script that passes a limit is asked to end, so that it can tell where it was;
+// it has so much more before it is made to.
+const (
+	graceTime = 50 * time.Millisecond
+	graceFuel = 20_000_000
+)
+
+func graced(l sandbox.Limits) sandbox.Limits {
+	l.HookTime += graceTime
+	l.Fuel = min(l.Fuel, math.MaxInt64-graceFuel) + graceFuel
+	return l
+}
+
+// isOver tells a script whether it has to end. It asks too often for that to be a
+// host call; but a yes for its time is one in a recording, since only that is not
+// the same each time.
+func (v *visit) isOver(g *sandbox.Guest) bool {
+	v.polls++
+	ran, fuel := g.Used()
+	switch {
+	case fuel > v.limits.Fuel:
+		v.over = overFuel(v.limits)
+	case ran > v.limits.HookTime && v.replay == nil, v.replay != nil && v.replay.isOver(v.polls):
+		v.over = overTime(v.limits)
+		v.recorder.add(HostCall{Name: callOver, Numbers: []int64{v.polls}}, nil, nil)
+	default:
+		return false
+	}
+	return true
+}
+
+// An overLimit is a limit that a script passed.
+type overLimit struct {
+	limit string // its name
+	value int64
+	text  string
+}
+
+func overFuel(l *Limits) *overLimit {
+	return &overLimit{limit: "fuel", value: l.Fuel, text: fmt.Sprintf("used more than its %d fuel", l.Fuel)}
+}
+
+func overTime(l *Limits) *overLimit {
+	return &overLimit{limit: "hook_time", value: int64(l.HookTime), text: fmt.Sprintf("ran longer than %v", l.HookTime)}
+}
+
+// enter calls an export. What ends a script that did not end itself is told as if
+// there were no grace.
+func (s *script) enter(ctx context.Context, in *sandbox.Instance, v *visit, export string, args ...uint64) (outcome int32, err error) {
+	results, err := in.Call(v.context(ctx), export, append([]uint64{api.EncodeI32(int32(len(v.pending)))}, args...)...)
+	var guest *sandbox.Fault
+	switch {
+	case err == nil:
+		return api.DecodeI32(results[0]), nil
+	case !errors.As(err, &guest):
+	case guest.Kind == sandbox.FaultFuel:
+		return 0, &scriptError{text: overFuel(v.limits).text, limit: overFuel(v.limits)}
+	case guest.Kind == sandbox.FaultTimeout:
+		return 0, &scriptError{text: overTime(v.limits).text, limit: overTime(v.limits)}
+	}
+	return 0, err
+}
+
+// scriptImport is what the engine asks whether a script has to end.
+func scriptImport() sandbox.Import {
+	return sandbox.Import{Module: javascript.ImportModule, Name: javascript.ImportOver, Results: []api.ValueType{api.ValueTypeI32},
+		Func: func(ctx context.Context, g *sandbox.Guest, stack []uint64) {
+			stack[0] = 0
+			if visitOf(ctx).isOver(g) {
+				stack[0] = 1
+			}
+		}}
 }
 
 // pack makes an instance ready for its image to be taken.
@@ -98,25 +174,22 @@ func (s *script) pack(ctx context.Context, in *sandbox.Instance, v *visit) error
 }
 
 func (s *script) call(ctx context.Context, in *sandbox.Instance, v *visit) (failed bool, err error) {
-	results, err := in.Call(v.context(ctx), string(v.hook), api.EncodeI32(int32(len(v.pending))))
+	outcome, err := s.enter(ctx, in, v, string(v.hook))
 	if err != nil {
 		return false, err
 	}
-	switch n := api.DecodeI32(results[0]); n {
-	case 0:
-		return false, nil
-	case 1:
-		return true, nil
-	default:
-		return false, s.thrown(v, n)
+	if outcome > 1 || outcome < 0 || v.over != nil {
+		return false, s.thrown(v, outcome)
 	}
+	return outcome == 1, nil
 }
 
 // A scriptError is the cause of a fault: a mistake in a script.
 type scriptError struct {
 	text  string
-	stack []string // places in the sources, innermost first
-	frame []string // the lines around the first
+	limit *overLimit // that the script passed; may be nil
+	stack []string   // places in the sources, innermost first
+	frame []string   // the lines around the first
 }
 
 func (e *scriptError) Error() string { return e.text }
@@ -131,19 +204,24 @@ const (
 func (s *script) thrown(v *visit, outcome int32) error {
 	var t javascript.Thrown
 	switch outcome {
+	case 0, 1: // it was over, and went on
+	case javascript.Broken:
+		first, stack, _ := strings.Cut(string(v.output), "\n")
+		t.Message, t.Stack = "the engine gave up: "+first, stack
+		if first == "" {
+			t.Message = "the engine gave up, probably for want of memory"
+		}
 	case javascript.Threw:
 		if err := json.Unmarshal(v.output, &t); err != nil {
 			return &scriptError{text: "threw something that cannot be read"}
 		}
-	case javascript.Broken:
-		t.Message = "the engine gave up: " + string(v.output)
-		if len(v.output) == 0 {
-			t.Message = "the engine gave up, probably for want of memory"
-		}
 	default:
 		t.Message = fmt.Sprintf("returned %d", outcome)
 	}
-	e := &scriptError{text: t.Message}
+	if v.over != nil {
+		t.Name, t.Message = "", v.over.text
+	}
+	e := &scriptError{text: t.Message, limit: v.over}
 	if t.Name != "" {
 		e.text = t.Name + ": " + t.Message
 	}
@@ -189,14 +267,17 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 			"import less, or raise the limit")
 	}
 	def(&limits.StackBytes, scriptStack)
-	own := limits.Limits
+	def(&limits.HookTime, sandbox.DefaultHookTime)
+	def(&limits.Fuel, sandbox.DefaultFuel)
+	own := graced(limits.Limits)
 	own.ModuleBytes = int64(len(javascript.Engine())) // the limit is the script's
 	image, err := l.sandbox.Load(ctx, src.name, javascript.Engine(), own)
 	if err != nil {
 		return nil, err
 	}
-	own.ModuleBytes, limits.Limits = limits.ModuleBytes, image.Limits()
-	limits.ModuleBytes = own.ModuleBytes
+	asked := limits.Limits
+	limits.Limits = image.Limits()
+	limits.ModuleBytes, limits.HookTime, limits.Fuel = asked.ModuleBytes, asked.HookTime, asked.Fuel
 	s, err := newScript(bundle, limits.Limits)
 	if err != nil {
 		image.Close()

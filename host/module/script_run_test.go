@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // says runs a script's before_agent and returns the instruction that it answers,
@@ -184,11 +186,29 @@ func TestScriptFuel(t *testing.T) {
 // bundle alone, without its sources.
 func TestScriptReplay(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		body, place string
+		limits      Limits
+	}{
+		"mistake": {`if (input.messages.at(0).content === "hello") null.x;`, "guard.ts:3:47", Limits{}},
+		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
+		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replayScript(t, hook(c.body), c.place, c.limits)
+		})
+	}
+}
+
+func replayScript(t *testing.T, text, place string, limits Limits) {
+	t.Helper()
 	dir := t.TempDir()
 	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	m := loadScript(t, l, hook(`if (input.messages.at(0).content === "hello") null.x;`), Limits{})
+	m := loadScript(t, l, text, limits)
 	_, err = open(t, configure(t, m, "")).beforeAgent(t)
 	require.Error(t, err)
 	files, err := filepath.Glob(filepath.Join(dir, "*"+bundleSuffix))
@@ -197,7 +217,7 @@ func TestScriptReplay(t *testing.T) {
 	require.NoError(t, os.Remove(m.Name()))
 	b, err := ReadBundle(files[0])
 	require.NoError(t, err)
-	require.Contains(t, fmt.Sprint(b.Fault.Stack), "guard.ts:3:47")
+	require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
 	again, err := newLoader(t).Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, again.Differences)

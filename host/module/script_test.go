@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -86,39 +87,41 @@ func TestScriptFaults(t *testing.T) {
 		body, want string
 		limits     Limits
 	}{
-		"loop":                  {"for (;;);", usedUp, hasty},
-		"loop, by the clock":    {"for (;;);", "ran longer than 500ms", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
-		"loop of promises":      {"const f = () => Promise.resolve().then(f); f();", usedUp, hasty},
-		"loop that catches":     {"for (;;) try { null.x } catch {}", usedUp, hasty},
-		"loop in a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, hasty},
-		"loop in toString":      {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, hasty},
-		"loop in toJSON":        {"return { toJSON() { for (;;); } };", usedUp, hasty},
-		"loop in then":          {"return { then() { for (;;); } };", usedUp, hasty},
-		"regular expression":    {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, hasty},
-		"large number":          {"let n = 3n; for (;;) n *= n;", usedUp, hasty},
-		"sort":                  {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, hasty},
-		"fill":                  {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, hasty},
-		"leak":                  {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
-		"leak of a string":      {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
-		"leak that catches":     {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},
-		"recursion":             {"const f = () => f() + 1; f();", "Maximum call stack size exceeded (guard.ts:3:", patient},
-		"recursion of JSON":     {"let a = []; for (let i = 0; i < 1e5; i++) a = [a]; return { a };", "Maximum call stack size exceeded", patient},
-		"recursion of a parser": {"JSON.parse('['.repeat(1e5));", "stack", patient},
-		"throws":                {"null.x;", "TypeError: cannot read property 'x' of null (guard.ts:3:1)", patient},
-		"throws in a promise":   {"return (async () => { await 1; null.x; })();", "TypeError: cannot read property 'x' of null (guard.ts:3:", patient},
-		"reference":             {"nothing();", "ReferenceError: nothing is not defined (guard.ts:3:1)", patient},
-		"never":                 {"return new Promise(() => {});", "TypeError: the promise of beforeAgent never settles", patient},
-		"thenable":              {"return { then() {} };", "never settles", patient},
-		"a number":              {"return 1;", "TypeError: beforeAgent returned a number; want an object, or nothing", patient},
-		"an array":              {"return [];", "beforeAgent returned an array", patient},
-		"wrong shape":           {"return { instruction: 1 };", "answer: instruction: want a string, got a number", patient},
-		"a cycle":               {"const a = {}; a.a = a; return a;", "TypeError: circular reference", patient},
-		"BigInt":                {"return { instruction: 1n };", "TypeError:", patient},
-		"large answer":          {"return { instruction: 'x'.repeat(9e6) };", "more than the limit output_bytes of 8388608", patient},
-		"host calls":            {"for (;;) ctx.log.info('x');", "more than the limit host_calls of 10000", patient},
-		"message of a getter":   {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { throw e; } }); throw e;", "an error that cannot be read", patient},
-		"frozen":                {"ctx.config.x = 1;", "TypeError:", patient},
-		"eval":                  {"return eval('nothing()');", "ReferenceError: nothing is not defined (guard.ts:3", patient},
+		"loop":                     {"for (;;) Math.abs(1);", usedUp + " (guard.ts:3:15)", hasty},
+		"empty loop":               {"for (;;);", usedUp, hasty},
+		"loop, by the clock":       {"for (;;) Math.abs(1);", "ran longer than 500ms (guard.ts:3:15)", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"loop of promises":         {"const f = () => Promise.resolve().then(f); f();", usedUp, hasty},
+		"loop that catches":        {"for (;;) try { null.x } catch {}", usedUp, hasty},
+		"loop in a getter":         {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, hasty},
+		"loop in toString":         {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, hasty},
+		"loop in toJSON":           {"return { toJSON() { for (;;); } };", usedUp, hasty},
+		"goes on after it is over": {"const f = async () => { for (;;); }; return f().catch(() => ({}));", usedUp, hasty},
+		"loop in then":             {"return { then() { for (;;); } };", usedUp, hasty},
+		"regular expression":       {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, hasty},
+		"large number":             {"let n = 3n; for (;;) n *= n;", usedUp, hasty},
+		"sort":                     {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, hasty},
+		"fill":                     {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, hasty},
+		"leak":                     {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
+		"leak of a string":         {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
+		"leak that catches":        {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},
+		"recursion":                {"const f = () => f() + 1; f();", "Maximum call stack size exceeded (guard.ts:3:", patient},
+		"recursion of JSON":        {"let a = []; for (let i = 0; i < 1e5; i++) a = [a]; return { a };", "Maximum call stack size exceeded", patient},
+		"recursion of a parser":    {"JSON.parse('['.repeat(1e5));", "stack", patient},
+		"throws":                   {"null.x;", "TypeError: cannot read property 'x' of null (guard.ts:3:1)", patient},
+		"throws in a promise":      {"return (async () => { await 1; null.x; })();", "TypeError: cannot read property 'x' of null (guard.ts:3:", patient},
+		"reference":                {"nothing();", "ReferenceError: nothing is not defined (guard.ts:3:1)", patient},
+		"never":                    {"return new Promise(() => {});", "TypeError: the promise of beforeAgent never settles", patient},
+		"thenable":                 {"return { then() {} };", "never settles", patient},
+		"a number":                 {"return 1;", "TypeError: beforeAgent returned a number; want an object, or nothing", patient},
+		"an array":                 {"return [];", "beforeAgent returned an array", patient},
+		"wrong shape":              {"return { instruction: 1 };", "answer: instruction: want a string, got a number", patient},
+		"a cycle":                  {"const a = {}; a.a = a; return a;", "TypeError: circular reference", patient},
+		"BigInt":                   {"return { instruction: 1n };", "TypeError:", patient},
+		"large answer":             {"return { instruction: 'x'.repeat(9e6) };", "more than the limit output_bytes of 8388608", patient},
+		"host calls":               {"for (;;) ctx.log.info('x');", "more than the limit host_calls of 10000", patient},
+		"message of a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { throw e; } }); throw e;", "an error that cannot be read", patient},
+		"frozen":                   {"ctx.config.x = 1;", "TypeError:", patient},
+		"eval":                     {"return eval('nothing()');", "ReferenceError: nothing is not defined (guard.ts:3", patient},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,6 +142,13 @@ func TestScriptFaults(t *testing.T) {
 			require.ErrorContains(t, fault.Cause, tc.want)
 		})
 	}
+}
+
+// TestEngineImport checks that only the engine gets what is there for it.
+func TestEngineImport(t *testing.T) {
+	t.Parallel()
+	_, err := newLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), Limits{})
+	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which is there for the engine of scripts alone")
 }
 
 // TestScriptFails checks what a script throws on purpose: the hook fails, and the

@@ -42,7 +42,9 @@ type visit struct {
 	pending   []byte
 	output    []byte
 	hostCalls int
-	logged    int // bytes
+	polls     int64      // of a script, whether it is over
+	over      *overLimit // that made the answer yes
+	logged    int        // bytes
 	recent    []string
 	bytesIn   int64 // copied to the guest
 	bytesOut  int64 // copied from it

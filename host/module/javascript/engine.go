@@ -60,10 +60,18 @@ const (
 	ExportPack  = "script_pack"  // (room in bytes)
 )
 
+// The one import of the engine that is not the ABI's: () -> i32, whether the script
+// has passed a limit and is to end. The engine asks it every some thousand calls
+// and turns of loops.
+const (
+	ImportModule = "agent_runner_script"
+	ImportOver   = "over"
+)
+
 // What start, load and hooks return beside the ABI's 0 and 1.
 const (
 	Threw  = 2 // the output is what was thrown, a [Thrown]
-	Broken = 3 // the engine could not even tell that; the output is a text
+	Broken = 3 // the engine could not even tell that; the output is a line, and a stack
 )
 
 // Thrown is the output of a hook in which the script made a mistake.

@@ -24,7 +24,7 @@ func TestEngine(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, m.ResetObstacles())
 	for _, imp := range m.Imports {
-		require.Contains(t, []string{abi.ImportModule, "wasi_snapshot_preview1"}, imp.Module, imp.Name)
+		require.Contains(t, []string{abi.ImportModule, ImportModule, "wasi_snapshot_preview1"}, imp.Module, imp.Name)
 	}
 	own := []string{"memory", "_initialize", ExportStart, ExportLoad, ExportPack}
 	for _, h := range abi.Hooks() {

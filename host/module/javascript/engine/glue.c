@@ -18,6 +18,8 @@ typedef u64 *value;
 
 ENGINE(qjs_init) int qjs_init(void);
 ENGINE(qjs_set_max_stack_size) void qjs_set_max_stack_size(int bytes);
+ENGINE(qjs_set_interrupt_handler) void qjs_set_interrupt_handler(int on);
+ENGINE(qjs_get_prop_string) value qjs_get_prop_string(value v, char *name);
 ENGINE(qjs_set_memory_limit) void qjs_set_memory_limit(int bytes);
 ENGINE(qjs_run_gc) void qjs_run_gc(void);
 ENGINE(qjs_eval) value qjs_eval(char *source, int length, char *file, int flags);
@@ -63,6 +65,10 @@ ABI(store_get) abi_store_get(char *key, int length);
 ABI(store_set) abi_store_set(char *key, int length, char *p, int n, long long version, long long seconds);
 ABI(store_delete) abi_store_delete(char *key, int length);
 ABI(store_add) abi_store_add(char *key, int length, long long delta);
+
+// Whether a limit was passed, and the script is to end: the host ends it some time
+// later anyway, but then nobody learns where in the script that was.
+__attribute__((import_module("agent_runner_script"), import_name("over"))) extern int script_over(void);
 
 __attribute__((import_module("wasi_snapshot_preview1"), import_name("random_get"))) extern int random_get(void *p, int length);
 
@@ -210,7 +216,7 @@ EXPORT(host_call) value host_call(char *name, int length, value self, int count,
 }
 
 EXPORT(host_get_timezone_offset) int host_get_timezone_offset(int high, int low) { return 0; }
-EXPORT(host_interrupt) int host_interrupt(void) { return 0; }
+EXPORT(host_interrupt) int host_interrupt(void) { return script_over(); }
 EXPORT(host_module_normalize) char *host_module_normalize(char *base, char *name) { return 0; }
 EXPORT(host_module_load) char *host_module_load(char *name, int *length) { return 0; }
 
@@ -221,12 +227,30 @@ EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value 
 
 // What the host calls.
 
-// tell writes what was thrown where no JavaScript could look after it.
+static void named(u64 text, int last) {
+	((u64 *)slots->name)[0] = text;
+	((u64 *)slots->name)[1] = 0;
+	slots->name[7] = last;
+}
+
+// tell writes what was thrown where no JavaScript could look after it: a line, and
+// the stack in further ones.
 static int tell(value v) {
 	if (v) qjs_free_value(v);
 	value thrown = qjs_get_exception();
 	char *s = thrown ? qjs_get_string_len(thrown, &slots->length[0]) : 0;
-	if (s) abi_write(s, slots->length[0]);
+	if (!s) return BROKEN;
+	int n = slots->length[0];
+	abi_write(s, n);
+	named(0x6b63617473, 0); // "stack"
+	value stack = qjs_get_prop_string(thrown, slots->name);
+	char *t = broken(stack) ? 0 : qjs_get_string_len(stack, &slots->length[0]);
+	char *all = t ? malloc(n + 1 + slots->length[0]) : 0;
+	if (!all) return BROKEN;
+	for (int i = 0; i < n; i++) all[i] = s[i];
+	all[n] = '\n';
+	for (int i = 0; i < slots->length[0]; i++) all[n + 1 + i] = t[i];
+	abi_write(all, n + 1 + slots->length[0]);
 	return BROKEN;
 }
 
@@ -252,15 +276,10 @@ static int finish(int outcome) {
 	return outcome == PENDING ? dispatch(SETTLE, qjs_get_undefined()) : outcome;
 }
 
-static void named(u64 text, int last) {
-	((u64 *)slots->name)[0] = text;
-	((u64 *)slots->name)[1] = 0;
-	slots->name[7] = last;
-}
-
 // start makes the engine ready, with the prelude that is pending.
 EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	if (qjs_init() != 0) return BROKEN;
+	qjs_set_interrupt_handler(1);
 	qjs_set_max_stack_size(stack);
 	qjs_set_memory_limit(memory);
 	named(0x74736f68, 0); // "host"
