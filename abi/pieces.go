@@ -17,8 +17,8 @@ func Clone(b []byte) []byte {
 	return out
 }
 
-// appendPieces appends a text, which may be large, to another, which may be so too.
-func appendPieces[T ~string | ~[]byte](b []byte, text T) []byte {
+// Append appends a text to another, in pieces as Clone does.
+func Append[T ~string | ~[]byte](b []byte, text T) []byte {
 	b = growPieces(b, len(text))
 	n := len(b)
 	b = b[:n+len(text)]

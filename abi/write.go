@@ -110,7 +110,7 @@ func (w *writer) raw(v json.RawMessage) {
 	}
 	s := scanner{b: v}
 	if s.value(nil) == nil && s.i == len(v) && !s.spaced {
-		w.b = appendPieces(w.b, v)
+		w.b = Append(w.b, v)
 		return
 	}
 	buf := bytes.NewBuffer(w.b)

@@ -93,7 +93,7 @@ func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, it.encoded()...)
+		b = abi.Append(b, it.encoded())
 	}
 	return append(b, ']'), true
 }

@@ -97,8 +97,8 @@ func encode(c *chain.Call, in any) ([]byte, error) {
 	const key = `,"items":`
 	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
 	out := make([]byte, 0, len(b)+len(key)+len(items))
-	out = append(append(append(out, b[:end]...), key...), items...)
-	return append(out, b[end:]...), nil
+	out = abi.Append(append(abi.Append(out, b[:end]), key...), items)
+	return abi.Append(out, b[end:]), nil
 }
 
 // checkInput refuses an input that is too large.
