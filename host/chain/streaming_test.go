@@ -306,6 +306,22 @@ func TestStreamOfAWholeAnswer(t *testing.T) {
 	require.Empty(t, h.heard)
 }
 
+func TestWithModelStream(t *testing.T) {
+	t.Parallel()
+	h := &theatre{lines: []string{"a", "b"}}
+	n := WithModelStream(func(_ context.Context, _ abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error {
+		for chunk := range answer.Chunks() {
+			if err := send(textChunk(strings.ToUpper(chunk.Text))); err != nil {
+				return err
+			}
+		}
+		return answer.End()
+	})
+	res, _, err := h.play(t.Context(), h.open(t, Entry{Name: "w", Middleware: n}))
+	require.NoError(t, err)
+	require.Equal(t, "AB", res.Message.Content.String())
+}
+
 func TestHoldStreamHoldsWhatIsSent(t *testing.T) {
 	t.Parallel()
 	h := &theatre{lines: []string{"a", "b"}}

@@ -90,6 +90,24 @@ func WithModelWrapper(wrap func(ctx context.Context, req abi.Request, next func(
 	}}
 }
 
+// WithModelStream reads each model's answer as it comes. What fn sends is the
+// answer; if it sends nothing, the answer stays what it was.
+//
+//	chain.WithModelStream(func(ctx context.Context, _ abi.Request, answer *chain.Stream[abi.Response], send func(...abi.Chunk) error) error {
+//		for chunk := range answer.Chunks() {
+//			chunk.Text = strings.ToUpper(chunk.Text)
+//			if err := send(chunk); err != nil {
+//				return err
+//			}
+//		}
+//		return answer.End()
+//	})
+func WithModelStream(fn func(ctx context.Context, req abi.Request, answer *Stream[abi.Response], send func(...abi.Chunk) error) error) *Native {
+	return &Native{WrapModel: func(ctx context.Context, c *Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		return nil, fn(ctx, in.Request, c.StreamModel(ctx, abi.RequestPatch{}), func(chunks ...abi.Chunk) error { return c.Send(ctx, chunks...) })
+	}}
+}
+
 // WithToolCallWrapper wraps each tool call.
 func WithToolCallWrapper(wrap func(ctx context.Context, call abi.Call, next func(context.Context, abi.CallPatch) (*abi.Result, error)) (*abi.Result, error)) *Native {
 	return &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
