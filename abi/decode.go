@@ -17,21 +17,33 @@ import (
 // place is known.
 //
 // Keys that v does not have are not an error; their paths are returned.
-func Decode(b []byte, v any) (unknown []string, err error) {
-	t := reflect.TypeOf(v)
+func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }
+
+// DecodeUntil is Decode for who has not much time: every 64 KiB it asks stop,
+// and returns the error that it gives, if any.
+func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
+	s := scanner{b: b, stop: stop}
+	unknown, err = s.decode(v)
+	if s.stopped != nil {
+		return nil, s.stopped
+	}
+	return unknown, err
+}
+
+func (s *scanner) decode(v any) (unknown []string, err error) {
+	b, t := s.b, reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer {
 		return nil, errors.New("decode into something that is not a pointer")
 	}
-	s := scanner{b: b}
 	if known := valueOf(v); known != nil {
 		fresh := reflect.New(t.Elem())
-		if err := s.whole(fresh.Interface().(value)); err != nil {
+		if err := s.whole(fresh.Interface().(value)); err != nil || s.stopped != nil {
 			return nil, err
 		}
 		reflect.ValueOf(v).Elem().Set(fresh.Elem())
 		return s.unknown, nil
 	}
-	if err := s.document(t.Elem()); err != nil {
+	if err := s.document(t.Elem()); err != nil || s.stopped != nil {
 		return nil, err
 	}
 	fresh := reflect.New(t.Elem())
@@ -47,9 +59,16 @@ func Decode(b []byte, v any) (unknown []string, err error) {
 }
 
 // Valid reports what Decode would refuse in b whatever it is read into.
-func Valid(b []byte) error {
-	s := scanner{b: b}
-	return s.document(nil)
+func Valid(b []byte) error { return ValidUntil(b, nil) }
+
+// ValidUntil is Valid as DecodeUntil is Decode.
+func ValidUntil(b []byte, stop func() error) error {
+	s := scanner{b: b, stop: stop}
+	err := s.document(nil)
+	if s.stopped != nil {
+		return s.stopped
+	}
+	return err
 }
 
 // eachField calls fn with each field of the object b, which is valid JSON.

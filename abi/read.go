@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf16"
@@ -81,7 +82,7 @@ func (s *scanner) rawKey() ([]byte, error) {
 		return nil, err
 	}
 	if escaped(raw) {
-		raw = unescape(raw)
+		raw = s.unescape(raw)
 	}
 	if !s.trusted {
 		s.path[len(s.path)-1].key = raw
@@ -216,7 +217,7 @@ func readString[T ~string](s *scanner, v *T) error {
 	}
 	switch {
 	case escaped(raw):
-		raw = unescape(raw)
+		raw = s.unescape(raw)
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nobody else has it
 	case s.trusted:
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nor what it is a part of
@@ -392,19 +393,18 @@ func (s *scanner) members(read func(key []byte) error) (absent bool, err error) 
 	}
 }
 
-func escaped(raw []byte) bool {
-	for _, c := range raw {
-		if c == '\\' {
-			return true
-		}
-	}
-	return false
-}
+func escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 
-// unescape is the text of a string that was checked.
-func unescape(raw []byte) []byte {
+// unescape is the text of a string that was checked, or the beginning of it if
+// nobody wants it any more.
+func (s *scanner) unescape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
+	asked := stride
+	for i := 0; i < len(raw) && s.stopped == nil; i++ {
+		if i >= asked {
+			asked = i + stride
+			s.ask()
+		}
 		if raw[i] != '\\' {
 			out = append(out, raw[i])
 			continue

@@ -17,6 +17,24 @@ type scanner struct {
 	trusted bool                                  // it was written by somebody who keeps to the rules: only what has to be known is looked at
 	spaced  bool                                  // there were spaces between values
 	field   func(name string, value []byte) error // each field of the outermost object
+
+	stop    func() error // asked each stride; nil: nobody is
+	asked   int          // where it is asked next
+	stopped error        // what it said
+}
+
+// stride is how many bytes are read between two questions whether to stop.
+const stride = 64 << 10
+
+// ask asks whether to stop. If so, the text ends here.
+func (s *scanner) ask() {
+	s.asked = s.i + stride
+	if s.stop == nil || s.stopped != nil {
+		return
+	}
+	if s.stopped = s.stop(); s.stopped != nil {
+		s.b = s.b[:s.i]
+	}
 }
 
 // A segment is one step from the outermost value inwards.
@@ -66,6 +84,9 @@ func (s *scanner) document(t reflect.Type) error {
 }
 
 func (s *scanner) space() {
+	if s.i >= s.asked {
+		s.ask()
+	}
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\t', '\n', '\r':
@@ -173,25 +194,28 @@ func (s *scanner) text() ([]byte, error) {
 		return s.trustedText(start)
 	}
 	for s.i < len(s.b) {
-		switch c := s.b[s.i]; {
-		case c == '"':
-			s.i++
-			return s.b[start : s.i-1], nil
-		case c == '\\':
-			if err := s.escape(); err != nil {
-				return nil, err
+		for end := min(len(s.b), s.i+stride); s.i < end; {
+			switch c := s.b[s.i]; {
+			case c == '"':
+				s.i++
+				return s.b[start : s.i-1], nil
+			case c == '\\':
+				if err := s.escape(); err != nil {
+					return nil, err
+				}
+			case c < 0x20:
+				return nil, s.errorf("a control character in a string; want an escape")
+			case c < utf8.RuneSelf:
+				s.i++
+			default:
+				r, n := utf8.DecodeRune(s.b[s.i:])
+				if r == utf8.RuneError && n == 1 {
+					return nil, s.errorf("not valid UTF-8")
+				}
+				s.i += n
 			}
-		case c < 0x20:
-			return nil, s.errorf("a control character in a string; want an escape")
-		case c < utf8.RuneSelf:
-			s.i++
-		default:
-			r, n := utf8.DecodeRune(s.b[s.i:])
-			if r == utf8.RuneError && n == 1 {
-				return nil, s.errorf("not valid UTF-8")
-			}
-			s.i += n
 		}
+		s.ask()
 	}
 	return nil, s.errorf("ends in the middle of a string")
 }
@@ -333,7 +357,7 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 		return err
 	}
 	if escaped(key) {
-		key = unescape(key)
+		key = s.unescape(key)
 	}
 	depth := len(s.path)
 	s.path[depth-1].key = key

@@ -43,6 +43,7 @@ type Call struct {
 	asks      *abi.GateToolAnswer // of a gate that asks somebody
 
 	onFault func(*Fault)
+	stop    func() error
 	divert  func(abi.Event) // takes the call's own events; nil: they are sent
 
 	shown     []byte
@@ -73,6 +74,10 @@ func (c *Call) Entry() string { return c.member.Name }
 // the middleware did or by what it answered. fn gets the whole fault, before
 // anybody else does. It is called at most once, on the goroutine of the call.
 func (c *Call) OnFault(fn func(*Fault)) { c.onFault = fn }
+
+// Until lets stop be asked now and then while the call works for long on what the
+// middleware has handed to it. That fails with the error that stop gives, if any.
+func (c *Call) Until(stop func() error) { c.stop = stop }
 
 // Next runs what the hook wraps, with a patch of the request: a
 // *abi.RequestPatch in wrap_model, answered by an *abi.Response, a
@@ -209,7 +214,7 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}
-	if err := abi.Valid(value); err != nil {
+	if err := abi.ValidUntil(value, c.stop); err != nil {
 		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
 	}
 	if version == abi.LocalAlways {

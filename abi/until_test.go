@@ -1,0 +1,61 @@
+package abi
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever a text consists of, who has no more time is asked again soon.
+func TestDecodeUntil(t *testing.T) {
+	t.Parallel()
+	const size = 20 * stride
+	whole := func(begin, piece, end string) string {
+		return begin + strings.Repeat(piece, size/len(piece)) + end
+	}
+	for name, text := range map[string]string{
+		"string":       whole(`{"name":"n","data":"`, "x", `"}`),
+		"escapes":      whole(`{"name":"`, `\u00e9`, `","data":1}`),
+		"UTF-8":        whole(`{"name":"`, "é", `","data":1}`),
+		"numbers":      whole(`{"name":"n","data":[`, "1,", `1]}`),
+		"arrays":       whole(`{"name":"n","data":[`, "[],", `[]]}`),
+		"objects":      whole(`{"name":"n","data":[`, "{},", `{}]}`),
+		"unknown":      whole(`{"x":[`, `{"a":"b"},`, `{}]}`),
+		"a long key":   whole(`{"`, `x`, `":1}`),
+		"escaped keys": whole(`{"`, `\n`, `":1}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := 0
+			var out Custom
+			_, err := DecodeUntil([]byte(text), &out, func() error { asked++; return nil })
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, asked, size/stride/2)
+
+			for n := range 4 {
+				asked, enough := 0, errors.New("enough")
+				stop := func() error {
+					if asked++; asked > n {
+						return enough
+					}
+					return nil
+				}
+				var none Custom
+				_, err := DecodeUntil([]byte(text), &none, stop)
+				require.ErrorIs(t, err, enough)
+				require.Equal(t, n+1, asked, "it is not asked again")
+				require.Equal(t, Custom{}, none)
+				asked = 0
+				require.ErrorIs(t, ValidUntil([]byte(text), stop), enough)
+
+				var other map[string]any
+				asked = 0
+				_, err = DecodeUntil([]byte(text), &other, stop)
+				require.ErrorIs(t, err, enough)
+				require.Nil(t, other)
+			}
+		})
+	}
+}
