@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module,
 		return nil, refuse(path, "this is WebAssembly text", "assemble it first: wat2wasm "+path)
 	default:
 		if javascript.IsScript(path) {
-			return l.bundleScript(ctx, path, limits)
+			return l.loadScriptFile(ctx, path, limits)
 		}
 	}
 	b, err := readModule(path, limits)
@@ -100,8 +101,10 @@ func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module,
 	return l.LoadBytes(ctx, path, b, limits)
 }
 
-// LoadBytes loads a module from its bytes, which must not change afterwards.
-// The name is for messages.
+// LoadBytes loads a module from its bytes, which must not change afterwards: a
+// .wasm file, a script if it is named like one, or a script with all that it
+// imports, as they are in bundles of faults. A script imports nothing here but
+// @agent-runner/middleware. The name is for messages.
 func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits Limits) (*Module, error) {
 	return l.load(ctx, source{name: name}, b, limits)
 }
@@ -114,8 +117,11 @@ type source struct {
 }
 
 func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) (*Module, error) {
-	if javascript.IsBundle(b) {
+	switch {
+	case javascript.IsBundle(b):
 		return l.loadScript(ctx, src, b, limits)
+	case javascript.IsScript(src.name) && !bytes.HasPrefix(b, []byte("\x00asm")):
+		return l.loadScriptSource(ctx, src, javascript.SourceOf(src.name, string(b)), limits)
 	}
 	limits, err := limits.withDefaults()
 	if err != nil {

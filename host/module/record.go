@@ -179,22 +179,6 @@ func (p *player) clock() int64 {
 	return now
 }
 
-// callOver is the name of a recorded yes to a script that asks whether it is over.
-const callOver = "over"
-
-// isOver answers a script that asks for so many times whether it is over.
-func (p *player) isOver(polls int64) bool {
-	if p.calls == len(p.visit.Calls) {
-		return false
-	}
-	next := &p.visit.Calls[p.calls]
-	if next.Name != callOver || !slices.Equal(next.Numbers, []int64{polls}) {
-		return false
-	}
-	p.calls++
-	return true
-}
-
 func (p *player) answer(q *HostCall) ([]byte, error) {
 	if p.calls == len(p.visit.Calls) {
 		if p.visit.Cut {

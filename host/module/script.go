@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -93,52 +91,6 @@ func (s *script) evaluate(ctx context.Context, in *sandbox.Instance, v *visit, e
 	return nil
 }
 
-// A script that passes a limit is asked to end, so that it can tell where it was;
-// it has so much more before it is made to.
-const (
-	graceTime = 50 * time.Millisecond
-	graceFuel = 20_000_000
-)
-
-func graced(l sandbox.Limits) sandbox.Limits {
-	l.HookTime += graceTime
-	l.Fuel = min(l.Fuel, math.MaxInt64-graceFuel) + graceFuel
-	return l
-}
-
-// isOver tells a script whether it has to end. It asks too often for that to be a
-// host call; but a yes for its time is one in a recording, since only that is not
-// the same each time.
-func (v *visit) isOver(g *sandbox.Guest) bool {
-	v.polls++
-	ran, fuel := g.Used()
-	switch {
-	case fuel > v.limits.Fuel:
-		v.over = overFuel(v.limits)
-	case ran > v.limits.HookTime && v.replay == nil, v.replay != nil && v.replay.isOver(v.polls):
-		v.over = overTime(v.limits)
-		v.recorder.add(HostCall{Name: callOver, Numbers: []int64{v.polls}}, nil, nil)
-	default:
-		return false
-	}
-	return true
-}
-
-// An overLimit is a limit that a script passed.
-type overLimit struct {
-	limit string // its name
-	value int64
-	text  string
-}
-
-func overFuel(l *Limits) *overLimit {
-	return &overLimit{limit: "fuel", value: l.Fuel, text: fmt.Sprintf("used more than its %d fuel", l.Fuel)}
-}
-
-func overTime(l *Limits) *overLimit {
-	return &overLimit{limit: "hook_time", value: int64(l.HookTime), text: fmt.Sprintf("ran longer than %v", l.HookTime)}
-}
-
 // enter calls an export. What ends a script that did not end itself is told as if
 // there were no grace.
 func (s *script) enter(ctx context.Context, in *sandbox.Instance, v *visit, export string, args ...uint64) (outcome int32, err error) {
@@ -154,17 +106,6 @@ func (s *script) enter(ctx context.Context, in *sandbox.Instance, v *visit, expo
 		return 0, &scriptError{text: overTime(v.limits).text, limit: overTime(v.limits)}
 	}
 	return 0, err
-}
-
-// scriptImport is what the engine asks whether a script has to end.
-func scriptImport() sandbox.Import {
-	return sandbox.Import{Module: javascript.ImportModule, Name: javascript.ImportOver, Results: []api.ValueType{api.ValueTypeI32},
-		Func: func(ctx context.Context, g *sandbox.Guest, stack []uint64) {
-			stack[0] = 0
-			if visitOf(ctx).isOver(g) {
-				stack[0] = 1
-			}
-		}}
 }
 
 // pack makes an instance ready for its image to be taken.
@@ -184,78 +125,7 @@ func (s *script) call(ctx context.Context, in *sandbox.Instance, v *visit) (fail
 	return outcome == 1, nil
 }
 
-// A scriptError is the cause of a fault: a mistake in a script.
-type scriptError struct {
-	text  string
-	limit *overLimit // that the script passed; may be nil
-	stack []string   // places in the sources, innermost first
-	frame []string   // the lines around the first
-}
-
-func (e *scriptError) Error() string { return e.text }
-
-// What is kept of what a script says that it threw, which can be anything.
-const (
-	maxThrown = 2 << 10 // bytes
-	maxStack  = 30      // lines
-)
-
-// thrown makes an error of what the script, or the engine, wrote as its last words.
-func (s *script) thrown(v *visit, outcome int32) error {
-	var t javascript.Thrown
-	switch outcome {
-	case 0, 1: // it was over, and went on
-	case javascript.Broken:
-		first, stack, _ := strings.Cut(string(v.output), "\n")
-		t.Message, t.Stack = "the engine gave up: "+first, stack
-		if first == "" {
-			t.Message = "the engine gave up, probably for want of memory"
-		}
-	case javascript.Threw:
-		if err := json.Unmarshal(v.output, &t); err != nil {
-			return &scriptError{text: "threw something that cannot be read"}
-		}
-	default:
-		t.Message = fmt.Sprintf("returned %d", outcome)
-	}
-	if v.over != nil {
-		t.Name, t.Message = "", v.over.text
-	}
-	e := &scriptError{text: t.Message, limit: v.over}
-	if t.Name != "" {
-		e.text = t.Name + ": " + t.Message
-	}
-	e.text = printable(e.text, maxThrown)
-	sources := s.where()
-	for line := range strings.Lines(t.Stack) {
-		if line = strings.TrimSpace(line); line == "" || len(e.stack) == maxStack {
-			continue
-		}
-		if strings.Contains(line, "(host:") || strings.HasPrefix(line, "at host:") || strings.HasSuffix(line, "(native)") {
-			continue // the prelude's own
-		}
-		e.stack = append(e.stack, printable(sources.Translate(line), 256))
-	}
-	if p, ok := sources.First(t.Stack); ok {
-		e.text += " (" + printable(p.String(), 256) + ")"
-		if frame := sources.Frame(p); frame != "" {
-			for line := range strings.SplitSeq(frame, "\n") {
-				e.frame = append(e.frame, printable(line, 256))
-			}
-		}
-	}
-	return e
-}
-
-// printable is a text that a terminal can be shown.
-func printable(s string, most int) string {
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.Map(shown, s)
-}
-
-// load loads a script that was bundled before.
+// loadScript loads a script that was bundled before.
 func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limits Limits) (*Module, error) {
 	limits, err := limits.withDefaults()
 	if err != nil {
@@ -288,8 +158,8 @@ func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limi
 	return l.finish(ctx, m, bundle)
 }
 
-// bundleScript loads a script as its author wrote it.
-func (l *Loader) bundleScript(ctx context.Context, path string, limits Limits) (*Module, error) {
+// loadScriptFile loads a script as its author wrote it, or a bundle.
+func (l *Loader) loadScriptFile(ctx context.Context, path string, limits Limits) (*Module, error) {
 	text, err := readModule(path, limits)
 	if err != nil {
 		return nil, err
@@ -297,19 +167,24 @@ func (l *Loader) bundleScript(ctx context.Context, path string, limits Limits) (
 	if javascript.IsBundle(text) {
 		return l.loadScript(ctx, source{name: path}, text, limits)
 	}
-	bundle, err := l.bundle(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return l.loadScript(ctx, source{name: path, warnings: bundle.Warnings}, bundle.Code, limits)
-}
-
-// bundle bundles a script, in a child if there are any.
-func (l *Loader) bundle(ctx context.Context, path string) (*javascript.Bundle, error) {
 	s, err := javascript.FindSource(path)
 	if err != nil {
 		return nil, fmt.Errorf("load module: %w", err)
 	}
+	return l.loadScriptSource(ctx, source{name: path}, s, limits)
+}
+
+func (l *Loader) loadScriptSource(ctx context.Context, src source, s javascript.Source, limits Limits) (*Module, error) {
+	bundle, err := l.bundle(ctx, src.name, s)
+	if err != nil {
+		return nil, err
+	}
+	src.warnings = append(src.warnings, bundle.Warnings...)
+	return l.loadScript(ctx, src, bundle.Code, limits)
+}
+
+// bundle bundles a script, in a child if there are any.
+func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (*javascript.Bundle, error) {
 	bundle, err := l.bundleInChild(ctx, s)
 	if errors.Is(err, sandbox.ErrNoChildren) {
 		s.Guarded = true

@@ -144,6 +144,25 @@ func TestScriptFaults(t *testing.T) {
 	}
 }
 
+// TestScriptBytes checks scripts that come without their files.
+func TestScriptBytes(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	m, err := l.LoadBytes(t.Context(), "sub/guard.ts", []byte(`import { deny } from "@agent-runner/middleware";
+export default { gateTool: (): unknown => null.x };`), Limits{})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	out, err := open(t, configure(t, m, "")).callTool(t.Context(), nil)
+	require.NoError(t, err)
+	require.True(t, out.Result.IsError)
+	for _, text := range []string{`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`} {
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(text), Limits{})
+		require.ErrorContains(t, err, "a script that comes without its files can import @agent-runner/middleware alone")
+	}
+	_, err = l.LoadBytes(t.Context(), "guard.wasm", []byte(`export default {};`), Limits{})
+	require.ErrorContains(t, err, "this is not a WebAssembly module")
+}
+
 // TestEngineImport checks that only the engine gets what is there for it.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()

@@ -44,10 +44,21 @@ type Source struct {
 	// outside of; both are absolute.
 	Entry string `json:"entry"`
 	Root  string `json:"root"`
+	// Text is there for a script that is no file: then Entry is its name below the
+	// root, and it imports nothing but [Package].
+	Text *string `json:"text,omitempty"`
 	// Guarded refuses what could take this process down, since it is not one of
 	// its own: see [guard].
 	Guarded bool `json:"guarded,omitempty"`
 }
+
+// SourceOf is a script that is no file.
+func SourceOf(name, text string) Source {
+	return Source{Entry: filepath.Join(alone, filepath.Base(name)), Root: alone, Text: &text}
+}
+
+// alone is the folder that scripts without files are taken to be in.
+var alone = string(filepath.Separator)
 
 // FindSource finds the project that a script belongs to: the nearest folder
 // above it with a package.json or node_modules, or else the script's own.
@@ -199,6 +210,9 @@ const builtIn = "agent-runner"
 
 // resolve finds an import as esbuild does, but nothing outside of the project.
 func (b *builder) resolve(build api.PluginBuild, args api.OnResolveArgs) (api.OnResolveResult, error) {
+	if b.source.Text != nil {
+		return api.OnResolveResult{}, fmt.Errorf("a script that comes without its files can import %s alone, not %q", Package, args.Path)
+	}
 	found := build.Resolve(args.Path, api.ResolveOptions{Importer: args.Importer, Namespace: args.Namespace,
 		ResolveDir: args.ResolveDir, Kind: args.Kind, PluginData: inner{}, With: args.With})
 	if len(found.Errors) > 0 {
@@ -259,10 +273,7 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	if !ok {
 		return api.OnLoadResult{}, fmt.Errorf("%s is no file that can be imported; there are JavaScript, TypeScript, .json, .txt and .md", filepath.Base(args.Path))
 	}
-	if err := b.inside(args.Path); err != nil {
-		return api.OnLoadResult{}, err
-	}
-	content, err := b.read(args.Path)
+	content, err := b.content(args.Path)
 	if err != nil {
 		return api.OnLoadResult{}, err
 	}
@@ -275,8 +286,13 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 }
 
-func (b *builder) read(path string) ([]byte, error) {
-	content, err := readRegular(path, maxFileBytes)
+// content is that of a file, or of a script that is none.
+func (b *builder) content(path string) (content []byte, err error) {
+	if b.source.Text != nil {
+		content = []byte(*b.source.Text)
+	} else if err = b.inside(path); err == nil {
+		content, err = readRegular(path, maxFileBytes)
+	}
 	if err != nil {
 		return nil, err
 	}
