@@ -175,7 +175,7 @@ func reverse(input []byte) ([]byte, error) {
 	case "fail":
 		return nil, errors.New("it failed")
 	case "loop":
-		for {
+		for { //nolint:staticcheck // to spin is what it is there for
 		}
 	case "leak":
 		for all := [][]byte{}; ; all = append(all, bytes.Repeat([]byte{1}, 1<<20)) {
