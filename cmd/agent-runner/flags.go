@@ -89,7 +89,7 @@ func (c *runCommand) addModules(f *agentfile.File) error {
 	for _, path := range c.modules {
 		name := agentfile.EntryName(path)
 		if path == "" || name == "" {
-			return usagef("-m %q: want the path of a .wasm file", path)
+			return usagef("-m %q: want the path of a .wasm file, or of a script", path)
 		}
 		if slices.Contains(entryNames(f), name) {
 			return usagef("-m %s: there is a module named %q already; rename the file, or give one of them a name in an agent.yaml", path, name)

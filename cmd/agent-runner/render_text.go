@@ -221,7 +221,8 @@ func (r *textRenderer) fault(e *abi.Event) {
 	r.screen.note(red, "! %s faulted in %s: %s (%s)", e.Entry, e.Hook, r.cut(e.Cause), action)
 	if r.verbose {
 		for _, line := range e.Stderr {
-			r.screen.note(faint, "    | %s", r.cut(line))
+			// Lines of a source have a mark below them, so spaces count.
+			r.screen.note(faint, "    | %s", short(strings.ReplaceAll(line, "\n", " "), showLong))
 		}
 	}
 }
