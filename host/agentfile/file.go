@@ -91,7 +91,7 @@ type MCPServer struct {
 
 // A Middleware is one entry of the chain.
 type Middleware struct {
-	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, or an Extism manifest (.json)."`
+	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, a script (.ts, .js), or an Extism manifest (.json)."`
 	Name    string          `json:"name,omitempty" jsonschema:"The entry's name, unique in the agent. Default: the module's file name without its extension."`
 	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration, of any form that it takes."`
 	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"What the module may use. Passing a limit is a fault."`
