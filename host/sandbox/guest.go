@@ -131,6 +131,10 @@ func (g *Guest) Used() (ran time.Duration, fuel int64) {
 	return g.in.watch.ran(), g.in.tank.used(left)
 }
 
+// Look ends the call, and does not return, if that has to end: its time or fuel is
+// used up, or nobody waits for it. An import that works for long looks now and then.
+func (g *Guest) Look() { g.in.look() }
+
 // Tick lets the guest's clock show what InstanceConfig.Clock says now.
 func (g *Guest) Tick() { g.in.now = max(g.in.now, g.in.config.Clock()) }
 
