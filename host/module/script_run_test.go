@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,57 @@ export default {
 	require.NoError(t, err)
 	require.Equal(t, `{"n":2} tool edited`, out.Result.Content.String())
 	require.Equal(t, []string{`called {"times":2}`}, r.host.customs())
+}
+
+// TestScriptStreams checks that a script reads a stream and sends one of its own.
+func TestScriptStreams(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newLoader(t), `
+import { defineMiddleware } from "@agent-runner/middleware";
+export default defineMiddleware({
+  wrapModel(input, ctx) {
+    const stream = ctx.nextStream();
+    for (const chunks of stream) {
+      ctx.send(chunks.map((c) => (c.kind === "text" ? { ...c, text: c.text.toUpperCase() } : c)));
+    }
+    ctx.send([{ kind: "text", text: "(" + stream.response.message.content.length + ")" }]);
+    if (stream.recv() !== undefined) throw new TypeError("the end comes once");
+  },
+});`, Limits{})
+	heard, res, err := streams(t.Context(), open(t, configure(t, m, "")), func() {}, "one ", "two ä")
+	require.NoError(t, err)
+	require.Equal(t, "ONE TWO Ä(9)", strings.Join(heard, ""))
+	require.Equal(t, "ONE TWO Ä(9)", res.Message.Content.String())
+}
+
+// TestScriptCallsFromAnywhere checks host calls in places where the host, or the
+// engine, is in the middle of something: the guest is never entered twice.
+func TestScriptCallsFromAnywhere(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newLoader(t), `
+const inside = (ctx, text) => { ctx.local.add("calls"); ctx.emit("inside", text); return text; };
+export default {
+  wrapToolCall(input, ctx) {
+    ctx.emit({ toJSON: () => inside(ctx, "name") }, { get data() { return inside(ctx, "data"); } });
+    ctx.local.set({ toString: () => inside(ctx, "key") }, { toJSON: () => inside(ctx, "value") });
+    console.log({ toJSON: () => ctx.next().content });
+    Error.prepareStackTrace = () => inside(ctx, "stack");
+    Object.defineProperty(Error.prototype, "message", { set() { inside(ctx, "message"); }, get: () => inside(ctx, "message"), configurable: true });
+    try { ctx.local.set("x", 1, { version: 7 }); } catch (e) { String(e.message); }
+    return { get result() { return { content: ctx.next({ toJSON: () => (inside(ctx, "patch"), { arguments: "{}" }) }).content + ctx.local.get("calls") }; } };
+  },
+};`, Limits{})
+	r := open(t, configure(t, m, ""))
+	n := 0
+	out, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+		n++
+		return abi.TextResult(fmt.Sprint("call ", n, " ")), nil
+	})
+	require.NoError(t, err)
+	require.Contains(t, out.Result.Content.String(), "call 2 ")
+	require.Equal(t, []string{"info \"call 1 \""}, r.host.logs())
+	require.Contains(t, r.host.customs(), `inside "key"`)
+	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
 }
 
 // TestScriptEndings checks that a script ends and pauses runs.

@@ -48,7 +48,7 @@
 
 	// json is what the host is handed: nothing for undefined.
 	function json(value, what) {
-		if (value === undefined) return undefined;
+		if (value === undefined) return "";
 		const text = stringify(value);
 		if (text === undefined) throw new TypeError(`${what}: a ${typeof value} cannot be written as JSON`);
 		return text;
