@@ -16,9 +16,16 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if sandbox.IsCompileChild() {
+		os.Exit(sandbox.CompileChildMain(javascript.Job())) //nolint:forbidigo // this is a main
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const modules = "../../testdata/modules"
 

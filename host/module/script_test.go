@@ -163,6 +163,30 @@ export default { gateTool: (): unknown => null.x };`), Limits{})
 	require.ErrorContains(t, err, "this is not a WebAssembly module")
 }
 
+// TestScriptInChild checks that scripts are bundled in a child, where one that
+// would take the bundler down harms nobody.
+func TestScriptInChild(t *testing.T) {
+	t.Parallel()
+	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), Limits{})
+	s, err := open(t, configure(t, m, "")).beforeAgent(t)
+	require.NoError(t, err)
+	require.Equal(t, "from a child", s.Instruction)
+	for source, want := range map[string]string{
+		strings.Repeat("!", 4_000_000) + "1": "the script, or what it imports, is too large or nested too deeply",
+		"let x = ;":                          "guard.ts:1:9: Unexpected",
+	} {
+		var refused *sandbox.RefusedError
+		_, err := l.Load(t.Context(), writeScript(t, "guard.ts", source), Limits{})
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, want)
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(source), Limits{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestEngineImport checks that only the engine gets what is there for it.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
