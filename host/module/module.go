@@ -70,6 +70,15 @@ func (m *Module) Name() string { return m.source.name }
 // are its bundle.
 func (m *Module) Digest() string { return m.digest }
 
+// Bundle is a script with all that it imports, which [Loader.LoadBytes] loads
+// again without its files; nil for other modules. It must not be changed.
+func (m *Module) Bundle() []byte {
+	if s, ok := m.transport.(*script); ok {
+		return s.bundle
+	}
+	return nil
+}
+
 // Description is what the module says of itself; the zero value without describe.
 func (m *Module) Description() abi.Description { return m.desc }
 
