@@ -56,11 +56,10 @@ func (s *scanner) begins(first byte, want string) (absent bool, err error) {
 		return false, nil
 	case 'n':
 		return true, s.literal("null")
-	default:
-		if err := s.value(nil); err != nil { // what is no JSON at all says so
-			return false, err
-		}
+	case '{', '[', '"', 't', 'f', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return false, s.errorf("want %s, got %s", want, jsonKind(c))
+	default:
+		return false, s.value(nil) // which says what is wrong
 	}
 }
 

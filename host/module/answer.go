@@ -1,11 +1,14 @@
 package module
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // An answerError is the cause of a fault: what the guest wrote is not what a
@@ -19,12 +22,34 @@ func (v *visit) answer(out any) error {
 	if len(v.output) == 0 {
 		return nil
 	}
-	unknown, err := abi.Decode(v.output, out)
-	if err != nil {
+	unknown, err := abi.DecodeUntil(v.output, out, v.late())
+	var late *sandbox.Fault
+	switch {
+	case errors.As(err, &late):
+		return late
+	case err != nil:
 		return &answerError{"answer: " + err.Error()}
 	}
 	v.tellUnknown("answer", unknown)
 	return nil
+}
+
+// answerTime is how long an answer may be read when the hook's time is over. Most
+// are read in some microseconds.
+const answerTime = 5 * time.Millisecond
+
+// late returns what tells when reading the answer takes too long. That is the
+// module's work: JSON of the longest answer can be such that reading it takes
+// more than 100 ms.
+func (v *visit) late() func() error {
+	began, left := time.Now(), max(0, v.limits.HookTime-v.report.Time)
+	return func() error {
+		if time.Since(began)-answerTime <= left {
+			return nil
+		}
+		return &sandbox.Fault{Kind: sandbox.FaultTimeout, Limit: "HookTime", Value: int64(v.limits.HookTime),
+			Message: fmt.Sprintf("its answer of %d bytes could not be read in what was left of %v", len(v.output), v.limits.HookTime)}
+	}
 }
 
 // maxMessage bounds the message of an error of a module, in bytes.

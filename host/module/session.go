@@ -136,6 +136,9 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 	}
 	v.recorder.begin(&w.history)
 	v.entered = true
+	if v.call != nil {
+		v.call.Until(v.stop)
+	}
 	failed, err := m.transport.call(ctx, w.in, v)
 	v.report = w.in.Report()
 	v.grown, w.memory = v.report.Memory-w.memory, v.report.Memory

@@ -148,7 +148,7 @@ func (v *visit) decode(what string, b []byte, out any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	unknown, err := abi.Decode(b, out)
+	unknown, err := abi.DecodeUntil(b, out, v.stop)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: what + ": " + err.Error()}
 	}
@@ -227,13 +227,22 @@ func (v *visit) wait(fn func()) {
 	v.guest.Wait(fn)
 }
 
+// stop ends the guest in the middle of a host call that works for long, if its
+// time is over; then it does not return.
+func (v *visit) stop() error {
+	if v.guest != nil {
+		v.guest.Look()
+	}
+	return nil
+}
+
 // maxEmit bounds the JSON of one event, in bytes, before it is copied.
 const maxEmit = 1 << 20
 
 func (v *visit) emit(b []byte) ([]byte, error) {
 	return v.ask(HostCall{Name: "emit", Bytes: []Blob{b}}, func() ([]byte, error) {
 		var e abi.Custom
-		unknown, err := abi.Decode(b, &e)
+		unknown, err := abi.DecodeUntil(b, &e, v.stop)
 		switch {
 		case err != nil:
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "emit: " + err.Error()}

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"math"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/module"
@@ -177,12 +178,39 @@ func costlyCalls() []Case {
 		endless("patch of 8 MB that does not parse, again and again", repeated(abi.HookWrapModel, 8_000_000, `{"model":"`, `"`, "next", patch)),
 		endless("calls that are denied, again and again", repeated(abi.HookBeforeAgent, 100, `"`, `"`, "model", denied)),
 		endless("messages of 7 MB again and again", longMessages),
+		endless("patch of 8 MB in small parts, again and again", func() []byte {
+			g := newGuest()
+			build := g.tiled(text, 8_000_000, `{"x":[`, `[],`, `[]]}`)
+			return g.hook(abi.HookWrapModel, build, forever(i32(text), i32(8_000_000), call(g.abi("next")), drop)).bytes()
+		}),
+		endless("value of 4 MB in small parts, again and again", func() []byte {
+			g := newGuest()
+			build := g.place(answerAt-16, "k").tiled(text, 4_000_000, `[`, `{},`, `1]`)
+			return g.hook(abi.HookBeforeAgent, build,
+				forever(i32(answerAt-16), i32(1), i32(text), i32(4_000_000), i64(-1), call(g.abi("local_set")), drop)).bytes()
+		}),
 	}
 	for i := range all {
 		all[i].Limits.HostCalls = 1 << 30
 	}
-	all[3].Hook, all[5].Hook = abi.HookWrapModel, abi.HookBeforeModel
+	all[3].Hook, all[5].Hook, all[6].Hook = abi.HookWrapModel, abi.HookBeforeModel, abi.HookWrapModel
 	return all
+}
+
+// tiled returns the code that writes a text of so many bytes, or a few less and
+// spaces, which is a part again and again between its begin and end.
+func (g *guest) tiled(at, size int, begin, part, end string) []byte {
+	first := strings.Repeat(part, 1000)
+	g.memory(1+(at+size)>>16).place(at, begin+first)
+	from, whole := at+len(begin), (size-len(begin)-len(end))/len(part)*len(part)
+	code := [][]byte{i32(from + whole), i32(' '), i32(at + size - from - whole), fill}
+	for n := len(first); n < whole; n *= 2 {
+		code = append(code, join(i32(from+n), i32(from), i32(min(n, whole-n)), copyMemory))
+	}
+	for i := range end {
+		code = append(code, join(i32(at+size-len(end)+i), i32(int(end[i])), i32(1), fill))
+	}
+	return join(code...)
 }
 
 // longMessages puts a message of 7 MB into the conversation, and asks for it
