@@ -117,7 +117,7 @@ func (m *Module) refusal(err error) error {
 	case errors.As(err, &fault):
 		refused.Reason = fault.Error()
 		if fault.Hook == "" {
-			refused.Reason = "when it starts: " + refused.Reason
+			refused.Reason = "its start function: " + refused.Reason
 		}
 		var script *scriptError
 		if errors.As(fault.Cause, &script) {
