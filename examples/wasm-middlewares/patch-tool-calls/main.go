@@ -1,7 +1,8 @@
 // Command patch-tool-calls is a middleware that answers dangling tool calls:
 // those of an assistant's message that no tool message answers, because
 // somebody wrote again before the tools were done. Models refuse such a
-// conversation, or guess.
+// conversation, or guess. On request it also removes results that answer
+// nothing, or refuses a conversation that is not sound.
 package main
 
 import (
@@ -16,12 +17,14 @@ import (
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "patch-tool-calls",
-		Version:     "1.0.0",
+		Version:     "1.1.0",
 		Description: "Answers tool calls that were left without a result.",
-	}, &patcher{Language: "en"})
+	}, newPatcher())
 }
 
 func main() {}
+
+func newPatcher() *patcher { return &patcher{Language: "en"} }
 
 // texts say, in each language, that a call was canceled.
 var texts = map[string]string{
@@ -30,18 +33,25 @@ var texts = map[string]string{
 }
 
 // looked is the revision of the messages at which the last step left them
-// without dangling calls.
+// sound.
 var looked = middleware.Local[int64]("looked")
 
 type patcher struct {
-	Language string `json:"language" doc:"of the text: en or zh"`
-	Template string `json:"template" doc:"a text of one's own, with {name} and {id} of the call"`
+	Language         string `json:"language" doc:"of the text: en or zh"`
+	Template         string `json:"template" doc:"a text of one's own, with {name} and {id} of the call"`
+	RemoveOrphans    bool   `json:"remove_orphan_results" doc:"remove results whose call is not in the assistant's message right before them"`
+	RemoveDuplicates bool   `json:"remove_duplicate_results" doc:"remove all results of a call but the first"`
+	Strict           bool   `json:"strict" doc:"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"`
 }
 
-// Configure refuses a language that there is no text in.
+// Configure refuses a language that there is no text in, and to mend where
+// nothing is to be mended.
 func (p *patcher) Configure(*middleware.Context) error {
 	if texts[p.Language] == "" {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: language: %q is not one of en, zh", p.Language)}
+		return invalid("config: language: %q is not one of en, zh", p.Language)
+	}
+	if p.Strict && (p.RemoveOrphans || p.RemoveDuplicates) {
+		return invalid("config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other")
 	}
 	if p.Template == "" {
 		p.Template = texts[p.Language]
@@ -49,25 +59,28 @@ func (p *patcher) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeModelRewriteState puts a placeholder behind each message with dangling
-// calls, in the order of the calls, before the results that are there.
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// BeforeModelRewriteState mends round after round of calls and their results,
+// from the first that changed since the last step.
 func (p *patcher) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
-	from, err := begin(ctx, state.Messages)
+	i, err := begin(ctx, state.Messages)
 	if err != nil {
 		return err
 	}
-	for i := from; i < state.Messages.Len(); i++ {
-		calls := state.Messages.At(i).ToolCalls
-		if len(calls) == 0 {
-			continue
+	for i < state.Messages.Len() {
+		r := readRound(state.Messages, i)
+		if p.Strict {
+			err = r.check(i)
+		} else {
+			err = p.mend(ctx, state.Messages, r)
 		}
-		placeholders := p.placeholders(calls, answered(state.Messages, i+1))
-		state.Messages.Insert(i+1, placeholders...)
-		for _, m := range placeholders {
-			if err := ctx.Emit("patched", map[string]string{"tool": m.Name, "call": m.ToolCallID}); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
+		i = r.end
 	}
 	return looked.Set(ctx, state.Messages.Revision())
 }
@@ -88,29 +101,36 @@ func begin(ctx *middleware.Context, messages *middleware.Messages) (int, error) 
 	return i, nil
 }
 
-// answered are the ids of the calls that the tool messages from i on answer.
-func answered(messages *middleware.Messages, i int) []string {
-	var ids []string
-	for ; i < messages.Len(); i++ {
-		m := messages.At(i)
-		if m.Role != abi.RoleTool {
-			break
-		}
-		ids = append(ids, m.ToolCallID)
+// mend removes what the configuration says, and puts a placeholder for each
+// call without a result in front of the results that are there.
+func (p *patcher) mend(ctx *middleware.Context, messages *middleware.Messages, r *round) error {
+	r.surplus = slices.DeleteFunc(r.surplus, func(s surplus) bool {
+		return s.orphan && !p.RemoveOrphans || !s.orphan && !p.RemoveDuplicates
+	})
+	for _, s := range slices.Backward(r.surplus) {
+		messages.Delete(s.at, s.at+1)
+		r.end--
 	}
-	return ids
+	for _, s := range r.surplus {
+		if err := ctx.Emit("removed", map[string]string{"tool": s.tool, "call": s.call, "why": s.why()}); err != nil {
+			return err
+		}
+	}
+	for i, c := range r.missing {
+		messages.Insert(r.first+i, p.placeholder(c))
+		r.end++
+		if err := ctx.Emit("patched", map[string]string{"tool": c.Function.Name, "call": c.ID}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// placeholders answer the calls that are not answered. A call without an id
-// cannot be.
-func (p *patcher) placeholders(calls []abi.ToolCall, answered []string) []abi.Message {
-	var out []abi.Message
-	for _, c := range calls {
-		if c.ID == "" || slices.Contains(answered, c.ID) {
-			continue
-		}
-		text := strings.NewReplacer("{name}", c.Function.Name, "{id}", c.ID).Replace(p.Template)
-		out = append(out, abi.ToolMessage(c.ID, c.Function.Name, abi.Text(text)))
-	}
-	return out
+// placeholder answers a call. Its extra tells whoever reads the conversation
+// later that no tool said this; a model does not see it.
+func (p *patcher) placeholder(c abi.ToolCall) abi.Message {
+	text := strings.NewReplacer("{name}", c.Function.Name, "{id}", c.ID).Replace(p.Template)
+	m := abi.ToolMessage(c.ID, c.Function.Name, abi.Text(text))
+	m.Extra = []byte(`{"synthetic":true}`)
+	return m
 }

@@ -17,8 +17,10 @@ var (
 	both     = calls("tool_a#call_1", "tool_b#call_2")
 	resultA  = abi.ToolMessage("call_1", "tool_a", abi.Text("result_a"))
 	canceled = func(name, id string) abi.Message {
-		return abi.ToolMessage(id, name, abi.Text(fmt.Sprintf(
+		m := abi.ToolMessage(id, name, abi.Text(fmt.Sprintf(
 			"Tool call %s with id %s was canceled - another message came in before it could be completed.", name, id)))
+		m.Extra = []byte(`{"synthetic":true}`)
+		return m
 	}
 )
 
@@ -36,9 +38,16 @@ func calls(pairs ...string) abi.Message {
 	return m
 }
 
+// inParts is the message with its text as a part beside an image.
+func inParts(m abi.Message) abi.Message {
+	m.Content = abi.Parts(abi.Part{Type: abi.PartText, Text: m.Content.String()},
+		abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:image/png;base64,AA=="}`)})
+	return m
+}
+
 func newHost(t *testing.T, config any) *middlewaretest.Host {
 	t.Helper()
-	h := middlewaretest.New(middleware.Options{}, &patcher{Language: "en"})
+	h := middlewaretest.New(middleware.Options{}, newPatcher())
 	require.NoError(t, h.Configure(config))
 	return h
 }
@@ -70,6 +79,10 @@ func TestPlaceholders(t *testing.T) {
 		"the user's behind it":     {[]abi.Message{user, onlyA, user}, []abi.Message{user, onlyA, a, user}},
 		"late result":              {[]abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user, resultA}},
 		"several messages":         {[]abi.Message{onlyA, both, resultA}, []abi.Message{onlyA, a, both, b, resultA}},
+		"a call twice":             {[]abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("x"))}, []abi.Message{calls("t#c", "t#c"), canceled("t", "c"), abi.ToolMessage("c", "t", abi.Text("x"))}},
+		"an orphan":                {[]abi.Message{resultA, user, resultA}, []abi.Message{resultA, user, resultA}},
+		"a duplicate":              {[]abi.Message{onlyA, resultA, resultA}, []abi.Message{onlyA, resultA, resultA}},
+		"parts":                    {[]abi.Message{inParts(both), inParts(resultA)}, []abi.Message{inParts(both), b, inParts(resultA)}},
 		"a call without an id":     {[]abi.Message{calls("tool_a#"), user}, []abi.Message{calls("tool_a#"), user}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,6 +96,68 @@ func TestPlaceholders(t *testing.T) {
 				require.Equal(t, c.after[i], got[i], "message %d; a second look changes nothing", i)
 			}
 		})
+	}
+}
+
+func TestRemovesResults(t *testing.T) {
+	t.Parallel()
+	a, other := canceled("tool_a", "call_1"), abi.ToolMessage("call_9", "tool_z", abi.Text("z"))
+	second := abi.ToolMessage("call_1", "tool_a", abi.Text("again"))
+	for name, c := range map[string]struct {
+		orphans, duplicates bool
+		before, after       []abi.Message
+	}{
+		"an orphan at the begin":          {true, false, []abi.Message{resultA, user}, []abi.Message{user}},
+		"an orphan behind a user":         {true, false, []abi.Message{user, resultA, user}, []abi.Message{user, user}},
+		"an orphan between results":       {true, false, []abi.Message{both, other, resultA}, []abi.Message{both, canceled("tool_b", "call_2"), resultA}},
+		"a late result":                   {true, false, []abi.Message{onlyA, user, resultA}, []abi.Message{onlyA, a, user}},
+		"nothing but orphans":             {true, false, []abi.Message{resultA, other}, nil},
+		"orphans stay":                    {false, true, []abi.Message{resultA, user}, []abi.Message{resultA, user}},
+		"a duplicate":                     {false, true, []abi.Message{onlyA, resultA, second, user}, []abi.Message{onlyA, resultA, user}},
+		"several":                         {true, true, []abi.Message{onlyA, second, resultA, other, second}, []abi.Message{onlyA, second}},
+		"duplicates stay":                 {true, false, []abi.Message{onlyA, resultA, second}, []abi.Message{onlyA, resultA, second}},
+		"a result beside a placeholder":   {false, true, []abi.Message{onlyA, a, resultA}, []abi.Message{onlyA, resultA}},
+		"two placeholders":                {false, true, []abi.Message{onlyA, a, a}, []abi.Message{onlyA, a}},
+		"the id of an earlier round":      {true, true, []abi.Message{onlyA, resultA, onlyA, second}, []abi.Message{onlyA, resultA, onlyA, second}},
+		"a call twice has two results":    {true, true, []abi.Message{calls("t#c", "t#c"), other, abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2"))}, []abi.Message{calls("t#c", "t#c"), abi.ToolMessage("c", "t", abi.Text("1")), abi.ToolMessage("c", "t", abi.Text("2"))}},
+		"parts of an orphan and a result": {true, true, []abi.Message{inParts(resultA), onlyA, inParts(resultA), resultA}, []abi.Message{onlyA, inParts(resultA)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, map[string]any{"remove_orphan_results": c.orphans, "remove_duplicate_results": c.duplicates})
+			h.SetMessages(c.before...)
+			got := step(t, h)
+			require.Len(t, got, len(c.after))
+			for i := range c.after {
+				require.Equal(t, c.after[i], got[i], "message %d", i)
+			}
+			told := len(h.Events)
+			require.Equal(t, got, step(t, h), "a second look changes nothing")
+			require.Len(t, h.Events, told)
+		})
+	}
+}
+
+// A strict patcher changes nothing, and says all that is wrong with a round.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	for want, messages := range map[string][]abi.Message{
+		"": {user, both, abi.ToolMessage("call_2", "tool_b", abi.Text("b")), resultA, user},
+		"the call tool_b#call_2 of message 1 has no result":        {user, both, resultA},
+		"message 0 is a result of tool_a#call_1: orphan":           {resultA},
+		"message 2 is a result of tool_a#call_1: duplicate":        {onlyA, resultA, resultA},
+		"message 0 has a call without an id; the call tool_a#call": {calls("tool_a#", "tool_a#call_1")},
+	} {
+		h := newHost(t, map[string]any{"strict": true})
+		h.SetMessages(messages...)
+		_, err := h.BeforeModelRewriteState(abi.BeforeModelRewriteStateInput{})
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "the conversation is not sound: "+want)
+			require.ErrorIs(t, err, &abi.Error{Code: abi.CodeInvalid})
+		}
+		require.Len(t, h.Messages(), len(messages))
 	}
 }
 
@@ -133,7 +208,8 @@ func TestNamesAreNotTemplates(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	h := middlewaretest.New(middleware.Options{}, &patcher{Language: "en"})
+	h := middlewaretest.New(middleware.Options{}, newPatcher())
 	require.ErrorContains(t, h.Configure(map[string]any{"language": "fr"}), `config: language: "fr" is not one of en, zh`)
+	require.ErrorContains(t, h.Configure(map[string]any{"strict": true, "remove_orphan_results": true}), "config: strict mends nothing")
 	require.ErrorContains(t, h.Configure(map[string]any{"lang": "en"}), "lang")
 }
