@@ -1,0 +1,293 @@
+package wasm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// specStep is a step of the specification's test suite that runs something.
+type specStep struct {
+	Type, Filename, Name, As string
+	Line                     int
+	Action                   struct {
+		Type, Module, Field string
+		Args                []specValue
+	}
+	Expected []specValue
+}
+
+// specValue is a number as the suite writes it, or for v128 a list of them.
+type specValue struct {
+	Type     string
+	LaneType string `json:"lane_type"`
+	Value    json.RawMessage
+}
+
+func (v specValue) bits(t *testing.T) []uint64 {
+	if v.Type != "v128" {
+		var text string
+		_ = json.Unmarshal(v.Value, &text) // nothing: null, or any reference
+		return []uint64{specNumber(t, v.Type, text)}
+	}
+	var lanes []string
+	require.NoError(t, json.Unmarshal(v.Value, &lanes))
+	out := make([]uint64, 2)
+	width := 128 / len(lanes)
+	for i, lane := range lanes {
+		n := specNumber(t, v.LaneType, lane) & (math.MaxUint64 >> (64 - width))
+		out[i*width/64] |= n << (i * width % 64)
+	}
+	return out
+}
+
+func specNumber(t *testing.T, kind, text string) uint64 {
+	switch {
+	case text == "" || text == "null":
+		return 0
+	case strings.HasPrefix(text, "nan"):
+		if kind == "f32" {
+			return uint64(math.Float32bits(float32(math.NaN())))
+		}
+		return math.Float64bits(math.NaN())
+	case strings.HasPrefix(text, "-"):
+		n, err := strconv.ParseInt(text, 10, 64)
+		require.NoError(t, err)
+		if strings.Contains(kind, "32") {
+			return uint64(uint32(n))
+		}
+		return uint64(n)
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err)
+	if kind == "externref" {
+		n++ // 0 is null
+	}
+	return n
+}
+
+// specWorld runs the suite's modules.
+type specWorld struct {
+	runtime wazero.Runtime
+	rewrite func(m *Module) *Module
+	tank    tank
+	named   map[string]api.Module
+	last    api.Module
+	all     []api.Module
+}
+
+func newSpecWorld(t *testing.T, config wazero.RuntimeConfig, rewrite func(m *Module) *Module, shared []byte) *specWorld {
+	ctx := context.Background()
+	w := &specWorld{runtime: wazero.NewRuntimeWithConfig(ctx, config), rewrite: rewrite, tank: tank{slice: 1000}, named: map[string]api.Module{}}
+	t.Cleanup(func() { require.NoError(t, w.runtime.Close(ctx)) })
+	_, err := w.runtime.NewHostModuleBuilder(ReservedModule).NewFunctionBuilder().
+		WithGoModuleFunction(api.GoModuleFunc(w.tank.refuel), []api.ValueType{api.ValueTypeI64, api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		Export(RefuelImport).Instantiate(ctx)
+	require.NoError(t, err)
+	_, err = w.runtime.Instantiate(ctx, shared)
+	require.NoError(t, err)
+	return w
+}
+
+// load instantiates a module under a name that others import it by, or none.
+func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) {
+	m, err := Decode(b, specLimits())
+	require.NoError(t, err)
+	instance, err := w.runtime.InstantiateWithConfig(context.Background(), w.rewrite(m).Encode(), wazero.NewModuleConfig().WithName(as).WithStartFunctions())
+	if err == nil {
+		w.all = append(w.all, instance)
+	}
+	return instance, err
+}
+
+// do does what a step says, and returns the results or what became of it.
+func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, results []uint64, trap string) {
+	for _, m := range w.all { // a trap leaves what was used on the way
+		if g, ok := m.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
+			g.Set(testDepth)
+		}
+	}
+	m := w.last
+	if s.Action.Module != "" {
+		m = w.named[s.Action.Module]
+	}
+	if s.Action.Type == "get" {
+		g := m.ExportedGlobal(s.Action.Field)
+		return []api.ValueType{g.Type()}, []uint64{g.Get()}, ""
+	}
+	var args []uint64
+	for _, a := range s.Action.Args {
+		args = append(args, a.bits(t)...)
+	}
+	f := m.ExportedFunction(s.Action.Field)
+	results, err := f.Call(context.Background(), args...)
+	if err != nil {
+		trap, _, _ = strings.Cut(err.Error(), "\n")
+	}
+	return f.Definition().ResultTypes(), results, trap
+}
+
+// The modules of the specification's test suite give the same results and traps
+// metered, in wazero's compiler, as they do as they are, in its interpreter; and
+// what returns returns what the suite says.
+func TestSpecificationSuiteMetered(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(dependency()["github.com/tetratelabs/wazero"], "internal/integration_test/spectest")
+	files, err := filepath.Glob(filepath.Join(dir, "v2/testdata/*.json"))
+	require.NoError(t, err)
+	if len(files) == 0 {
+		t.Skip("the wazero module has no test data here (it is vendored?)")
+	}
+	shared, err := os.ReadFile(filepath.Join(dir, "testdata/spectest.wasm"))
+	require.NoError(t, err)
+	steps := 0
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) { steps += runSpecFile(t, file, shared) })
+	}
+	require.Greater(t, steps, 40_000)
+}
+
+func runSpecFile(t *testing.T, file string, shared []byte) (steps int) {
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var suite struct{ Commands []specStep }
+	require.NoError(t, json.Unmarshal(raw, &suite))
+	worlds := []*specWorld{
+		newSpecWorld(t, wazero.NewRuntimeConfigInterpreter(), func(m *Module) *Module { return m }, shared),
+		newSpecWorld(t, wazero.NewRuntimeConfig(), func(m *Module) *Module {
+			out, err := Meter(m, MeterOptions{Depth: testDepth})
+			require.NoError(t, err)
+			return out
+		}, shared),
+	}
+	for i := range suite.Commands {
+		s := &suite.Commands[i]
+		where := fmt.Sprintf("line %d", s.Line)
+		switch s.Type {
+		case "module":
+			as := ""
+			if i+1 < len(suite.Commands) && suite.Commands[i+1].Type == "register" {
+				as = suite.Commands[i+1].As
+			}
+			if s.Filename == "names.2.wasm" {
+				return steps // a control character in a name is refused on purpose; the rest of the file is about names too
+			}
+			b, err := os.ReadFile(filepath.Join(filepath.Dir(file), s.Filename))
+			require.NoError(t, err)
+			for _, w := range worlds {
+				w.last, err = w.load(t, b, as)
+				require.NoError(t, err, where)
+				if s.Name != "" {
+					w.named[s.Name] = w.last
+				}
+			}
+		case "assert_uninstantiable":
+			b, err := os.ReadFile(filepath.Join(filepath.Dir(file), s.Filename))
+			require.NoError(t, err)
+			_, plain := worlds[0].load(t, b, "") // wazero passes over segments of tables that do not fit
+			_, metered := worlds[1].load(t, b, "")
+			require.Equal(t, plain == nil, metered == nil, where)
+		case "assert_return", "assert_trap", "assert_exhaustion", "action":
+			steps++
+			types, want, trap := worlds[0].do(t, s)
+			_, got, gotTrap := worlds[1].do(t, s)
+			requireSpecTrap(t, s, trap, gotTrap)
+			requireSpecSame(t, s, types, want, got, where)
+			if s.Type == "assert_return" {
+				var expected []uint64
+				for _, v := range s.Expected {
+					expected = append(expected, v.bits(t)...)
+				}
+				requireSpecSame(t, s, types, expected, got, where)
+			}
+		}
+	}
+	return steps
+}
+
+func requireSpecTrap(t *testing.T, s *specStep, plain, metered string) {
+	t.Helper()
+	switch s.Type {
+	case "assert_exhaustion": // each counts the stack in its own way
+		require.NotEmpty(t, plain, s.Line)
+		require.Contains(t, metered, errDepth.Error(), s.Line)
+	case "assert_trap":
+		require.NotEmpty(t, plain, s.Line)
+		require.Equal(t, plain, metered, s.Line)
+	default:
+		require.Empty(t, plain, s.Line)
+		require.Empty(t, metered, s.Line)
+	}
+}
+
+// requireSpecSame compares results, with any two NaN the same, and references
+// only by whether they are null.
+func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got []uint64, where string) {
+	t.Helper()
+	require.Len(t, got, len(want), where)
+	at := 0
+	for i, kind := range types {
+		if at >= len(want) {
+			return
+		}
+		lane := ""
+		if i < len(s.Expected) {
+			lane = s.Expected[i].LaneType
+		}
+		n := 1
+		switch kind {
+		case api.ValueTypeF32:
+			require.Equal(t, oneNaN("f32", want[at]&math.MaxUint32), oneNaN("f32", got[at]&math.MaxUint32), where)
+			at++
+			continue
+		case api.ValueTypeF64:
+			lane = "f64"
+		case api.ValueTypeExternref, 0x70:
+			if i < len(s.Expected) && len(s.Expected[i].Value) == 0 {
+				at++ // any that is not null
+				continue
+			}
+			require.Equal(t, want[at] == 0, got[at] == 0, where)
+			at++
+			continue
+		case api.ValueTypeI32:
+			require.Equal(t, uint32(want[at]), uint32(got[at]), where)
+			at++
+			continue
+		}
+		if api.ValueTypeName(kind) == "v128" || kind == 0x7b {
+			n = 2
+		}
+		for j := at; j < at+n; j++ {
+			require.Equal(t, oneNaN(lane, want[j]), oneNaN(lane, got[j]), "%s, result %d", where, i)
+		}
+		at += n
+	}
+}
+
+// oneNaN makes every NaN the same one.
+func oneNaN(lane string, bits uint64) uint64 {
+	switch lane {
+	case "f32":
+		for _, shift := range []int{0, 32} {
+			if v := math.Float32frombits(uint32(bits >> shift)); v != v {
+				bits = bits&^(math.MaxUint32<<shift) | 0x7fc00000<<shift
+			}
+		}
+	case "f64":
+		if v := math.Float64frombits(bits); v != v {
+			return 0x7ff8 << 48
+		}
+	}
+	return bits
+}
