@@ -158,13 +158,13 @@ func TestHostCalls(t *testing.T) {
 		"0": {`error {"code":"denied","message":"next_stream is for wrap_model and wrap_tool_call, not for before_agent"}`},
 		"1": {`error {"code":"denied","message":"recv is for wrap_model and wrap_tool_call, not for before_agent"}`},
 		"2": {`error {"code":"denied","message":"send is for wrap_model, wrap_tool_call and call_tool, not for before_agent"}`},
-		"3": {`error {"code":"denied","message":"model is not granted to this entry"}`},
-		"4": {`error {"code":"invalid","message":"tool: the request names no tool"}`},
+		"3": {`error {"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}`},
+		"4": {`error {"code":"denied","message":"tool:NAME is not granted to this entry; grants: [tool:NAME] in agent.yaml would"}`},
 		"5": {`error {"code":"denied","message":"http` + later},
-		"6": {`error {"code":"denied","message":"store is not granted to this entry"}`},
-		"7": {`error {"code":"denied","message":"store is not granted to this entry"}`},
-		"8": {`error {"code":"denied","message":"store is not granted to this entry"}`},
-		"9": {`error {"code":"denied","message":"store is not granted to this entry"}`},
+		"6": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
+		"7": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
+		"8": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
+		"9": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
 	} {
 		t.Run(letter, func(t *testing.T) {
 			t.Parallel()

@@ -143,6 +143,9 @@ func (v *visit) model(ctx context.Context, request []byte) ([]byte, error) {
 // tool calls one of the agent's tools.
 func (v *visit) tool(ctx context.Context, request []byte) ([]byte, error) {
 	return v.ask(HostCall{Name: "tool", Bytes: []Blob{request}}, func() ([]byte, error) {
+		if len(v.grants.Tools) == 0 && len(request) == 0 {
+			return nil, notGranted("tool:NAME")
+		}
 		var q abi.ToolRequest
 		if err := v.decode("tool: the request", request, &q); err != nil {
 			return nil, err
@@ -168,5 +171,5 @@ func (v *visit) tool(ctx context.Context, request []byte) ([]byte, error) {
 func (v *visit) look() { v.now = v.call.Where().NowMS * 1e6 }
 
 func notGranted(grant string) *abi.Error {
-	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry", grant)}
+	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry; grants: [%s] in agent.yaml would", grant, grant)}
 }

@@ -41,7 +41,7 @@ func TestScriptContext(t *testing.T) {
 		"local values":        {`return [ctx.local.get("a"), ctx.local.set("a", { b: [1] }), ctx.local.get("a"), ctx.local.read("a"), ctx.local.add("n", 2), ctx.local.add("n"), ctx.local.delete("a"), ctx.local.get("a")]`, `[null,1,{"b":[1]},{"value":{"b":[1]},"version":1},2,3,null,null]`},
 		"a conflict":          {`ctx.local.set("a", 1); try { ctx.local.set("a", 2, { version: 7 }) } catch (e) { return [e instanceof HookError, e.name, e.code] }`, `[true,"HookError","conflict"]`},
 		"no next":             {`try { ctx.next() } catch (e) { return e.code }`, `"denied"`},
-		"not granted":         {`try { ctx.model({}) } catch (e) { return [e.code, e.message] }`, `["denied","model is not granted to this entry"]`},
+		"not granted":         {`try { ctx.model({}) } catch (e) { return [e.code, e.message] }`, `["denied","model is not granted to this entry; grants: [model] in agent.yaml would"]`},
 		"a bad number":        {`try { ctx.local.add("n", NaN) } catch (e) { return e.message }`, `"delta is NaN; want a whole number"`},
 		"clock":               {`return [Date.now(), new Date().getTimezoneOffset(), new Date().toISOString()]`, `[1767225600000,0,"2026-01-01T00:00:00.000Z"]`},
 		"promises":            {`const [a, b] = await Promise.all([Promise.resolve(1), (async () => { await null; return 2 })()]); return a + b`, `3`},
@@ -170,6 +170,27 @@ export default {
 	require.Equal(t, []string{"info \"call 1 \""}, r.host.logs())
 	require.Contains(t, r.host.customs(), `inside "key"`)
 	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
+}
+
+// TestScriptLostPromises checks that what nobody awaits is told of.
+func TestScriptLostPromises(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	for body, want := range map[string][]string{
+		"(async () => { await 1; null.x; })();":                                                {"warn a promise was rejected, and nothing awaits it: TypeError: cannot read property 'x' of null\n    at <anonymous> (guard.ts:3:"},
+		"Promise.reject(new Error('first')); Promise.reject(new Error('second'));":             {"warn a promise was rejected, and nothing awaits it: Error: first\n"},
+		"const p = Promise.reject(1); return p.catch(() => {});":                               nil,
+		"const p = Promise.reject(1); return Promise.resolve().then(() => p.catch(() => {}));": nil,
+	} {
+		r := open(t, configure(t, loadScript(t, l, hook(body), Limits{}), ""))
+		_, err := r.beforeAgent(t)
+		require.NoError(t, err)
+		logs := r.host.logs()
+		require.Len(t, logs, len(want), body)
+		for i := range want {
+			require.Contains(t, logs[i], want[i])
+		}
+	}
 }
 
 // TestScriptEndings checks that a script ends and pauses runs.
