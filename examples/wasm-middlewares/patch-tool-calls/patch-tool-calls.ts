@@ -156,5 +156,5 @@ function placeholder({ id, function: { name } }: ToolCall): Message {
 }
 
 function synthetic(m: Message): boolean {
-	return m.extra?.synthetic === true;
+	return (m.extra as { synthetic?: unknown } | undefined)?.synthetic === true;
 }
