@@ -65,9 +65,15 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 // calls that modules make of their own.
 func worstCase(run []Placed, parallel int) (bytes int64) {
 	for _, p := range run {
-		bytes += int64(p.instances(parallel)) * p.image.WorstCase()
+		bytes += int64(p.instances(parallel)) * p.worstCase()
 	}
 	return bytes
+}
+
+// worstCase is the most memory that one instance can come to hold, and what the
+// host holds for it, in bytes.
+func (mw *Middleware) worstCase() int64 {
+	return mw.image.WorstCase() + mw.module.transport.holds(&mw.module.limits)
 }
 
 // instances is how many instances a run of the entry has at once at most, with

@@ -73,7 +73,7 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
 	// Also without configure the entry gets an image of its own, so that no
 	// instance serves two entries.
-	mw.image, err = m.build(ctx, m.image, abi.HookConfigure, func(ctx context.Context, in *sandbox.Instance) error {
+	mw.image, err = m.build(ctx, m.image, mw.buildVisit(), func(ctx context.Context, in *sandbox.Instance) error {
 		if m.has(abi.HookConfigure) {
 			v := m.buildVisit(abi.HookConfigure, input)
 			v.config = config
@@ -102,6 +102,13 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 	default:
 		return nil, refused(err)
 	}
+}
+
+// buildVisit is a call while the entry's image is built.
+func (mw *Middleware) buildVisit() *visit {
+	v := mw.module.buildVisit(abi.HookConfigure, nil)
+	v.settings = mw.config
+	return v
 }
 
 // configure fills in a manifest's configuration where config does not say

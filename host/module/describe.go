@@ -46,7 +46,7 @@ func (m *Module) prepare(ctx context.Context) error {
 func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset describes itself to each instance
-	described, err := m.build(ctx, m.image, abi.HookDescribe, func(ctx context.Context, in *sandbox.Instance) error {
+	described, err := m.build(ctx, m.image, m.buildVisit(abi.HookDescribe, nil), func(ctx context.Context, in *sandbox.Instance) error {
 		if err := m.transport.start(ctx, in, m.buildVisit("", nil)); err != nil {
 			return err
 		}
@@ -69,9 +69,8 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 }
 
 // build makes an image from another one and a setup. Whatever of the module
-// runs in between finds a visit that gives it nothing.
-func (m *Module) build(ctx context.Context, from *sandbox.Image, hook abi.Hook, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
-	v := m.buildVisit(hook, nil)
+// runs in between finds the visit, which gives it next to nothing.
+func (m *Module) build(ctx context.Context, from *sandbox.Image, v *visit, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
 	print := func(line []byte) { v.print(line) }
 	image, err := from.Prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
 	if err != nil && isOwn(err) {

@@ -76,7 +76,8 @@ func isOwn(err error) bool {
 	var limit *limitError
 	var answer *answerError
 	var script *scriptError
-	return errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) || errors.As(err, &script)
+	var call *callError
+	return errors.As(err, &call) || errors.As(err, &guest) || errors.As(err, &limit) || errors.As(err, &answer) || errors.As(err, &script)
 }
 
 // snakeCase writes the name of a field of the sandbox's limits as

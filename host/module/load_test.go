@@ -31,7 +31,9 @@ func TestRefused(t *testing.T) {
 		"import-type.wasm":      {"imports agent_middleware_v1.changed as (i32, i32) -> i32, want (i32, i64) -> i32"},
 		"newer-abi.wasm":        {"asks for ABI version 2; this host speaks version 1", "build it with an SDK for version 1"},
 		"no-hook.wasm":          {"exports no hook", "export one of before_agent, "},
-		"extism.wasm":           {"is an Extism plug-in", "come with a later version"},
+		"extism-and-abi.wasm":   {"imports agent_middleware_v1 and Extism's functions too", "by extism:host/user"},
+		"extism-hook.wasm":      {"before_agent: want () -> i32, got (i32) -> i32"},
+		"extism-host.wasm":      {"imports extism:host/user.mesages, which ABI version 1 does not have", "did you mean messages?"},
 		"describe-traps.wasm":   {"describe: unreachable executed"},
 		"initialize-loops.wasm": {"_initialize: ran longer than 50ms"},
 		"large-memory.wasm":     {"asks for 125 MiB of memory from the start, more than the limit of 64 MiB"},
@@ -183,8 +185,8 @@ func TestTable(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, imp := range surface().Imports {
-		if imp.Module == javascript.ImportModule {
-			continue // the engine's own
+		if imp.Module == javascript.ImportModule || imp.Module == extismEnv || imp.Module == extismUser {
+			continue // the engine's own, and those of another transport
 		}
 		require.Equal(t, abi.ImportModule, imp.Module)
 		got[imp.Name] = imp.Type().String()

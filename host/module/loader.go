@@ -12,10 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // LoaderOptions configure a [Loader]. They are copied by [NewLoader].
@@ -130,9 +128,6 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 	image, err := l.sandbox.Load(ctx, src.name, b, limits.Limits)
 	var refused *sandbox.RefusedError
 	switch {
-	case errors.As(err, &refused) && importsExtism(b):
-		return nil, refuse(src.name, "is an Extism plug-in: it imports extism:host/env; Extism plug-ins come with a later version",
-			"build it against the imports of "+abi.ImportModule)
 	case errors.As(err, &refused):
 		return nil, err
 	case err != nil:
@@ -144,6 +139,9 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 	}
 	limits.Limits = image.Limits()
 	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native{}}
+	if isExtism, _ := importsOf(image.Imports()); isExtism {
+		m.transport = extismPlugin{}
+	}
 	return l.finish(ctx, m, b)
 }
 
@@ -162,20 +160,6 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 		l.log.Warn("module", "module", m.Name(), "warning", w)
 	}
 	return m, nil
-}
-
-// importsExtism looks into a module that was refused for what it imports.
-func importsExtism(b []byte) bool {
-	m, err := wasm.Decode(b, wasm.DefaultLimits())
-	if err != nil {
-		return false
-	}
-	for _, imp := range m.Imports {
-		if strings.HasPrefix(imp.Module, "extism:") {
-			return true
-		}
-	}
-	return false
 }
 
 // readModule reads a module's file, as far as the limit of its size.

@@ -25,7 +25,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -55,6 +54,11 @@ type transport interface {
 	start(ctx context.Context, in *sandbox.Instance, v *visit) error
 	// pack makes an instance ready for an image of it to be taken.
 	pack(ctx context.Context, in *sandbox.Instance, v *visit) error
+	// holds is the most that the host holds in a call beside the instance, and the
+	// messages that every transport hands over, in bytes.
+	holds(l *Limits) int64
+	// hook is the type of its exports that are hooks.
+	hook() sandbox.FuncType
 	// readable makes what a module logs and prints better to read.
 	readable(text string) string
 	// call calls the visit's hook, whose input is pending, and tells whether the
@@ -144,26 +148,34 @@ type Power struct {
 
 // powers puts imports in words. Toolchains import some functions twice.
 func powers(imports []sandbox.ImportInfo) []Power {
-	rows := map[string]nativeImport{}
-	for _, row := range nativeImports() {
-		rows[row.name] = row
-	}
+	known := knownPowers()
 	out := make([]Power, 0, len(imports))
 	for _, imp := range imports {
 		if slices.ContainsFunc(out, func(p Power) bool { return p.Module == imp.Module && p.Name == imp.Name }) {
 			continue
 		}
-		p := Power{Module: imp.Module, Name: imp.Name, Type: imp.Type.String()}
-		switch imp.Module {
-		case abi.ImportModule:
-			row := rows[imp.Name]
-			p.Does, p.Grant, p.Denied = row.does, row.grant, !row.served()
-		case javascript.ImportModule:
-			p.Does = "learn that it has passed a limit and is to end"
-		default:
+		p, ok := known[[2]string{imp.Module, imp.Name}]
+		if !ok {
 			p.Does = wasiDoes(imp.Name)
 		}
+		p.Module, p.Name, p.Type = imp.Module, imp.Name, imp.Type.String()
 		out = append(out, p)
+	}
+	return out
+}
+
+// knownPowers are the functions of the surface, by module and name.
+func knownPowers() map[[2]string]Power {
+	out := map[[2]string]Power{}
+	guard := scriptImport()
+	out[[2]string{guard.Module, guard.Name}] = Power{Does: "learn that it has passed a limit and is to end"}
+	for _, row := range nativeImports() {
+		p := Power{Does: row.does, Grant: row.grant, Denied: !row.served()}
+		out[[2]string{abi.ImportModule, row.name}] = p
+		out[[2]string{extismUser, row.name}] = p // what is there of them
+	}
+	for _, row := range extismImports() {
+		out[[2]string{extismEnv, row.name}] = Power{Does: row.does, Grant: row.grant, Denied: row.denied}
 	}
 	return out
 }

@@ -20,6 +20,10 @@ type native struct{}
 
 func (native) name() string { return "native" }
 
+func (native) holds(*Limits) int64 { return 0 }
+
+func (native) hook() sandbox.FuncType { return nativeHook }
+
 func (native) start(context.Context, *sandbox.Instance, *visit) error { return nil }
 
 func (native) pack(context.Context, *sandbox.Instance, *visit) error { return nil }
@@ -100,8 +104,38 @@ func surface() sandbox.Surface {
 		})
 	}
 	s.Imports = append(s.Imports, scriptImport())
-	s.CheckExport = func(name string) (sandbox.FuncType, bool) { return nativeHook, abi.Hook(name).Known() }
+	for _, row := range extismImports() {
+		s.Imports = append(s.Imports, sandbox.Import{
+			Module: extismEnv, Name: row.name,
+			Params: valueTypes(row.params), Results: valueTypes(row.result),
+			Quick: row.quick != nil, Func: row.call,
+		})
+	}
+	for _, row := range userImports() {
+		s.Imports = append(s.Imports, sandbox.Import{
+			Module: extismUser, Name: row.name,
+			Params: valueTypes(row.params()), Results: valueTypes("I"),
+			Func: row.call,
+		})
+	}
+	s.Exports = checkHooks
 	return s
+}
+
+// checkHooks holds exports against the type of the hooks of the transport that
+// the imports are of.
+func checkHooks(imports []sandbox.ImportInfo) (sandbox.CheckExport, error) {
+	want := nativeHook
+	switch isExtism, isNative := importsOf(imports); {
+	case isExtism && isNative:
+		return nil, &sandbox.RefusedError{
+			Reason: fmt.Sprintf("imports %s and Extism's functions too; a module is of one kind", abi.ImportModule),
+			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI by %s", extismUser),
+		}
+	case isExtism:
+		want = extismHook
+	}
+	return func(name string) (sandbox.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
 }
 
 func valueTypes(letters string) []api.ValueType {
@@ -133,18 +167,27 @@ func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64)
 }
 
 func (row *nativeImport) reply(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	switch {
-	case row.name == "config" && v.config != nil:
-		return row.do(ctx, v, g, p)
-	case !v.running():
-		return nil, errBuilding(row.name)
-	case row.do == nil:
-		return v.ask(HostCall{Name: row.name}, func() ([]byte, error) {
-			return nil, &abi.Error{Code: abi.CodeDenied, Message: row.name + " is not available in this version of the host"}
-		})
-	default:
-		return row.do(ctx, v, g, p)
+	if err := v.may(row.name, row.do != nil); err != nil {
+		return nil, err
 	}
+	return row.do(ctx, v, g, p)
+}
+
+// may tells why a host call cannot be made at all, if so: there is no run, or,
+// for config, no configuration; or this version of the host does not serve it.
+func (v *visit) may(name string, served bool) error {
+	switch {
+	case name == "config" && v.config != nil:
+		return nil
+	case !v.running():
+		return errBuilding(name)
+	case served:
+		return nil
+	}
+	_, err := v.ask(HostCall{Name: name}, func() ([]byte, error) {
+		return nil, &abi.Error{Code: abi.CodeDenied, Message: name + " is not available in this version of the host"}
+	})
+	return err
 }
 
 func errBuilding(name string) error {
@@ -223,14 +266,19 @@ func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
 	if !holds(g, ptr, n) {
 		g.Read(uint32(ptr), uint32(n)) // does not return
 	}
-	keep := v.room(int(n))
+	v.say(level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
+}
+
+// say logs a text of n bytes, of which read returns the first ones.
+func (v *visit) say(level int32, n int, read func(keep int) []byte) {
+	keep := v.room(n)
 	if keep == 0 && n > 0 {
 		return
 	}
-	text := g.Read(uint32(ptr), uint32(keep))
+	text := read(keep)
 	v.bytesOut += int64(keep)
-	if uint64(keep) < n {
-		text = fmt.Appendf(text, "… (%d bytes more)", n-uint64(keep))
+	if keep < n {
+		text = fmt.Appendf(text, "… (%d bytes more)", n-keep)
 	}
 	shown := v.readable(string(text))
 	v.remember(shown)
@@ -297,11 +345,15 @@ func nativeLocalAdd(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) (
 func nativeEmit(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
 	ptr, n := u32(p[0]), u32(p[1])
 	if n > maxEmit && holds(g, ptr, n) {
-		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("emit: an event of %d bytes; at most %d are allowed", n, maxEmit)}
+		return nil, tooLargeEvent(int(n))
 	}
 	return v.emit(v.take(g, "emit", ptr, n))
 }
 
 func nativeConfig(_ context.Context, v *visit, _ *sandbox.Guest, _ []uint64) ([]byte, error) {
 	return v.config, nil
+}
+
+func tooLargeEvent(n int) error {
+	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("emit: an event of %d bytes; at most %d are allowed", n, maxEmit)}
 }

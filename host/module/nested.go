@@ -44,7 +44,7 @@ func (r *Room) granted() (bytes int64) {
 
 func (r *Room) bytes(of chain.Own) (bytes int64) {
 	for _, p := range r.run {
-		bytes += int64(p.within(of)) * p.image.WorstCase()
+		bytes += int64(p.within(of)) * p.worstCase()
 	}
 	return bytes
 }

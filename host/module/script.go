@@ -60,6 +60,10 @@ func newScript(bundle []byte, l sandbox.Limits) (*script, error) {
 	return s, nil
 }
 
+func (s *script) holds(*Limits) int64 { return 0 }
+
+func (s *script) hook() sandbox.FuncType { return nativeHook }
+
 func (s *script) name() string { return "javascript" }
 
 // readable puts places of the author's sources into a text.

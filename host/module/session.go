@@ -206,7 +206,7 @@ func (s *session) instantiate(ctx context.Context) (*worker, error) {
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here, and must not find
 		// the visit of a module that waits for this one.
-		s.mw.module.buildVisit(abi.HookConfigure, nil).context(ctx),
+		s.mw.buildVisit().context(ctx),
 		sandbox.InstanceConfig{Stdout: print, Stderr: print, Clock: func() int64 { return w.visit.clock() }})
 	if err != nil {
 		return nil, err

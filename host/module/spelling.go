@@ -2,10 +2,7 @@ package module
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/tetratelabs/wazero/api"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/sandbox"
@@ -29,7 +26,7 @@ func (m *Module) warnOfSpelling() {
 		if i == maxSpelling || told == maxSpellingTold {
 			return
 		}
-		if hook, ok := meant(e); ok && !m.has(hook) {
+		if hook, ok := meant(e, m.transport.hook()); ok && !m.has(hook) {
 			m.warn(fmt.Sprintf("exports %q, which is no hook and is never called; did you mean %s?", short(e.Name), hook))
 			told++
 		}
@@ -38,9 +35,8 @@ func (m *Module) warnOfSpelling() {
 
 // meant is the hook that an export was probably meant to be: it has a hook's
 // type, and nearly its name.
-func meant(e sandbox.ExportInfo) (abi.Hook, bool) {
-	i32 := []api.ValueType{api.ValueTypeI32}
-	if e.Kind != "function" || abi.Hook(e.Name).Known() || !slices.Equal(e.Type.Params, i32) || !slices.Equal(e.Type.Results, i32) {
+func meant(e sandbox.ExportInfo, hook sandbox.FuncType) (abi.Hook, bool) {
+	if e.Kind != "function" || abi.Hook(e.Name).Known() || !e.Type.Equal(hook) {
 		return "", false
 	}
 	plain := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(e.Name, "_", ""), "-", ""))

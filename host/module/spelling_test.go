@@ -22,11 +22,11 @@ func TestMeant(t *testing.T) {
 		"qjs_eval":        "",
 		"after_model":     "", // it is one
 	} {
-		got, ok := meant(sandbox.ExportInfo{Name: name, Kind: "function", Type: hook})
+		got, ok := meant(sandbox.ExportInfo{Name: name, Kind: "function", Type: hook}, hook)
 		require.Equal(t, want, got, name)
 		require.Equal(t, want != "", ok, name)
 	}
-	_, ok := meant(sandbox.ExportInfo{Name: "beforeModel", Kind: "function"})
+	_, ok := meant(sandbox.ExportInfo{Name: "beforeModel", Kind: "function"}, hook)
 	require.False(t, ok, "a hook has another type")
 }
 

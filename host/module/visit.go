@@ -39,6 +39,9 @@ type visit struct {
 	grown    int64 // bytes of memory
 	ended    error // what the call came to
 
+	plugin   *plugin         // of a call of an Extism plug-in
+	settings json.RawMessage // the configuration, which such a one finds also while its image is built
+
 	pending   []byte
 	output    []byte
 	hostCalls int

@@ -44,7 +44,9 @@ func testSurface() Surface {
 				stack[0] = uint64(len(g.Read(uint32(stack[0]), uint32(stack[1]))))
 			}},
 		},
-		CheckExport: func(name string) (FuncType, bool) { return FuncType{Params: one, Results: one}, name == "hook" },
+		Exports: func([]ImportInfo) (CheckExport, error) {
+			return func(name string) (FuncType, bool) { return FuncType{Params: one, Results: one}, name == "hook" }, nil
+		},
 	}
 }
 

@@ -53,6 +53,10 @@ type Import struct {
 	// guest's. One that does work of its own beside uses [Guest.Wait].
 	Waits bool
 
+	// Quick says that it takes as long as a few instructions, so that the limits
+	// are looked at once in some dozen calls and not after each.
+	Quick bool
+
 	// Func does it, on the goroutine of [Instance.Call]. The stack holds the
 	// parameters when it is called and the results when it returns, each in 64
 	// bits as wazero's api.Encode functions write them. Its context is that of
@@ -76,26 +80,31 @@ type Surface struct {
 	// wasi.go) and cannot be replaced.
 	Imports []Import
 
-	// CheckExport tells which type an exported function of that name must have,
-	// and whether the surface knows the name at all. Exports that it does not
-	// know are free. Nil: all are free.
-	CheckExport func(name string) (want FuncType, known bool)
+	// Exports returns, for a module with such imports, what its exports are held
+	// against, or an error that refuses it. Nil: all exports are free.
+	Exports func(imports []ImportInfo) (CheckExport, error)
 }
+
+// CheckExport tells which type an exported function of that name must have, and
+// whether the surface knows the name at all. Exports that it does not know are
+// free.
+type CheckExport func(name string) (want FuncType, known bool)
 
 // surface is a Surface made ready for looking things up.
 type surface struct {
-	name        string
-	modules     map[string]map[string]*Import
-	checkExport func(name string) (FuncType, bool)
+	name    string
+	modules map[string]map[string]*Import
+	exports func(imports []ImportInfo) (CheckExport, error)
 }
 
 func newSurface(s Surface) (*surface, error) {
-	out := &surface{name: s.Name, checkExport: s.CheckExport, modules: map[string]map[string]*Import{}}
+	out := &surface{name: s.Name, exports: s.Exports, modules: map[string]map[string]*Import{}}
 	if out.name == "" {
 		out.name = "this host"
 	}
-	if out.checkExport == nil {
-		out.checkExport = func(string) (FuncType, bool) { return FuncType{}, false }
+	if out.exports == nil {
+		free := func(string) (FuncType, bool) { return FuncType{}, false }
+		out.exports = func([]ImportInfo) (CheckExport, error) { return free, nil }
 	}
 	for _, imp := range s.Imports {
 		switch {

@@ -117,8 +117,12 @@ func (s *surface) verify(m *shape) error {
 			Fix:    "in C: -Wl,--export-memory; in WebAssembly text: (memory (export \"memory\") 1)",
 		}
 	}
+	check, err := s.exports(m.imports)
+	if err != nil {
+		return err
+	}
 	for _, exp := range m.exports {
-		want, known := s.checkExport(exp.Name)
+		want, known := check(exp.Name)
 		if exp.Name == initialize {
 			want, known = FuncType{}, true
 		}
