@@ -19,6 +19,8 @@ typedef u64 *value;
 ENGINE(qjs_init) int qjs_init(void);
 ENGINE(qjs_set_max_stack_size) void qjs_set_max_stack_size(int bytes);
 ENGINE(qjs_set_interrupt_handler) void qjs_set_interrupt_handler(int on);
+ENGINE(qjs_set_promise_rejection_handler) void qjs_set_promise_rejection_handler(int on);
+ENGINE(qjs_get_value_ptr) int qjs_get_value_ptr(value v);
 ENGINE(qjs_get_prop_string) value qjs_get_prop_string(value v, char *name);
 ENGINE(qjs_set_memory_limit) void qjs_set_memory_limit(int bytes);
 ENGINE(qjs_run_gc) void qjs_run_gc(void);
@@ -84,11 +86,13 @@ enum {
 };
 
 // What dispatch is called with beside the numbers of hooks.
-enum { LOAD = -1, SETTLE = -2, CATCH = -3 };
+enum { LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4 };
 
 struct slots {
 	value dispatch; // prelude.js
 	value self;     // undefined
+	value lost;     // what a promise was rejected with that nobody looks at; 0: none
+	int promise;    // that promise
 	value arguments[2];
 	char name[16];
 	int length[2];
@@ -220,9 +224,21 @@ EXPORT(host_interrupt) int host_interrupt(void) { return script_over(); }
 EXPORT(host_module_normalize) char *host_module_normalize(char *base, char *name) { return 0; }
 EXPORT(host_module_load) char *host_module_load(char *name, int *length) { return 0; }
 
+// A promise is rejected that has no handler, or it has got one after all. The first
+// one that stays without is told of.
 EXPORT(host_promise_rejection) void host_promise_rejection(value promise, value reason, int handled) {
-	qjs_free_value(promise);
-	qjs_free_value(reason);
+	int which = promise ? qjs_get_value_ptr(promise) : 0;
+	if (handled && slots->lost && slots->promise == which) {
+		qjs_free_value(slots->lost);
+		slots->lost = 0;
+	}
+	if (promise) qjs_free_value(promise);
+	if (!handled && !slots->lost) {
+		slots->lost = reason;
+		slots->promise = which;
+	} else if (reason) {
+		qjs_free_value(reason);
+	}
 }
 
 // What the host calls.
@@ -273,13 +289,18 @@ static int dispatch(int what, value v) {
 static int finish(int outcome) {
 	while (qjs_is_job_pending())
 		if (qjs_execute_pending_job() < 0) return tell(0);
-	return outcome == PENDING ? dispatch(SETTLE, qjs_get_undefined()) : outcome;
+	if (outcome == PENDING) outcome = dispatch(SETTLE, qjs_get_undefined());
+	value lost = slots->lost;
+	slots->lost = 0;
+	if (lost && outcome != BROKEN) dispatch(LOST, lost);
+	return outcome;
 }
 
 // start makes the engine ready, with the prelude that is pending.
 EXPORT(script_start) int script_start(int length, int memory, int stack) {
 	if (qjs_init() != 0) return BROKEN;
 	qjs_set_interrupt_handler(1);
+	qjs_set_promise_rejection_handler(1);
 	qjs_set_max_stack_size(stack);
 	qjs_set_memory_limit(memory);
 	named(0x74736f68, 0); // "host"

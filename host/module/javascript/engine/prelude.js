@@ -10,7 +10,7 @@
 		LOCAL_GET = 8, LOCAL_SET = 9, LOCAL_DELETE = 10, LOCAL_ADD = 11, EMIT = 12, MODEL = 13, TOOL = 14, HTTP = 15,
 		STORE_GET = 16, STORE_SET = 17, STORE_DELETE = 18, STORE_ADD = 19, RANDOM = 20;
 	const DONE = 0, FAILED = 1, THREW = 2, PENDING = 4;
-	const LOAD = -1, SETTLE = -2, CATCH = -3;
+	const LOAD = -1, SETTLE = -2, CATCH = -3, LOST = -4;
 
 	const HOOKS = [
 		"describe", "configure", "before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk",
@@ -452,15 +452,22 @@
 		return THREW;
 	}
 
+	function lost(e) {
+		log.warn("a promise was rejected, and nothing awaits it:", e);
+		return DONE;
+	}
+
 	return function dispatch(what, value) {
 		try {
 			switch (what) {
 			case LOAD: return load(value);
 			case SETTLE: return settle();
 			case CATCH: return fault(value);
+			case LOST: return lost(value);
 			default: return call(HOOKS[what], value);
 			}
 		} catch (e) {
+			if (what === LOST) return DONE;
 			return what === LOAD || what === 0 ? fault(e) : threw(e);
 		}
 	};
