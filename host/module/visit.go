@@ -189,7 +189,7 @@ func (v *visit) localGet(key string) ([]byte, error) {
 			return nil, err
 		}
 		b := append(make([]byte, 0, len(value.Value)+40), `{"value":`...)
-		b = append(b, value.Value...)
+		b = abi.Append(b, value.Value)
 		b = append(b, `,"version":`...)
 		return append(strconv.AppendInt(b, value.Version, 10), '}'), nil
 	})
