@@ -32,7 +32,7 @@ func says(t *testing.T, l *Loader, body string) string {
 // TestScriptContext checks what hooks find, one thing each.
 func TestScriptContext(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	for name, tc := range map[string]struct{ body, want string }{
 		"entry and run":       {`return [ctx.entry, ctx.run.id, ctx.hook, input.run.agent, ctx.config.a[1].b]`, `["guard","run-1","before_agent","helper",2]`},
 		"messages":            {`const m = input.messages; return [m.length, m.at(0).content, m.at(-1).content, m.at(2), m.slice(1).length, [...m].map((x) => x.content)]`, `[2,"hello","how are you?",null,1,["hello","how are you?"]]`},
@@ -65,7 +65,7 @@ func TestScriptContext(t *testing.T) {
 // TestScriptPatches checks what messages give for answers.
 func TestScriptPatches(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	user := `{ role: "user", content: "new" }`
 	for name, tc := range map[string]struct {
 		patch string
@@ -99,7 +99,7 @@ func TestScriptPatches(t *testing.T) {
 // TestScriptWraps checks next in both its forms.
 func TestScriptWraps(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newLoader(t), `
+	m := loadScript(t, newScriptLoader(t), `
 export default {
   async wrapToolCall(input, ctx) {
     const args = JSON.parse(input.call.arguments);
@@ -124,7 +124,7 @@ export default {
 // TestScriptStreams checks that a script reads a stream and sends one of its own.
 func TestScriptStreams(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newLoader(t), `
+	m := loadScript(t, newScriptLoader(t), `
 import { defineMiddleware } from "@agent-runner/middleware";
 export default defineMiddleware({
   wrapModel(input, ctx) {
@@ -146,7 +146,7 @@ export default defineMiddleware({
 // engine, is in the middle of something: the guest is never entered twice.
 func TestScriptCallsFromAnywhere(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newLoader(t), `
+	m := loadScript(t, newScriptLoader(t), `
 const inside = (ctx, text) => { ctx.local.add("calls"); ctx.emit("inside", text); return text; };
 export default {
   wrapToolCall(input, ctx) {
@@ -175,7 +175,7 @@ export default {
 // TestScriptLostPromises checks that what nobody awaits is told of.
 func TestScriptLostPromises(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	for body, want := range map[string][]string{
 		"(async () => { await 1; null.x; })();":                                                {"warn a promise was rejected, and nothing awaits it: TypeError: cannot read property 'x' of null\n    at <anonymous> (guard.ts:3:"},
 		"Promise.reject(new Error('first')); Promise.reject(new Error('second'));":             {"warn a promise was rejected, and nothing awaits it: Error: first\n"},
@@ -196,7 +196,7 @@ func TestScriptLostPromises(t *testing.T) {
 // TestScriptEndings checks that a script ends and pauses runs.
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), Limits{}), "")).beforeAgent(t)
 	var stop *chain.Stop
 	require.ErrorAs(t, err, &stop)
@@ -210,7 +210,7 @@ func TestScriptEndings(t *testing.T) {
 // run, also what it did to the built-in objects, and stays in a run.
 func TestScriptIsClean(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newLoader(t), `
+	m := loadScript(t, newScriptLoader(t), `
 let n = 0;
 const kept = new Array(100_000).fill(1);
 export default {
@@ -243,7 +243,7 @@ func TestScriptFuel(t *testing.T) {
 } };`
 	fuel := map[int64]bool{}
 	for range 2 {
-		mw := configure(t, loadScript(t, newLoader(t), text, Limits{}), "")
+		mw := configure(t, loadScript(t, newScriptLoader(t), text, Limits{}), "")
 		for range 2 {
 			r := open(t, mw)
 			_, err := r.callTool(t.Context(), nil)
@@ -291,7 +291,7 @@ func replayScript(t *testing.T, text, place string, limits Limits) {
 	b, err := ReadBundle(files[0])
 	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
-	again, err := newLoader(t).Replay(t.Context(), b)
+	again, err := newScriptLoader(t).Replay(t.Context(), b)
 	require.NoError(t, err)
 	require.Empty(t, again.Differences)
 	require.True(t, again.Same)

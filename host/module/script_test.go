@@ -17,6 +17,17 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
+// newScriptLoader shares the engine's machine code with other tests.
+func newScriptLoader(t *testing.T) *Loader {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	l, err := NewLoader(t.Context(), &LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
 // writeScript makes a file of a script.
 func writeScript(t *testing.T, name, text string) string {
 	t.Helper()
@@ -41,7 +52,7 @@ func hook(body string) string {
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	m := loadScript(t, newLoader(t), `
+	m := loadScript(t, newScriptLoader(t), `
 import { defineMiddleware, allow, deny } from "@agent-runner/middleware";
 
 interface Config { deny: string[] }
@@ -78,7 +89,7 @@ export default defineMiddleware<Config>({
 // other modules.
 func TestScriptFaults(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	patient := Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
 	// Fuel ends the same hook at the same place, whatever else the machine does.
 	hasty := Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
@@ -147,7 +158,7 @@ func TestScriptFaults(t *testing.T) {
 // TestScriptBytes checks scripts that come without their files.
 func TestScriptBytes(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	m, err := l.LoadBytes(t.Context(), "sub/guard.ts", []byte(`import { deny } from "@agent-runner/middleware";
 export default { gateTool: (): unknown => null.x };`), Limits{})
 	require.NoError(t, err)
@@ -195,7 +206,7 @@ func TestScriptInChild(t *testing.T) {
 // TestEngineImport checks that only the engine gets what is there for it.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
-	_, err := newLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), Limits{})
+	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), Limits{})
 	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which is there for the engine of scripts alone")
 }
 
@@ -203,7 +214,7 @@ func TestEngineImport(t *testing.T) {
 // module does not fault.
 func TestScriptFails(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	for name, tc := range map[string]struct {
 		body string
 		want abi.Error
@@ -235,7 +246,7 @@ func TestScriptFails(t *testing.T) {
 // TestScriptRefused checks what is told of scripts that do not load.
 func TestScriptRefused(t *testing.T) {
 	t.Parallel()
-	l := newLoader(t)
+	l := newScriptLoader(t)
 	for name, tc := range map[string]struct{ text, want string }{
 		"syntax":     {"export default {\n  gateTool() { return ; ) }\n};", "guard.ts:2:25: Unexpected \")\"\n> 2 |   gateTool() { return ; ) }"},
 		"no hook":    {"export const x = 1;", "the script has no hook"},

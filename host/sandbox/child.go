@@ -200,10 +200,7 @@ func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr stri
 	case strings.Contains(stderr, "SIGXCPU"):
 		return c.tooSlow(job)
 	case code == childNoMemory, slices.ContainsFunc(memoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
-		return &RefusedError{
-			Reason: fmt.Sprintf("%s took more than %s of memory", doing(job), bytesText(c.opts.MemoryBytes)),
-			Fix:    "split its largest functions, or raise the memory that compiling may take",
-		}
+		return c.tooMuch(job, bytesText(c.opts.MemoryBytes)+" of memory", "memory")
 	default:
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
 		what := "cannot be compiled: the compiler"
@@ -222,11 +219,15 @@ func doing(job string) string {
 	return "the job " + job
 }
 
-func (c *children) tooSlow(job string) error {
-	return &RefusedError{
-		Reason: fmt.Sprintf("%s took more than %v", doing(job), c.opts.Time),
-		Fix:    "split its largest functions, or raise the time that compiling may take",
+func (c *children) tooSlow(job string) error { return c.tooMuch(job, c.opts.Time.String(), "time") }
+
+// tooMuch is the refusal of a module, or of a job, that took more than it may.
+func (c *children) tooMuch(job, most, of string) error {
+	refused := &RefusedError{Reason: fmt.Sprintf("%s took more than %s", doing(job), most)}
+	if job == "" {
+		refused.Fix = fmt.Sprintf("split its largest functions, or raise the %s that compiling may take", of)
 	}
+	return refused
 }
 
 // invalid is the refusal of a module that wazero found something wrong with.
