@@ -88,6 +88,11 @@ chaos: ## processes that run agents killed, KILLS for each kind of store; SEED r
 postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
 
+.PHONY: toolchains
+toolchains: ## install compilers of C and Rust for the SDKs' tests, from Debian's packages, if they are not there
+	@command -v clang wasm-ld >/dev/null && ls /usr/lib/rustlib/wasm32-unknown-unknown >/dev/null 2>&1 && test -x /usr/bin/cargo || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq clang lld cargo rustc libstd-rust-dev-wasm32; }
+
 .PHONY: limits
 limits: ## each limit alone switched off, which must turn its case red
 	go test -count 1 -run '^TestEachLimit' ./internal/hostile

@@ -1,6 +1,7 @@
-// Package guestbuild builds Go guests into WebAssembly modules: for tests, and
-// for make. Go's own build cache knows what is up to date, so a module that is
-// there already costs some ten milliseconds.
+// Package guestbuild builds guests into WebAssembly modules: for tests, and for
+// make. Go's own build cache knows what is up to date, so a module that is there
+// already costs some ten milliseconds. Guests in other languages are built by
+// their toolchains.
 package guestbuild
 
 import (
@@ -12,8 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
 // Folder is where modules are built, below the repository's folder.
@@ -42,9 +47,17 @@ func Build(tb TB, folder string) []byte {
 	return nil
 }
 
+// Languages are the folders of guests in other languages than Go: that of an
+// example in Go may have a folder for each of them.
+var Languages = []string{"c"}
+
 // Path returns where the module of a guest's folder is built.
 func Path(root, folder string) string {
-	return filepath.Join(root, filepath.FromSlash(Folder), filepath.Base(folder)+".wasm")
+	name := filepath.Base(folder)
+	if slices.Contains(Languages, name) {
+		name = filepath.Base(filepath.Dir(folder)) + "-" + name
+	}
+	return filepath.Join(root, filepath.FromSlash(Folder), name+".wasm")
 }
 
 // Module builds the guest in a folder below root and returns the module's path.
@@ -66,14 +79,68 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	defer unlock()
+	build := goModule
+	if slices.Contains(Languages, filepath.Base(folder)) || strings.HasPrefix(filepath.ToSlash(folder), "guest-sdk/") {
+		build = other
+	}
+	if err := build(ctx, root, folder, path); err != nil {
+		return nil, fmt.Errorf("build guest %s: %w", folder, err)
+	}
+	return os.ReadFile(path)
+}
+
+func goModule(ctx context.Context, root, folder, path string) error {
 	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
 		"-o", path, "./"+filepath.ToSlash(folder))
 	build.Dir = root
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build guest %s: %w\n%s", folder, err, bytes.TrimSpace(out))
+		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out))
 	}
-	return os.ReadFile(path)
+	return nil
+}
+
+// other builds a guest that is not in Go, with what is on the machine.
+func other(ctx context.Context, root, folder, path string) error {
+	p, err := toolchain.Find(filepath.Join(root, folder))
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(filepath.Base(path), ".wasm")
+	p.Cache = filepath.Join(root, "build", "rust", name)
+	if p.Language.Name == "AssemblyScript" {
+		p.Node, err = npmtest.Install(filepath.Join(root, "guest-sdk", "assemblyscript", "testdata", "npm"), filepath.Join(root, "build", "npm"))
+		if err != nil {
+			return &toolchain.MissingError{Tool: "npm, or what it installs,", Install: err.Error()}
+		}
+	}
+	return p.Build(ctx, path)
+}
+
+// Foreign builds the guest in a folder in another language than Go, and returns
+// the module. Without its toolchain the test is skipped, with what is missing;
+// with CI=true it fails.
+func Foreign(tb Skipper, folder string) []byte {
+	tb.Helper()
+	root, err := Root()
+	if err == nil {
+		var b []byte
+		if b, err = module(tb.Context(), root, folder); err == nil {
+			return b
+		}
+	}
+	var missing *toolchain.MissingError
+	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
+		tb.Skipf("SKIPPED: %v", err)
+	}
+	tb.Fatalf("%v", err)
+	return nil
+}
+
+// Skipper is the part of testing.TB that Foreign needs.
+type Skipper interface {
+	TB
+	Skipf(format string, args ...any)
 }
 
 // All builds several guests, at most parallel at once, and returns the

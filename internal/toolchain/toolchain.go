@@ -4,6 +4,7 @@ package toolchain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Project struct {
 	Dir      string
 	Main     string // the file that tells of the language
 	Language *Language
+
+	Cache string // where Rust keeps what it compiled; DIR/target when empty
+	Node  string // the folder whose node_modules has asc; DIR when empty
 }
 
 func languages() []*Language {
@@ -87,7 +91,7 @@ func Find(dir string) (*Project, error) {
 	}
 	for _, l := range languages() {
 		if main := l.has(dir); main != "" {
-			return &Project{dir, main, l}, nil
+			return &Project{Dir: dir, Main: main, Language: l}, nil
 		}
 	}
 	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new makes a folder that has all that is needed", dir)
@@ -154,13 +158,16 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
 }
 
+// linkers are the names that lld goes by.
+var linkers = []string{"wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18", "wasm-ld-19"}
+
 // buildC links what the sources define and leaves the host's functions open.
 // The header exports the hooks itself.
 func buildC(ctx context.Context, p *Project, out string) error {
 	const install = "on Debian and Ubuntu: apt-get install clang lld"
 	tool, err := find(install, "clang")
 	if err == nil {
-		_, err = find(install, "wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18")
+		_, err = find(install, linkers...)
 	}
 	if err != nil {
 		return err
@@ -176,42 +183,21 @@ func buildC(ctx context.Context, p *Project, out string) error {
 	return p.run(ctx, nil, tool, args...)
 }
 
-func buildRust(ctx context.Context, p *Project, out string) error {
-	tool, err := find("https://rustup.rs, then: rustup target add wasm32-unknown-unknown", "cargo")
-	if err != nil {
-		return err
-	}
-	if err := p.run(ctx, nil, tool, "build", "--release", "--target", "wasm32-unknown-unknown", "--target-dir", "target"); err != nil {
-		return err
-	}
-	found, err := filepath.Glob(filepath.Join(p.Dir, "target", "wasm32-unknown-unknown", "release", "*.wasm"))
-	if err != nil {
-		return err
-	}
-	if len(found) != 1 {
-		return fmt.Errorf("cargo made %d modules; want one: a library with crate-type = [\"cdylib\"]", len(found))
-	}
-	b, err := os.ReadFile(found[0])
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, b, 0o644)
-}
-
 func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
-	tool := filepath.Join(p.Dir, "node_modules", ".bin", "asc")
+	node := cmp.Or(p.Node, p.Dir)
+	tool, err := filepath.Abs(filepath.Join(node, "node_modules", ".bin", "asc"))
+	if err != nil {
+		return err
+	}
 	if _, err := os.Stat(tool); err != nil {
-		npm, err := find("https://nodejs.org", "npm")
+		npm, err := find("https://nodejs.org; on Debian and Ubuntu: apt-get install npm", "npm")
 		if err != nil {
 			return err
 		}
-		if err := p.run(ctx, nil, npm, "install", "--no-audit", "--no-fund"); err != nil {
+		install := &Project{Dir: node}
+		if err := install.run(ctx, nil, npm, "install", "--no-audit", "--no-fund"); err != nil {
 			return err
 		}
 	}
-	abs, err := filepath.Abs(tool)
-	if err != nil {
-		return err
-	}
-	return p.run(ctx, nil, abs, "assembly/index.ts", "--target", "release", "--outFile", out)
+	return p.run(ctx, nil, tool, "assembly/index.ts", "--target", "release", "--outFile", out)
 }

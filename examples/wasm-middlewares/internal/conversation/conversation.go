@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,8 +30,8 @@ const Folder = "examples/wasm-middlewares"
 
 // Test runs all conversations (*.txtar) of the test's folder, in each language
 // that the example is written in. Their form is that of package conformance; a
-// module NAME.wasm is the example in folder NAME: built from its source in Go, or
-// the script NAME.ts there. It also checks that the folder's README says all that
+// module NAME.wasm is the example in folder NAME: built from its source in Go, or in the
+// folder of another language there, or the script NAME.ts. It also checks that the folder's README says all that
 // there is to configure.
 func Test(t *testing.T) {
 	t.Helper()
@@ -38,7 +39,11 @@ func Test(t *testing.T) {
 	require.NoError(t, err)
 	dir, err := os.Getwd()
 	require.NoError(t, err)
-	for language, source := range map[string]string{"go": "main.go", "typescript": filepath.Base(dir) + ".ts"} {
+	sources := map[string]string{"go": "main.go", "typescript": filepath.Base(dir) + ".ts"}
+	for _, language := range guestbuild.Languages {
+		sources[language] = language
+	}
+	for language, source := range sources {
 		if _, err := os.Stat(source); err == nil {
 			t.Run(language, func(t *testing.T) { test(t, modules{t, newLoader(t), language}, cases) })
 		}
@@ -131,6 +136,10 @@ func (ms modules) load(ctx context.Context, file string) (*module.Module, error)
 	if ms.language == "typescript" {
 		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), module.Limits{})
 	}
-	wasm := guestbuild.Build(ms.t, path.Join(Folder, name))
+	folder := path.Join(Folder, name)
+	if slices.Contains(guestbuild.Languages, ms.language) {
+		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), module.Limits{})
+	}
+	wasm := guestbuild.Build(ms.t, folder)
 	return ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
 }

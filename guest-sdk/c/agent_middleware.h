@@ -1,0 +1,2948 @@
+/* agent_middleware.h: middlewares for agent-runner in C, version 1 of the ABI.
+ *
+ *     clang --target=wasm32 -O2 -nostdlib -Wl,--no-entry -Wl,--strip-all -o guard.wasm guard.c
+ *
+ * One header and no library: it needs neither a libc nor WASI, and works beside
+ * them. Include it in one file. README.md has the rest.
+ *
+ * Memory: everything that this header returns, and am_alloc, is in an arena that
+ * is emptied before each hook. What configure allocated stays.
+ */
+#ifndef AGENT_MIDDLEWARE_H
+#define AGENT_MIDDLEWARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(__wasm32__)
+#error "a middleware is a WebAssembly module: compile with clang --target=wasm32"
+#endif
+
+#define AM_FN static __attribute__((unused))
+#define AM_SMALL AM_FN __attribute__((noinline)) /* called from many places */
+#define AM_IMPORT(name) __attribute__((import_module("agent_middleware_v1"), import_name(#name)))
+
+/* ---- what the host offers; the functions below are easier to call ---- */
+
+AM_IMPORT(read) int32_t am_host_read(void *ptr, int32_t cap);
+AM_IMPORT(write) void am_host_write(const void *ptr, int32_t len);
+AM_IMPORT(next) int32_t am_host_next(const void *ptr, int32_t len);
+AM_IMPORT(next_stream) int32_t am_host_next_stream(const void *ptr, int32_t len);
+AM_IMPORT(recv) int32_t am_host_recv(void);
+AM_IMPORT(send) int32_t am_host_send(const void *ptr, int32_t len);
+AM_IMPORT(messages) int32_t am_host_messages(int32_t list, int32_t from, int32_t to);
+AM_IMPORT(changed) int32_t am_host_changed(int32_t list, int64_t revision);
+AM_IMPORT(local_get) int32_t am_host_local_get(const void *key, int32_t len);
+AM_IMPORT(local_set) int32_t am_host_local_set(const void *key, int32_t len, const void *value, int32_t value_len, int64_t version);
+AM_IMPORT(local_delete) int32_t am_host_local_delete(const void *key, int32_t len);
+AM_IMPORT(local_add) int32_t am_host_local_add(const void *key, int32_t len, int64_t delta);
+AM_IMPORT(store_get) int32_t am_host_store_get(const void *key, int32_t len);
+AM_IMPORT(store_set) int32_t am_host_store_set(const void *key, int32_t len, const void *value, int32_t value_len, int64_t version, int64_t ttl);
+AM_IMPORT(store_delete) int32_t am_host_store_delete(const void *key, int32_t len);
+AM_IMPORT(store_add) int32_t am_host_store_add(const void *key, int32_t len, int64_t delta);
+AM_IMPORT(emit) int32_t am_host_emit(const void *ptr, int32_t len);
+AM_IMPORT(model) int32_t am_host_model(const void *ptr, int32_t len);
+AM_IMPORT(tool) int32_t am_host_tool(const void *ptr, int32_t len);
+AM_IMPORT(config) int32_t am_host_config(void);
+AM_IMPORT(log) void am_host_log(int32_t level, const void *ptr, int32_t len);
+
+/* ---- memory ---- */
+
+/* The compiler calls these by itself; a libc's are as good. */
+__attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t n) {
+	for (size_t i = 0; i < n; i++) ((unsigned char *)to)[i] = (unsigned char)c;
+	return to;
+}
+
+__attribute__((weak, no_builtin("memcpy"))) void *memcpy(void *restrict to, const void *restrict from, size_t n) {
+	unsigned char *t = to;
+	const unsigned char *f = from;
+	for (; n >= 8; n -= 8, t += 8, f += 8) {
+		uint64_t word;
+		__builtin_memcpy(&word, f, 8);
+		__builtin_memcpy(t, &word, 8);
+	}
+	while (n-- > 0) *t++ = *f++;
+	return to;
+}
+
+__attribute__((weak, no_builtin("memcmp"))) int memcmp(const void *a, const void *b, size_t n) {
+	const unsigned char *x = a, *y = b;
+	for (size_t i = 0; i < n; i++)
+		if (x[i] != y[i]) return x[i] - y[i];
+	return 0;
+}
+
+/* am_die ends the hook as a fault: for what can only be a mistake of the module. */
+AM_FN __attribute__((noreturn)) void am_die(const char *why) {
+	int32_t n = 0;
+	while (why[n] != 0) n++;
+	am_host_log(3, why, n);
+	__builtin_trap();
+}
+
+#ifndef AM_FIRST
+#define AM_FIRST 16384 /* bytes of the arena that are there from the begin on */
+#endif
+
+typedef struct am_chunk_of_memory am_chunk_of_memory;
+struct am_chunk_of_memory {
+	am_chunk_of_memory *next;
+	char *from, *end;
+};
+
+static __attribute__((aligned(16))) char am_first_bytes[AM_FIRST];
+static am_chunk_of_memory am_first_chunk = {0, am_first_bytes, am_first_bytes + AM_FIRST};
+static am_chunk_of_memory *am_chunk_now = &am_first_chunk, *am_chunk_kept = &am_first_chunk;
+static char *am_free_now = am_first_bytes, *am_free_kept = am_first_bytes;
+
+/* am_more makes room for n bytes, of the next chunk or of new memory. */
+AM_FN void am_more(size_t n) {
+	am_chunk_of_memory *c = am_chunk_now;
+	while (c->next != 0) {
+		c = c->next;
+		if ((size_t)(c->end - c->from) >= n) {
+			am_chunk_now = c;
+			am_free_now = c->from;
+			return;
+		}
+	}
+	size_t pages = (n + sizeof(am_chunk_of_memory) + 16 + 65535) / 65536;
+	size_t at = __builtin_wasm_memory_grow(0, pages);
+	if (at == (size_t)-1) am_die("out of memory");
+	char *from = (char *)(at * 65536);
+	if (from == c->end && c != &am_first_chunk) { /* right behind the last one */
+		c->end += pages * 65536;
+		if (am_chunk_now != c) {
+			am_chunk_now = c;
+			am_free_now = c->from;
+		}
+		return;
+	}
+	am_chunk_of_memory *more = (am_chunk_of_memory *)from;
+	*more = (am_chunk_of_memory){0, from + 16, from + pages * 65536};
+	c->next = more;
+	am_chunk_now = more;
+	am_free_now = more->from;
+}
+
+/* am_alloc returns n bytes, all zero, until the next hook. It never fails: a
+ * module that has used up its memory ends there. */
+AM_SMALL void *am_alloc(size_t n) {
+	if (n > 0x40000000) am_die("out of memory");
+	n = (n + 7) & ~(size_t)7;
+	while (n > (size_t)(am_chunk_now->end - am_free_now)) am_more(n);
+	char *p = am_free_now;
+	am_free_now += n;
+	return memset(p, 0, n);
+}
+
+#define AM_NEW(type) ((type *)am_alloc(sizeof(type)))
+
+/* am_keep makes what was allocated so far stay; configure ends with it. What is
+ * kept in a run is kept until the host throws the instance away. */
+AM_FN void am_keep(void) {
+	am_chunk_kept = am_chunk_now;
+	am_free_kept = am_free_now;
+}
+
+/* ---- text ---- */
+
+/* Text is UTF-8 with a length, and need not end in a zero. p is 0 for text that
+ * is not there. */
+typedef struct {
+	const char *p;
+	int32_t n;
+} am_str;
+
+/* JSON in a text: numbers, objects and lists as they are spelled. */
+typedef am_str am_json;
+
+/* AM_S is the text of a literal. */
+#define AM_S(literal) ((am_str){"" literal, sizeof(literal) - 1})
+
+AM_FN bool am_same(am_str a, am_str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, (size_t)a.n) == 0); }
+
+/* am_of is the text of what ends in a zero. */
+AM_FN am_str am_of(const char *zero_ended) {
+	am_str s = {zero_ended, 0};
+	while (zero_ended[s.n] != 0) s.n++;
+	return s;
+}
+
+/* am_eq compares with a literal: am_eq(in->call.name, "shell"). */
+#define am_eq(text, literal) am_same((text), AM_S(literal))
+
+AM_SMALL am_str am_concat(const am_str *parts, int32_t count) {
+	int32_t n = 0;
+	for (int32_t i = 0; i < count; i++) n += parts[i].n;
+	char *to = am_alloc((size_t)n + 1);
+	am_str out = {to, n};
+	for (int32_t i = 0; i < count; i++) {
+		if (parts[i].n > 0) memcpy(to, parts[i].p, (size_t)parts[i].n);
+		to += parts[i].n;
+	}
+	return out;
+}
+
+/* AM_CAT puts texts together: AM_CAT(AM_S("no "), name). */
+#define AM_CAT(...) am_concat((const am_str[]){__VA_ARGS__}, (int32_t)(sizeof((const am_str[]){__VA_ARGS__}) / sizeof(am_str)))
+
+AM_SMALL am_str am_decimal(int64_t v) {
+	char digits[20];
+	int32_t n = 0;
+	uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+	do digits[n++] = (char)('0' + u % 10);
+	while ((u /= 10) > 0);
+	char *to = am_alloc(21);
+	int32_t m = 0;
+	if (v < 0) to[m++] = '-';
+	while (n > 0) to[m++] = digits[--n];
+	return (am_str){to, m};
+}
+
+/* am_find is where a text begins in another, from a place on, or -1. */
+AM_FN int32_t am_find(am_str in, am_str what, int32_t from) {
+	for (int32_t i = from; i + what.n <= in.n; i++)
+		if (what.n == 0 || memcmp(in.p + i, what.p, (size_t)what.n) == 0) return i;
+	return -1;
+}
+
+AM_FN bool am_begins(am_str text, am_str with) { return text.n >= with.n && am_same((am_str){text.p, with.n}, with); }
+
+/* am_replace puts a text in the place of each that is found. */
+AM_FN am_str am_replace(am_str in, am_str what, am_str with) {
+	am_str out = {"", 0};
+	for (int32_t at = 0, next;; at = next + what.n) {
+		next = what.n > 0 ? am_find(in, what, at) : -1;
+		am_str rest = {in.p + at, (next < 0 ? in.n : next) - at};
+		if (next < 0) return AM_CAT(out, rest);
+		out = AM_CAT(out, rest, with);
+	}
+}
+
+typedef struct {
+	am_str *items;
+	int32_t len;
+	bool set; /* of an answer: an empty list is not the same as none */
+} am_strs;
+
+/* The keys and values of an object. */
+typedef struct {
+	am_str key;
+	am_json value;
+} am_member;
+
+typedef struct {
+	am_member *items;
+	int32_t len;
+} am_members;
+
+AM_FN am_json am_member_of(const am_members *members, am_str key) {
+	for (int32_t i = 0; i < members->len; i++)
+		if (am_same(members->items[i].key, key)) return members->items[i].value;
+	return (am_json){0, 0};
+}
+
+/* ---- the types of the ABI ---- */
+
+typedef enum { AM_TEXT, AM_INT, AM_LONG, AM_BOOL, AM_RAW, AM_MEMBERS, AM_OBJECT, AM_REF, AM_TEXTS, AM_OBJECTS } am_kind;
+
+enum { AM_OMIT = 1, AM_OPTIONAL = 2 };
+
+typedef enum { AM_FORM_FIELDS, AM_FORM_CONTENT, AM_FORM_LIST_PATCH, AM_FORM_TOOLS_PATCH, AM_FORM_CHUNK, AM_FORM_PART, AM_FORM_TOOL_CALL } am_form;
+
+typedef struct am_type am_type;
+
+typedef struct {
+	const char *key;
+	int32_t key_len, offset;
+	uint8_t kind, flags;
+	const am_type *of;
+} am_field;
+
+struct am_type {
+	const am_field *fields;
+	int32_t count, size, form, unknown;
+};
+
+typedef enum { AM_CONTENT_NULL, AM_CONTENT_TEXT, AM_CONTENT_PARTS } am_content_kind;
+
+/* ---- generated by internal/sdkgen from package abi: do not edit ---- */
+
+typedef struct am_description am_description;
+typedef struct am_configure_input am_configure_input;
+typedef struct am_configure_answer am_configure_answer;
+typedef struct am_usage am_usage;
+typedef struct am_run am_run;
+typedef struct am_resume am_resume;
+typedef struct am_tool am_tool;
+typedef struct am_part am_part;
+typedef struct am_content am_content;
+typedef struct am_function_call am_function_call;
+typedef struct am_tool_call am_tool_call;
+typedef struct am_message am_message;
+typedef struct am_list am_list;
+typedef struct am_run_limits am_run_limits;
+typedef struct am_before_agent_input am_before_agent_input;
+typedef struct am_stop am_stop;
+typedef struct am_interrupt am_interrupt;
+typedef struct am_tools_patch am_tools_patch;
+typedef struct am_splice am_splice;
+typedef struct am_list_patch am_list_patch;
+typedef struct am_before_agent_answer am_before_agent_answer;
+typedef struct am_state_tool am_state_tool;
+typedef struct am_before_model_rewrite_state_input am_before_model_rewrite_state_input;
+typedef struct am_before_model_rewrite_state_answer am_before_model_rewrite_state_answer;
+typedef struct am_request am_request;
+typedef struct am_before_model_input am_before_model_input;
+typedef struct am_request_patch am_request_patch;
+typedef struct am_response am_response;
+typedef struct am_before_model_answer am_before_model_answer;
+typedef struct am_wrap_model_input am_wrap_model_input;
+typedef struct am_wrap_model_answer am_wrap_model_answer;
+typedef struct am_chunk am_chunk;
+typedef struct am_on_chunk_input am_on_chunk_input;
+typedef struct am_on_chunk_answer am_on_chunk_answer;
+typedef struct am_error am_error;
+typedef struct am_after_model_input am_after_model_input;
+typedef struct am_model_again am_model_again;
+typedef struct am_after_model_answer am_after_model_answer;
+typedef struct am_after_model_rewrite_state_input am_after_model_rewrite_state_input;
+typedef struct am_after_model_rewrite_state_answer am_after_model_rewrite_state_answer;
+typedef struct am_by am_by;
+typedef struct am_call am_call;
+typedef struct am_before_tool_input am_before_tool_input;
+typedef struct am_result am_result;
+typedef struct am_before_tool_answer am_before_tool_answer;
+typedef struct am_wrap_tool_call_input am_wrap_tool_call_input;
+typedef struct am_wrap_tool_call_answer am_wrap_tool_call_answer;
+typedef struct am_gate_tool_input am_gate_tool_input;
+typedef struct am_gate_tool_answer am_gate_tool_answer;
+typedef struct am_call_tool_input am_call_tool_input;
+typedef struct am_call_tool_answer am_call_tool_answer;
+typedef struct am_after_tool_input am_after_tool_input;
+typedef struct am_tool_again am_tool_again;
+typedef struct am_after_tool_answer am_after_tool_answer;
+typedef struct am_tool_messages_input am_tool_messages_input;
+typedef struct am_tool_messages_answer am_tool_messages_answer;
+typedef struct am_after_tools_input am_after_tools_input;
+typedef struct am_after_tools_answer am_after_tools_answer;
+typedef struct am_after_agent_input am_after_agent_input;
+typedef struct am_after_agent_answer am_after_agent_answer;
+typedef struct am_entry_stats am_entry_stats;
+typedef struct am_ask am_ask;
+typedef struct am_pending am_pending;
+typedef struct am_event am_event;
+typedef struct am_observe_input am_observe_input;
+typedef struct am_observe_answer am_observe_answer;
+typedef struct am_translate_input am_translate_input;
+typedef struct am_translate_answer am_translate_answer;
+typedef struct am_model_reply am_model_reply;
+typedef struct am_call_patch am_call_patch;
+typedef struct am_tool_reply am_tool_reply;
+typedef struct am_tool_request am_tool_request;
+typedef struct am_sent am_sent;
+typedef struct am_stream_end am_stream_end;
+typedef struct am_received am_received;
+typedef struct am_local_value am_local_value;
+typedef struct am_local_version am_local_version;
+typedef struct am_custom am_custom;
+typedef struct am_approval am_approval;
+typedef struct { am_part *items; int32_t len; bool set; } am_parts;
+typedef struct { am_message *items; int32_t len; bool set; } am_messages;
+typedef struct { am_splice *items; int32_t len; bool set; } am_splices;
+typedef struct { am_tool *items; int32_t len; bool set; } am_tools;
+typedef struct { am_tool_call *items; int32_t len; bool set; } am_tool_calls;
+typedef struct { am_state_tool *items; int32_t len; bool set; } am_state_tools;
+typedef struct { am_chunk *items; int32_t len; bool set; } am_chunks;
+typedef struct { am_call *items; int32_t len; bool set; } am_calls;
+typedef struct { am_ask *items; int32_t len; bool set; } am_asks;
+typedef struct { am_entry_stats *items; int32_t len; bool set; } am_entry_stats_list;
+typedef struct { am_pending *items; int32_t len; bool set; } am_pendings;
+typedef struct { am_event *items; int32_t len; bool set; } am_events;
+
+/* A Description is what a module says of itself in answer to describe. */
+struct am_description {
+	am_str name;
+	am_str version;
+	am_str description;
+	am_strs requires; /* Requires names the hooks and features that the module cannot do without; one that the host does not have refuses the module. */
+	am_strs hooks; /* Hooks are those of the exports that are to be called; without it, all. */
+	am_str messages; /* MessagesFull when empty */
+	am_strs events; /* Events are the types of events for observe; without it, all but chunks. */
+	bool hold_stream; /* HoldStream keeps chunks of a wrapped model call back until the wrapper returns. */
+	am_json config_schema; /* ConfigSchema is a JSON Schema of the module's configuration, without references to other documents. */
+};
+
+/* ConfigureInput is the input of configure. */
+struct am_configure_input {
+	am_str entry;
+	am_json config;
+};
+
+/* ConfigureAnswer is the answer of configure: empty. */
+struct am_configure_answer {
+	char nothing;
+};
+
+/* Usage counts tokens. */
+struct am_usage {
+	int64_t prompt_tokens;
+	int64_t completion_tokens;
+	int64_t total_tokens;
+};
+
+/* A Run says which run, and where in it, a hook is called. */
+struct am_run {
+	am_str id;
+	am_str agent;
+	int32_t step; /* from 1; 0 in before_agent */
+	am_str step_id;
+	int32_t max_steps;
+	am_usage usage;
+	am_members metadata; /* the caller's */
+	int64_t now_ms; /* Unix time, milliseconds */
+	int64_t deadline_ms; /* milliseconds left; 0: none */
+	am_str parent; /* the run that this one is a tool of */
+};
+
+/* A Resume is what an interrupt was answered with. It is in the input of the hook that interrupted, when it is called again. */
+struct am_resume {
+	am_str id;
+	am_json answer;
+};
+
+/* A Tool is what the model is told of a tool. */
+struct am_tool {
+	am_str name;
+	am_str description;
+	am_json parameters; /* a JSON Schema */
+	am_str owner; /* Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
+	bool idempotent; /* Idempotent tools may be called again when it is unknown whether a call happened. */
+};
+
+/* A Part is one piece of content in the form of the OpenAI chat API. */
+struct am_part {
+	am_str type;
+	am_str text;
+	am_json image_url; /* {"url", "detail"} */
+	am_json input_audio; /* {"data", "format"} */
+	am_json file; /* {"file_id"} or {"filename", "file_data"} */
+	/* The fields that this version does not know, as they came. */
+	am_members unknown;
+};
+
+/* Content is what a message or a tool result says: null, a string, or parts. The zero value is null. */
+struct am_content {
+	am_content_kind kind;
+	am_str text;    /* of AM_CONTENT_TEXT */
+	am_parts parts; /* of AM_CONTENT_PARTS */
+};
+
+/* A FunctionCall names a tool and the arguments for it, a JSON object in a string. */
+struct am_function_call {
+	am_str name;
+	am_str arguments;
+};
+
+/* A ToolCall is one call in an assistant's message. Arguments are the model's string, as it came. */
+struct am_tool_call {
+	am_str id;
+	am_str type; /* "function" */
+	am_function_call function;
+	/* The fields that this version does not know, as they came. */
+	am_members unknown;
+};
+
+/* A Message is one message of the conversation in the form of the OpenAI chat API. ID and Origin are the host's: what a module puts there is ignored, unless the same answer removed the message of that id. */
+struct am_message {
+	am_str id;
+	am_str role;
+	am_content content;
+	am_str name;
+	am_tool_calls tool_calls;
+	am_str tool_call_id;
+	am_str reasoning_content;
+	am_json extra; /* an object; for modules, never sent to a model */
+	am_str origin;
+	/* The fields that this version does not know, as they came. */
+	am_members unknown;
+};
+
+/* A List stands for a list of messages in a hook's input. It is immutable while the hook runs. */
+struct am_list {
+	int32_t list;
+	int64_t revision;
+	int32_t total;
+	am_messages items; /* Items are the messages themselves, for modules whose description says "messages": "full"; otherwise the module asks for the parts it wants. */
+};
+
+/* RunLimits are the limits of a run that modules may want to know. */
+struct am_run_limits {
+	int32_t max_steps;
+	int32_t model_calls; /* 0: as many as there are steps for, and what hooks ask for */
+	int32_t tool_calls; /* 0: any number */
+	am_members tools; /* calls of single tools */
+};
+
+/* BeforeAgentInput is the input of before_agent. */
+struct am_before_agent_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str instruction;
+	am_tools tools;
+	am_strs return_directly;
+	am_list messages;
+	am_str model;
+	am_members params;
+	am_run_limits limits;
+};
+
+/* Stop ends the run: nothing catches it. */
+struct am_stop {
+	am_str reason;
+	am_str code;
+};
+
+/* Interrupt pauses the run until somebody answers. As an error of a native tool it does the same. */
+struct am_interrupt {
+	am_str reason;
+	am_json payload;
+};
+
+/* A ToolsPatch changes a list of tools: some added and removed, or a whole new list. The zero value changes nothing. */
+struct am_tools_patch {
+	am_tools add;
+	am_strs remove;
+	am_tools replace; /* used when whole is set */
+	bool whole;
+};
+
+/* A Splice removes Remove messages at index At and inserts others there. Indices are those of the list as it was shown; splices are in ascending order and do not overlap. */
+struct am_splice {
+	int32_t at;
+	int32_t remove;
+	am_messages insert;
+};
+
+/* A ListPatch changes a list of messages: splices of the list as it was shown, or a whole new list. The zero value changes nothing. */
+struct am_list_patch {
+	am_splices splice;
+	am_messages replace; /* used when whole is set */
+	bool whole;
+};
+
+/* BeforeAgentAnswer is the answer of before_agent. */
+struct am_before_agent_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_str instruction;
+	am_tools_patch tools;
+	am_strs return_directly;
+	am_list_patch messages;
+	am_message *respond; /* Respond is an assistant message; the model is not called. */
+};
+
+/* A StateTool is a tool in a state hook's input, with whether the model is told of it. */
+struct am_state_tool {
+	am_str name;
+	am_str description;
+	am_json parameters; /* a JSON Schema */
+	am_str owner; /* Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
+	bool idempotent; /* Idempotent tools may be called again when it is unknown whether a call happened. */
+	bool active;
+};
+
+/* BeforeModelRewriteStateInput is the input of before_model_rewrite_state. */
+struct am_before_model_rewrite_state_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_list messages;
+	am_state_tools tools;
+	am_str model;
+	am_members params;
+};
+
+/* BeforeModelRewriteStateAnswer is the answer of before_model_rewrite_state. */
+struct am_before_model_rewrite_state_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_list_patch messages;
+	am_strs active; /* Active are the names of the tools that the model is told of from now on. */
+};
+
+/* A Request is a model call as it will be sent. */
+struct am_request {
+	am_list messages;
+	am_tools tools;
+	am_str model;
+	am_members params;
+	bool stream;
+};
+
+/* BeforeModelInput is the input of before_model. */
+struct am_before_model_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_request request;
+};
+
+/* A RequestPatch changes a request, for one call. */
+struct am_request_patch {
+	am_list_patch messages;
+	am_tools_patch tools;
+	am_str model;
+	am_members params;
+};
+
+/* A Response is a model's answer. */
+struct am_response {
+	am_message message;
+	am_str finish_reason;
+	am_usage *usage;
+};
+
+/* BeforeModelAnswer is the answer of before_model. */
+struct am_before_model_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_request_patch request;
+	am_response *response; /* the model is not called */
+};
+
+/* WrapModelInput is the input of wrap_model; RequestPatch is what it gives to next, and ModelReply what it gets. */
+struct am_wrap_model_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_request request;
+};
+
+/* WrapModelAnswer is the answer of wrap_model. */
+struct am_wrap_model_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_response *response;
+};
+
+/* A Chunk is a piece of a streamed response or tool result. Pieces of text are to be appended; pieces of a tool call belong to the call of their Index, whose id and name stand in its first piece. */
+struct am_chunk {
+	int64_t seq; /* the host's; ignored in answers */
+	am_str kind;
+	am_str text; /* text, reasoning, tool_result */
+	int32_t index; /* tool_call */
+	am_str id; /* tool_call */
+	am_str name; /* tool_call */
+	am_str arguments; /* tool_call */
+	am_str call_id; /* tool_result, and a part of one */
+	am_part *part; /* part */
+};
+
+/* OnChunkInput is the input of on_chunk: all chunks that wait. */
+struct am_on_chunk_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_chunks chunks;
+	int64_t stream; /* Stream says which stream of the run the chunks are of: one number for each attempt of a call, so that what was held of one that broke off is not taken for the begin of the next. */
+	bool final; /* the last of this message; once a message */
+};
+
+/* OnChunkAnswer is the answer of on_chunk. */
+struct am_on_chunk_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_chunks chunks; /* replaces them; empty drops them */
+};
+
+/* An Error is what a failed host call leaves pending for the guest, and what a hook that returns 1 writes as its output. */
+struct am_error {
+	am_str code;
+	am_str message;
+	bool retryable;
+	int32_t status; /* HTTP status, when there was one */
+	int64_t retry_after_ms; /* how long to wait, in milliseconds */
+};
+
+/* AfterModelInput is the input of after_model: a response or an error. */
+struct am_after_model_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_request request;
+	am_response *response;
+	am_error *error;
+	am_str source; /* "model", or the entry that answered */
+};
+
+/* ModelAgain asks for the model call once more, with a patched request. */
+struct am_model_again {
+	am_request_patch request;
+	am_str reason;
+};
+
+/* AfterModelAnswer is the answer of after_model. */
+struct am_after_model_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_response *response;
+	am_error *error;
+	am_model_again *again;
+};
+
+/* AfterModelRewriteStateInput is the input of after_model_rewrite_state. */
+struct am_after_model_rewrite_state_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_list messages; /* the response last */
+	am_state_tools tools;
+};
+
+/* AfterModelRewriteStateAnswer is the answer of after_model_rewrite_state. */
+struct am_after_model_rewrite_state_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_list_patch messages;
+};
+
+/* By says which module made a call of its own, through the import tool. */
+struct am_by {
+	am_str entry;
+	am_str hook;
+	am_str call; /* Call is the id of the tool call that the hook was about; empty where it was about none. */
+};
+
+/* A Call is one call of a tool, as tool hooks see it. */
+struct am_call {
+	am_str id;
+	am_str name;
+	am_str arguments; /* a JSON object in a string, exactly as the tool gets it */
+	am_str owner;
+	bool idempotent;
+	am_str original_arguments; /* OriginalArguments are the model's, where hooks changed them (after_tool). */
+	am_by *by; /* By is there where a module made the call, not the model: such a call is no part of the conversation. */
+};
+
+/* BeforeToolInput is the input of before_tool. */
+struct am_before_tool_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+	am_tool tool;
+	bool stream;
+};
+
+/* A Result is what a tool call came to. */
+struct am_result {
+	am_content content;
+	bool is_error;
+	am_json extra; /* an object; for modules, never sent to a model */
+};
+
+/* BeforeToolAnswer is the answer of before_tool. */
+struct am_before_tool_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_str arguments;
+	am_result *result; /* the tool is not called */
+};
+
+/* WrapToolCallInput is the input of wrap_tool_call; CallPatch is what it gives to next, and ToolReply what it gets. */
+struct am_wrap_tool_call_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+	am_tool tool;
+	bool stream;
+};
+
+/* WrapToolCallAnswer is the answer of wrap_tool_call. */
+struct am_wrap_tool_call_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_result *result;
+};
+
+/* GateToolInput is the input of gate_tool: the exact arguments. */
+struct am_gate_tool_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+	am_tool tool;
+};
+
+/* GateToolAnswer is the answer of gate_tool. Decision must be there. */
+struct am_gate_tool_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_str decision;
+	am_str message; /* why; the model reads it */
+	am_json payload; /* for the one who is asked */
+};
+
+/* CallToolInput is the input of call_tool. */
+struct am_call_tool_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+};
+
+/* CallToolAnswer is the answer of call_tool. */
+struct am_call_tool_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_result *result;
+};
+
+/* AfterToolInput is the input of after_tool: a result or an error. */
+struct am_after_tool_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+	am_tool tool;
+	am_result *result;
+	am_error *error;
+	am_str source; /* "tool", "host", or the entry that answered or denied */
+};
+
+/* ToolAgain asks for the tool call once more, with other arguments. */
+struct am_tool_again {
+	am_str arguments;
+	am_str reason;
+};
+
+/* AfterToolAnswer is the answer of after_tool. */
+struct am_after_tool_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_result *result;
+	am_error *error;
+	am_tool_again *again;
+};
+
+/* ToolMessagesInput is the input of tool_messages. */
+struct am_tool_messages_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_call call;
+	am_tool tool;
+	am_result result;
+	am_message default_; /* what would be recorded */
+};
+
+/* ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages answers the call. */
+struct am_tool_messages_answer {
+	am_messages messages;
+};
+
+/* AfterToolsInput is the input of after_tools. */
+struct am_after_tools_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_list messages;
+	am_calls calls;
+};
+
+/* AfterToolsAnswer is the answer of after_tools. */
+struct am_after_tools_answer {
+	am_stop *stop;
+	am_interrupt *interrupt;
+	am_list_patch messages;
+};
+
+/* AfterAgentInput is the input of after_agent. */
+struct am_after_agent_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_list messages;
+	int32_t new_from; /* the index of the first message of this run */
+	am_message *final;
+	am_error *error;
+	am_str finish_reason;
+	am_usage usage;
+};
+
+/* AfterAgentAnswer is the answer of after_agent. */
+struct am_after_agent_answer {
+	am_message *final;
+};
+
+/* EntryStats tell what one entry of the chain used in a run. */
+struct am_entry_stats {
+	am_str entry;
+	am_str agent; /* whose chain it is in, if the run had several agents */
+	am_str digest; /* of the module's bytes; empty for native Go */
+	am_members hooks; /* calls of each hook */
+	int64_t calls;
+	int64_t faults;
+	int64_t wall_us; /* time in its hooks, without that of what they wrap, microseconds */
+	int64_t bytes_in;
+	int64_t bytes_out;
+	int64_t fuel;
+	int64_t instances;
+	int64_t model_calls; /* Calls that it made of its own, through the imports model and tool. */
+	int64_t tool_calls;
+};
+
+/* An Ask is the question of one of several gates that ask about a call. */
+struct am_ask {
+	am_str entry;
+	am_str reason;
+	am_json payload;
+};
+
+/* A Pending is an interrupt that waits for an answer. */
+struct am_pending {
+	am_str id;
+	am_str run; /* of a run inside this one, if it waits there */
+	am_str agent; /* of that run */
+	am_str entry; /* empty for a tool's */
+	am_str hook; /* gate_tool: somebody is asked to approve the call */
+	am_str reason;
+	am_json payload;
+	am_call *call; /* of the tool, with the exact arguments */
+	am_asks asks; /* Asks are the questions of all gates, where more than one asks; an answer is one to all of them. */
+};
+
+/* An Event tells of one thing that happened in a run. Which fields it has depends on its type. */
+struct am_event {
+	am_str type;
+	int64_t seq; /* from 1, without gaps */
+	am_str run;
+	int64_t time_ms; /* Unix time, milliseconds */
+	int32_t step;
+	am_str step_id;
+	am_str agent; /* run_started; transfer: who goes on */
+	am_str model; /* run_started, transfer; model_attempt: that was asked */
+	am_str parent; /* run_started: the run that this one is a tool of */
+	am_str from; /* transfer: the agent that handed over */
+	am_event *event; /* child */
+	int32_t attempt; /* model_attempt: the number of the one that failed, from 1 */
+	am_str next; /* model_attempt: the model that is asked next */
+	int64_t delay_ms; /* model_attempt: the pause before that, milliseconds */
+	am_chunk *chunk;
+	am_message *message;
+	bool replaced; /* the message is not what its chunks said */
+	am_call *call;
+	am_result *result;
+	am_str source;
+	am_str entry;
+	am_str hook;
+	am_str name;
+	am_json data;
+	am_str level; /* debug, info, warn, error */
+	am_str text;
+	am_str digest; /* of the module's bytes */
+	am_str stage; /* breaker, input, hook, host_call, answer */
+	am_str cause;
+	am_str limit; /* that was passed */
+	int64_t value; /* of that limit: bytes, a count, or nanoseconds */
+	am_str action; /* what became of it: run_ended, skipped, denied, … */
+	am_strs stderr; /* the guest's last lines */
+	am_str finish_reason;
+	am_usage *usage;
+	am_error *error;
+	am_str stopped_by;
+	am_str reason;
+	am_str stop_code;
+	am_entry_stats_list entries;
+	am_pendings interrupts;
+	int64_t expires_ms; /* run_paused: until when it may be answered, Unix time, milliseconds */
+	am_str resume; /* where the run can be resumed from, if the host keeps it */
+};
+
+/* ObserveInput is the input of observe, whose answer is empty. */
+struct am_observe_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_events events;
+};
+
+/* ObserveAnswer is the answer of observe: empty. */
+struct am_observe_answer {
+	char nothing;
+};
+
+/* TranslateInput is the input of translate_before and translate_after. */
+struct am_translate_input {
+	am_run run;
+	am_str entry; /* this module's name in the chain */
+	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_json event; /* Event is an Event before it is put into the client's protocol, and what the protocol made of it after. */
+	am_str protocol;
+};
+
+/* TranslateAnswer is the answer of translate_before and translate_after. */
+struct am_translate_answer {
+	am_json event; /* replaces it */
+	bool drop; /* it is not sent */
+};
+
+/* ModelReply is the reply of next in wrap_model. */
+struct am_model_reply {
+	am_response *response;
+};
+
+/* CallPatch changes the arguments of a tool call. */
+struct am_call_patch {
+	am_str arguments;
+};
+
+/* ToolReply is the reply of next in wrap_tool_call. */
+struct am_tool_reply {
+	am_result *result;
+};
+
+/* A ToolRequest is what a module hands to the import tool, whose reply is a ToolReply. */
+struct am_tool_request {
+	am_str name;
+	am_str arguments; /* a JSON object in a string; empty counts as {} */
+};
+
+/* A Sent is what a module hands to send. */
+struct am_sent {
+	am_chunks chunks;
+};
+
+/* A StreamEnd is what a stream came to: what next would have replied. */
+struct am_stream_end {
+	am_response *response; /* of a model */
+	am_result *result; /* of a tool */
+};
+
+/* A Received is the reply of recv: the chunks that wait, or, once, the end. Where neither is there is nothing more to come. */
+struct am_received {
+	am_chunks chunks;
+	am_stream_end *end;
+};
+
+/* LocalValue is the reply of local_get. */
+struct am_local_value {
+	am_json value;
+	int64_t version;
+};
+
+/* LocalVersion is the reply of local_set. */
+struct am_local_version {
+	int64_t version;
+};
+
+/* Custom is what a module gives to emit. */
+struct am_custom {
+	am_str name;
+	am_json data;
+};
+
+/* An Approval answers the question whether a tool call may be made. */
+struct am_approval {
+	am_str decision; /* approve, deny or edit */
+	am_str message; /* why not; the model reads it */
+	am_str arguments; /* edit: what to call the tool with instead */
+};
+
+static const am_type am_type_description;
+static const am_type am_type_configure_input;
+static const am_type am_type_configure_answer;
+static const am_type am_type_usage;
+static const am_type am_type_run;
+static const am_type am_type_resume;
+static const am_type am_type_tool;
+static const am_type am_type_part;
+static const am_type am_type_content;
+static const am_type am_type_function_call;
+static const am_type am_type_tool_call;
+static const am_type am_type_message;
+static const am_type am_type_list;
+static const am_type am_type_run_limits;
+static const am_type am_type_before_agent_input;
+static const am_type am_type_stop;
+static const am_type am_type_interrupt;
+static const am_type am_type_tools_patch;
+static const am_type am_type_splice;
+static const am_type am_type_list_patch;
+static const am_type am_type_before_agent_answer;
+static const am_type am_type_state_tool;
+static const am_type am_type_before_model_rewrite_state_input;
+static const am_type am_type_before_model_rewrite_state_answer;
+static const am_type am_type_request;
+static const am_type am_type_before_model_input;
+static const am_type am_type_request_patch;
+static const am_type am_type_response;
+static const am_type am_type_before_model_answer;
+static const am_type am_type_wrap_model_input;
+static const am_type am_type_wrap_model_answer;
+static const am_type am_type_chunk;
+static const am_type am_type_on_chunk_input;
+static const am_type am_type_on_chunk_answer;
+static const am_type am_type_error;
+static const am_type am_type_after_model_input;
+static const am_type am_type_model_again;
+static const am_type am_type_after_model_answer;
+static const am_type am_type_after_model_rewrite_state_input;
+static const am_type am_type_after_model_rewrite_state_answer;
+static const am_type am_type_by;
+static const am_type am_type_call;
+static const am_type am_type_before_tool_input;
+static const am_type am_type_result;
+static const am_type am_type_before_tool_answer;
+static const am_type am_type_wrap_tool_call_input;
+static const am_type am_type_wrap_tool_call_answer;
+static const am_type am_type_gate_tool_input;
+static const am_type am_type_gate_tool_answer;
+static const am_type am_type_call_tool_input;
+static const am_type am_type_call_tool_answer;
+static const am_type am_type_after_tool_input;
+static const am_type am_type_tool_again;
+static const am_type am_type_after_tool_answer;
+static const am_type am_type_tool_messages_input;
+static const am_type am_type_tool_messages_answer;
+static const am_type am_type_after_tools_input;
+static const am_type am_type_after_tools_answer;
+static const am_type am_type_after_agent_input;
+static const am_type am_type_after_agent_answer;
+static const am_type am_type_entry_stats;
+static const am_type am_type_ask;
+static const am_type am_type_pending;
+static const am_type am_type_event;
+static const am_type am_type_observe_input;
+static const am_type am_type_observe_answer;
+static const am_type am_type_translate_input;
+static const am_type am_type_translate_answer;
+static const am_type am_type_model_reply;
+static const am_type am_type_call_patch;
+static const am_type am_type_tool_reply;
+static const am_type am_type_tool_request;
+static const am_type am_type_sent;
+static const am_type am_type_stream_end;
+static const am_type am_type_received;
+static const am_type am_type_local_value;
+static const am_type am_type_local_version;
+static const am_type am_type_custom;
+static const am_type am_type_approval;
+
+static const am_field am_fields_description[] = {
+	{"name", 4, offsetof(am_description, name), AM_TEXT, AM_OMIT, 0},
+	{"version", 7, offsetof(am_description, version), AM_TEXT, AM_OMIT, 0},
+	{"description", 11, offsetof(am_description, description), AM_TEXT, AM_OMIT, 0},
+	{"requires", 8, offsetof(am_description, requires), AM_TEXTS, AM_OMIT, 0},
+	{"hooks", 5, offsetof(am_description, hooks), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
+	{"messages", 8, offsetof(am_description, messages), AM_TEXT, AM_OMIT, 0},
+	{"events", 6, offsetof(am_description, events), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
+	{"hold_stream", 11, offsetof(am_description, hold_stream), AM_BOOL, AM_OMIT, 0},
+	{"config_schema", 13, offsetof(am_description, config_schema), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_description = {am_fields_description, 9, sizeof(am_description), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_configure_input[] = {
+	{"entry", 5, offsetof(am_configure_input, entry), AM_TEXT, 0, 0},
+	{"config", 6, offsetof(am_configure_input, config), AM_RAW, 0, 0},
+};
+static const am_type am_type_configure_input = {am_fields_configure_input, 2, sizeof(am_configure_input), AM_FORM_FIELDS, 0};
+
+static const am_type am_type_configure_answer = {0, 0, sizeof(am_configure_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_usage[] = {
+	{"prompt_tokens", 13, offsetof(am_usage, prompt_tokens), AM_LONG, 0, 0},
+	{"completion_tokens", 17, offsetof(am_usage, completion_tokens), AM_LONG, 0, 0},
+	{"total_tokens", 12, offsetof(am_usage, total_tokens), AM_LONG, 0, 0},
+};
+static const am_type am_type_usage = {am_fields_usage, 3, sizeof(am_usage), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_run[] = {
+	{"id", 2, offsetof(am_run, id), AM_TEXT, 0, 0},
+	{"agent", 5, offsetof(am_run, agent), AM_TEXT, 0, 0},
+	{"step", 4, offsetof(am_run, step), AM_INT, 0, 0},
+	{"step_id", 7, offsetof(am_run, step_id), AM_TEXT, AM_OMIT, 0},
+	{"max_steps", 9, offsetof(am_run, max_steps), AM_INT, 0, 0},
+	{"usage", 5, offsetof(am_run, usage), AM_OBJECT, 0, &am_type_usage},
+	{"metadata", 8, offsetof(am_run, metadata), AM_MEMBERS, AM_OMIT, 0},
+	{"now_ms", 6, offsetof(am_run, now_ms), AM_LONG, 0, 0},
+	{"deadline_ms", 11, offsetof(am_run, deadline_ms), AM_LONG, AM_OMIT, 0},
+	{"parent", 6, offsetof(am_run, parent), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_run = {am_fields_run, 10, sizeof(am_run), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_resume[] = {
+	{"id", 2, offsetof(am_resume, id), AM_TEXT, 0, 0},
+	{"answer", 6, offsetof(am_resume, answer), AM_RAW, 0, 0},
+};
+static const am_type am_type_resume = {am_fields_resume, 2, sizeof(am_resume), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool[] = {
+	{"name", 4, offsetof(am_tool, name), AM_TEXT, 0, 0},
+	{"description", 11, offsetof(am_tool, description), AM_TEXT, AM_OMIT, 0},
+	{"parameters", 10, offsetof(am_tool, parameters), AM_RAW, AM_OMIT, 0},
+	{"owner", 5, offsetof(am_tool, owner), AM_TEXT, AM_OMIT, 0},
+	{"idempotent", 10, offsetof(am_tool, idempotent), AM_BOOL, AM_OMIT, 0},
+};
+static const am_type am_type_tool = {am_fields_tool, 5, sizeof(am_tool), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_part[] = {
+	{"type", 4, offsetof(am_part, type), AM_TEXT, 0, 0},
+	{"text", 4, offsetof(am_part, text), AM_TEXT, AM_OMIT, 0},
+	{"image_url", 9, offsetof(am_part, image_url), AM_RAW, AM_OMIT, 0},
+	{"input_audio", 11, offsetof(am_part, input_audio), AM_RAW, AM_OMIT, 0},
+	{"file", 4, offsetof(am_part, file), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_part = {am_fields_part, 5, sizeof(am_part), AM_FORM_PART, offsetof(am_part, unknown)};
+
+static const am_type am_type_content = {0, 0, sizeof(am_content), AM_FORM_CONTENT, 0};
+
+static const am_field am_fields_function_call[] = {
+	{"name", 4, offsetof(am_function_call, name), AM_TEXT, 0, 0},
+	{"arguments", 9, offsetof(am_function_call, arguments), AM_TEXT, 0, 0},
+};
+static const am_type am_type_function_call = {am_fields_function_call, 2, sizeof(am_function_call), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_call[] = {
+	{"id", 2, offsetof(am_tool_call, id), AM_TEXT, 0, 0},
+	{"type", 4, offsetof(am_tool_call, type), AM_TEXT, 0, 0},
+	{"function", 8, offsetof(am_tool_call, function), AM_OBJECT, 0, &am_type_function_call},
+};
+static const am_type am_type_tool_call = {am_fields_tool_call, 3, sizeof(am_tool_call), AM_FORM_TOOL_CALL, offsetof(am_tool_call, unknown)};
+
+static const am_field am_fields_message[] = {
+	{"id", 2, offsetof(am_message, id), AM_TEXT, AM_OMIT, 0},
+	{"role", 4, offsetof(am_message, role), AM_TEXT, 0, 0},
+	{"content", 7, offsetof(am_message, content), AM_OBJECT, 0, &am_type_content},
+	{"name", 4, offsetof(am_message, name), AM_TEXT, AM_OMIT, 0},
+	{"tool_calls", 10, offsetof(am_message, tool_calls), AM_OBJECTS, AM_OMIT, &am_type_tool_call},
+	{"tool_call_id", 12, offsetof(am_message, tool_call_id), AM_TEXT, AM_OMIT, 0},
+	{"reasoning_content", 17, offsetof(am_message, reasoning_content), AM_TEXT, AM_OMIT, 0},
+	{"extra", 5, offsetof(am_message, extra), AM_RAW, AM_OMIT, 0},
+	{"origin", 6, offsetof(am_message, origin), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_message = {am_fields_message, 9, sizeof(am_message), AM_FORM_FIELDS, offsetof(am_message, unknown)};
+
+static const am_field am_fields_list[] = {
+	{"list", 4, offsetof(am_list, list), AM_INT, 0, 0},
+	{"revision", 8, offsetof(am_list, revision), AM_LONG, 0, 0},
+	{"total", 5, offsetof(am_list, total), AM_INT, 0, 0},
+	{"items", 5, offsetof(am_list, items), AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_message},
+};
+static const am_type am_type_list = {am_fields_list, 4, sizeof(am_list), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_run_limits[] = {
+	{"max_steps", 9, offsetof(am_run_limits, max_steps), AM_INT, 0, 0},
+	{"model_calls", 11, offsetof(am_run_limits, model_calls), AM_INT, AM_OMIT, 0},
+	{"tool_calls", 10, offsetof(am_run_limits, tool_calls), AM_INT, AM_OMIT, 0},
+	{"tools", 5, offsetof(am_run_limits, tools), AM_MEMBERS, AM_OMIT, 0},
+};
+static const am_type am_type_run_limits = {am_fields_run_limits, 4, sizeof(am_run_limits), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_agent_input[] = {
+	{"run", 3, offsetof(am_before_agent_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_before_agent_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_before_agent_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"instruction", 11, offsetof(am_before_agent_input, instruction), AM_TEXT, 0, 0},
+	{"tools", 5, offsetof(am_before_agent_input, tools), AM_OBJECTS, 0, &am_type_tool},
+	{"return_directly", 15, offsetof(am_before_agent_input, return_directly), AM_TEXTS, 0, 0},
+	{"messages", 8, offsetof(am_before_agent_input, messages), AM_OBJECT, 0, &am_type_list},
+	{"model", 5, offsetof(am_before_agent_input, model), AM_TEXT, 0, 0},
+	{"params", 6, offsetof(am_before_agent_input, params), AM_MEMBERS, AM_OMIT, 0},
+	{"limits", 6, offsetof(am_before_agent_input, limits), AM_OBJECT, 0, &am_type_run_limits},
+};
+static const am_type am_type_before_agent_input = {am_fields_before_agent_input, 10, sizeof(am_before_agent_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_stop[] = {
+	{"reason", 6, offsetof(am_stop, reason), AM_TEXT, 0, 0},
+	{"code", 4, offsetof(am_stop, code), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_stop = {am_fields_stop, 2, sizeof(am_stop), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_interrupt[] = {
+	{"reason", 6, offsetof(am_interrupt, reason), AM_TEXT, 0, 0},
+	{"payload", 7, offsetof(am_interrupt, payload), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_interrupt = {am_fields_interrupt, 2, sizeof(am_interrupt), AM_FORM_FIELDS, 0};
+
+static const am_type am_type_tools_patch = {0, 0, sizeof(am_tools_patch), AM_FORM_TOOLS_PATCH, 0};
+
+static const am_field am_fields_splice[] = {
+	{"at", 2, offsetof(am_splice, at), AM_INT, 0, 0},
+	{"remove", 6, offsetof(am_splice, remove), AM_INT, AM_OMIT, 0},
+	{"insert", 6, offsetof(am_splice, insert), AM_OBJECTS, AM_OMIT, &am_type_message},
+};
+static const am_type am_type_splice = {am_fields_splice, 3, sizeof(am_splice), AM_FORM_FIELDS, 0};
+
+static const am_type am_type_list_patch = {0, 0, sizeof(am_list_patch), AM_FORM_LIST_PATCH, 0};
+
+static const am_field am_fields_before_agent_answer[] = {
+	{"stop", 4, offsetof(am_before_agent_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_before_agent_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"instruction", 11, offsetof(am_before_agent_answer, instruction), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+	{"tools", 5, offsetof(am_before_agent_answer, tools), AM_OBJECT, AM_OMIT, &am_type_tools_patch},
+	{"return_directly", 15, offsetof(am_before_agent_answer, return_directly), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
+	{"messages", 8, offsetof(am_before_agent_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+	{"respond", 7, offsetof(am_before_agent_answer, respond), AM_REF, AM_OMIT, &am_type_message},
+};
+static const am_type am_type_before_agent_answer = {am_fields_before_agent_answer, 7, sizeof(am_before_agent_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_state_tool[] = {
+	{"name", 4, offsetof(am_state_tool, name), AM_TEXT, 0, 0},
+	{"description", 11, offsetof(am_state_tool, description), AM_TEXT, AM_OMIT, 0},
+	{"parameters", 10, offsetof(am_state_tool, parameters), AM_RAW, AM_OMIT, 0},
+	{"owner", 5, offsetof(am_state_tool, owner), AM_TEXT, AM_OMIT, 0},
+	{"idempotent", 10, offsetof(am_state_tool, idempotent), AM_BOOL, AM_OMIT, 0},
+	{"active", 6, offsetof(am_state_tool, active), AM_BOOL, 0, 0},
+};
+static const am_type am_type_state_tool = {am_fields_state_tool, 6, sizeof(am_state_tool), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_model_rewrite_state_input[] = {
+	{"run", 3, offsetof(am_before_model_rewrite_state_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_before_model_rewrite_state_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_before_model_rewrite_state_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"messages", 8, offsetof(am_before_model_rewrite_state_input, messages), AM_OBJECT, 0, &am_type_list},
+	{"tools", 5, offsetof(am_before_model_rewrite_state_input, tools), AM_OBJECTS, 0, &am_type_state_tool},
+	{"model", 5, offsetof(am_before_model_rewrite_state_input, model), AM_TEXT, 0, 0},
+	{"params", 6, offsetof(am_before_model_rewrite_state_input, params), AM_MEMBERS, AM_OMIT, 0},
+};
+static const am_type am_type_before_model_rewrite_state_input = {am_fields_before_model_rewrite_state_input, 7, sizeof(am_before_model_rewrite_state_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_model_rewrite_state_answer[] = {
+	{"stop", 4, offsetof(am_before_model_rewrite_state_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_before_model_rewrite_state_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"messages", 8, offsetof(am_before_model_rewrite_state_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+	{"active", 6, offsetof(am_before_model_rewrite_state_answer, active), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
+};
+static const am_type am_type_before_model_rewrite_state_answer = {am_fields_before_model_rewrite_state_answer, 4, sizeof(am_before_model_rewrite_state_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_request[] = {
+	{"messages", 8, offsetof(am_request, messages), AM_OBJECT, 0, &am_type_list},
+	{"tools", 5, offsetof(am_request, tools), AM_OBJECTS, 0, &am_type_tool},
+	{"model", 5, offsetof(am_request, model), AM_TEXT, 0, 0},
+	{"params", 6, offsetof(am_request, params), AM_MEMBERS, AM_OMIT, 0},
+	{"stream", 6, offsetof(am_request, stream), AM_BOOL, AM_OMIT, 0},
+};
+static const am_type am_type_request = {am_fields_request, 5, sizeof(am_request), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_model_input[] = {
+	{"run", 3, offsetof(am_before_model_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_before_model_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_before_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"request", 7, offsetof(am_before_model_input, request), AM_OBJECT, 0, &am_type_request},
+};
+static const am_type am_type_before_model_input = {am_fields_before_model_input, 4, sizeof(am_before_model_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_request_patch[] = {
+	{"messages", 8, offsetof(am_request_patch, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+	{"tools", 5, offsetof(am_request_patch, tools), AM_OBJECT, AM_OMIT, &am_type_tools_patch},
+	{"model", 5, offsetof(am_request_patch, model), AM_TEXT, AM_OMIT, 0},
+	{"params", 6, offsetof(am_request_patch, params), AM_MEMBERS, AM_OMIT, 0},
+};
+static const am_type am_type_request_patch = {am_fields_request_patch, 4, sizeof(am_request_patch), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_response[] = {
+	{"message", 7, offsetof(am_response, message), AM_OBJECT, 0, &am_type_message},
+	{"finish_reason", 13, offsetof(am_response, finish_reason), AM_TEXT, AM_OMIT, 0},
+	{"usage", 5, offsetof(am_response, usage), AM_REF, AM_OMIT, &am_type_usage},
+};
+static const am_type am_type_response = {am_fields_response, 3, sizeof(am_response), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_model_answer[] = {
+	{"stop", 4, offsetof(am_before_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_before_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"request", 7, offsetof(am_before_model_answer, request), AM_OBJECT, AM_OMIT, &am_type_request_patch},
+	{"response", 8, offsetof(am_before_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
+};
+static const am_type am_type_before_model_answer = {am_fields_before_model_answer, 4, sizeof(am_before_model_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_wrap_model_input[] = {
+	{"run", 3, offsetof(am_wrap_model_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_wrap_model_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_wrap_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"request", 7, offsetof(am_wrap_model_input, request), AM_OBJECT, 0, &am_type_request},
+};
+static const am_type am_type_wrap_model_input = {am_fields_wrap_model_input, 4, sizeof(am_wrap_model_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_wrap_model_answer[] = {
+	{"stop", 4, offsetof(am_wrap_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_wrap_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"response", 8, offsetof(am_wrap_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
+};
+static const am_type am_type_wrap_model_answer = {am_fields_wrap_model_answer, 3, sizeof(am_wrap_model_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_chunk[] = {
+	{"seq", 3, offsetof(am_chunk, seq), AM_LONG, 0, 0},
+	{"kind", 4, offsetof(am_chunk, kind), AM_TEXT, 0, 0},
+	{"text", 4, offsetof(am_chunk, text), AM_TEXT, 0, 0},
+	{"index", 5, offsetof(am_chunk, index), AM_INT, 0, 0},
+	{"id", 2, offsetof(am_chunk, id), AM_TEXT, 0, 0},
+	{"name", 4, offsetof(am_chunk, name), AM_TEXT, 0, 0},
+	{"arguments", 9, offsetof(am_chunk, arguments), AM_TEXT, 0, 0},
+	{"call_id", 7, offsetof(am_chunk, call_id), AM_TEXT, 0, 0},
+	{"part", 4, offsetof(am_chunk, part), AM_REF, 0, &am_type_part},
+};
+static const am_type am_type_chunk = {am_fields_chunk, 9, sizeof(am_chunk), AM_FORM_CHUNK, 0};
+
+static const am_field am_fields_on_chunk_input[] = {
+	{"run", 3, offsetof(am_on_chunk_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_on_chunk_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_on_chunk_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"chunks", 6, offsetof(am_on_chunk_input, chunks), AM_OBJECTS, 0, &am_type_chunk},
+	{"stream", 6, offsetof(am_on_chunk_input, stream), AM_LONG, AM_OMIT, 0},
+	{"final", 5, offsetof(am_on_chunk_input, final), AM_BOOL, 0, 0},
+};
+static const am_type am_type_on_chunk_input = {am_fields_on_chunk_input, 6, sizeof(am_on_chunk_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_on_chunk_answer[] = {
+	{"stop", 4, offsetof(am_on_chunk_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_on_chunk_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"chunks", 6, offsetof(am_on_chunk_answer, chunks), AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_chunk},
+};
+static const am_type am_type_on_chunk_answer = {am_fields_on_chunk_answer, 3, sizeof(am_on_chunk_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_error[] = {
+	{"code", 4, offsetof(am_error, code), AM_TEXT, 0, 0},
+	{"message", 7, offsetof(am_error, message), AM_TEXT, 0, 0},
+	{"retryable", 9, offsetof(am_error, retryable), AM_BOOL, AM_OMIT, 0},
+	{"status", 6, offsetof(am_error, status), AM_INT, AM_OMIT, 0},
+	{"retry_after_ms", 14, offsetof(am_error, retry_after_ms), AM_LONG, AM_OMIT, 0},
+};
+static const am_type am_type_error = {am_fields_error, 5, sizeof(am_error), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_model_input[] = {
+	{"run", 3, offsetof(am_after_model_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_after_model_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_after_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"request", 7, offsetof(am_after_model_input, request), AM_OBJECT, 0, &am_type_request},
+	{"response", 8, offsetof(am_after_model_input, response), AM_REF, AM_OMIT, &am_type_response},
+	{"error", 5, offsetof(am_after_model_input, error), AM_REF, AM_OMIT, &am_type_error},
+	{"source", 6, offsetof(am_after_model_input, source), AM_TEXT, 0, 0},
+};
+static const am_type am_type_after_model_input = {am_fields_after_model_input, 7, sizeof(am_after_model_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_model_again[] = {
+	{"request", 7, offsetof(am_model_again, request), AM_OBJECT, AM_OMIT, &am_type_request_patch},
+	{"reason", 6, offsetof(am_model_again, reason), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_model_again = {am_fields_model_again, 2, sizeof(am_model_again), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_model_answer[] = {
+	{"stop", 4, offsetof(am_after_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_after_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"response", 8, offsetof(am_after_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
+	{"error", 5, offsetof(am_after_model_answer, error), AM_REF, AM_OMIT, &am_type_error},
+	{"again", 5, offsetof(am_after_model_answer, again), AM_REF, AM_OMIT, &am_type_model_again},
+};
+static const am_type am_type_after_model_answer = {am_fields_after_model_answer, 5, sizeof(am_after_model_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_model_rewrite_state_input[] = {
+	{"run", 3, offsetof(am_after_model_rewrite_state_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_after_model_rewrite_state_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_after_model_rewrite_state_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"messages", 8, offsetof(am_after_model_rewrite_state_input, messages), AM_OBJECT, 0, &am_type_list},
+	{"tools", 5, offsetof(am_after_model_rewrite_state_input, tools), AM_OBJECTS, 0, &am_type_state_tool},
+};
+static const am_type am_type_after_model_rewrite_state_input = {am_fields_after_model_rewrite_state_input, 5, sizeof(am_after_model_rewrite_state_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_model_rewrite_state_answer[] = {
+	{"stop", 4, offsetof(am_after_model_rewrite_state_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_after_model_rewrite_state_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"messages", 8, offsetof(am_after_model_rewrite_state_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+};
+static const am_type am_type_after_model_rewrite_state_answer = {am_fields_after_model_rewrite_state_answer, 3, sizeof(am_after_model_rewrite_state_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_by[] = {
+	{"entry", 5, offsetof(am_by, entry), AM_TEXT, 0, 0},
+	{"hook", 4, offsetof(am_by, hook), AM_TEXT, 0, 0},
+	{"call", 4, offsetof(am_by, call), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_by = {am_fields_by, 3, sizeof(am_by), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_call[] = {
+	{"id", 2, offsetof(am_call, id), AM_TEXT, 0, 0},
+	{"name", 4, offsetof(am_call, name), AM_TEXT, 0, 0},
+	{"arguments", 9, offsetof(am_call, arguments), AM_TEXT, 0, 0},
+	{"owner", 5, offsetof(am_call, owner), AM_TEXT, AM_OMIT, 0},
+	{"idempotent", 10, offsetof(am_call, idempotent), AM_BOOL, AM_OMIT, 0},
+	{"original_arguments", 18, offsetof(am_call, original_arguments), AM_TEXT, AM_OMIT, 0},
+	{"by", 2, offsetof(am_call, by), AM_REF, AM_OMIT, &am_type_by},
+};
+static const am_type am_type_call = {am_fields_call, 7, sizeof(am_call), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_tool_input[] = {
+	{"run", 3, offsetof(am_before_tool_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_before_tool_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_before_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_before_tool_input, call), AM_OBJECT, 0, &am_type_call},
+	{"tool", 4, offsetof(am_before_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
+	{"stream", 6, offsetof(am_before_tool_input, stream), AM_BOOL, AM_OMIT, 0},
+};
+static const am_type am_type_before_tool_input = {am_fields_before_tool_input, 6, sizeof(am_before_tool_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_result[] = {
+	{"content", 7, offsetof(am_result, content), AM_OBJECT, 0, &am_type_content},
+	{"is_error", 8, offsetof(am_result, is_error), AM_BOOL, AM_OMIT, 0},
+	{"extra", 5, offsetof(am_result, extra), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_result = {am_fields_result, 3, sizeof(am_result), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_before_tool_answer[] = {
+	{"stop", 4, offsetof(am_before_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_before_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"arguments", 9, offsetof(am_before_tool_answer, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+	{"result", 6, offsetof(am_before_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
+};
+static const am_type am_type_before_tool_answer = {am_fields_before_tool_answer, 4, sizeof(am_before_tool_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_wrap_tool_call_input[] = {
+	{"run", 3, offsetof(am_wrap_tool_call_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_wrap_tool_call_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_wrap_tool_call_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_wrap_tool_call_input, call), AM_OBJECT, 0, &am_type_call},
+	{"tool", 4, offsetof(am_wrap_tool_call_input, tool), AM_OBJECT, 0, &am_type_tool},
+	{"stream", 6, offsetof(am_wrap_tool_call_input, stream), AM_BOOL, AM_OMIT, 0},
+};
+static const am_type am_type_wrap_tool_call_input = {am_fields_wrap_tool_call_input, 6, sizeof(am_wrap_tool_call_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_wrap_tool_call_answer[] = {
+	{"stop", 4, offsetof(am_wrap_tool_call_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_wrap_tool_call_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"result", 6, offsetof(am_wrap_tool_call_answer, result), AM_REF, AM_OMIT, &am_type_result},
+};
+static const am_type am_type_wrap_tool_call_answer = {am_fields_wrap_tool_call_answer, 3, sizeof(am_wrap_tool_call_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_gate_tool_input[] = {
+	{"run", 3, offsetof(am_gate_tool_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_gate_tool_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_gate_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_gate_tool_input, call), AM_OBJECT, 0, &am_type_call},
+	{"tool", 4, offsetof(am_gate_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
+};
+static const am_type am_type_gate_tool_input = {am_fields_gate_tool_input, 5, sizeof(am_gate_tool_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_gate_tool_answer[] = {
+	{"stop", 4, offsetof(am_gate_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_gate_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"decision", 8, offsetof(am_gate_tool_answer, decision), AM_TEXT, AM_OMIT, 0},
+	{"message", 7, offsetof(am_gate_tool_answer, message), AM_TEXT, AM_OMIT, 0},
+	{"payload", 7, offsetof(am_gate_tool_answer, payload), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_gate_tool_answer = {am_fields_gate_tool_answer, 5, sizeof(am_gate_tool_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_call_tool_input[] = {
+	{"run", 3, offsetof(am_call_tool_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_call_tool_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_call_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_call_tool_input, call), AM_OBJECT, 0, &am_type_call},
+};
+static const am_type am_type_call_tool_input = {am_fields_call_tool_input, 4, sizeof(am_call_tool_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_call_tool_answer[] = {
+	{"stop", 4, offsetof(am_call_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_call_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"result", 6, offsetof(am_call_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
+};
+static const am_type am_type_call_tool_answer = {am_fields_call_tool_answer, 3, sizeof(am_call_tool_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_tool_input[] = {
+	{"run", 3, offsetof(am_after_tool_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_after_tool_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_after_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_after_tool_input, call), AM_OBJECT, 0, &am_type_call},
+	{"tool", 4, offsetof(am_after_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
+	{"result", 6, offsetof(am_after_tool_input, result), AM_REF, AM_OMIT, &am_type_result},
+	{"error", 5, offsetof(am_after_tool_input, error), AM_REF, AM_OMIT, &am_type_error},
+	{"source", 6, offsetof(am_after_tool_input, source), AM_TEXT, 0, 0},
+};
+static const am_type am_type_after_tool_input = {am_fields_after_tool_input, 8, sizeof(am_after_tool_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_again[] = {
+	{"arguments", 9, offsetof(am_tool_again, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+	{"reason", 6, offsetof(am_tool_again, reason), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_tool_again = {am_fields_tool_again, 2, sizeof(am_tool_again), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_tool_answer[] = {
+	{"stop", 4, offsetof(am_after_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_after_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"result", 6, offsetof(am_after_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
+	{"error", 5, offsetof(am_after_tool_answer, error), AM_REF, AM_OMIT, &am_type_error},
+	{"again", 5, offsetof(am_after_tool_answer, again), AM_REF, AM_OMIT, &am_type_tool_again},
+};
+static const am_type am_type_after_tool_answer = {am_fields_after_tool_answer, 5, sizeof(am_after_tool_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_messages_input[] = {
+	{"run", 3, offsetof(am_tool_messages_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_tool_messages_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_tool_messages_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"call", 4, offsetof(am_tool_messages_input, call), AM_OBJECT, 0, &am_type_call},
+	{"tool", 4, offsetof(am_tool_messages_input, tool), AM_OBJECT, 0, &am_type_tool},
+	{"result", 6, offsetof(am_tool_messages_input, result), AM_OBJECT, 0, &am_type_result},
+	{"default", 7, offsetof(am_tool_messages_input, default_), AM_OBJECT, 0, &am_type_message},
+};
+static const am_type am_type_tool_messages_input = {am_fields_tool_messages_input, 7, sizeof(am_tool_messages_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_messages_answer[] = {
+	{"messages", 8, offsetof(am_tool_messages_answer, messages), AM_OBJECTS, AM_OMIT, &am_type_message},
+};
+static const am_type am_type_tool_messages_answer = {am_fields_tool_messages_answer, 1, sizeof(am_tool_messages_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_tools_input[] = {
+	{"run", 3, offsetof(am_after_tools_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_after_tools_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_after_tools_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"messages", 8, offsetof(am_after_tools_input, messages), AM_OBJECT, 0, &am_type_list},
+	{"calls", 5, offsetof(am_after_tools_input, calls), AM_OBJECTS, 0, &am_type_call},
+};
+static const am_type am_type_after_tools_input = {am_fields_after_tools_input, 5, sizeof(am_after_tools_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_tools_answer[] = {
+	{"stop", 4, offsetof(am_after_tools_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
+	{"interrupt", 9, offsetof(am_after_tools_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
+	{"messages", 8, offsetof(am_after_tools_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+};
+static const am_type am_type_after_tools_answer = {am_fields_after_tools_answer, 3, sizeof(am_after_tools_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_agent_input[] = {
+	{"run", 3, offsetof(am_after_agent_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_after_agent_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_after_agent_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"messages", 8, offsetof(am_after_agent_input, messages), AM_OBJECT, 0, &am_type_list},
+	{"new_from", 8, offsetof(am_after_agent_input, new_from), AM_INT, 0, 0},
+	{"final", 5, offsetof(am_after_agent_input, final), AM_REF, AM_OMIT, &am_type_message},
+	{"error", 5, offsetof(am_after_agent_input, error), AM_REF, AM_OMIT, &am_type_error},
+	{"finish_reason", 13, offsetof(am_after_agent_input, finish_reason), AM_TEXT, 0, 0},
+	{"usage", 5, offsetof(am_after_agent_input, usage), AM_OBJECT, 0, &am_type_usage},
+};
+static const am_type am_type_after_agent_input = {am_fields_after_agent_input, 9, sizeof(am_after_agent_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_after_agent_answer[] = {
+	{"final", 5, offsetof(am_after_agent_answer, final), AM_REF, AM_OMIT, &am_type_message},
+};
+static const am_type am_type_after_agent_answer = {am_fields_after_agent_answer, 1, sizeof(am_after_agent_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_entry_stats[] = {
+	{"entry", 5, offsetof(am_entry_stats, entry), AM_TEXT, 0, 0},
+	{"agent", 5, offsetof(am_entry_stats, agent), AM_TEXT, AM_OMIT, 0},
+	{"digest", 6, offsetof(am_entry_stats, digest), AM_TEXT, AM_OMIT, 0},
+	{"hooks", 5, offsetof(am_entry_stats, hooks), AM_MEMBERS, AM_OMIT, 0},
+	{"calls", 5, offsetof(am_entry_stats, calls), AM_LONG, 0, 0},
+	{"faults", 6, offsetof(am_entry_stats, faults), AM_LONG, AM_OMIT, 0},
+	{"wall_us", 7, offsetof(am_entry_stats, wall_us), AM_LONG, 0, 0},
+	{"bytes_in", 8, offsetof(am_entry_stats, bytes_in), AM_LONG, 0, 0},
+	{"bytes_out", 9, offsetof(am_entry_stats, bytes_out), AM_LONG, 0, 0},
+	{"fuel", 4, offsetof(am_entry_stats, fuel), AM_LONG, 0, 0},
+	{"instances", 9, offsetof(am_entry_stats, instances), AM_LONG, AM_OMIT, 0},
+	{"model_calls", 11, offsetof(am_entry_stats, model_calls), AM_LONG, AM_OMIT, 0},
+	{"tool_calls", 10, offsetof(am_entry_stats, tool_calls), AM_LONG, AM_OMIT, 0},
+};
+static const am_type am_type_entry_stats = {am_fields_entry_stats, 13, sizeof(am_entry_stats), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_ask[] = {
+	{"entry", 5, offsetof(am_ask, entry), AM_TEXT, 0, 0},
+	{"reason", 6, offsetof(am_ask, reason), AM_TEXT, 0, 0},
+	{"payload", 7, offsetof(am_ask, payload), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_ask = {am_fields_ask, 3, sizeof(am_ask), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_pending[] = {
+	{"id", 2, offsetof(am_pending, id), AM_TEXT, 0, 0},
+	{"run", 3, offsetof(am_pending, run), AM_TEXT, AM_OMIT, 0},
+	{"agent", 5, offsetof(am_pending, agent), AM_TEXT, AM_OMIT, 0},
+	{"entry", 5, offsetof(am_pending, entry), AM_TEXT, AM_OMIT, 0},
+	{"hook", 4, offsetof(am_pending, hook), AM_TEXT, AM_OMIT, 0},
+	{"reason", 6, offsetof(am_pending, reason), AM_TEXT, 0, 0},
+	{"payload", 7, offsetof(am_pending, payload), AM_RAW, AM_OMIT, 0},
+	{"call", 4, offsetof(am_pending, call), AM_REF, AM_OMIT, &am_type_call},
+	{"asks", 4, offsetof(am_pending, asks), AM_OBJECTS, AM_OMIT, &am_type_ask},
+};
+static const am_type am_type_pending = {am_fields_pending, 9, sizeof(am_pending), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_event[] = {
+	{"type", 4, offsetof(am_event, type), AM_TEXT, 0, 0},
+	{"seq", 3, offsetof(am_event, seq), AM_LONG, 0, 0},
+	{"run", 3, offsetof(am_event, run), AM_TEXT, 0, 0},
+	{"time_ms", 7, offsetof(am_event, time_ms), AM_LONG, 0, 0},
+	{"step", 4, offsetof(am_event, step), AM_INT, AM_OMIT, 0},
+	{"step_id", 7, offsetof(am_event, step_id), AM_TEXT, AM_OMIT, 0},
+	{"agent", 5, offsetof(am_event, agent), AM_TEXT, AM_OMIT, 0},
+	{"model", 5, offsetof(am_event, model), AM_TEXT, AM_OMIT, 0},
+	{"parent", 6, offsetof(am_event, parent), AM_TEXT, AM_OMIT, 0},
+	{"from", 4, offsetof(am_event, from), AM_TEXT, AM_OMIT, 0},
+	{"event", 5, offsetof(am_event, event), AM_REF, AM_OMIT, &am_type_event},
+	{"attempt", 7, offsetof(am_event, attempt), AM_INT, AM_OMIT, 0},
+	{"next", 4, offsetof(am_event, next), AM_TEXT, AM_OMIT, 0},
+	{"delay_ms", 8, offsetof(am_event, delay_ms), AM_LONG, AM_OMIT, 0},
+	{"chunk", 5, offsetof(am_event, chunk), AM_REF, AM_OMIT, &am_type_chunk},
+	{"message", 7, offsetof(am_event, message), AM_REF, AM_OMIT, &am_type_message},
+	{"replaced", 8, offsetof(am_event, replaced), AM_BOOL, AM_OMIT, 0},
+	{"call", 4, offsetof(am_event, call), AM_REF, AM_OMIT, &am_type_call},
+	{"result", 6, offsetof(am_event, result), AM_REF, AM_OMIT, &am_type_result},
+	{"source", 6, offsetof(am_event, source), AM_TEXT, AM_OMIT, 0},
+	{"entry", 5, offsetof(am_event, entry), AM_TEXT, AM_OMIT, 0},
+	{"hook", 4, offsetof(am_event, hook), AM_TEXT, AM_OMIT, 0},
+	{"name", 4, offsetof(am_event, name), AM_TEXT, AM_OMIT, 0},
+	{"data", 4, offsetof(am_event, data), AM_RAW, AM_OMIT, 0},
+	{"level", 5, offsetof(am_event, level), AM_TEXT, AM_OMIT, 0},
+	{"text", 4, offsetof(am_event, text), AM_TEXT, AM_OMIT, 0},
+	{"digest", 6, offsetof(am_event, digest), AM_TEXT, AM_OMIT, 0},
+	{"stage", 5, offsetof(am_event, stage), AM_TEXT, AM_OMIT, 0},
+	{"cause", 5, offsetof(am_event, cause), AM_TEXT, AM_OMIT, 0},
+	{"limit", 5, offsetof(am_event, limit), AM_TEXT, AM_OMIT, 0},
+	{"value", 5, offsetof(am_event, value), AM_LONG, AM_OMIT, 0},
+	{"action", 6, offsetof(am_event, action), AM_TEXT, AM_OMIT, 0},
+	{"stderr", 6, offsetof(am_event, stderr), AM_TEXTS, AM_OMIT, 0},
+	{"finish_reason", 13, offsetof(am_event, finish_reason), AM_TEXT, AM_OMIT, 0},
+	{"usage", 5, offsetof(am_event, usage), AM_REF, AM_OMIT, &am_type_usage},
+	{"error", 5, offsetof(am_event, error), AM_REF, AM_OMIT, &am_type_error},
+	{"stopped_by", 10, offsetof(am_event, stopped_by), AM_TEXT, AM_OMIT, 0},
+	{"reason", 6, offsetof(am_event, reason), AM_TEXT, AM_OMIT, 0},
+	{"stop_code", 9, offsetof(am_event, stop_code), AM_TEXT, AM_OMIT, 0},
+	{"entries", 7, offsetof(am_event, entries), AM_OBJECTS, AM_OMIT, &am_type_entry_stats},
+	{"interrupts", 10, offsetof(am_event, interrupts), AM_OBJECTS, AM_OMIT, &am_type_pending},
+	{"expires_ms", 10, offsetof(am_event, expires_ms), AM_LONG, AM_OMIT, 0},
+	{"resume", 6, offsetof(am_event, resume), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_event = {am_fields_event, 43, sizeof(am_event), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_observe_input[] = {
+	{"run", 3, offsetof(am_observe_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_observe_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_observe_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"events", 6, offsetof(am_observe_input, events), AM_OBJECTS, 0, &am_type_event},
+};
+static const am_type am_type_observe_input = {am_fields_observe_input, 4, sizeof(am_observe_input), AM_FORM_FIELDS, 0};
+
+static const am_type am_type_observe_answer = {0, 0, sizeof(am_observe_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_translate_input[] = {
+	{"run", 3, offsetof(am_translate_input, run), AM_OBJECT, 0, &am_type_run},
+	{"entry", 5, offsetof(am_translate_input, entry), AM_TEXT, 0, 0},
+	{"resume", 6, offsetof(am_translate_input, resume), AM_REF, AM_OMIT, &am_type_resume},
+	{"event", 5, offsetof(am_translate_input, event), AM_RAW, 0, 0},
+	{"protocol", 8, offsetof(am_translate_input, protocol), AM_TEXT, 0, 0},
+};
+static const am_type am_type_translate_input = {am_fields_translate_input, 5, sizeof(am_translate_input), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_translate_answer[] = {
+	{"event", 5, offsetof(am_translate_answer, event), AM_RAW, AM_OMIT, 0},
+	{"drop", 4, offsetof(am_translate_answer, drop), AM_BOOL, AM_OMIT, 0},
+};
+static const am_type am_type_translate_answer = {am_fields_translate_answer, 2, sizeof(am_translate_answer), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_model_reply[] = {
+	{"response", 8, offsetof(am_model_reply, response), AM_REF, 0, &am_type_response},
+};
+static const am_type am_type_model_reply = {am_fields_model_reply, 1, sizeof(am_model_reply), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_call_patch[] = {
+	{"arguments", 9, offsetof(am_call_patch, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+};
+static const am_type am_type_call_patch = {am_fields_call_patch, 1, sizeof(am_call_patch), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_reply[] = {
+	{"result", 6, offsetof(am_tool_reply, result), AM_REF, 0, &am_type_result},
+};
+static const am_type am_type_tool_reply = {am_fields_tool_reply, 1, sizeof(am_tool_reply), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_tool_request[] = {
+	{"name", 4, offsetof(am_tool_request, name), AM_TEXT, 0, 0},
+	{"arguments", 9, offsetof(am_tool_request, arguments), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_tool_request = {am_fields_tool_request, 2, sizeof(am_tool_request), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_sent[] = {
+	{"chunks", 6, offsetof(am_sent, chunks), AM_OBJECTS, 0, &am_type_chunk},
+};
+static const am_type am_type_sent = {am_fields_sent, 1, sizeof(am_sent), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_stream_end[] = {
+	{"response", 8, offsetof(am_stream_end, response), AM_REF, AM_OMIT, &am_type_response},
+	{"result", 6, offsetof(am_stream_end, result), AM_REF, AM_OMIT, &am_type_result},
+};
+static const am_type am_type_stream_end = {am_fields_stream_end, 2, sizeof(am_stream_end), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_received[] = {
+	{"chunks", 6, offsetof(am_received, chunks), AM_OBJECTS, AM_OMIT, &am_type_chunk},
+	{"end", 3, offsetof(am_received, end), AM_REF, AM_OMIT, &am_type_stream_end},
+};
+static const am_type am_type_received = {am_fields_received, 2, sizeof(am_received), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_local_value[] = {
+	{"value", 5, offsetof(am_local_value, value), AM_RAW, 0, 0},
+	{"version", 7, offsetof(am_local_value, version), AM_LONG, 0, 0},
+};
+static const am_type am_type_local_value = {am_fields_local_value, 2, sizeof(am_local_value), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_local_version[] = {
+	{"version", 7, offsetof(am_local_version, version), AM_LONG, 0, 0},
+};
+static const am_type am_type_local_version = {am_fields_local_version, 1, sizeof(am_local_version), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_custom[] = {
+	{"name", 4, offsetof(am_custom, name), AM_TEXT, 0, 0},
+	{"data", 4, offsetof(am_custom, data), AM_RAW, AM_OMIT, 0},
+};
+static const am_type am_type_custom = {am_fields_custom, 2, sizeof(am_custom), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_approval[] = {
+	{"decision", 8, offsetof(am_approval, decision), AM_TEXT, 0, 0},
+	{"message", 7, offsetof(am_approval, message), AM_TEXT, AM_OMIT, 0},
+	{"arguments", 9, offsetof(am_approval, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+};
+static const am_type am_type_approval = {am_fields_approval, 3, sizeof(am_approval), AM_FORM_FIELDS, 0};
+
+typedef struct { char nothing; } am_describe_input;
+static const am_type am_type_describe_input = {0, 0, sizeof(am_describe_input), AM_FORM_FIELDS, 0};
+typedef am_description am_describe_answer;
+#define am_type_describe_answer am_type_description
+typedef am_translate_input am_translate_before_input;
+#define am_type_translate_before_input am_type_translate_input
+typedef am_translate_answer am_translate_before_answer;
+#define am_type_translate_before_answer am_type_translate_answer
+typedef am_translate_input am_translate_after_input;
+#define am_type_translate_after_input am_type_translate_input
+typedef am_translate_answer am_translate_after_answer;
+#define am_type_translate_after_answer am_type_translate_answer
+
+/* AM_EACH_HOOK calls a macro with the name of each hook. */
+#define AM_EACH_HOOK(X) \
+	X(describe) \
+	X(configure) \
+	X(before_agent) \
+	X(before_model_rewrite_state) \
+	X(before_model) \
+	X(wrap_model) \
+	X(on_chunk) \
+	X(after_model) \
+	X(after_model_rewrite_state) \
+	X(before_tool) \
+	X(wrap_tool_call) \
+	X(gate_tool) \
+	X(call_tool) \
+	X(after_tool) \
+	X(tool_messages) \
+	X(after_tools) \
+	X(after_agent) \
+	X(observe) \
+	X(translate_before) \
+	X(translate_after)
+
+/* ---- end of what is generated ---- */
+
+/* ---- reading JSON ---- */
+
+enum { AM_DEPTH = 64 };
+
+typedef struct {
+	const char *p, *from, *end;
+	int32_t depth;
+	const char *wrong; /* what is wrong, or 0 */
+} am_reader;
+
+AM_SMALL void am_wrong(am_reader *r, const char *why) {
+	if (r->wrong == 0) r->wrong = why;
+	r->end = r->p; /* nothing more is read */
+}
+
+AM_SMALL int am_peek(am_reader *r) {
+	while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
+	return r->p < r->end ? (unsigned char)*r->p : -1;
+}
+
+AM_FN bool am_take(am_reader *r, int c) {
+	if (am_peek(r) != c) return false;
+	r->p++;
+	return true;
+}
+
+AM_FN bool am_take_word(am_reader *r, am_str word) {
+	if (r->end - r->p < word.n || memcmp(r->p, word.p, (size_t)word.n) != 0) {
+		am_wrong(r, "no JSON value");
+		return false;
+	}
+	r->p += word.n;
+	return true;
+}
+
+AM_FN int32_t am_hex4(const char *p) {
+	int32_t v = 0;
+	for (int i = 0; i < 4; i++) {
+		char c = p[i];
+		int32_t d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+		if (d < 0) return -1;
+		v = v << 4 | d;
+	}
+	return v;
+}
+
+AM_FN char *am_utf8(char *to, uint32_t c) {
+	if (c < 0x80) {
+		*to++ = (char)c;
+	} else if (c < 0x800) {
+		*to++ = (char)(0xc0 | c >> 6);
+		*to++ = (char)(0x80 | (c & 63));
+	} else if (c < 0x10000) {
+		*to++ = (char)(0xe0 | c >> 12);
+		*to++ = (char)(0x80 | (c >> 6 & 63));
+		*to++ = (char)(0x80 | (c & 63));
+	} else {
+		*to++ = (char)(0xf0 | c >> 18);
+		*to++ = (char)(0x80 | (c >> 12 & 63));
+		*to++ = (char)(0x80 | (c >> 6 & 63));
+		*to++ = (char)(0x80 | (c & 63));
+	}
+	return to;
+}
+
+/* am_unescape decodes an escape behind its backslash. Half a pair of
+ * surrogates becomes the replacement character. */
+AM_FN char *am_unescape(am_reader *r, const char **at, const char *end, char *to) {
+	static const char names[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
+	const char *p = *at;
+	for (int i = 0; i < 8; i++)
+		if (*p == names[i]) {
+			*at = p + 1;
+			*to++ = means[i];
+			return to;
+		}
+	int32_t c = *p == 'u' && end - p >= 5 ? am_hex4(p + 1) : -1;
+	if (c < 0) {
+		am_wrong(r, "a bad escape in a string");
+		return to;
+	}
+	p += 5;
+	if (c >= 0xd800 && c < 0xe000) {
+		int32_t low = c < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? am_hex4(p + 2) : -1;
+		if (low >= 0xdc00 && low < 0xe000) {
+			c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+			p += 6;
+		} else {
+			c = 0xfffd;
+		}
+	}
+	*at = p;
+	return am_utf8(to, (uint32_t)c);
+}
+
+/* am_read_text reads a string. Without escapes it is a part of the input. */
+AM_SMALL am_str am_read_text(am_reader *r) {
+	if (!am_take(r, '"')) {
+		am_wrong(r, "want a string");
+		return (am_str){"", 0};
+	}
+	const char *from = r->p, *p = from, *end = r->end;
+	bool escaped = false;
+	while (p < end && *p != '"') {
+		if ((unsigned char)*p < ' ') break;
+		if (*p == '\\') {
+			escaped = true;
+			p++;
+		}
+		p++;
+	}
+	if (p >= end || *p != '"') {
+		r->p = p < end ? p : end;
+		am_wrong(r, "a string without an end");
+		return (am_str){"", 0};
+	}
+	r->p = p + 1;
+	if (!escaped) return (am_str){from, (int32_t)(p - from)};
+	char *out = am_alloc((size_t)(p - from)), *to = out;
+	for (end = p, p = from; p < end && r->wrong == 0;) {
+		if (*p != '\\') {
+			*to++ = *p++;
+			continue;
+		}
+		p++;
+		to = am_unescape(r, &p, end, to);
+	}
+	return (am_str){out, (int32_t)(to - out)};
+}
+
+/* am_read_number reads over a number and returns how it is spelled. */
+AM_FN am_str am_read_number(am_reader *r) {
+	const char *from = r->p;
+	if (r->p < r->end && *r->p == '-') r->p++;
+#define AM_DIGITS() while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++
+	const char *digits = r->p;
+	AM_DIGITS();
+	bool ok = r->p > digits && (r->p == digits + 1 || *digits != '0');
+	if (r->p < r->end && *r->p == '.') {
+		digits = ++r->p;
+		AM_DIGITS();
+		ok = ok && r->p > digits;
+	}
+	if (r->p < r->end && (*r->p == 'e' || *r->p == 'E')) {
+		r->p++;
+		if (r->p < r->end && (*r->p == '-' || *r->p == '+')) r->p++;
+		digits = r->p;
+		AM_DIGITS();
+		ok = ok && r->p > digits;
+	}
+#undef AM_DIGITS
+	if (!ok) am_wrong(r, "no JSON value");
+	return (am_str){from, (int32_t)(r->p - from)};
+}
+
+/* am_whole is the whole number that a literal is; what does not fit is the
+ * nearest that does. */
+AM_FN bool am_whole(am_str literal, int64_t *out) {
+	uint64_t v = 0;
+	bool negative = literal.n > 0 && literal.p[0] == '-';
+	if (literal.n == (negative ? 1 : 0)) return false;
+	for (int32_t i = negative ? 1 : 0; i < literal.n; i++) {
+		if (literal.p[i] < '0' || literal.p[i] > '9') return false;
+		uint64_t d = (uint64_t)(literal.p[i] - '0');
+		v = v > (INT64_MAX - d) / 10 ? INT64_MAX : v * 10 + d;
+	}
+	*out = negative ? -(int64_t)v : (int64_t)v;
+	return true;
+}
+
+AM_FN bool am_enter(am_reader *r) {
+	if (++r->depth > AM_DEPTH) am_wrong(r, "nested too deeply");
+	r->p++;
+	return r->wrong == 0;
+}
+
+/* am_items goes on to the next item of a list or object that ends in close. */
+AM_SMALL bool am_items(am_reader *r, int close, bool first) {
+	if (am_take(r, close)) {
+		r->depth--;
+		return false;
+	}
+	if (!first && !am_take(r, ',')) am_wrong(r, "want a comma");
+	if (!first && am_peek(r) == close) am_wrong(r, "a comma too many");
+	return r->wrong == 0;
+}
+
+AM_SMALL am_str am_read_key(am_reader *r) {
+	am_peek(r);
+	am_str key = am_read_text(r);
+	if (!am_take(r, ':')) am_wrong(r, "want a colon");
+	am_peek(r);
+	return key;
+}
+
+/* am_skip reads over a value. */
+AM_SMALL void am_skip(am_reader *r) {
+	int c = am_peek(r);
+	bool first = true;
+	switch (c) {
+	case '"': {
+		r->p++;
+		const char *p = r->p;
+		while (p < r->end && *p != '"') p += *p == '\\' ? 2 : 1;
+		r->p = p < r->end ? p + 1 : r->end;
+		if (p >= r->end) am_wrong(r, "a string without an end");
+		return;
+	}
+	case '{':
+	case '[':
+		if (!am_enter(r)) return;
+		for (; am_items(r, c == '{' ? '}' : ']', first); first = false) {
+			if (c == '{') am_read_key(r);
+			am_skip(r);
+		}
+		return;
+	case 't':
+		am_take_word(r, AM_S("true"));
+		return;
+	case 'f':
+		am_take_word(r, AM_S("false"));
+		return;
+	case 'n':
+		am_take_word(r, AM_S("null"));
+		return;
+	default:
+		am_read_number(r);
+	}
+}
+
+AM_FN am_json am_read_raw(am_reader *r) {
+	am_peek(r);
+	const char *from = r->p;
+	am_skip(r);
+	return (am_json){from, (int32_t)(r->p - from)};
+}
+
+/* am_grow makes room for one more item of a list. */
+AM_SMALL void *am_grow(void *items, int32_t len, int32_t size) {
+	if ((len & (len - 1)) != 0 || (len != 0 && len < 4)) return items;
+	void *more = am_alloc((size_t)(len < 4 ? 4 : len * 2) * (size_t)size);
+	if (len > 0) memcpy(more, items, (size_t)len * (size_t)size);
+	return more;
+}
+
+AM_FN void am_add_member(am_members *m, am_str key, am_json value) {
+	m->items = am_grow(m->items, m->len, sizeof(am_member));
+	m->items[m->len++] = (am_member){key, value};
+}
+
+typedef struct {
+	char *items;
+	int32_t len;
+	bool set;
+} am_any_list;
+
+AM_FN void am_read_value(am_reader *r, const am_type *t, void *to);
+
+AM_SMALL void am_read_list(am_reader *r, const am_type *t, am_any_list *list) {
+	if (am_peek(r) != '[') return am_wrong(r, "want a list");
+	*list = (am_any_list){0, 0, true};
+	if (!am_enter(r)) return;
+	int32_t size = t != 0 ? t->size : (int32_t)sizeof(am_str);
+	for (bool first = true; am_items(r, ']', first); first = false) {
+		list->items = am_grow(list->items, list->len, size);
+		char *item = list->items + list->len++ * size;
+		if (t != 0) am_read_value(r, t, item);
+		else *(am_str *)item = am_read_text(r);
+	}
+}
+
+AM_FN void am_read_field(am_reader *r, const am_field *f, char *to) {
+	int c = am_peek(r);
+	if (c == 'n' && f->kind != AM_RAW && f->kind != AM_OBJECT) {
+		am_skip(r); /* null is as if it were not there */
+		return;
+	}
+	switch ((am_kind)f->kind) {
+	case AM_TEXT:
+		*(am_str *)to = am_read_text(r);
+		return;
+	case AM_INT:
+	case AM_LONG: {
+		int64_t v = 0;
+		if (!am_whole(am_read_number(r), &v)) am_wrong(r, "want a whole number");
+		if (f->kind == AM_LONG) *(int64_t *)to = v;
+		else *(int32_t *)to = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
+		return;
+	}
+	case AM_BOOL:
+		if (c != 't' && c != 'f') return am_wrong(r, "want true or false");
+		am_skip(r);
+		*(bool *)to = c == 't';
+		return;
+	case AM_RAW:
+		*(am_json *)to = am_read_raw(r);
+		return;
+	case AM_MEMBERS:
+		if (c != '{') return am_wrong(r, "want an object");
+		if (!am_enter(r)) return;
+		for (bool first = true; am_items(r, '}', first); first = false) {
+			am_str key = am_read_key(r);
+			am_add_member((am_members *)to, key, am_read_raw(r));
+		}
+		return;
+	case AM_OBJECT:
+		am_read_value(r, f->of, to);
+		return;
+	case AM_REF:
+		*(void **)to = am_alloc((size_t)f->of->size);
+		am_read_value(r, f->of, *(void **)to);
+		return;
+	case AM_TEXTS:
+	case AM_OBJECTS:
+		am_read_list(r, f->of, (am_any_list *)to);
+	}
+}
+
+AM_FN void am_read_fields(am_reader *r, const am_type *t, char *to) {
+	if (am_peek(r) != '{') return am_wrong(r, "want an object");
+	if (!am_enter(r)) return;
+	int32_t expect = 0; /* keys mostly come in the order of the fields */
+	for (bool first = true; am_items(r, '}', first); first = false) {
+		am_str key = am_read_key(r);
+		int32_t i = 0;
+		for (; i < t->count; i++) {
+			const am_field *f = &t->fields[(expect + i) % t->count];
+			if (am_same(key, (am_str){f->key, f->key_len})) {
+				am_read_field(r, f, to + f->offset);
+				expect = (expect + i + 1) % t->count;
+				break;
+			}
+		}
+		if (i < t->count) continue;
+		am_json value = am_read_raw(r);
+		if (t->unknown != 0) am_add_member((am_members *)(to + t->unknown), key, value);
+	}
+}
+
+AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
+	int c = am_peek(r);
+	if (c == 'n') return am_skip(r);
+	switch (t->form) {
+	case AM_FORM_CONTENT: {
+		am_content *x = to;
+		if (c == '"') {
+			x->kind = AM_CONTENT_TEXT;
+			x->text = am_read_text(r);
+		} else {
+			x->kind = AM_CONTENT_PARTS;
+			am_read_list(r, &am_type_part, (am_any_list *)&x->parts);
+		}
+		return;
+	}
+	case AM_FORM_LIST_PATCH: {
+		am_list_patch *x = to;
+		static const am_field fields[] = {{"splice", 6, offsetof(am_list_patch, splice), AM_OBJECTS, 0, &am_type_splice}};
+		static const am_type type = {fields, 1, sizeof(am_list_patch), AM_FORM_FIELDS, 0};
+		if (c == '{') return am_read_fields(r, &type, to);
+		x->whole = true;
+		am_read_list(r, &am_type_message, (am_any_list *)&x->replace);
+		return;
+	}
+	case AM_FORM_TOOLS_PATCH: {
+		am_tools_patch *x = to;
+		static const am_field fields[] = {{"add", 3, offsetof(am_tools_patch, add), AM_OBJECTS, 0, &am_type_tool},
+			{"remove", 6, offsetof(am_tools_patch, remove), AM_TEXTS, 0, 0}};
+		static const am_type type = {fields, 2, sizeof(am_tools_patch), AM_FORM_FIELDS, 0};
+		if (c == '{') return am_read_fields(r, &type, to);
+		x->whole = true;
+		am_read_list(r, &am_type_tool, (am_any_list *)&x->replace);
+		return;
+	}
+	default:
+		am_read_fields(r, t, to);
+	}
+}
+
+/* am_decode reads JSON into a value of a type, which must be all zero: am_decode(json,
+ * &am_type_call, &call). It returns what is wrong, or 0. */
+AM_FN const char *am_decode(am_json json, const am_type *t, void *to) {
+	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
+	am_read_value(&r, t, to);
+	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "something follows the JSON value";
+	return r.wrong;
+}
+
+/* ---- writing JSON ---- */
+
+typedef struct {
+	char *p;
+	int32_t n, cap;
+} am_writer;
+
+AM_FN char *am_room(am_writer *w, int32_t n) {
+	if (n > w->cap - w->n) {
+		int32_t cap = w->cap < 256 ? 256 : w->cap;
+		while (n > cap - w->n) {
+			if (cap > 0x20000000) am_die("out of memory");
+			cap *= 2;
+		}
+		char *more = am_alloc((size_t)cap);
+		if (w->n > 0) memcpy(more, w->p, (size_t)w->n);
+		w->p = more;
+		w->cap = cap;
+	}
+	return w->p + w->n;
+}
+
+AM_SMALL void am_put(am_writer *w, am_str s) {
+	if (s.n <= 0) return;
+	memcpy(am_room(w, s.n), s.p, (size_t)s.n);
+	w->n += s.n;
+}
+
+AM_SMALL void am_put_char(am_writer *w, char c) {
+	*am_room(w, 1) = c;
+	w->n++;
+}
+
+/* am_sequence is how many bytes of p are a character of UTF-8, or 0. */
+AM_FN int32_t am_sequence(const unsigned char *p, int32_t n) {
+	int32_t len = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+	if (len > n) return 0;
+	for (int32_t i = 1; i < len; i++)
+		if ((p[i] & 0xc0) != 0x80) return 0;
+	if (len > 2) {
+		unsigned second = p[1];
+		if ((p[0] == 0xe0 && second < 0xa0) || (p[0] == 0xed && second > 0x9f)) return 0;
+		if ((p[0] == 0xf0 && second < 0x90) || (p[0] == 0xf4 && second > 0x8f)) return 0;
+	}
+	return len;
+}
+
+/* am_put_text writes a string. What is no UTF-8 is replaced. */
+AM_SMALL void am_put_text(am_writer *w, am_str s) {
+	static const char hex[] = "0123456789abcdef";
+	am_put_char(w, '"');
+	int32_t from = 0;
+	for (int32_t i = 0; i < s.n;) {
+		unsigned char c = (unsigned char)s.p[i];
+		if (c >= ' ' && c < 0x80 && c != '"' && c != '\\') {
+			i++;
+			continue;
+		}
+		int32_t n = am_sequence((const unsigned char *)s.p + i, s.n - i);
+		bool line = n == 3 && c == 0xe2 && (unsigned char)s.p[i + 1] == 0x80 && ((unsigned char)s.p[i + 2] | 1) == 0xa9;
+		if (n > 1 && !line) {
+			i += n;
+			continue;
+		}
+		am_put(w, (am_str){s.p + from, i - from});
+		const char *names = c == '"' ? "\"" : c == '\\' ? "\\" : c == '\b' ? "b" : c == '\f' ? "f" : c == '\n' ? "n" : c == '\r' ? "r" : c == '\t' ? "t" : 0;
+		if (n == 0) {
+			am_put(w, AM_S("\\ufffd"));
+		} else if (line) {
+			am_put(w, AM_S("\\u202"));
+			am_put_char(w, hex[s.p[i + 2] & 15]);
+		} else if (names != 0) {
+			am_put_char(w, '\\');
+			am_put_char(w, *names);
+		} else {
+			am_put(w, AM_S("\\u00"));
+			am_put_char(w, hex[c >> 4]);
+			am_put_char(w, hex[c & 15]);
+		}
+		i += n > 0 ? n : 1;
+		from = i;
+	}
+	am_put(w, (am_str){s.p + from, s.n - from});
+	am_put_char(w, '"');
+}
+
+AM_FN void am_put_key(am_writer *w, am_str key) {
+	if (w->n > 0 && w->p[w->n - 1] != '{') am_put_char(w, ',');
+	am_put_text(w, key);
+	am_put_char(w, ':');
+}
+
+AM_FN void am_put_raw(am_writer *w, am_json json) { am_put(w, json.n > 0 ? json : AM_S("null")); }
+
+AM_FN void am_put_members(am_writer *w, const am_members *m) {
+	for (int32_t i = 0; i < m->len; i++) {
+		am_put_key(w, m->items[i].key);
+		am_put_raw(w, m->items[i].value);
+	}
+}
+
+AM_FN void am_put_value(am_writer *w, const am_type *t, const void *from);
+
+AM_SMALL void am_put_list(am_writer *w, const am_type *t, const am_any_list *list) {
+	am_put_char(w, '[');
+	for (int32_t i = 0; i < list->len; i++) {
+		if (i > 0) am_put_char(w, ',');
+		if (t != 0) am_put_value(w, t, list->items + i * t->size);
+		else am_put_text(w, ((const am_str *)list->items)[i]);
+	}
+	am_put_char(w, ']');
+}
+
+/* am_empty reports whether a field is left out when it is not written for its
+ * own sake. */
+AM_FN bool am_empty(const am_field *f, const char *at) {
+	switch ((am_kind)f->kind) {
+	case AM_TEXT:
+	case AM_RAW:
+		return f->flags & AM_OPTIONAL ? ((const am_str *)at)->p == 0 : ((const am_str *)at)->n == 0;
+	case AM_INT:
+		return *(const int32_t *)at == 0;
+	case AM_LONG:
+		return *(const int64_t *)at == 0;
+	case AM_BOOL:
+		return !*(const bool *)at;
+	case AM_MEMBERS:
+		return ((const am_members *)at)->len == 0;
+	case AM_REF:
+		return *(void *const *)at == 0;
+	case AM_TEXTS:
+	case AM_OBJECTS: {
+		const am_any_list *list = (const am_any_list *)at;
+		return list->len == 0 && !((f->flags & AM_OPTIONAL) && list->set);
+	}
+	case AM_OBJECT:
+		break;
+	}
+	if (f->of->form == AM_FORM_LIST_PATCH) return !((const am_list_patch *)at)->whole && ((const am_list_patch *)at)->splice.len == 0;
+	if (f->of->form == AM_FORM_TOOLS_PATCH) {
+		const am_tools_patch *p = (const am_tools_patch *)at;
+		return !p->whole && p->add.len == 0 && p->remove.len == 0;
+	}
+	for (int32_t i = 0; i < f->of->count; i++)
+		if (!am_empty(&f->of->fields[i], at + f->of->fields[i].offset)) return false;
+	return true;
+}
+
+AM_FN void am_put_field(am_writer *w, const am_field *f, const char *at) {
+	switch ((am_kind)f->kind) {
+	case AM_TEXT:
+		return am_put_text(w, *(const am_str *)at);
+	case AM_INT:
+		return am_put(w, am_decimal(*(const int32_t *)at));
+	case AM_LONG:
+		return am_put(w, am_decimal(*(const int64_t *)at));
+	case AM_BOOL:
+		return am_put(w, *(const bool *)at ? AM_S("true") : AM_S("false"));
+	case AM_RAW:
+		return am_put_raw(w, *(const am_json *)at);
+	case AM_MEMBERS:
+		am_put_char(w, '{');
+		am_put_members(w, (const am_members *)at);
+		return am_put_char(w, '}');
+	case AM_OBJECT:
+		return am_put_value(w, f->of, at);
+	case AM_REF:
+		if (*(void *const *)at == 0) return am_put(w, AM_S("null"));
+		return am_put_value(w, f->of, *(void *const *)at);
+	case AM_TEXTS:
+	case AM_OBJECTS:
+		am_put_list(w, f->of, (const am_any_list *)at);
+	}
+}
+
+AM_FN void am_put_text_field(am_writer *w, am_str key, am_str value) {
+	am_put_key(w, key);
+	am_put_text(w, value);
+}
+
+/* am_put_chunk writes the fields that a chunk of its kind has. */
+AM_FN void am_put_chunk(am_writer *w, const am_chunk *c) {
+	bool call = am_eq(c->kind, "tool_call");
+	am_put_char(w, '{');
+	if (c->seq != 0) {
+		am_put_key(w, AM_S("seq"));
+		am_put(w, am_decimal(c->seq));
+	}
+	am_put_text_field(w, AM_S("kind"), c->kind);
+	if (call) {
+		am_put_key(w, AM_S("index"));
+		am_put(w, am_decimal(c->index));
+		if (c->id.n > 0) am_put_text_field(w, AM_S("id"), c->id);
+		if (c->name.n > 0) am_put_text_field(w, AM_S("name"), c->name);
+		am_put_text_field(w, AM_S("arguments"), c->arguments);
+		return am_put_char(w, '}');
+	}
+	if (c->call_id.n > 0) am_put_text_field(w, AM_S("call_id"), c->call_id);
+	if (!am_eq(c->kind, "part")) {
+		am_put_text_field(w, AM_S("text"), c->text);
+	} else if (c->part != 0) {
+		am_put_key(w, AM_S("part"));
+		am_put_value(w, &am_type_part, c->part);
+	}
+	am_put_char(w, '}');
+}
+
+AM_FN void am_put_value(am_writer *w, const am_type *t, const void *from) {
+	const char *at = from;
+	switch (t->form) {
+	case AM_FORM_CONTENT: {
+		const am_content *x = from;
+		if (x->kind == AM_CONTENT_TEXT) return am_put_text(w, x->text);
+		if (x->kind == AM_CONTENT_NULL) return am_put(w, AM_S("null"));
+		return am_put_list(w, &am_type_part, (const am_any_list *)&x->parts);
+	}
+	case AM_FORM_LIST_PATCH: {
+		const am_list_patch *x = from;
+		if (x->whole) return am_put_list(w, &am_type_message, (const am_any_list *)&x->replace);
+		am_put(w, AM_S("{\"splice\":"));
+		am_put_list(w, &am_type_splice, (const am_any_list *)&x->splice);
+		return am_put_char(w, '}');
+	}
+	case AM_FORM_TOOLS_PATCH: {
+		const am_tools_patch *x = from;
+		if (x->whole) return am_put_list(w, &am_type_tool, (const am_any_list *)&x->replace);
+		am_put_char(w, '{');
+		if (x->add.len > 0) {
+			am_put_key(w, AM_S("add"));
+			am_put_list(w, &am_type_tool, (const am_any_list *)&x->add);
+		}
+		if (x->remove.len > 0) {
+			am_put_key(w, AM_S("remove"));
+			am_put_list(w, 0, (const am_any_list *)&x->remove);
+		}
+		return am_put_char(w, '}');
+	}
+	default:
+		break;
+	}
+	if (t->form == AM_FORM_CHUNK) return am_put_chunk(w, from);
+	am_put_char(w, '{');
+	for (int32_t i = 0; i < t->count; i++) {
+		const am_field *f = &t->fields[i];
+		bool text = t->form == AM_FORM_PART && f->offset == offsetof(am_part, text) && am_eq(((const am_part *)from)->type, "text");
+		if ((f->flags & AM_OMIT) && !text && am_empty(f, at + f->offset)) continue;
+		am_put_key(w, (am_str){f->key, f->key_len});
+		if (t->form == AM_FORM_TOOL_CALL && f->offset == offsetof(am_tool_call, type) && ((const am_tool_call *)from)->type.n == 0) {
+			am_put(w, AM_S("\"function\""));
+			continue;
+		}
+		am_put_field(w, f, at + f->offset);
+	}
+	if (t->unknown != 0) am_put_members(w, (const am_members *)(at + t->unknown));
+	am_put_char(w, '}');
+}
+
+/* am_encode writes a value of a type as JSON. */
+AM_FN am_json am_encode(const am_type *t, const void *value) {
+	am_writer w = {0, 0, 0};
+	am_put_value(&w, t, value);
+	return (am_json){w.p, w.n};
+}
+
+/* ---- any JSON, as a tree: configurations, arguments of tools ---- */
+
+typedef enum { AM_NULL, AM_FALSE, AM_TRUE, AM_NUMBER, AM_STRING, AM_ARRAY, AM_MAP } am_value_kind;
+
+typedef struct am_value am_value;
+struct am_value {
+	am_value_kind kind;
+	am_str text; /* of a string; of a number how it is spelled */
+	am_str key;  /* of what is in an object */
+	am_value *items;
+	int32_t len;
+};
+
+AM_FN void am_read_any(am_reader *r, am_value *v) {
+	int c = am_peek(r);
+	if (c == '"') {
+		v->kind = AM_STRING;
+		v->text = am_read_text(r);
+	} else if (c == '{' || c == '[') {
+		v->kind = c == '{' ? AM_MAP : AM_ARRAY;
+		if (!am_enter(r)) return;
+		for (bool first = true; am_items(r, c == '{' ? '}' : ']', first); first = false) {
+			am_str key = {0, 0};
+			if (c == '{') key = am_read_key(r);
+			for (int32_t i = 0; c == '{' && i < v->len; i++)
+				if (am_same(v->items[i].key, key)) am_wrong(r, "a key stands twice");
+			v->items = am_grow(v->items, v->len, sizeof(am_value));
+			am_value *item = &v->items[v->len++];
+			item->key = key;
+			am_read_any(r, item);
+		}
+	} else if (c == 't' || c == 'f' || c == 'n') {
+		v->kind = c == 't' ? AM_TRUE : c == 'f' ? AM_FALSE : AM_NULL;
+		am_skip(r);
+	} else {
+		v->kind = AM_NUMBER;
+		v->text = am_read_number(r);
+	}
+}
+
+/* am_parse reads any JSON, strictly: one value, no key twice, at most 64 levels.
+ * It returns 0 and says what is wrong. */
+AM_FN am_value *am_parse(am_json json, const char **wrong) {
+	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
+	am_value *v = AM_NEW(am_value);
+	am_read_any(&r, v);
+	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "something follows the JSON value";
+	if (wrong != 0) *wrong = r.wrong;
+	return r.wrong == 0 ? v : 0;
+}
+
+/* am_get is what an object has under a key, or 0. It takes 0 for an object. */
+#define am_get(object, literal) am_get_key((object), AM_S(literal))
+
+AM_FN const am_value *am_get_key(const am_value *v, am_str key) {
+	for (int32_t i = 0; v != 0 && v->kind == AM_MAP && i < v->len; i++)
+		if (am_same(v->items[i].key, key)) return &v->items[i];
+	return 0;
+}
+
+/* am_text_or is the text that v is, or another. */
+AM_FN am_str am_text_or(const am_value *v, am_str otherwise) { return v != 0 && v->kind == AM_STRING ? v->text : otherwise; }
+
+AM_FN int64_t am_int_or(const am_value *v, int64_t otherwise) {
+	int64_t n;
+	return v != 0 && v->kind == AM_NUMBER && am_whole(v->text, &n) ? n : otherwise;
+}
+
+/* am_quote is a text as JSON. */
+AM_FN am_json am_quote(am_str text) {
+	am_writer w = {0, 0, 0};
+	am_put_text(&w, text);
+	return (am_json){w.p, w.n};
+}
+
+/* ---- errors, which are values ---- */
+
+#define AM_OK ((am_error *)0)
+
+AM_FN am_error *am_fail(const char *code, am_str message) {
+	am_error *e = AM_NEW(am_error);
+	e->code = am_of(code);
+	e->message = message;
+	return e;
+}
+
+/* ---- calls of the host: each returns AM_OK or what went wrong ---- */
+
+AM_FN am_json am_read_pending(int32_t n) {
+	char *p = am_alloc((size_t)n + 1);
+	if (n > 0) n = am_host_read(p, n);
+	return (am_json){p, n};
+}
+
+/* am_reply reads what a host call that returned n left pending. */
+AM_FN am_error *am_reply(int32_t n, am_json *out) {
+	if (n >= 0) {
+		if (out != 0) *out = am_read_pending(n);
+		return AM_OK;
+	}
+	am_error *e = AM_NEW(am_error);
+	const char *wrong = am_decode(am_read_pending(-n), &am_type_error, e);
+	return wrong == 0 ? e : am_fail("internal", AM_S("the host's error cannot be read"));
+}
+
+/* am_reply_as reads a reply of a type. An empty one is a value that is all zero. */
+AM_SMALL am_error *am_reply_as(int32_t n, const am_type *t, void *out) {
+	am_json json;
+	am_error *e = am_reply(n, &json);
+	if (e != AM_OK || json.n == 0) return e;
+	return am_decode(json, t, out) == 0 ? AM_OK : am_fail("internal", AM_S("the host's reply cannot be read"));
+}
+
+/* Lists of messages stay with the host until they are looked at. What was looked
+ * at is remembered for the rest of the hook. */
+
+static struct {
+	int64_t revision;
+	int32_t total, from, to, block;
+	am_message *items;
+	bool *known;
+} am_lists[2];
+
+/* am_message_at gives message i of a list, from 0. Its reads come in blocks that
+ * grow while they go on in one direction. */
+AM_FN am_error *am_message_at(const am_list *list, int32_t i, am_message **out) {
+	if (i < 0 || i >= list->total) return am_fail("invalid", AM_CAT(AM_S("there is no message "), am_decimal(i), AM_S(" in a list of "), am_decimal(list->total)));
+	if (i < list->items.len) {
+		*out = &list->items.items[i];
+		return AM_OK;
+	}
+	__typeof__(&am_lists[0]) l = &am_lists[list->list & 1];
+	if (l->items == 0 || l->revision != list->revision) {
+		l->revision = list->revision;
+		l->total = list->total;
+		l->block = 0;
+		l->items = am_alloc((size_t)list->total * sizeof(am_message));
+		l->known = am_alloc((size_t)list->total);
+	}
+	if (!l->known[i]) {
+		bool on = l->block > 0 && i == l->to, back = l->block > 0 && i == l->from - 1;
+		l->block = on || back ? (l->block < 16 ? l->block * 4 : 64) : 1;
+		int32_t from = back ? i - l->block + 1 : i, to = back ? i + 1 : i + l->block;
+		if (from < 0) from = 0;
+		if (to > l->total) to = l->total;
+		am_messages got = {0, 0, false};
+		am_json json;
+		am_error *e = am_reply(am_host_messages(list->list, from, to), &json);
+		if (e != AM_OK) return e;
+		am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
+		am_read_list(&r, &am_type_message, (am_any_list *)&got);
+		if (r.wrong != 0 || got.len != to - from) return am_fail("internal", AM_S("the host's messages cannot be read"));
+		for (int32_t k = 0; k < got.len; k++)
+			if (!l->known[from + k]) {
+				l->items[from + k] = got.items[k];
+				l->known[from + k] = true;
+			}
+		l->from = from;
+		l->to = to;
+	}
+	*out = &l->items[i];
+	return AM_OK;
+}
+
+/* am_changed_since is the first index at which a list is not what it was at an
+ * earlier revision: its length if nothing changed, 0 if nobody knows. */
+AM_FN int32_t am_changed_since(const am_list *list, int64_t revision) {
+	int32_t i = am_host_changed(list->list, revision);
+	return i < 0 ? 0 : i > list->total ? list->total : i;
+}
+
+/* am_next_model goes on with a patch of the request, or as it came (0). */
+AM_FN am_error *am_next_model(const am_request_patch *patch, am_response **out) {
+	am_json p = patch != 0 ? am_encode(&am_type_request_patch, patch) : (am_json){0, 0};
+	am_model_reply reply = {0};
+	am_error *e = am_reply_as(am_host_next(p.p, p.n), &am_type_model_reply, &reply);
+	if (e == AM_OK && reply.response == 0) e = am_fail("internal", AM_S("the host's reply to next has no response"));
+	*out = reply.response;
+	return e;
+}
+
+/* am_next_tool goes on with other arguments, or as they came (AM_UNCHANGED). */
+#define AM_UNCHANGED ((am_str){0, 0})
+
+AM_FN am_json am_arguments_patch(am_str arguments) {
+	am_call_patch patch = {.arguments = arguments};
+	return arguments.p != 0 ? am_encode(&am_type_call_patch, &patch) : (am_json){0, 0};
+}
+
+AM_FN am_error *am_next_tool(am_str arguments, am_result **out) {
+	am_json p = am_arguments_patch(arguments);
+	am_tool_reply reply = {0};
+	am_error *e = am_reply_as(am_host_next(p.p, p.n), &am_type_tool_reply, &reply);
+	if (e == AM_OK && reply.result == 0) e = am_fail("internal", AM_S("the host's reply to next has no result"));
+	*out = reply.result;
+	return e;
+}
+
+/* am_next_model_stream and am_next_tool_stream go on as those do, and return at
+ * once: am_recv gives what comes. */
+AM_FN am_error *am_next_model_stream(const am_request_patch *patch) {
+	am_json p = patch != 0 ? am_encode(&am_type_request_patch, patch) : (am_json){0, 0};
+	return am_reply(am_host_next_stream(p.p, p.n), 0);
+}
+
+AM_FN am_error *am_next_tool_stream(am_str arguments) {
+	am_json p = am_arguments_patch(arguments);
+	return am_reply(am_host_next_stream(p.p, p.n), 0);
+}
+
+/* am_recv gives the chunks that wait, or once the end, and then neither. */
+AM_FN am_error *am_recv(am_received *out) {
+	*out = (am_received){0};
+	return am_reply_as(am_host_recv(), &am_type_received, out);
+}
+
+/* am_send hands chunks on. What a wrapper or a tool sent is its answer. */
+AM_FN am_error *am_send(const am_chunk *chunks, int32_t len) {
+	if (len == 0) return AM_OK;
+	am_sent sent = {.chunks = {(am_chunk *)chunks, len, true}};
+	am_json p = am_encode(&am_type_sent, &sent);
+	return am_reply(am_host_send(p.p, p.n), 0);
+}
+
+/* am_call_model makes a model call of the module's own, with the grant model. Its
+ * messages are a whole list: see am_whole_list. */
+AM_FN am_error *am_call_model(const am_request_patch *request, am_response **out) {
+	am_json p = am_encode(&am_type_request_patch, request);
+	am_model_reply reply = {0};
+	am_error *e = am_reply_as(am_host_model(p.p, p.n), &am_type_model_reply, &reply);
+	if (e == AM_OK && reply.response == 0) e = am_fail("internal", AM_S("the host's reply to model has no response"));
+	*out = reply.response;
+	return e;
+}
+
+/* am_call_tool calls a tool of the agent, with the grant tool:NAME. What fails there
+ * is a result that says so. */
+AM_FN am_error *am_call_tool(am_str name, am_json arguments, am_result **out) {
+	am_tool_request request = {.name = name, .arguments = arguments};
+	am_json p = am_encode(&am_type_tool_request, &request);
+	am_tool_reply reply = {0};
+	am_error *e = am_reply_as(am_host_tool(p.p, p.n), &am_type_tool_reply, &reply);
+	if (e == AM_OK && reply.result == 0) e = am_fail("internal", AM_S("the host's reply to tool has no result"));
+	*out = reply.result;
+	return e;
+}
+
+/* Run-local values. One that is not there is all zero: version 0. */
+
+enum { AM_ALWAYS = -1 };
+
+AM_FN am_error *am_local_get(am_str key, am_local_value *out) {
+	*out = (am_local_value){0};
+	return am_reply_as(am_host_local_get(key.p, key.n), &am_type_local_value, out);
+}
+
+/* am_local_set sets a value, if it has a version still, or AM_ALWAYS. */
+AM_FN am_error *am_local_set(am_str key, am_json value, int64_t version) {
+	return am_reply(am_host_local_set(key.p, key.n, value.p, value.n, version), 0);
+}
+
+AM_FN am_error *am_local_delete(am_str key) { return am_reply(am_host_local_delete(key.p, key.n), 0); }
+
+AM_FN am_error *am_sum(int32_t n, int64_t *out) {
+	am_json json;
+	am_error *e = am_reply(n, &json);
+	if (e == AM_OK && out != 0 && !am_whole(json, out)) e = am_fail("internal", AM_S("the host's sum cannot be read"));
+	return e;
+}
+
+/* am_local_add adds to a counter; *out (or 0) is what it is then. */
+AM_FN am_error *am_local_add(am_str key, int64_t delta, int64_t *out) { return am_sum(am_host_local_add(key.p, key.n, delta), out); }
+
+/* Durable values, with the grant store. */
+
+AM_FN am_error *am_store_get(am_str key, am_local_value *out) {
+	*out = (am_local_value){0};
+	return am_reply_as(am_host_store_get(key.p, key.n), &am_type_local_value, out);
+}
+
+/* am_store_set sets a value for ttl seconds, or for ever (0). */
+AM_FN am_error *am_store_set(am_str key, am_json value, int64_t version, int64_t ttl) {
+	return am_reply(am_host_store_set(key.p, key.n, value.p, value.n, version, ttl), 0);
+}
+
+AM_FN am_error *am_store_delete(am_str key) { return am_reply(am_host_store_delete(key.p, key.n), 0); }
+
+AM_FN am_error *am_store_add(am_str key, int64_t delta, int64_t *out) { return am_sum(am_host_store_add(key.p, key.n, delta), out); }
+
+/* am_emit makes an event of the run. */
+AM_FN am_error *am_emit(am_str name, am_json data) {
+	am_custom event = {.name = name, .data = data};
+	am_json p = am_encode(&am_type_custom, &event);
+	return am_reply(am_host_emit(p.p, p.n), 0);
+}
+
+enum { AM_DEBUG, AM_INFO, AM_WARN, AM_ERROR };
+
+AM_FN void am_log(int32_t level, am_str text) { am_host_log(level, text.p, text.n); }
+
+/* ---- what answers are made of ---- */
+
+AM_FN am_content am_text(am_str text) { return (am_content){.kind = AM_CONTENT_TEXT, .text = text}; }
+
+/* am_plain is the text of content, of all its parts together. */
+AM_FN am_str am_plain(const am_content *c) {
+	am_str out = c->kind == AM_CONTENT_TEXT ? c->text : (am_str){"", 0};
+	for (int32_t i = 0; c->kind == AM_CONTENT_PARTS && i < c->parts.len; i++) out = AM_CAT(out, c->parts.items[i].text);
+	return out;
+}
+
+AM_FN am_message am_say(am_str role, am_str text) { return (am_message){.role = role, .content = am_text(text)}; }
+
+AM_FN am_message am_user(am_str text) { return am_say(AM_S("user"), text); }
+
+AM_FN am_message am_assistant(am_str text) { return am_say(AM_S("assistant"), text); }
+
+/* am_tool_message answers a call in the conversation. */
+AM_FN am_message am_tool_message(am_str call_id, am_str tool, am_str text) {
+	am_message m = am_say(AM_S("tool"), text);
+	m.tool_call_id = call_id;
+	m.name = tool;
+	return m;
+}
+
+AM_FN am_result *am_result_of(am_str text) {
+	am_result *r = AM_NEW(am_result);
+	r->content = am_text(text);
+	return r;
+}
+
+AM_FN am_result *am_error_result(am_str text) {
+	am_result *r = am_result_of(text);
+	r->is_error = true;
+	return r;
+}
+
+/* am_splice_messages puts len messages in the place of those at index at, of which there
+ * are remove. Indices are those of the list as it was shown, and ascend. */
+AM_FN void am_splice_messages(am_list_patch *patch, int32_t at, int32_t remove, const am_message *insert, int32_t len) {
+	patch->splice.items = am_grow(patch->splice.items, patch->splice.len, sizeof(am_splice));
+	am_splice *s = &patch->splice.items[patch->splice.len++];
+	s->at = at;
+	s->remove = remove;
+	s->insert.items = am_alloc((size_t)len * sizeof(am_message));
+	s->insert.len = len;
+	if (len > 0) memcpy(s->insert.items, insert, (size_t)len * sizeof(am_message));
+}
+
+/* am_insert puts a message before message i, or at the end. */
+AM_FN void am_insert(am_list_patch *patch, int32_t i, am_message message) { am_splice_messages(patch, i, 0, &message, 1); }
+
+/* am_set puts a message in the place of message i. */
+AM_FN void am_set(am_list_patch *patch, int32_t i, am_message message) { am_splice_messages(patch, i, 1, &message, 1); }
+
+AM_FN void am_delete(am_list_patch *patch, int32_t from, int32_t to) { am_splice_messages(patch, from, to - from, 0, 0); }
+
+/* am_whole_list puts a whole list in the place of what is there. */
+AM_FN am_list_patch am_whole_list(const am_message *messages, int32_t len) {
+	return (am_list_patch){.replace = {(am_message *)messages, len, true}, .whole = true};
+}
+
+/* am_add_chunk appends to what on_chunk answers, which from then on replaces the
+ * chunks that came; am_drop_chunks answers with none. */
+AM_FN void am_add_chunk(am_chunks *list, am_chunk chunk) {
+	list->items = am_grow(list->items, list->len, sizeof(am_chunk));
+	list->items[list->len++] = chunk;
+	list->set = true;
+}
+
+AM_FN void am_drop_chunks(am_chunks *list) { *list = (am_chunks){0, 0, true}; }
+
+AM_FN am_error *am_allow(am_gate_tool_answer *out) {
+	out->decision = AM_S("allow");
+	return AM_OK;
+}
+
+/* am_deny denies a call; the model reads why. */
+AM_FN am_error *am_deny(am_gate_tool_answer *out, am_str message) {
+	out->decision = AM_S("deny");
+	out->message = message;
+	return AM_OK;
+}
+
+/* am_ask_for has somebody asked, who is shown the payload (JSON, or AM_UNCHANGED). */
+AM_FN am_error *am_ask_for(am_gate_tool_answer *out, am_str message, am_json payload) {
+	out->decision = AM_S("ask");
+	out->message = message;
+	out->payload = payload;
+	return AM_OK;
+}
+
+/* am_stop makes what ends the run: out->stop = am_stop_run(...). */
+AM_FN am_stop *am_stop_run(am_str reason, am_str code) {
+	am_stop *s = AM_NEW(am_stop);
+	s->reason = reason;
+	s->code = code;
+	return s;
+}
+
+/* am_interrupt_run makes what pauses it: out->interrupt = am_interrupt_run(...). */
+AM_FN am_interrupt *am_interrupt_run(am_str reason, am_json payload) {
+	am_interrupt *i = AM_NEW(am_interrupt);
+	i->reason = reason;
+	i->payload = payload;
+	return i;
+}
+
+/* ---- hooks ---- */
+
+typedef am_error *(*am_any_hook)(const void *in, void *out);
+
+/* am_serve does what every export does. */
+AM_FN int32_t am_serve(int32_t n, const am_type *input, const am_type *answer, am_any_hook hook, bool keeps) {
+	am_chunk_now = am_chunk_kept;
+	am_free_now = am_free_kept;
+	am_lists[0].items = am_lists[1].items = 0;
+	void *in = am_alloc((size_t)input->size), *out = am_alloc((size_t)answer->size);
+	const char *wrong = am_decode(am_read_pending(n), input, in);
+	am_error *e = wrong == 0 ? hook(in, out) : am_fail("internal", AM_CAT(AM_S("the hook's input cannot be read: "), am_of(wrong)));
+	if (e != AM_OK) {
+		am_json json = am_encode(&am_type_error, e);
+		am_host_write(json.p, json.n);
+		return 1;
+	}
+	am_json json = am_encode(answer, out);
+	if (json.n > 2) am_host_write(json.p, json.n); /* {} says nothing */
+	if (keeps) am_keep();
+	return 0;
+}
+
+/* AM_HOOK begins a hook's function, which is exported:
+ *
+ *     AM_HOOK(gate_tool) { return am_eq(in->call.name, "shell") ? am_deny(out, AM_S("no")) : am_allow(out); }
+ *
+ * in points to its input, am_gate_tool_input, and out to its answer, which is all
+ * zero: what is left so stays as it is. It returns AM_OK or an error. */
+#define AM_HOOK(name) AM_HOOK_(name, __builtin_strcmp(#name, "configure") == 0)
+#define AM_HOOK_(name, keeps) \
+	static am_error *am_hook_##name(const am_##name##_input *in, am_##name##_answer *out); \
+	static am_error *am_any_hook_##name(const void *in, void *out) { return am_hook_##name(in, out); } \
+	__attribute__((export_name(#name))) int32_t am_export_##name(int32_t n) { \
+		return am_serve(n, &am_type_##name##_input, &am_type_##name##_answer, am_any_hook_##name, keeps); \
+	} \
+	static am_error *am_hook_##name(__attribute__((unused)) const am_##name##_input *in, __attribute__((unused)) am_##name##_answer *out)
+
+/* AM_MIDDLEWARE is the hook describe, for a module that says no more than this,
+ * and reads messages one by one. */
+#define AM_MIDDLEWARE(name_, version_, description_) \
+	AM_HOOK(describe) { \
+		out->name = AM_S(name_); \
+		out->version = AM_S(version_); \
+		out->description = AM_S(description_); \
+		out->messages = AM_S("lazy"); \
+		return AM_OK; \
+	}
+
+#endif

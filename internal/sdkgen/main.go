@@ -1,0 +1,49 @@
+// Command sdkgen writes the types of the ABI for the SDKs in C, Rust and
+// AssemblyScript, with what reads and writes their JSON, from the Go sources of
+// package abi, whose comments go along.
+//
+//	sdkgen ABI-FOLDER SDK-FOLDER
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+//go:generate go run . ../../abi ../../guest-sdk
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: sdkgen ABI-FOLDER SDK-FOLDER")
+		os.Exit(2)
+	}
+	files, err := generate(os.Args[1], os.Args[2])
+	for name, text := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Args[2], name), []byte(text), 0o644)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sdkgen:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the text of each file below the folder of the SDKs.
+func generate(abiDir, sdkDir string) (map[string]string, error) {
+	m, err := read(abiDir)
+	if err != nil {
+		return nil, err
+	}
+	const header = "c/agent_middleware.h"
+	old, err := os.ReadFile(filepath.Join(sdkDir, header))
+	if err != nil {
+		return nil, err
+	}
+	c, err := between(string(old), m.c())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", header, err)
+	}
+	return map[string]string{header: c}, nil
+}

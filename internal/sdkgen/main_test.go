@@ -1,0 +1,28 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	const sdks = "../../guest-sdk"
+	files, err := generate("../../abi", sdks)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(sdks, name))
+		require.NoError(t, err)
+		require.Equal(t, want, string(got), "%s: make generate writes it anew", name)
+	}
+}
+
+func TestWithoutMarks(t *testing.T) {
+	t.Parallel()
+	_, err := between("a header", "text")
+	require.ErrorContains(t, err, "marks")
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A model is what the SDKs need to know of package abi.
+type model struct {
+	hooks   []hook
+	structs []*structure // what one holds comes before it
+}
+
+// A hook is one, with the types of its input and answer.
+type hook struct{ name, input, answer string }
+
+// A structure is a type that is a JSON object.
+type structure struct {
+	name, doc string
+	fields    []field
+	open      bool // it keeps what it does not know
+}
+
+// A kind is what a field holds.
+type kind int
+
+const (
+	text   kind = iota
+	number      // int
+	large       // int64
+	boolean
+	raw     // any JSON
+	members // an object with any keys
+	object  // of a structure
+	texts   // a list of texts
+	objects // a list of a structure
+)
+
+type field struct {
+	key, doc string
+	kind     kind
+	of       string // the structure
+	// optional fields can be there or not, whatever they hold; those that are
+	// omitted when empty are not written then.
+	optional, omitted bool
+}
+
+// special are types whose JSON is written by hand in each SDK.
+var special = map[string]bool{"Content": true, "ListPatch": true, "ToolsPatch": true}
+
+// roots are types that cross the border and are neither input nor answer.
+var roots = []string{"Error", "RequestPatch", "ModelReply", "CallPatch", "ToolReply", "ToolRequest", "Sent", "Received",
+	"LocalValue", "LocalVersion", "Custom", "Event", "Approval"}
+
+// A reader reads the sources of package abi.
+type reader struct {
+	specs map[string]*ast.TypeSpec
+	docs  map[string]*ast.CommentGroup
+	done  map[string]bool
+	model *model
+}
+
+func read(dir string) (*model, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("there is no package in %s", dir)
+	}
+	r := &reader{specs: map[string]*ast.TypeSpec{}, docs: map[string]*ast.CommentGroup{}, done: map[string]bool{}, model: &model{}}
+	fset := token.NewFileSet()
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		r.declarations(file)
+	}
+	for _, h := range abi.Hooks() {
+		in, answer := abi.Exchange(h)
+		x := hook{string(h), reflect.TypeOf(in).Elem().Name(), reflect.TypeOf(answer).Elem().Name()}
+		r.model.hooks = append(r.model.hooks, x)
+		for _, name := range []string{x.input, x.answer} {
+			if name != "" { // describe gets nothing
+				r.need(name)
+			}
+		}
+	}
+	for _, name := range roots {
+		r.need(name)
+	}
+	return r.model, nil
+}
+
+func (r *reader) declarations(file *ast.File) {
+	for _, d := range file.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok || decl.Tok != token.TYPE {
+			continue
+		}
+		for _, s := range decl.Specs {
+			spec := s.(*ast.TypeSpec)
+			r.specs[spec.Name.Name] = spec
+			r.docs[spec.Name.Name] = decl.Doc
+			if spec.Doc != nil {
+				r.docs[spec.Name.Name] = spec.Doc
+			}
+		}
+	}
+}
+
+// need adds a structure, behind those that it holds.
+func (r *reader) need(name string) {
+	if r.done[name] {
+		return
+	}
+	r.done[name] = true
+	if special[name] {
+		for _, held := range map[string][]string{"Content": {"Part"}, "ListPatch": {"Splice", "Message"}, "ToolsPatch": {"Tool"}}[name] {
+			r.need(held)
+		}
+		r.model.structs = append(r.model.structs, &structure{name: name, doc: comment(r.docs[name])})
+		return
+	}
+	s := &structure{name: name, doc: comment(r.docs[name])}
+	r.fields(s, r.specs[name].Type.(*ast.StructType))
+	for _, f := range s.fields {
+		if f.of != "" {
+			r.need(f.of)
+		}
+	}
+	r.model.structs = append(r.model.structs, s)
+}
+
+func (r *reader) fields(s *structure, t *ast.StructType) {
+	for _, f := range t.Fields.List {
+		if len(f.Names) == 0 {
+			r.fields(s, r.specs[f.Type.(*ast.Ident).Name].Type.(*ast.StructType))
+			continue
+		}
+		if f.Names[0].Name == "Unknown" {
+			s.open = true
+			continue
+		}
+		tag, _ := strconv.Unquote(f.Tag.Value)
+		key, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+		doc := f.Doc
+		if doc == nil {
+			doc = f.Comment
+		}
+		x := field{key: key, doc: comment(doc), omitted: options != ""}
+		r.typeOf(&x, f.Type)
+		if options == "omitzero" && (x.kind == texts || x.kind == objects) {
+			x.optional = true
+		}
+		s.fields = append(s.fields, x)
+	}
+}
+
+// typeOf sets what a field holds.
+func (r *reader) typeOf(f *field, t ast.Expr) {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		r.typeOf(f, t.X)
+		f.optional = true
+	case *ast.ArrayType:
+		r.typeOf(f, t.Elt)
+		if f.kind == text {
+			f.kind = texts
+		} else {
+			f.kind = objects
+		}
+	case *ast.MapType:
+		f.kind = members
+	case *ast.SelectorExpr: // json.RawMessage
+		f.kind = raw
+	case *ast.Ident:
+		spec := r.specs[t.Name]
+		switch {
+		case t.Name == "string":
+			f.kind = text
+		case t.Name == "bool":
+			f.kind = boolean
+		case t.Name == "int":
+			f.kind = number
+		case t.Name == "int64":
+			f.kind = large
+		case special[t.Name]:
+			f.kind, f.of = object, t.Name
+		default:
+			if _, ok := spec.Type.(*ast.StructType); !ok {
+				r.typeOf(f, spec.Type)
+				return
+			}
+			f.kind, f.of = object, t.Name
+		}
+	default:
+		panic(fmt.Sprintf("a field of type %T", t))
+	}
+}
+
+var (
+	link  = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+	upper = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
+
+// comment is a comment's text in one line.
+func comment(doc *ast.CommentGroup) string {
+	return link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
+}
+
+// snake is a Go name in the spelling of C.
+func snake(name string) string { return strings.ToLower(upper.ReplaceAllString(name, "${1}_$2")) }

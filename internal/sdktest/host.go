@@ -1,0 +1,160 @@
+// Package sdktest tests the SDKs that are not in Go: their modules run on a host
+// that is all script, so that what they ask of it can be compared.
+package sdktest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Call is one that a module made of the host.
+type Call struct {
+	Import string
+	Args   []string // texts as they are, numbers in decimal
+}
+
+// String is the call in one line.
+func (c Call) String() string {
+	if len(c.Args) == 0 {
+		return c.Import
+	}
+	return c.Import + " " + strings.Join(c.Args, " ")
+}
+
+// A Host answers the calls of a module as Answer says, and keeps them.
+type Host struct {
+	// Answer gives the reply to a call: bytes, or an error for the module. A call
+	// of changed replies with a number.
+	Answer func(Call) (reply string, err *abi.Error)
+	Calls  []Call
+
+	runtime wazero.Runtime
+	module  api.Module
+	pending []byte
+	output  []byte
+}
+
+const i32, i64 = api.ValueTypeI32, api.ValueTypeI64
+
+// A parameter of an import: a text (two i32), a number of either size.
+const (
+	textArg = iota
+	smallArg
+	largeArg
+)
+
+// imports are those of the ABI whose reply comes from Answer.
+var imports = map[string][]int{
+	"next": {textArg}, "next_stream": {textArg}, "recv": {}, "send": {textArg},
+	"messages": {smallArg, smallArg, smallArg}, "changed": {smallArg, largeArg},
+	"local_get": {textArg}, "local_set": {textArg, textArg, largeArg}, "local_delete": {textArg}, "local_add": {textArg, largeArg},
+	"store_get": {textArg}, "store_set": {textArg, textArg, largeArg, largeArg}, "store_delete": {textArg}, "store_add": {textArg, largeArg},
+	"emit": {textArg}, "model": {textArg}, "tool": {textArg}, "config": {},
+}
+
+// New loads a module. It imports nothing but the ABI.
+func New(ctx context.Context, wasm []byte) (*Host, error) {
+	h := &Host{runtime: wazero.NewRuntime(ctx)}
+	b := h.runtime.NewHostModuleBuilder("agent_middleware_v1")
+	function := func(name string, fn api.GoModuleFunc, params, results []api.ValueType) {
+		b = b.NewFunctionBuilder().WithGoModuleFunction(fn, params, results).Export(name)
+	}
+	function("read", func(_ context.Context, m api.Module, stack []uint64) {
+		n := min(int(int32(stack[1])), len(h.pending))
+		if !m.Memory().Write(uint32(stack[0]), h.pending[:n]) {
+			panic("read outside of memory")
+		}
+		stack[0] = uint64(n)
+	}, []api.ValueType{i32, i32}, []api.ValueType{i32})
+	function("write", func(_ context.Context, m api.Module, stack []uint64) {
+		h.output = []byte(memory(m, stack[0], stack[1]))
+	}, []api.ValueType{i32, i32}, nil)
+	function("log", func(_ context.Context, m api.Module, stack []uint64) {
+		h.Calls = append(h.Calls, Call{"log", []string{fmt.Sprint(int32(stack[0])), memory(m, stack[1], stack[2])}})
+	}, []api.ValueType{i32, i32, i32}, nil)
+	for name, params := range imports {
+		var types []api.ValueType
+		for _, p := range params {
+			types = append(types, [][]api.ValueType{{i32, i32}, {i32}, {i64}}[p]...)
+		}
+		function(name, func(_ context.Context, m api.Module, stack []uint64) {
+			stack[0] = api.EncodeI32(h.call(m, name, params, stack))
+		}, types, []api.ValueType{i32})
+	}
+	if _, err := b.Instantiate(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	h.module, err = h.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	return h, err
+}
+
+func memory(m api.Module, ptr, n uint64) string {
+	b, ok := m.Memory().Read(uint32(ptr), uint32(n))
+	if !ok {
+		panic("a text outside of memory")
+	}
+	return string(b)
+}
+
+func (h *Host) call(m api.Module, name string, params []int, stack []uint64) int32 {
+	c := Call{Import: name}
+	i := 0
+	for _, p := range params {
+		switch p {
+		case textArg:
+			if text := memory(m, stack[i], stack[i+1]); text != "" || len(params) > 1 {
+				c.Args = append(c.Args, text)
+			}
+			i++
+		case smallArg:
+			c.Args = append(c.Args, fmt.Sprint(int32(stack[i])))
+		default:
+			c.Args = append(c.Args, fmt.Sprint(int64(stack[i])))
+		}
+		i++
+	}
+	h.Calls = append(h.Calls, c)
+	reply, failed := h.Answer(c)
+	if failed != nil {
+		b, err := abi.Marshal(failed)
+		if err != nil {
+			panic(err)
+		}
+		h.pending = b
+		return int32(-len(b))
+	}
+	if name == "changed" {
+		var n int32
+		if _, err := fmt.Sscan(reply, &n); err != nil {
+			panic(err)
+		}
+		return n
+	}
+	h.pending = []byte(reply)
+	return int32(len(reply))
+}
+
+// Hook calls an export with an input, and returns what it wrote and whether it
+// returned 0.
+func (h *Host) Hook(ctx context.Context, export, input string) (output string, ok bool, err error) {
+	fn := h.module.ExportedFunction(export)
+	if fn == nil {
+		return "", false, fmt.Errorf("the module does not export %s", export)
+	}
+	h.pending, h.output = []byte(input), nil
+	results, err := fn.Call(ctx, uint64(len(input)))
+	if err != nil {
+		return "", false, err
+	}
+	return string(h.output), results[0] == 0, nil
+}
+
+// Close ends the host.
+func (h *Host) Close(ctx context.Context) error { return h.runtime.Close(ctx) }

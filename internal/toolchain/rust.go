@@ -1,0 +1,105 @@
+package toolchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const rustTarget = "wasm32-unknown-unknown"
+
+const installRust = "with rustup (https://rustup.rs): rustup target add " + rustTarget +
+	"; on Debian and Ubuntu: apt-get install cargo rustc libstd-rust-dev-wasm32 lld"
+
+// A rust is a compiler that has the target, with its cargo.
+type rust struct{ rustc, cargo string }
+
+// findRust looks at the compiler in PATH, which is often rustup's, and at the
+// system's.
+func findRust(ctx context.Context) (*rust, error) {
+	seen := false
+	for _, name := range []string{"rustc", "/usr/bin/rustc"} {
+		rustc, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		seen = true
+		libs, err := exec.CommandContext(ctx, rustc, "--print", "target-libdir", "--target", rustTarget).Output()
+		if err != nil {
+			continue
+		}
+		if core, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(libs)), "libcore-*.rlib")); len(core) == 0 {
+			continue
+		}
+		cargo := filepath.Join(filepath.Dir(rustc), "cargo")
+		if _, err := os.Stat(cargo); err != nil {
+			return nil, &MissingError{"cargo, beside " + rustc + ",", installRust}
+		}
+		return &rust{rustc, cargo}, nil
+	}
+	if seen {
+		return nil, &MissingError{"Rust's target " + rustTarget, installRust}
+	}
+	return nil, &MissingError{"Rust", installRust}
+}
+
+// environment says which compiler cargo is to use, and the linker where Rust
+// came without its own, as Debian's does.
+func (r *rust) environment(ctx context.Context) ([]string, error) {
+	env := []string{"RUSTC=" + r.rustc}
+	libs, err := exec.CommandContext(ctx, r.rustc, "--print", "target-libdir").Output()
+	if err != nil {
+		return nil, err
+	}
+	own := filepath.Join(filepath.Dir(strings.TrimSpace(string(libs))), "bin", "rust-lld")
+	if info, err := os.Stat(own); err == nil && info.Mode().IsRegular() {
+		return env, nil
+	}
+	linker, err := find("on Debian and Ubuntu: apt-get install lld", linkers...)
+	if err != nil {
+		return nil, err
+	}
+	const prefix = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_"
+	return append(env, prefix+"LINKER="+linker, prefix+"RUSTFLAGS=-C linker-flavor=wasm-ld"), nil
+}
+
+func buildRust(ctx context.Context, p *Project, out string) error {
+	r, err := findRust(ctx)
+	if err != nil {
+		return err
+	}
+	env, err := r.environment(ctx)
+	if err != nil {
+		return err
+	}
+	cache := p.Cache
+	if cache == "" {
+		cache = filepath.Join(p.Dir, "target")
+	}
+	if cache, err = filepath.Abs(cache); err != nil {
+		return err
+	}
+	if err := p.run(ctx, env, r.cargo, "build", "--quiet", "--release", "--target", rustTarget, "--target-dir", cache); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(cache, rustTarget, "release", "*.wasm"))
+	if err != nil {
+		return err
+	}
+	switch len(found) {
+	case 0:
+		return errors.New(`cargo made no module; a middleware is a library: [lib] crate-type = ["cdylib"] in Cargo.toml`)
+	case 1:
+	default:
+		return fmt.Errorf("cargo made %d modules; remove %s if the library was renamed", len(found), cache)
+	}
+	b, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, b, 0o644)
+}
