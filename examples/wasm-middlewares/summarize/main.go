@@ -1,0 +1,188 @@
+// Command summarize is a middleware that keeps a long conversation within the
+// model's window: its older part becomes a summary, which the module asks a
+// model for by itself.
+package main
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "summarize",
+		Version:     "1.0.0",
+		Description: "Replaces the older part of a long conversation by a summary.",
+		Requires:    []string{"model"},
+	}, newSummarizer())
+}
+
+func main() {}
+
+func newSummarizer() *summarizer {
+	return &summarizer{Window: 128_000, Keep: 6, SummaryTokens: 4000, UserTokens: 8000, Retries: 2, OnFailure: failKeep}
+}
+
+// What becomes of a conversation that cannot be summarized.
+const (
+	failKeep = "keep"
+	failCut  = "cut"
+	failFail = "fail"
+)
+
+// pause is by how many messages a conversation must have grown before it is
+// tried once more to summarize it, after a failure.
+const pause = 5
+
+// wait is the number of messages below which nothing is tried.
+var wait = middleware.Local[int]("wait")
+
+type summarizer struct {
+	Messages      int      `json:"messages" doc:"summarize when there are more messages than this; 0: their number does not matter"`
+	Tokens        int      `json:"tokens" doc:"summarize when a request would have more tokens than this; 0: three quarters of the window if messages is not set either, else their number does not matter"`
+	Window        int      `json:"window" doc:"how many tokens the window of the model that summarizes has"`
+	Keep          int      `json:"keep" doc:"how many of the last messages stay as they are, at least 1"`
+	SummaryTokens int      `json:"summary_tokens" doc:"a longer summary is shortened"`
+	UserTokens    int      `json:"user_tokens" doc:"for what the user wrote in the older part, word for word, the newest first"`
+	Models        []string `json:"models" doc:"who is asked for the summary, the next when one fails; without it the agent's model"`
+	Retries       int      `json:"retries" doc:"how often each model is asked once more when it fails, at most 5"`
+	OnFailure     string   `json:"on_failure" doc:"keep: go on with the whole conversation; cut: drop the older part but for what the user wrote; fail: end the run"`
+	Instruction   string   `json:"instruction" doc:"a text of one's own for the model that summarizes"`
+}
+
+// Configure refuses what makes no sense, and fills in what depends on the rest.
+func (s *summarizer) Configure(*middleware.Context) error {
+	for _, c := range []struct {
+		wrong bool
+		why   string
+	}{
+		{s.Messages < 0 || s.Tokens < 0, "messages and tokens are numbers above 0, or left out"},
+		{s.Window < 2000, fmt.Sprintf("window: %d tokens are too few to summarize in; at least 2000", s.Window)},
+		{s.Tokens > 0 && s.Tokens < 1000, fmt.Sprintf("tokens: %d are too few for a summary and what stays; at least 1000", s.Tokens)},
+		{s.Tokens > s.Window, fmt.Sprintf("tokens: %d is above the window of %d", s.Tokens, s.Window)},
+		{s.Keep < 1, "keep: at least 1, the message that is to be answered"},
+		{s.Messages > 0 && s.Keep >= s.Messages, fmt.Sprintf("keep: %d of %d messages leaves nothing to summarize; set keep below messages", s.Keep, s.Messages)},
+		{s.SummaryTokens < 50 || s.UserTokens < 0, "summary_tokens is at least 50, and user_tokens not below 0"},
+		{s.Retries < 0 || s.Retries > 5, fmt.Sprintf("retries: %d is not 0 to 5", s.Retries)},
+		{s.OnFailure != failKeep && s.OnFailure != failCut && s.OnFailure != failFail, fmt.Sprintf("on_failure: %q is not one of keep, cut, fail", s.OnFailure)},
+	} {
+		if c.wrong {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		}
+	}
+	if s.Messages == 0 && s.Tokens == 0 {
+		s.Tokens = s.Window * 3 / 4
+	}
+	// What a summary leaves behind must lie well below what triggers the next.
+	room := s.Window
+	if s.Tokens > 0 {
+		room = s.Tokens
+	}
+	s.SummaryTokens, s.UserTokens = min(s.SummaryTokens, room/6), min(s.UserTokens, room/6)
+	if len(s.Models) == 0 {
+		s.Models = []string{""}
+	}
+	if s.Instruction == "" {
+		s.Instruction = instruction
+	}
+	return nil
+}
+
+// BeforeModelRewriteState summarizes if it is time to.
+func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
+	size, due, err := s.due(ctx, state)
+	if err != nil || !due {
+		return err
+	}
+	from, to := s.part(state.Messages)
+	old := readPart(state.Messages.Slice(from, to))
+	if !old.worth() {
+		return nil
+	}
+	text, calls, err := s.summary(ctx, old)
+	message := s.message(text, old)
+	if err == nil && tokens.Message(message) >= old.tokens {
+		err = fmt.Errorf("the summary, of about %d tokens, is no shorter than the %d that it is for", tokens.Message(message), old.tokens)
+	}
+	if err != nil {
+		goOn, err := s.failed(ctx, state.Messages.Len(), err)
+		if err != nil || !goOn {
+			return err
+		}
+		if message = s.message("", old); tokens.Message(message) >= old.tokens {
+			return wait.Set(ctx, state.Messages.Len()+pause)
+		}
+	}
+	state.Messages.Replace(from, to, message)
+	return ctx.Emit("summarized", map[string]int{
+		"messages": to - from, "tokens": old.tokens, "summary_tokens": tokens.Message(message), "model_calls": calls, "before": size,
+	})
+}
+
+// due reports whether it is time, and how many tokens the next request would
+// have if that is what counts.
+func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size int, due bool, err error) {
+	if s.Tokens > 0 {
+		if size, err = measure(ctx, state); err != nil {
+			return 0, false, err
+		}
+	}
+	n := state.Messages.Len()
+	due = s.Messages > 0 && n > s.Messages || s.Tokens > 0 && size > s.Tokens
+	if !due {
+		return size, false, nil
+	}
+	least, _, err := wait.Get(ctx)
+	return size, n >= least, err
+}
+
+// failed says what becomes of a conversation without a summary: whether its
+// older part is dropped nevertheless.
+func (s *summarizer) failed(ctx *middleware.Context, n int, cause error) (cut bool, err error) {
+	if s.OnFailure == failFail {
+		return false, fmt.Errorf("summarize the conversation: %w", cause)
+	}
+	if err := ctx.Emit("summary_failed", map[string]string{"error": cause.Error(), "then": s.OnFailure}); err != nil {
+		return false, err
+	}
+	if s.OnFailure == failCut {
+		return true, nil
+	}
+	return false, wait.Set(ctx, n+pause)
+}
+
+// part says which messages make the older part: all but the system messages at
+// the begin and the last Keep messages. A call stays with its results. Where the
+// last messages alone would fill half of the room, fewer of them stay, but
+// always the last round.
+func (s *summarizer) part(messages *middleware.Messages) (from, to int) {
+	n := messages.Len()
+	for from < n {
+		if role := messages.At(from).Role; role != abi.RoleSystem && role != abi.RoleDeveloper {
+			break
+		}
+		from++
+	}
+	last, size := n, 0
+	for i := n - 1; i >= from; i-- {
+		m := messages.At(i)
+		size += tokens.Message(m)
+		if last < n && s.Tokens > 0 && size > s.Tokens/2 {
+			break
+		}
+		// A tool message belongs to what stands before it: nothing is cut there.
+		if m.Role != abi.RoleTool {
+			last = i
+			if n-i >= s.Keep {
+				break
+			}
+		}
+	}
+	if last == n { // nothing but results
+		last = from
+	}
+	return from, last
+}

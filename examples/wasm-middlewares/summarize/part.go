@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
+)
+
+// A part is the older part of a conversation, as it is to be summarized.
+type part struct {
+	earlier  memory        // what an earlier summary that it begins with says
+	messages []abi.Message // those behind that
+	tokens   int           // of the whole part
+	users    []string      // what the user wrote in it, as far back as is known
+}
+
+// A memory is what a summary's message keeps in its extra, which no model sees,
+// for the next summary.
+type memory struct {
+	Summary string   `json:"summary"`
+	Users   []string `json:"users,omitempty"`
+	Left    int      `json:"left,omitempty"` // how many texts of the user were left out
+}
+
+// extra is the extra of a summary's message.
+type extra struct {
+	Summarize *memory `json:"summarize"`
+}
+
+func readPart(messages []abi.Message) *part {
+	p := &part{messages: messages, tokens: tokens.Messages(messages)}
+	if len(messages) > 0 {
+		var e extra
+		if first := messages[0]; len(first.Extra) > 0 && json.Unmarshal(first.Extra, &e) == nil && e.Summarize != nil {
+			p.earlier, p.messages = *e.Summarize, messages[1:]
+		}
+	}
+	p.users = append(p.users, p.earlier.Users...)
+	for _, m := range p.messages {
+		// What modules say in the user's name is not the user's.
+		if m.Role == abi.RoleUser && !strings.HasPrefix(m.Origin, abi.OriginModule) {
+			p.users = append(p.users, text(m.Content))
+		}
+	}
+	return p
+}
+
+// worth reports whether there is something to summarize that has not been.
+func (p *part) worth() bool { return len(p.messages) >= 2 }
+
+// transcripts are the part's messages as texts of at most limit tokens each.
+func (p *part) transcripts(limit int) []string {
+	var out []string
+	var b strings.Builder
+	room := limit
+	for _, m := range p.messages {
+		line := tokens.Clip(transcript(m), limit/2)
+		if n := tokens.Text(line); n > room && b.Len() > 0 {
+			out = append(out, b.String())
+			b.Reset()
+			room = limit
+		}
+		room -= tokens.Text(line)
+		b.WriteString(line)
+	}
+	if b.Len() > 0 {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// transcript is a message as text.
+func transcript(m abi.Message) string {
+	var b strings.Builder
+	b.WriteString("[" + m.Role)
+	if m.Name != "" {
+		b.WriteString(" " + m.Name)
+	}
+	b.WriteString("] " + text(m.Content) + "\n")
+	for _, c := range m.ToolCalls {
+		b.WriteString("[calls " + c.Function.Name + "] " + c.Function.Arguments + "\n")
+	}
+	return b.String()
+}
+
+// text is the text of a content, with a word for each part that is none.
+func text(c abi.Content) string {
+	if !c.IsParts() {
+		return c.String()
+	}
+	var b strings.Builder
+	for _, p := range c.Parts() {
+		if p.Type == abi.PartText {
+			b.WriteString(p.Text)
+		} else {
+			b.WriteString("[" + p.Type + "]")
+		}
+	}
+	return b.String()
+}
