@@ -146,3 +146,16 @@ var errPipe = errors.New("broken pipe")
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
+
+func TestAnswerThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		abi.FinishLength: "|The first half\n• the answer was cut off at the model's limit of tokens; raise max_tokens\n",
+		abi.FinishFilter: "|The first half\n• the answer was cut off by the model's content filter\n",
+		"":               "|The first half\n",
+	} {
+		e := message("The first half", false)
+		e.FinishReason = reason
+		require.Equal(t, want, show(t, false, textChunk("The first half"), e))
+	}
+}

@@ -113,7 +113,18 @@ func (r *textRenderer) endReasoning() {
 }
 
 // message ends what was streamed, or shows what was not.
+// cutOff says that a message is not all that the model had to say.
+func (r *textRenderer) cutOff(e *abi.Event) {
+	switch e.FinishReason {
+	case abi.FinishLength:
+		r.screen.note(amber, "• the answer was cut off at the model's limit of tokens; raise max_tokens")
+	case abi.FinishFilter:
+		r.screen.note(amber, "• the answer was cut off by the model's content filter")
+	}
+}
+
 func (r *textRenderer) message(e *abi.Event) error {
+	defer r.cutOff(e)
 	text := contentText(e.Message.Content)
 	streamed := r.streamed
 	r.streamed, r.shown = false, text
