@@ -356,7 +356,7 @@ func (v *visit) noHTTP(request []byte) error {
 		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("the request's url is %q", short(r.URL))}
 	}
 	if host := address.Hostname(); !slices.Contains(v.grants.HTTP, host) && !slices.Contains(v.grants.HTTP, address.Host) {
-		return notGranted("http:" + short(host))
+		return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("http:%s is not granted to this entry", short(host))}
 	}
 	return &abi.Error{Code: abi.CodeDenied, Message: "http_request is not available in this version of the host"}
 }

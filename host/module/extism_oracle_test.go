@@ -66,8 +66,11 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 		_, output, err := p.Call(c.export, []byte(c.input))
 		o.Failure = p.GetError()
 		o.Trapped = err != nil && err.Error() != o.Failure
-		if err == nil {
+		switch {
+		case err == nil:
 			o.Output = string(output)
+		case o.Trapped:
+			o.Failure = ""
 		}
 		o.Vars = map[string]string{}
 		for name, value := range p.Var {

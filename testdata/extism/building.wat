@@ -1,0 +1,50 @@
+;; Reads "greeting" of its configuration in _initialize and in each hook, and answers with
+;; both as the instruction: {"instruction":"first,second"}.
+(module
+  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+  (import "extism:host/env" "store_u64" (func $store_u64 (param i64 i64)))
+  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
+  (import "extism:host/env" "load_u8" (func $load_u8 (param i64) (result i32)))
+  (import "extism:host/env" "length" (func $length (param i64) (result i64)))
+  (import "extism:host/env" "config_get" (func $config_get (param i64) (result i64)))
+  (import "extism:host/env" "var_get" (func $var_get (param i64) (result i64)))
+  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "greeting")
+  (data (i32.const 16) "{\22instruction\22:\22")
+  (global $end (mut i32) (i32.const 32))
+
+  (func $name (result i64)
+    (local $at i64)
+    (local.set $at (call $alloc (i64.const 8)))
+    (call $store_u64 (local.get $at) (i64.load (i32.const 0)))
+    (local.get $at))
+  (func $append (param $byte i32)
+    (i32.store8 (global.get $end) (local.get $byte))
+    (global.set $end (i32.add (global.get $end) (i32.const 1))))
+  (func $greet
+    (local $at i64) (local $i i64)
+    (local.set $at (call $config_get (call $name)))
+    (block $done
+      (loop $l
+        (br_if $done (i64.ge_u (local.get $i) (call $length (local.get $at))))
+        (call $append (call $load_u8 (i64.add (local.get $at) (local.get $i))))
+        (local.set $i (i64.add (local.get $i) (i64.const 1)))
+        (br $l))))
+
+  (func (export "_initialize")
+    (if (i64.ne (call $var_get (call $name)) (i64.const 0)) (then unreachable))
+    (call $greet))
+  (func (export "before_agent") (result i32)
+    (local $i i32) (local $out i64)
+    (call $append (i32.const 44))
+    (call $greet)
+    (call $append (i32.const 34))
+    (call $append (i32.const 125))
+    (local.set $out (call $alloc (i64.extend_i32_u (i32.sub (global.get $end) (i32.const 16)))))
+    (local.set $i (i32.const 16))
+    (loop $l
+      (call $store_u8 (i64.add (local.get $out) (i64.extend_i32_u (i32.sub (local.get $i) (i32.const 16)))) (i32.load8_u (local.get $i)))
+      (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (global.get $end))))
+    (call $output_set (local.get $out) (call $length (local.get $out)))
+    (i32.const 0)))
