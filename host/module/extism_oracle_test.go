@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,7 +47,7 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 	sdkLogLevel()
 	ctx := t.Context()
 	p, err := sdk.NewPlugin(ctx, sdk.Manifest{Wasm: []sdk.Wasm{sdk.WasmData{Data: wasm}}, Config: config,
-		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true}, nil)
+		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true}, []sdk.HostFunction{sdkLocalAdd()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(ctx))) }()
 	if config == nil {
@@ -70,7 +71,7 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 		case err == nil:
 			o.Output = string(output)
 		case o.Trapped:
-			o.Failure = ""
+			o.Failure, o.Logs = "", nil
 		}
 		o.Vars = map[string]string{}
 		for name, value := range p.Var {
@@ -81,6 +82,26 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 		}
 	}
 	return out
+}
+
+// sdkLocalAdd is the host call local_add with a counter of its own.
+func sdkLocalAdd() sdk.HostFunction {
+	sum := int64(0)
+	i64 := []sdk.ValueType{sdk.ValueTypeI64}
+	return sdk.NewHostFunctionWithStack("local_add", func(_ context.Context, p *sdk.CurrentPlugin, stack []uint64) {
+		b, err := p.ReadBytes(stack[0])
+		var arg struct{ Delta int64 }
+		if err == nil {
+			err = json.Unmarshal(b, &arg)
+		}
+		if err == nil {
+			sum += arg.Delta
+			stack[0], err = p.WriteString(strconv.FormatInt(sum, 10))
+		}
+		if err != nil {
+			panic(err)
+		}
+	}, i64, i64)
 }
 
 // rawModule loads a plug-in that has no hooks, to call other exports of it.
@@ -123,6 +144,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 			switch {
 			case err != nil:
 				t.Log(call.export, err)
+				o.Logs = nil // what a runtime prints then is a log line here, and lost there
 				require.True(t, isOwn(err), "%v", err)
 			case failed:
 				failure, err := v.failure()
