@@ -49,15 +49,28 @@ func Build(tb TB, folder string) []byte {
 
 // Languages are the folders of guests in other languages than Go: that of an
 // example in Go may have a folder for each of them.
-var Languages = []string{"c"}
+var Languages = []string{"c", "rust"}
 
-// Path returns where the module of a guest's folder is built.
+// Path returns where the module of a guest's folder is built. One in another
+// language has that in its name.
 func Path(root, folder string) string {
 	name := filepath.Base(folder)
-	if slices.Contains(Languages, name) {
-		name = filepath.Base(filepath.Dir(folder)) + "-" + name
+	if l := language(folder); l == name {
+		name = filepath.Base(filepath.Dir(folder)) + "-" + l
+	} else if l != "" {
+		name += "-" + l
 	}
 	return filepath.Join(root, filepath.FromSlash(Folder), name+".wasm")
+}
+
+// language is that of a guest's folder, or empty for Go.
+func language(folder string) string {
+	for _, part := range strings.Split(filepath.ToSlash(folder), "/") {
+		if slices.Contains(Languages, part) {
+			return part
+		}
+	}
+	return ""
 }
 
 // Module builds the guest in a folder below root and returns the module's path.
@@ -80,7 +93,7 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 	}
 	defer unlock()
 	build := goModule
-	if slices.Contains(Languages, filepath.Base(folder)) || strings.HasPrefix(filepath.ToSlash(folder), "guest-sdk/") {
+	if language(folder) != "" {
 		build = other
 	}
 	if err := build(ctx, root, folder, path); err != nil {

@@ -40,6 +40,19 @@ func TestBuildOfWhatIsNoGuest(t *testing.T) {
 	require.ErrorContains(t, err, "internal/nothing", "one that fails does not go unnoticed")
 }
 
+func TestPath(t *testing.T) {
+	t.Parallel()
+	for folder, want := range map[string]string{
+		"examples/redact":               "redact.wasm",
+		"examples/redact/rust":          "redact-rust.wasm",
+		"guest-sdk/c/testdata/mirror":   "mirror-c.wasm",
+		"guest-sdk/go/testdata/guest":   "guest.wasm",
+		"examples/redact/rust/testdata": "testdata-rust.wasm",
+	} {
+		require.Equal(t, filepath.Join("root", "build", "wasm", want), guestbuild.Path("root", folder))
+	}
+}
+
 func TestFind(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

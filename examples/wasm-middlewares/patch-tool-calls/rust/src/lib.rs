@@ -1,0 +1,234 @@
+//! Answers dangling tool calls: those of an assistant's message that no tool
+//! message answers, because somebody wrote again before the tools were done.
+//! Models refuse such a conversation, or guess. On request it also removes
+//! results that answer nothing, or refuses a conversation that is not sound.
+
+use agent_middleware::*;
+use std::rc::Rc;
+
+#[derive(Default)]
+struct Patcher {
+    template: String,
+    strict: bool,
+    remove_orphans: bool,
+    remove_duplicates: bool,
+}
+
+export!(Patcher: configure, before_model_rewrite_state);
+
+const ENGLISH: &str = "Tool call {name} with id {id} was canceled - another message came in before it could be completed.";
+const CHINESE: &str = "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。";
+
+const SCHEMA: &str = r#"{"type":"object","additionalProperties":false,"properties":{
+    "language":{"type":"string","description":"of the text: en or zh"},
+    "template":{"type":"string","description":"a text of one's own, with {name} and {id} of the call"},
+    "remove_orphan_results":{"type":"boolean","description":"remove results whose call is not in the assistant's message right before them"},
+    "remove_duplicate_results":{"type":"boolean","description":"remove all results of a call but the first"},
+    "strict":{"type":"boolean","description":"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}"#;
+
+impl Middleware for Patcher {
+    fn describe(&self) -> Description {
+        Description {
+            config_schema: SCHEMA.into(),
+            ..Description::new("patch-tool-calls", "1.1.0", "Answers tool calls that were left without a result.")
+        }
+    }
+
+    fn configure(&mut self, input: ConfigureInput) -> Result<(), Error> {
+        let config = input.config.value()?;
+        let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or("");
+        let flag = |key: &str| config.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let usual = match text("language") {
+            "" | "en" => ENGLISH,
+            "zh" => CHINESE,
+            other => return Err(Error::invalid(format!("config: language: {:?} is not one of en, zh", other))),
+        };
+        self.strict = flag("strict");
+        self.remove_orphans = flag("remove_orphan_results");
+        self.remove_duplicates = flag("remove_duplicate_results");
+        if self.strict && (self.remove_orphans || self.remove_duplicates) {
+            return Err(Error::invalid(
+                "config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other",
+            ));
+        }
+        self.template = match text("template") {
+            "" => usual.into(),
+            own => own.into(),
+        };
+        Ok(())
+    }
+
+    /// Round after round of calls and their results is mended, from the first that
+    /// changed since the last step.
+    fn before_model_rewrite_state(&mut self, input: BeforeModelRewriteStateInput) -> Result<BeforeModelRewriteStateAnswer, Error> {
+        let mut answer = BeforeModelRewriteStateAnswer::default();
+        let mut i = begin(&input.messages)?;
+        while i < input.messages.len() {
+            let round = Round::read(&input.messages, i)?;
+            if self.strict {
+                round.check(i)?;
+            } else {
+                self.mend(&round, &mut answer.messages)?;
+            }
+            i = round.first + round.results.len() as i32;
+        }
+        host::local_set("looked", &Raw(input.messages.revision.to_string()), host::ALWAYS)?;
+        Ok(answer)
+    }
+}
+
+/// The first message worth looking at: the nearest before the first change, since
+/// the last look, that is no tool message.
+fn begin(messages: &List) -> Result<i32, Error> {
+    let looked = host::local_get("looked")?.and_then(|v| v.value.0.parse().ok());
+    let mut i = looked.map_or(0, |revision| messages.changed_since(revision));
+    while i > 0 {
+        i -= 1;
+        if messages.at(i)?.role != "tool" {
+            break;
+        }
+    }
+    Ok(i)
+}
+
+/// A message and the tool messages right behind it, which are to answer its calls,
+/// each once. At the begin of a list there may be tool messages behind none.
+struct Round {
+    first: i32, // the index of the first tool message
+    calls: Vec<(ToolCall, Option<usize>)>, // with the result of each
+    results: Vec<(Rc<Message>, Option<Surplus>)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Surplus {
+    Orphan,
+    Duplicate,
+}
+
+impl Surplus {
+    fn why(self) -> &'static str {
+        match self {
+            Surplus::Orphan => "orphan",
+            Surplus::Duplicate => "duplicate",
+        }
+    }
+}
+
+fn synthetic(m: &Message) -> bool {
+    m.extra.value().map_or(false, |v| v.get("synthetic") == Some(&Value::Bool(true)))
+}
+
+impl Round {
+    /// Reads the round that begins with message `i`.
+    fn read(messages: &List, i: i32) -> Result<Round, Error> {
+        let head = messages.at(i)?;
+        let headless = head.role == "tool";
+        let calls = if headless { &[][..] } else { &head.tool_calls };
+        let mut round = Round {
+            first: if headless { i } else { i + 1 },
+            calls: calls.iter().map(|c| (c.clone(), None)).collect(),
+            results: Vec::new(),
+        };
+        for i in round.first..messages.len() {
+            let message = messages.at(i)?;
+            if message.role != "tool" {
+                break;
+            }
+            round.add(message);
+        }
+        Ok(round)
+    }
+
+    /// Finds out which call a result answers. Of a placeholder and a result, the
+    /// placeholder is one too many.
+    fn add(&mut self, message: Rc<Message>) {
+        let id = &message.tool_call_id;
+        let of_id = |c: &ToolCall| !c.id.is_empty() && c.id == *id;
+        let known = self.calls.iter().any(|(c, _)| of_id(c));
+        let mut surplus = None;
+        if let Some((_, result)) = self.calls.iter_mut().find(|(c, result)| of_id(c) && result.is_none()) {
+            *result = Some(self.results.len());
+        } else {
+            let results = &mut self.results;
+            let placeholder = self.calls.iter_mut().find(|(c, r)| of_id(c) && r.map_or(false, |r| synthetic(&results[r].0)));
+            match placeholder {
+                Some((_, result)) if !synthetic(&message) => {
+                    if let Some(r) = result.replace(results.len()) {
+                        results[r].1 = Some(Surplus::Duplicate);
+                    }
+                }
+                _ => surplus = Some(if known { Surplus::Duplicate } else { Surplus::Orphan }),
+            }
+        }
+        self.results.push((message, surplus));
+    }
+
+    /// The calls to answer. One without an id cannot be.
+    fn missing(&self) -> impl Iterator<Item = &ToolCall> {
+        self.calls.iter().filter(|(c, result)| result.is_none() && !c.id.is_empty()).map(|(c, _)| c)
+    }
+
+    /// The results that answer nothing, with their indices.
+    fn surplus(&self) -> impl Iterator<Item = (i32, &Message, Surplus)> {
+        let first = self.first;
+        self.results.iter().enumerate().filter_map(move |(i, (m, why))| why.map(|why| (first + i as i32, &**m, why)))
+    }
+
+    /// Says what is not sound in the round that begins with message `i`.
+    fn check(&self, i: i32) -> Result<(), Error> {
+        let mut faults = Vec::new();
+        if self.calls.iter().any(|(c, _)| c.id.is_empty()) {
+            faults.push(format!("message {} has a call without an id", i));
+        }
+        for c in self.missing() {
+            faults.push(format!("the call {}#{} of message {} has no result", c.function.name, c.id, i));
+        }
+        for (at, m, why) in self.surplus() {
+            faults.push(format!("message {} is a result of {}#{}: {}", at, m.name, m.tool_call_id, why.why()));
+        }
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("the conversation is not sound: {}; mend it, or configure without strict", faults.join("; "))))
+    }
+}
+
+impl Patcher {
+    /// Puts a placeholder for each call without a result in front of the results
+    /// that are there, and removes what the configuration says.
+    fn mend(&self, round: &Round, patch: &mut ListPatch) -> Result<(), Error> {
+        for c in round.missing() {
+            patch.insert(round.first, self.placeholder(c));
+        }
+        for (at, m, why) in round.surplus() {
+            if if why == Surplus::Orphan { self.remove_orphans } else { self.remove_duplicates } {
+                patch.delete(at, at + 1);
+                host::emit("removed", Raw::object(&[("call", &m.tool_call_id), ("tool", &m.name), ("why", why.why())]))?;
+            }
+        }
+        for c in round.missing() {
+            host::emit("patched", Raw::object(&[("call", &c.id), ("tool", &c.function.name)]))?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call. Its extra tells whoever reads the conversation later that no
+    /// tool said this; a model does not see it.
+    fn placeholder(&self, c: &ToolCall) -> Message {
+        let mut text = String::new();
+        let mut rest = self.template.as_str();
+        while let Some(at) = rest.find('{') {
+            text += &rest[..at];
+            rest = &rest[at..];
+            let (with, n) = match rest {
+                r if r.starts_with("{name}") => (c.function.name.as_str(), 6),
+                r if r.starts_with("{id}") => (c.id.as_str(), 4),
+                _ => ("{", 1),
+            };
+            text += with; // and it is not looked at again
+            rest = &rest[n..];
+        }
+        text += rest;
+        Message { extra: r#"{"synthetic":true}"#.into(), ..Message::tool(&c.id, &c.function.name, text) }
+    }
+}

@@ -1,0 +1,61 @@
+//! Middlewares for agent-runner in Rust: WebAssembly modules that it calls in an
+//! agent's loop, in version 1 of the ABI.
+//!
+//! ```ignore
+//! use agent_middleware::*;
+//!
+//! #[derive(Default)]
+//! struct Guard;
+//!
+//! impl Middleware for Guard {
+//!     fn gate_tool(&mut self, input: GateToolInput) -> Result<GateToolAnswer, Error> {
+//!         if input.call.name == "shell" {
+//!             return Ok(GateToolAnswer::deny("no shell here"));
+//!         }
+//!         Ok(GateToolAnswer::allow())
+//!     }
+//! }
+//!
+//! export!(Guard: gate_tool);
+//! ```
+//!
+//! The crate needs `alloc`, and neither `std` nor another crate.
+#![no_std]
+
+extern crate alloc;
+
+mod answers;
+pub mod host;
+mod json;
+mod list;
+mod special;
+mod types;
+
+pub use json::{Json, Malformed, Members, Object, Raw, Reader, Value, Writer};
+pub use special::{Content, ListPatch, ToolsPatch};
+pub use types::*;
+
+/// Exports hooks of a [Middleware], and no others, since the host calls what is
+/// exported: `export!(Guard: configure, gate_tool)`. A module does so once.
+#[macro_export]
+macro_rules! export {
+    ($type:ty: $($hook:ident),+ $(,)?) => {
+        const _: () = {
+            // A module has one thread, and the host calls one hook at a time.
+            fn instance() -> &'static mut $type {
+                static mut INSTANCE: Option<$type> = None;
+                unsafe { (*core::ptr::addr_of_mut!(INSTANCE)).get_or_insert_with(Default::default) }
+            }
+            #[no_mangle]
+            extern "C" fn describe(len: i32) -> i32 {
+                $crate::host::serve_describe(len, || $crate::Middleware::describe(instance()))
+            }
+            $(
+                #[no_mangle]
+                extern "C" fn $hook(len: i32) -> i32 {
+                    $crate::host::serve(len, |input| $crate::Middleware::$hook(instance(), input))
+                }
+            )+
+        };
+    };
+}

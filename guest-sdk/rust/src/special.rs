@@ -1,0 +1,204 @@
+//! The types whose JSON has several forms.
+
+use crate::json::{Json, Malformed, Reader, Writer};
+use crate::{Chunk, Message, Part, Splice, Tool};
+use alloc::{string::String, vec, vec::Vec};
+
+/// What a message or a result says: nothing, a text, or parts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    Null,
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Null
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Content::Text(text.into())
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Content::Text(text)
+    }
+}
+
+impl Content {
+    /// The text, of all parts together.
+    pub fn plain(&self) -> String {
+        match self {
+            Content::Null => String::new(),
+            Content::Text(text) => text.clone(),
+            Content::Parts(parts) => parts.iter().map(|p| p.text.as_str()).collect(),
+        }
+    }
+}
+
+impl Json for Content {
+    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+        match r.peek() {
+            b'n' => r.skip().map(|_| Content::Null),
+            b'"' => r.string().map(Content::Text),
+            _ => r.read().map(Content::Parts),
+        }
+    }
+    fn write(&self, w: &mut Writer) {
+        match self {
+            Content::Null => w.raw("null"),
+            Content::Text(text) => w.text(text),
+            Content::Parts(parts) => parts.write(w),
+        }
+    }
+}
+
+/// Changes a list of messages: splices of the list as it was shown, which ascend,
+/// or a whole new list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListPatch {
+    Splice(Vec<Splice>),
+    Whole(Vec<Message>),
+}
+
+impl Default for ListPatch {
+    fn default() -> Self {
+        ListPatch::Splice(Vec::new())
+    }
+}
+
+impl ListPatch {
+    /// Puts messages in the place of `remove` of them at index `at`. Indices are
+    /// those of the list as it was shown, and ascend from call to call. Nothing
+    /// happens to a whole list.
+    pub fn splice(&mut self, at: i32, remove: i32, insert: Vec<Message>) {
+        if let ListPatch::Splice(list) = self {
+            list.push(Splice { at, remove, insert });
+        }
+    }
+    /// Puts a message before message `at`, or at the end.
+    pub fn insert(&mut self, at: i32, message: Message) {
+        self.splice(at, 0, vec![message]);
+    }
+    pub fn set(&mut self, at: i32, message: Message) {
+        self.splice(at, 1, vec![message]);
+    }
+    pub fn delete(&mut self, from: i32, to: i32) {
+        self.splice(from, to - from, Vec::new());
+    }
+}
+
+impl Json for ListPatch {
+    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+        if r.peek() == b'[' {
+            return r.read().map(ListPatch::Whole);
+        }
+        let mut list = Vec::new();
+        r.fields(&mut |key, r| {
+            if key == "splice" {
+                list = r.read()?;
+                return Ok(());
+            }
+            r.skip()
+        })?;
+        Ok(ListPatch::Splice(list))
+    }
+    fn write(&self, w: &mut Writer) {
+        match self {
+            ListPatch::Whole(list) => list.write(w),
+            ListPatch::Splice(list) => {
+                w.raw("{");
+                w.field("splice", list);
+                w.raw("}");
+            }
+        }
+    }
+    fn is_empty(&self) -> bool {
+        matches!(self, ListPatch::Splice(list) if list.is_empty())
+    }
+}
+
+/// Changes a list of tools: some added and removed, or a whole new list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolsPatch {
+    Change { add: Vec<Tool>, remove: Vec<String> },
+    Whole(Vec<Tool>),
+}
+
+impl Default for ToolsPatch {
+    fn default() -> Self {
+        ToolsPatch::Change { add: Vec::new(), remove: Vec::new() }
+    }
+}
+
+impl ToolsPatch {
+    /// Adds a tool, whose calls call_tool gets.
+    pub fn add(&mut self, tool: Tool) {
+        match self {
+            ToolsPatch::Change { add, .. } => add.push(tool),
+            ToolsPatch::Whole(list) => list.push(tool),
+        }
+    }
+    pub fn remove(&mut self, name: &str) {
+        match self {
+            ToolsPatch::Change { remove, .. } => remove.push(name.into()),
+            ToolsPatch::Whole(list) => list.retain(|t| t.name != name),
+        }
+    }
+}
+
+impl Json for ToolsPatch {
+    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+        if r.peek() == b'[' {
+            return r.read().map(ToolsPatch::Whole);
+        }
+        let (mut add, mut remove) = (Vec::new(), Vec::new());
+        r.fields(&mut |key, r| {
+            match key {
+                "add" => add = r.read()?,
+                "remove" => remove = r.read()?,
+                _ => r.skip()?,
+            }
+            Ok(())
+        })?;
+        Ok(ToolsPatch::Change { add, remove })
+    }
+    fn write(&self, w: &mut Writer) {
+        match self {
+            ToolsPatch::Whole(list) => list.write(w),
+            ToolsPatch::Change { add, remove } => {
+                w.raw("{");
+                w.optional("add", add);
+                w.optional("remove", remove);
+                w.raw("}");
+            }
+        }
+    }
+    fn is_empty(&self) -> bool {
+        matches!(self, ToolsPatch::Change { add, remove } if add.is_empty() && remove.is_empty())
+    }
+}
+
+/// A chunk has the fields of its kind.
+pub(crate) fn write_chunk(c: &Chunk, w: &mut Writer) {
+    w.optional("seq", &c.seq);
+    w.field("kind", &c.kind);
+    if c.kind == "tool_call" {
+        w.field("index", &c.index);
+        w.optional("id", &c.id);
+        w.optional("name", &c.name);
+        w.field("arguments", &c.arguments);
+        return;
+    }
+    w.optional("call_id", &c.call_id);
+    if c.kind == "part" {
+        w.field("part", &c.part);
+    } else {
+        w.field("text", &c.text);
+    }
+}
