@@ -3,25 +3,34 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
 )
 
 const (
-	// A guest gets its fuel in slices. When one is used up the host looks at the
-	// limits, and Go's garbage collector can have its turn, which takes some
-	// 200 ns. A slice should thus be as large as 200 us allow, but not more than
-	// ms even if the guest does something else in it than in the one before: a
-	// store that is the first one to its page takes 1 to 10 us instead of less
-	// than 1 ns. So slices grow while they are quick, and the largest is smaller
+	// A guest gets its fuel in slices. Only between two of them does anything look
+	// at its limits, and can Go's garbage collector stop the world, for which
+	// everybody in the process waits: so a slice is to be short. But the call of
+	// the host that ends it takes some 200 ns, so it is not to be too short: 25 to
+	// 50 us make that less than 1 %.
+	//
+	// How much fuel that is depends on what the guest does, and may change at once:
+	// a store that is the first one to its page takes 1 to 10 us instead of less
+	// than 1 ns. So slices grow while they are quick and shrink when they are not,
+	// and the largest is so small that even then it takes no more than ms: smaller
 	// if there are many pages.
 	leastSlice  = 5_000
 	mostSlice   = 100_000
 	mostOfLarge = 20_000
 	largeMemory = 8 << 20
-	quick       = 100 * time.Microsecond // below that, the next slice is twice as large
-	slow        = time.Millisecond       // above that, it is the least
+	quick       = 25 * time.Microsecond // below that, the next slice is twice as large
+	long        = 4 * quick             // above that, half as large
+	slow        = time.Millisecond      // above that, the least
+
+	// turn is for how long a guest keeps the processor from others.
+	turn = time.Millisecond
 
 	// importFuel is what calling an import costs, and fuelBytes how many bytes
 	// that it reads or writes cost one: about what the time would buy.
@@ -42,6 +51,8 @@ type tank struct {
 
 	slice int64         // how much to grant next
 	ran   time.Duration // how long the guest had run when the last slice began
+
+	yielded time.Duration // how long it had run when it last let others have the processor
 }
 
 // measure sets the next slice by how long the last one took.
@@ -54,9 +65,22 @@ func (t *tank) measure(ran time.Duration, memory uint64) {
 	}
 	switch {
 	case took < quick:
-		t.slice = min(2*t.slice, most)
+		t.slice *= 2
 	case took > slow:
 		t.slice = leastSlice
+	case took > long:
+		t.slice /= 2
+	}
+	t.slice = max(leastSlice, min(t.slice, most))
+}
+
+// yield lets others have the processor for a moment, from time to time. Go takes
+// it from a goroutine after 10 ms only, which is long for who waits for it, or
+// for the collector that everybody waits for.
+func (t *tank) yield(ran time.Duration) {
+	if ran-t.yielded > turn {
+		t.yielded = ran
+		runtime.Gosched()
 	}
 }
 
@@ -95,7 +119,9 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	if depth < 0 {
 		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", bytesText(in.image.limits.StackBytes)), nil)
 	}
-	in.tank.measure(in.checkpoint(left), in.core.linear.size)
+	ran := in.checkpoint(left)
+	in.tank.measure(ran, in.core.linear.size)
+	in.tank.yield(ran)
 	stack[0] = uint64(in.grant(left))
 }
 

@@ -80,17 +80,32 @@ func TestSlices(t *testing.T) {
 	t.Parallel()
 	tank := tank{slice: leastSlice}
 	ran := time.Duration(0)
-	for range 10 {
-		ran += quick - 1
-		tank.measure(ran, 1<<20)
+	after := func(took time.Duration, memory uint64) int64 {
+		ran += took
+		tank.measure(ran, memory)
+		return tank.slice
 	}
-	require.EqualValues(t, mostSlice, tank.slice, "quick slices grow")
-	tank.measure(ran+quick, 1<<20)
-	require.EqualValues(t, mostSlice, tank.slice)
-	tank.measure(ran+2*quick-1, largeMemory+1)
-	require.EqualValues(t, mostOfLarge, tank.slice, "less of them if there are many pages to touch")
-	tank.measure(ran+2*quick+slow, 1<<20)
-	require.EqualValues(t, leastSlice, tank.slice, "slow ones shrink at once")
+	require.EqualValues(t, 2*leastSlice, after(quick-1, 1<<20), "quick slices grow")
+	for range 10 {
+		after(quick-1, 1<<20)
+	}
+	require.EqualValues(t, mostSlice, after(quick, 1<<20))
+	require.EqualValues(t, mostSlice/2, after(long+1, 1<<20), "long ones shrink")
+	require.EqualValues(t, mostOfLarge, after(quick, largeMemory+1), "they are smaller if there are many pages to touch")
+	require.EqualValues(t, leastSlice, after(slow+1, 1<<20), "slow ones shrink at once")
+	require.EqualValues(t, leastSlice, after(long+1, 1<<20))
+}
+
+// A guest lets others have the processor now and then, not after each slice.
+func TestYield(t *testing.T) {
+	t.Parallel()
+	tank := tank{}
+	tank.yield(turn)
+	require.Zero(t, tank.yielded)
+	tank.yield(turn + 1)
+	require.Equal(t, turn+1, tank.yielded)
+	tank.yield(2 * turn)
+	require.Equal(t, turn+1, tank.yielded)
 }
 
 // Go's garbage collector stops the world, which a guest in a loop must not hold
