@@ -122,11 +122,19 @@ func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *mid
 	})
 }
 
+// AfterModel notes how many tokens the model says there were.
+func (s *summarizer) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) error {
+	if s.Tokens == 0 {
+		return nil
+	}
+	return tokens.Answered(ctx, call)
+}
+
 // due reports whether it is time, and how many tokens the next request would
 // have if that is what counts.
 func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size int, due bool, err error) {
 	if s.Tokens > 0 {
-		if size, err = measure(ctx, state); err != nil {
+		if size, err = tokens.Measure(ctx, state); err != nil {
 			return 0, false, err
 		}
 	}

@@ -27,10 +27,7 @@ const maxTranscripts = 16
 // summary asks for a summary of the part. What does not fit into one request is
 // asked for piece by piece, each with the summary so far.
 func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, calls int, err error) {
-	system := s.Instruction
-	if strings.Contains(system, "%d") {
-		system = strings.Replace(system, "%d", fmt.Sprint(s.SummaryTokens/2), 1)
-	}
+	system := strings.Replace(s.Instruction, "%d", fmt.Sprint(s.SummaryTokens/2), 1)
 	// A quarter of the window is for what the estimate is wrong by.
 	limit := s.Window*3/4 - tokens.Text(system) - 2*s.SummaryTokens - 100
 	if limit < 200 {

@@ -1,7 +1,6 @@
-package main
+package tokens
 
 import (
-	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -16,11 +15,13 @@ type count struct {
 	Answered bool `json:"answered,omitempty"`
 }
 
-var counted = middleware.Local[count]("counted")
+var counted = middleware.Local[count]("tokens")
 
-// measure is how many tokens the next request would have: those of the last one
-// by the model's own count, and an estimate for what came since.
-func measure(ctx *middleware.Context, state *middleware.State) (int, error) {
+// Measure is how many tokens the step's request would have: those of the last
+// one by the model's own count, if [Answered] is told of it, and an estimate for
+// what came since. What changes messages before the last makes all of it an
+// estimate.
+func Measure(ctx *middleware.Context, state *middleware.State) (int, error) {
 	c, known, err := counted.Get(ctx)
 	if err != nil {
 		return 0, err
@@ -32,26 +33,26 @@ func measure(ctx *middleware.Context, state *middleware.State) (int, error) {
 			from++
 		}
 	} else {
-		c.Tokens = tokens.Tools(state.Tools)
+		c.Tokens = Tools(state.Tools)
 	}
 	for i := from; i < n; i++ {
-		c.Tokens += tokens.Message(list.At(i))
+		c.Tokens += Message(list.At(i))
 	}
 	return c.Tokens, counted.Set(ctx, count{Revision: list.Revision(), Messages: n, Tokens: c.Tokens})
 }
 
-// AfterModel notes how many tokens the request and its answer had, if the model
-// says so.
-func (s *summarizer) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) error {
-	if s.Tokens == 0 || call.Response == nil || call.Response.Usage == nil {
+// Answered notes how many tokens the step's request and its answer had, if the
+// model says so. Call it in AfterModel.
+func Answered(ctx *middleware.Context, call *middleware.ModelEnd) error {
+	if call.Response == nil || call.Response.Usage == nil {
 		return nil
 	}
 	u := call.Response.Usage
 	total := max(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
 	c, known, err := counted.Get(ctx)
-	if err != nil || !known || total == 0 {
+	if err != nil || !known || total <= 0 {
 		return err
 	}
-	c.Tokens, c.Answered = int(total), true
+	c.Tokens, c.Answered = int(min(total, 1<<40)), true
 	return counted.Set(ctx, c)
 }
