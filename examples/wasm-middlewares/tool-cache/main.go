@@ -7,10 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -46,14 +46,14 @@ func (c *cache) Configure(*middleware.Context) error {
 // WrapToolCall answers from what is kept, or else lets the call go on and
 // keeps its result.
 func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-	if named(c.Forget, call.Name) {
+	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
 		if _, err := generation.Add(ctx, 1); err != nil {
 			return nil, err
 		}
 		return result, failed
 	}
-	if kept := len(c.Tools) == 0 && call.Idempotent || named(c.Tools, call.Name); !kept {
+	if kept := len(c.Tools) == 0 && call.Idempotent || names.Match(c.Tools, call.Name); !kept {
 		return nil, nil
 	}
 	key, err := c.key(ctx, call)
@@ -108,23 +108,4 @@ func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, err
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16]), nil
-}
-
-// named reports whether one of the patterns is the name.
-func named(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		head, rest, star := strings.Cut(pattern, "*")
-		left, ok := strings.CutPrefix(name, head)
-		if !ok || !star {
-			return ok && left == ""
-		}
-		parts := strings.Split(rest, "*")
-		last := parts[len(parts)-1]
-		for _, part := range parts[:len(parts)-1] {
-			if _, left, ok = strings.Cut(left, part); !ok {
-				return false
-			}
-		}
-		return strings.HasSuffix(left, last)
-	})
 }

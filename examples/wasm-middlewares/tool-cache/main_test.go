@@ -134,25 +134,3 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, b.Configure(map[string]any{"max_bytes": 0}), "config: max_bytes: 0 is not above 0")
 	require.ErrorContains(t, b.Configure(map[string]any{"tool": []string{"x"}}), "tool")
 }
-
-func TestNamed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"a", "a", true},
-		{"a", "ab", false},
-		{"*", "", true},
-		{"*", "x", true},
-		{"a*", "abc", true},
-		{"*c", "abc", true},
-		{"a*c", "ac", true},
-		{"a*a", "a", false},
-		{"a*b*c", "a_b_b_c", true},
-		{"a*b*c", "a_c_b", false},
-		{"**", "x", true},
-	} {
-		require.Equal(t, c.want, named([]string{"no", c.pattern}, c.name), "%q %q", c.pattern, c.name)
-	}
-}
