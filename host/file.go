@@ -239,7 +239,7 @@ func moduleLimits(l *agentfile.ModuleLimits) Limits {
 			Nesting: l.Nesting, LogBytes: int(l.LogBytes), LogLineBytes: int(l.LogLineBytes),
 		},
 		InputBytes: int(l.InputBytes), OutputBytes: int(l.OutputBytes), ReplyBytes: int(l.ReplyBytes),
-		HostCalls: l.HostCalls, Instances: l.Instances,
+		HostCalls: l.HostCalls, RunFuel: l.RunFuel, Instances: l.Instances,
 	}
 }
 

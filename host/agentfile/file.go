@@ -110,6 +110,7 @@ type ModuleLimits struct {
 	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's own running time in one hook. Default: 1s."`
 	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
 	Fuel         int64    `json:"fuel,omitempty" jsonschema:"The module's work in one hook, about one for each instruction: ends it at the same place on every machine. Default: 10000000000."`
+	RunFuel      int64    `json:"run_fuel,omitempty" jsonschema:"The work of all hooks of the entry in a run, or in what is left of it after a pause. Default: 100 times fuel."`
 	StackBytes   Bytes    `json:"stack_bytes,omitempty" jsonschema:"The stack of the module's calls of its own functions. Default: 4MiB."`
 	ModuleBytes  Bytes    `json:"module_bytes,omitempty" jsonschema:"The largest module. Default: 16MiB."`
 	InputBytes   Bytes    `json:"input_bytes,omitempty" jsonschema:"The largest input of a hook. Default: 8MiB."`

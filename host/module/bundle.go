@@ -69,10 +69,11 @@ const (
 )
 
 // bundle keeps a fault. Faults that tell of the run alone, and not of the
-// module, are left out: those of the breaker and of too many calls at once.
+// module, are left out: those of the breaker, of too many calls at once, and of
+// the work of all calls.
 func (s *session) bundle(v *visit, f *chain.Fault) {
 	m := s.mw.module
-	if f.Stage == chain.StageBreaker || f.Limit == "instances" || f.Limit == "nesting" {
+	if f.Stage == chain.StageBreaker || f.Limit == "instances" || f.Limit == "run_fuel" || f.Limit == "nesting" {
 		return
 	}
 	if !v.entered {

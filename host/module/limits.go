@@ -1,7 +1,9 @@
 package module
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
@@ -29,6 +31,11 @@ type Limits struct {
 	// Default 10,000.
 	HostCalls int
 
+	// RunFuel bounds the work of all hooks of one entry in a run, or in what is left
+	// of it after a pause. Hooks that run at once may each use up what is left.
+	// Default a hundred times Fuel.
+	RunFuel int64
+
 	// Instances bounds how many calls of one entry may be under way in a run
 	// at once, nested or in parallel: each has an instance. Default 64.
 	Instances int
@@ -42,6 +49,9 @@ const (
 	DefaultHostCalls   = 10_000
 	DefaultInstances   = 64
 )
+
+// runHooks is how many hooks of all the fuel there is a run has by default.
+const runHooks = 100
 
 // maxBytes is the largest limit of bytes: lengths are i32 in the ABI.
 const maxBytes = 1 << 30
@@ -66,6 +76,14 @@ func (l Limits) withDefaults() (Limits, error) {
 		case *f.field < 0, *f.field > f.most:
 			return l, fmt.Errorf("limit %s is %d; want 1 to %d", f.name, *f.field, f.most)
 		}
+	}
+	switch fuel := cmp.Or(l.Fuel, sandbox.DefaultFuel); {
+	case l.RunFuel < 0:
+		return l, fmt.Errorf("limit run_fuel is %d; want 1 or more", l.RunFuel)
+	case l.RunFuel == 0 && fuel > math.MaxInt64/runHooks:
+		l.RunFuel = math.MaxInt64
+	case l.RunFuel == 0:
+		l.RunFuel = runHooks * fuel
 	}
 	return l, nil
 }

@@ -139,8 +139,13 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 	if v.call != nil {
 		v.call.Until(v.stop)
 	}
+	left := s.fuelLeft()
+	w.in.LimitFuel(left)
 	failed, err := m.transport.call(ctx, w.in, v)
 	v.report = w.in.Report()
+	if left < v.limits.Fuel {
+		err = v.runFuel(err, left)
+	}
 	v.grown, w.memory = v.report.Memory-w.memory, v.report.Memory
 	var refusal *abi.Error
 	switch {
@@ -162,6 +167,24 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 		return refusal
 	}
 	return nil
+}
+
+// fuelLeft is what the run may use still.
+func (s *session) fuelLeft() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.mw.module.limits.RunFuel-s.stats.Fuel)
+}
+
+// runFuel makes the end of a call that had less fuel than others, since that was
+// all the run had left, what it is.
+func (v *visit) runFuel(err error, left int64) error {
+	var guest *sandbox.Fault
+	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {
+		return err
+	}
+	return &limitError{limit: "run_fuel", most: int(v.limits.RunFuel),
+		what: fmt.Sprintf("the entry's hooks used %d fuel in this run", v.limits.RunFuel-left+int64(v.report.Fuel))}
 }
 
 // acquire returns an instance for a call: one that waits, or a new one.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -385,5 +386,24 @@ func BenchmarkInput(b *testing.B) {
 			}
 			b.SetBytes(int64(len(e.input)))
 		})
+	}
+}
+
+// TestRunFuel checks that the hooks of a run have fuel together too, a hundred
+// times that of one by default.
+func TestRunFuel(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, runHooks*sandbox.DefaultFuel, load(t, "puppet.wasm", Limits{}).Limits().RunFuel)
+	require.EqualValues(t, runHooks*70_000, load(t, "says.wasm", Limits{Limits: sandbox.Limits{Fuel: 70_000}}).Limits().RunFuel)
+	require.EqualValues(t, math.MaxInt64, load(t, "says.wasm", Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
+
+	mw := configure(t, load(t, "puppet.wasm", Limits{RunFuel: 5}), do("n"))
+	for range 2 { // each run has its own
+		_, err := open(t, mw).beforeAgent(t)
+		var fault *chain.Fault
+		require.ErrorAs(t, err, &fault)
+		require.Equal(t, "run_fuel", fault.Limit)
+		require.EqualValues(t, 5, fault.Value)
+		require.ErrorContains(t, err, "fuel in this run, more than the limit run_fuel of 5")
 	}
 }

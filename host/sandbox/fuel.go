@@ -106,7 +106,7 @@ func (in *Instance) drain() {
 
 // grant adds a slice to what is left, or less if the limit is near.
 func (in *Instance) grant(left int64) int64 {
-	more := max(0, min(in.tank.slice-left, in.image.limits.Fuel-in.tank.used(left)))
+	more := max(0, min(in.tank.slice-left, in.fuel-in.tank.used(left)))
 	in.tank.granted += more
 	return left + more
 }
@@ -150,8 +150,8 @@ func (in *Instance) checkpoint(left int64) time.Duration {
 		panic(unwind{})
 	case ran > limits.HookTime:
 		in.fail(FaultTimeout, fmt.Sprintf("ran longer than %v", limits.HookTime), nil)
-	case in.tank.used(left) > limits.Fuel:
-		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", limits.Fuel), nil)
+	case in.tank.used(left) > in.fuel:
+		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", in.fuel), nil)
 	}
 	return ran
 }

@@ -78,6 +78,7 @@ type Instance struct {
 	hostCtx context.Context // for imports
 	watch   stopwatch
 	tank    tank
+	fuel    int64  // the most that a call may use
 	ending  error  // why an import ended the call
 	own     *Fault // the same, if it is this guest's fault
 	report  Report
@@ -114,11 +115,16 @@ func (in *Instance) configure(cfg InstanceConfig) {
 	in.stdout = lines{in: in, sink: cfg.Stdout}
 	in.stderr = lines{in: in, sink: cfg.Stderr}
 	in.recent, in.random, in.now, in.slept = nil, nil, 0, 0
+	in.fuel = in.image.limits.Fuel
 }
 
 // Reseed determines the guest's random bytes from now on. It must not be called
 // during a call.
 func (in *Instance) Reseed(seed []byte) { in.config.Seed, in.random = seed, nil }
+
+// LimitFuel bounds the fuel of each call from now on, within Limits.Fuel. It must
+// not be called during a call.
+func (in *Instance) LimitFuel(most int64) { in.fuel = min(most, in.image.limits.Fuel) }
 
 // Report tells what the last call took. It must not be called during a call.
 func (in *Instance) Report() Report { return in.report }

@@ -56,6 +56,13 @@ func LimitCases() map[string]Case {
 			f := g.abi("changed")
 			return g.hook(abi.HookBeforeAgent, count(n0, 20, i32(0), i64(0), call(f), drop)).bytes()
 		}, "", "limit host_calls of 10"), func(c *Case) { c.Limits.HostCalls = 10 }),
+		"RunFuel": limited(faulted(func() []byte {
+			g := newGuest()
+			for _, h := range []abi.Hook{abi.HookBeforeAgent, abi.HookBeforeModel} {
+				g.hook(h, count(n0, 100_000, i32(1), drop))
+			}
+			return g.bytes()
+		}, "", "limit run_fuel of 1000000"), func(c *Case) { c.Limits.RunFuel, c.Hook = 1_000_000, abi.HookBeforeModel }),
 		"Instances": limited(faulted(func() []byte { return wrapping(abi.HookWrapToolCall, 1, "") }, "", "limit instances of 1"),
 			func(c *Case) { c.Limits.Instances, c.Replies, c.Hook = 1, parallelCalls, abi.HookWrapToolCall }),
 	}
