@@ -394,8 +394,8 @@ func BenchmarkInput(b *testing.B) {
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, runHooks*sandbox.DefaultFuel, load(t, "puppet.wasm", Limits{}).Limits().RunFuel)
-	require.EqualValues(t, runHooks*70_000, load(t, "says.wasm", Limits{Limits: sandbox.Limits{Fuel: 70_000}}).Limits().RunFuel)
-	require.EqualValues(t, math.MaxInt64, load(t, "says.wasm", Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
+	require.EqualValues(t, runHooks*700_000, load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel)
+	require.EqualValues(t, math.MaxInt64, load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
 
 	mw := configure(t, load(t, "puppet.wasm", Limits{RunFuel: 5}), do("n"))
 	for range 2 { // each run has its own
