@@ -1,12 +1,16 @@
 package module
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -324,7 +328,8 @@ func extismVarSet(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 		_, err = v.localDelete(key)
 	} else {
 		var value []byte
-		if value, err = Blob(p.take(v, g, "var_set: the value", at)).MarshalJSON(); err == nil {
+		if value, err = variable(p.whole(v, g, "var_set: the value", at)); err == nil {
+			g.Charge(len(value))
 			_, err = v.localSet(key, value, abi.LocalAlways)
 		}
 		p.free(at)
@@ -332,6 +337,18 @@ func extismVarSet(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 	if err != nil {
 		v.abortCall(g, "var_set", err)
 	}
+}
+
+// variable is the JSON of a variable, which may be any bytes, in a form that Blob
+// reads: text is a string, so that others can read it.
+func variable(b []byte) ([]byte, error) {
+	binary := func(c rune) bool { return unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) }
+	if utf8.Valid(b) && !bytes.ContainsFunc(b, binary) {
+		return abi.Marshal(string(b))
+	}
+	const open, end = `{"base64":"`, `"}`
+	out := make([]byte, 0, len(open)+base64.StdEncoding.EncodedLen(len(b))+len(end))
+	return append(base64.StdEncoding.AppendEncode(append(out, open...), b), end...), nil
 }
 
 // extismHTTPRequest sends nothing: it ends the call, as Extism does where a host

@@ -15,6 +15,7 @@ import (
 
 	sdk "github.com/extism/go-sdk"
 	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -47,7 +48,7 @@ func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []plugin
 	sdkLogLevel()
 	ctx := t.Context()
 	p, err := sdk.NewPlugin(ctx, sdk.Manifest{Wasm: []sdk.Wasm{sdk.WasmData{Data: wasm}}, Config: config,
-		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true}, []sdk.HostFunction{sdkLocalAdd()})
+		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()}, []sdk.HostFunction{sdkLocalAdd()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(ctx))) }()
 	if config == nil {
@@ -133,7 +134,7 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	within(t, func(c *chain.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
-			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, readable: m.transport.readable, entered: true,
+			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, readable: m.transport.readable, entered: true, now: 1_767_225_600_000_000_000,
 				input: []byte(call.input), pending: []byte(call.input), log: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
 			w, err := s.acquire(t.Context(), v)
 			require.NoError(t, err)

@@ -302,7 +302,7 @@ func TestExtismRandomPrograms(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 1))
 	var calls []pluginCall
-	for range 100 {
+	for range 40 {
 		calls = append(calls, pluginCall{"run", assemble(func(p *program) { randomProgram(random, p) })})
 	}
 	wasm := readPlugin(t, "puppet.wasm")

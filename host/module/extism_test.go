@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -235,7 +236,7 @@ func TestExtismVariables(t *testing.T) {
 
 	fault := func(want string, fn func(p *program)) {
 		t.Helper()
-		_, err := runProgram(t, newLoader(t), Limits{}, Grants{}, fn)
+		_, err := runProgram(t, newLoader(t), Limits{Limits: sandbox.Limits{HookTime: time.Minute}}, Grants{}, fn)
 		var f *chain.Fault
 		require.ErrorAs(t, err, &f)
 		require.ErrorContains(t, f.Cause, want)

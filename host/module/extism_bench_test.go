@@ -1,0 +1,62 @@
+package module
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/extism/go-sdk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// BenchmarkExtism is a plug-in in Go that answers with its input, in Extism's SDK,
+// as it comes and with a timeout, without which nothing ends it, and here, where
+// the call is limited and metered.
+func BenchmarkExtism(b *testing.B) {
+	wasm := goPlugin(b)
+	sdkLogLevel()
+	for _, size := range []int{0, 1 << 10, 100 << 10} {
+		input := []byte(strings.Repeat("x", size))
+		for name, timeout := range map[string]uint64{"sdk": 0, "sdk, timeout": 60_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				sdk.SetLogLevel(sdk.LogLevelOff)
+				p, err := sdk.NewPlugin(b.Context(), sdk.Manifest{Wasm: []sdk.Wasm{sdk.WasmData{Data: wasm}}, Timeout: timeout},
+					sdk.PluginConfig{EnableWasi: true}, []sdk.HostFunction{sdkLocalAdd()})
+				require.NoError(b, err)
+				defer p.Close(context.Background())
+				for b.Loop() {
+					_, out, err := p.Call("echo", input)
+					require.NoError(b, err)
+					require.Len(b, out, size)
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("here/%d", size), func(b *testing.B) {
+			l, err := NewLoader(b.Context(), nil)
+			require.NoError(b, err)
+			defer l.Close(context.Background())
+			m, err := l.LoadBytes(b.Context(), "go.wasm", wasm, Limits{})
+			require.NoError(b, err)
+			defer m.Close()
+			mw, err := m.Configure(b.Context(), "plugin", nil, Grants{})
+			require.NoError(b, err)
+			defer mw.Close()
+			s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
+			defer s.Close()
+			for b.Loop() {
+				v := &visit{hook: "echo", limits: &m.limits, config: mw.config, readable: m.transport.readable, entered: true, now: 1_767_225_600_000_000_000,
+					input: input, pending: input, log: func(int32, string) {}}
+				w, err := s.acquire(b.Context(), v)
+				require.NoError(b, err)
+				_, err = m.transport.call(b.Context(), w.in, v)
+				require.NoError(b, err)
+				w.visit = nil
+				s.release(w, true)
+				require.Len(b, v.output, size)
+			}
+		})
+	}
+}
