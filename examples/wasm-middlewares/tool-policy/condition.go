@@ -37,13 +37,8 @@ func (c *condition) compile(at string) (err error) {
 	return nil
 }
 
-// holds reports whether any of the values at the path matches, or else
-// whether all do and there is one.
-func (c *condition) holds(arguments any, any bool) bool {
-	values := at(arguments, c.keys)
-	if any {
-		return slices.ContainsFunc(values, c.pattern.MatchString)
-	}
+// all reports whether all values match, and there is one.
+func (c *condition) all(values []string) bool {
 	return len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return !c.pattern.MatchString(v) })
 }
 

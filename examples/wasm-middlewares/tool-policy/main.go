@@ -6,30 +6,37 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "tool-policy",
-		Version:     "1.0.0",
-		Description: "Allows and denies tool calls by tool and arguments.",
-	}, &policy{Default: allow})
+		Version:     "1.1.0",
+		Description: "Allows, denies and asks about tool calls by tool and arguments.",
+	}, newPolicy())
 }
 
 func main() {}
 
+func newPolicy() *policy { return &policy{Default: allow, Decode: true} }
+
+// The actions.
 const (
 	allow = "allow"
+	ask   = "ask"
 	deny  = "deny"
 )
 
 type policy struct {
 	Rules   []*rule `json:"rules" doc:"the strictest of those that match a call counts"`
-	Default string  `json:"default" doc:"what becomes of a call that no rule matches: allow or deny"`
+	Default string  `json:"default" doc:"what becomes of a call that no rule matches: allow, ask or deny"`
+	Decode  bool    `json:"decode" doc:"rules that deny or ask also match what a value says in base64, escapes, JSON inside a string, look-alike letters"`
 }
 
 // A rule matches a call of one of its tools whose arguments meet all its
@@ -37,16 +44,16 @@ type policy struct {
 type rule struct {
 	Tools     []string     `json:"tools" doc:"names of tools; * stands for any characters"`
 	Arguments []*condition `json:"arguments" doc:"all of them must hold"`
-	Action    string       `json:"action" doc:"allow or deny"`
-	Message   string       `json:"message" doc:"what the model is told of a call that this rule denies"`
+	Action    string       `json:"action" doc:"allow, ask or deny"`
+	Message   string       `json:"message" doc:"what the model is told of a call that this rule denies, or the person who is asked"`
 
 	names []*regexp.Regexp
 }
 
 // Configure checks the rules and compiles their patterns.
 func (p *policy) Configure(*middleware.Context) error {
-	if p.Default != allow && p.Default != deny {
-		return invalid("default: %q is not one of allow, deny", p.Default)
+	if !action(p.Default) {
+		return invalid("default: %q is not one of allow, ask, deny", p.Default)
 	}
 	for i, r := range p.Rules {
 		at := fmt.Sprintf("rules[%d]", i)
@@ -57,15 +64,17 @@ func (p *policy) Configure(*middleware.Context) error {
 			return err
 		}
 		if r.Action == allow && p.Default == allow {
-			return invalid("%s.action: allow says nothing where the default is allow; set default to deny", at)
+			return invalid("%s.action: allow says nothing where the default is allow; set default to deny or ask", at)
 		}
 	}
 	return nil
 }
 
+func action(name string) bool { return name == allow || name == ask || name == deny }
+
 func (r *rule) compile(at string) error {
-	if r.Action != allow && r.Action != deny {
-		return invalid("%s.action: %q is not one of allow, deny", at, r.Action)
+	if !action(r.Action) {
+		return invalid("%s.action: %q is not one of allow, ask, deny", at, r.Action)
 	}
 	if len(r.Tools) == 0 {
 		return invalid("%s.tools: name at least one tool; * is all of them", at)
@@ -93,45 +102,94 @@ func invalid(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
 }
 
-// GateTool denies if a rule that matches does, allows if one that matches
-// does, and else does what the default says.
+// GateTool denies if a rule that matches does, else asks or allows if one that
+// matches does, and else does what the default says.
 func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	arguments, err := decode(call.Arguments)
 	if err != nil {
 		return middleware.Deny(fmt.Sprintf("The policy cannot read the arguments of %s: %v", call.Name, err)), nil
 	}
-	decision := p.Default
-	for _, r := range p.Rules {
-		if !r.matches(call.Name, arguments) {
+	strictest, by := "", -1
+	for i, r := range p.Rules {
+		if strictness(r.Action) <= strictness(strictest) {
 			continue
 		}
-		if r.Action == deny {
-			return middleware.Deny(r.message(call.Name)), nil
+		matches, sure := r.matches(call.Name, arguments, p.Decode)
+		if !sure {
+			return middleware.Deny(fmt.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name)), nil
 		}
-		decision = allow
+		if matches {
+			strictest, by = r.Action, i
+		}
 	}
-	if decision == deny {
-		return middleware.Deny(fmt.Sprintf("The policy does not allow this call of %s.", call.Name)), nil
-	}
-	return middleware.Allow(), nil
+	return p.decision(call.Name, strictest, by), nil
 }
 
-func (r *rule) matches(tool string, arguments any) bool {
-	named := false
-	for _, name := range r.names {
-		named = named || name.MatchString(tool)
+// strictness orders actions; no action is none.
+func strictness(action string) int { return slices.Index([]string{"", allow, ask, deny}, action) }
+
+// decision is what an action means that a rule has, or else the default.
+func (p *policy) decision(tool, action string, by int) middleware.Decision {
+	var r rule
+	if by >= 0 {
+		r = *p.Rules[by]
+	} else {
+		action = p.Default
+	}
+	switch {
+	case action == allow:
+		return middleware.Allow()
+	case action == ask:
+		text := r.Message
+		if text == "" {
+			text = fmt.Sprintf("May %s be called with these arguments?", tool)
+		}
+		return middleware.Ask(text).With(map[string]int{"rule": by})
+	case r.Message != "":
+		return middleware.Deny(r.Message)
+	case by >= 0:
+		return middleware.Deny(fmt.Sprintf("The policy does not allow calls of %s with these arguments.", tool))
+	default:
+		return middleware.Deny(fmt.Sprintf("The policy does not allow this call of %s.", tool))
+	}
+}
+
+// matches reports whether the rule is about a call; sure is false if more is
+// encoded in the arguments than can be looked at.
+func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure bool) {
+	if !slices.ContainsFunc(r.names, func(n *regexp.Regexp) bool { return n.MatchString(tool) }) {
+		return false, true
 	}
 	for _, c := range r.Arguments {
-		// What denies must not be dodged by one good value among bad ones,
-		// and what allows not be had by one: so any value, or all of them.
-		named = named && c.holds(arguments, r.Action == deny)
+		// What denies or asks must not be dodged by one good value among bad
+		// ones, and what allows not be had by one: so any value, or all of them.
+		values := at(arguments, c.keys)
+		if r.Action == allow {
+			if !c.all(values) {
+				return false, true
+			}
+			continue
+		}
+		if decode {
+			if values, sure = disguised(values); !sure {
+				return false, false
+			}
+		}
+		if !slices.ContainsFunc(values, c.pattern.MatchString) {
+			return false, true
+		}
 	}
-	return named
+	return true, true
 }
 
-func (r *rule) message(tool string) string {
-	if r.Message != "" {
-		return r.Message
+// disguised are values, and what else they may be read as.
+func disguised(values []string) (out []string, complete bool) {
+	for _, v := range values {
+		forms, complete := disguise.Forms(v)
+		if !complete {
+			return nil, false
+		}
+		out = append(out, forms...)
 	}
-	return fmt.Sprintf("The policy does not allow calls of %s with these arguments.", tool)
+	return out, true
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +12,7 @@ import (
 )
 
 func newHost() *middlewaretest.Host {
-	return middlewaretest.New(middleware.Options{}, &policy{Default: allow})
+	return middlewaretest.New(middleware.Options{}, newPolicy())
 }
 
 type object = map[string]any
@@ -82,6 +83,21 @@ func TestDecisions(t *testing.T) {
 		"null":                       {amount, "pay", `{"items":[{"ok":null}]}`, "deny"},
 		"another item":               {amount, "pay", `{"items":[{"ok":false},{"ok":true}]}`, "allow"},
 		"all conditions must hold":   {rules(on("deny", "*", "a", "1", "b", "2")), "t", `{"a":1}`, "allow"},
+		"asked":                      {rules(on("ask", "pay", "amount", `^[0-9]{3,}$`)), "pay", `{"amount":100}`, "ask"},
+		"not asked":                  {rules(on("ask", "pay", "amount", `^[0-9]{3,}$`)), "pay", `{"amount":10}`, "allow"},
+		"ask beats allow":            {only(on("ask", "pay"), on("allow", "*")), "pay", `{}`, "ask"},
+		"allow does not beat ask":    {only(on("allow", "*"), on("ask", "pay")), "pay", `{}`, "ask"},
+		"deny beats ask":             {rules(on("ask", "*"), on("deny", "pay")), "pay", `{}`, "deny"},
+		"ask does not beat deny":     {rules(on("deny", "pay"), on("ask", "*")), "pay", `{}`, "deny"},
+		"asked by default":           {object{"default": "ask", "rules": []object{on("allow", "read")}}, "pay", `{}`, "ask"},
+		"allowed, not asked":         {object{"default": "ask", "rules": []object{on("allow", "read")}}, "read", `{}`, "allow"},
+		"look-alike letters":         {secret, "read_file", `{"path":"ѕeсret"}`, "deny"},
+		"characters nobody sees":     {secret, "read_file", `{"path":"sec​ret"}`, "deny"},
+		"percent escapes":            {secret, "read_file", `{"path":"a%2Fsecret"}`, "deny"},
+		"base64":                     {deep, "run", `{"script":"echo ZHJvcCB0YWJsZSB4 | base64 -d"}`, "deny"},
+		"JSON in a string":           {deep, "post", `{"body":"{\"sql\":[\"drop\\u0020table x\"]}"}`, "deny"},
+		"not decoded if not wanted":  {object{"decode": false, "rules": []object{on("deny", "*", "", "drop table")}}, "run", `{"script":"ZHJvcCB0YWJsZSB4"}`, "allow"},
+		"what allows is not decoded": {only(on("allow", "mail", "to", `@example\.com$`)), "mail", `{"to":"amy@exаmple.com"}`, "deny"},
 		"all conditions hold":        {rules(on("deny", "*", "a", "1", "b", "2")), "t", `{"a":1,"b":2}`, "deny"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +107,7 @@ func TestDecisions(t *testing.T) {
 			answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: c.tool, Arguments: c.arguments}})
 			require.NoError(t, err)
 			require.Equal(t, c.want, answer.Decision)
-			require.Equal(t, c.want == "deny", answer.Message != "", "a denial says why")
+			require.Equal(t, c.want != "allow", answer.Message != "", "a denial says why")
 		})
 	}
 }
@@ -107,18 +123,55 @@ func TestMessage(t *testing.T) {
 	require.Equal(t, "Ask an operator.", answer.Message)
 }
 
+// Of several rules that match, the first of the strictest speaks.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	h := newHost()
+	first, second := on("ask", "pay"), on("ask", "*")
+	second["message"] = "And this?"
+	require.NoError(t, h.Configure(rules(second, first)))
+	answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: "pay", Arguments: "{}"}})
+	require.NoError(t, err)
+	require.Equal(t, "And this?", answer.Message)
+	require.JSONEq(t, `{"rule":0}`, string(answer.Payload))
+	require.NoError(t, h.Configure(rules(first)))
+	answer, err = h.GateTool(abi.GateToolInput{Call: abi.Call{Name: "pay", Arguments: "{}"}})
+	require.NoError(t, err)
+	require.Equal(t, "May pay be called with these arguments?", answer.Message)
+}
+
+// What cannot be looked through is refused by a policy that would have to.
+func TestTooMuchEncoded(t *testing.T) {
+	t.Parallel()
+	h := newHost()
+	text := "drop table"
+	for range 7 {
+		text = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	in := abi.GateToolInput{Call: abi.Call{Name: "sql", Arguments: `{"q":"` + text + `"}`}}
+	require.NoError(t, h.Configure(rules(on("deny", "sql", "q", "drop"))))
+	answer, err := h.GateTool(in)
+	require.NoError(t, err)
+	require.Equal(t, "deny", answer.Decision)
+	require.Contains(t, answer.Message, "cannot see through")
+	require.NoError(t, h.Configure(rules(on("deny", "other", "q", "drop"))))
+	answer, err = h.GateTool(in)
+	require.NoError(t, err)
+	require.Equal(t, "allow", answer.Decision)
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]any{
-		`config: default: "no" is not one of allow, deny`:             object{"default": "no"},
-		`config: rules[1].action: "block" is not one of allow, deny`:  rules(on("deny", "t"), on("block", "t")),
-		"config: rules[0].action: allow says nothing where":           rules(on("allow", "t")),
-		"config: rules[0].tools: name at least one tool":              rules(object{"action": "deny"}),
-		"config: rules[0].tools[0]: a tool's name is never empty":     rules(on("deny", "")),
-		"config: rules[0]: want an object":                            object{"rules": []any{nil}},
-		"config: rules[0].arguments[1].pattern: error parsing regexp": rules(on("deny", "t", "a", "x", "b", "(")),
-		"config: rules[0].arguments[0].pattern: say what":             rules(on("deny", "t", "a", "")),
-		`config: rules[0].arguments[0].path: "a..b" has an empty key`: rules(on("deny", "t", "a..b", "x")),
+		`config: default: "no" is not one of allow, ask, deny`:            object{"default": "no"},
+		`config: rules[1].action: "block" is not one of allow, ask, deny`: rules(on("deny", "t"), on("block", "t")),
+		"config: rules[0].action: allow says nothing where":               rules(on("allow", "t")),
+		"config: rules[0].tools: name at least one tool":                  rules(object{"action": "deny"}),
+		"config: rules[0].tools[0]: a tool's name is never empty":         rules(on("deny", "")),
+		"config: rules[0]: want an object":                                object{"rules": []any{nil}},
+		"config: rules[0].arguments[1].pattern: error parsing regexp":     rules(on("deny", "t", "a", "x", "b", "(")),
+		"config: rules[0].arguments[0].pattern: say what":                 rules(on("deny", "t", "a", "")),
+		`config: rules[0].arguments[0].path: "a..b" has an empty key`:     rules(on("deny", "t", "a..b", "x")),
 		"rules[0].actoin": rules(object{"tools": []string{"t"}, "actoin": "deny"}),
 		"rules[0].tools":  rules(object{"tools": "t", "action": "deny"}),
 	} {
@@ -137,7 +190,7 @@ func FuzzDecide(f *testing.F) {
 		}
 		answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: tool, Arguments: arguments}})
 		if err == nil {
-			require.Contains(t, []string{"allow", "deny"}, answer.Decision)
+			require.Contains(t, []string{"allow", "ask", "deny"}, answer.Decision)
 		}
 	})
 }

@@ -1,0 +1,149 @@
+package disguise
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// escapes are the ways to write a character by its number.
+var escapes = regexp.MustCompile(`(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};`)
+
+// unescape puts characters in the place of their numbers.
+func unescape(text string) string {
+	if !strings.ContainsAny(text, `%\&`) {
+		return text
+	}
+	return escapes.ReplaceAllStringFunc(text, func(s string) string {
+		var out string
+		switch {
+		case s[0] == '%':
+			b, _ := hex.DecodeString(strings.ReplaceAll(s, "%", ""))
+			out = string(b)
+		case strings.HasPrefix(s, `\x`):
+			b, _ := hex.DecodeString(strings.ReplaceAll(s, `\x`, ""))
+			out = string(b)
+		case strings.HasPrefix(s, `\u{`):
+			out = character(s[3:len(s)-1], 16)
+		case s[0] == '\\':
+			// JSON knows pairs of surrogates.
+			if json.Unmarshal([]byte(`"`+s+`"`), &out) != nil {
+				return s
+			}
+		case s[2] == 'x' || s[2] == 'X':
+			out = character(s[3:len(s)-1], 16)
+		default:
+			out = character(s[2:len(s)-1], 10)
+		}
+		return strings.ToValidUTF8(out, "")
+	})
+}
+
+func character(number string, base int) string {
+	n, err := strconv.ParseUint(number, base, 32)
+	if err != nil || n > unicode.MaxRune {
+		return ""
+	}
+	return string(rune(n))
+}
+
+var (
+	// Lines of base64 that follow each other are one text.
+	base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}(?:\s+[A-Za-z0-9+/_-]{8,}={0,2})*`)
+	hexRun    = regexp.MustCompile(`(?:[0-9a-fA-F]{2}[ :]?){7,}[0-9a-fA-F]{2}`)
+)
+
+// base64s are the texts that are written in base64 in a text: of each run of
+// lines, and of each word.
+func base64s(text string) []string {
+	var out []string
+	for _, run := range base64Run.FindAllString(text, -1) {
+		words := strings.Fields(run)
+		if len(words) > 1 {
+			out = append(out, fromBase64(strings.Join(words, ""))...)
+		}
+		for _, word := range words {
+			out = append(out, fromBase64(word)...)
+		}
+	}
+	return out
+}
+
+var standard = strings.NewReplacer("-", "+", "_", "/", "=", "")
+
+func fromBase64(word string) []string {
+	word = standard.Replace(word)
+	if len(word)%4 == 1 {
+		word = word[:len(word)-1]
+	}
+	b, err := base64.RawStdEncoding.DecodeString(word)
+	if err != nil {
+		return nil
+	}
+	return readable(b)
+}
+
+// hexes are the texts that are written in hexadecimal digits in a text.
+func hexes(text string) []string {
+	var out []string
+	for _, run := range hexRun.FindAllString(text, -1) {
+		b, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "").Replace(run))
+		if err == nil {
+			out = append(out, readable(b)...)
+		}
+	}
+	return out
+}
+
+// readable is what bytes say, if they are a text: most that was decoded by
+// mistake is none.
+func readable(b []byte) []string {
+	text := string(b)
+	if !utf8.ValidString(text) || len(text) < 4 {
+		return nil
+	}
+	for _, c := range text {
+		if !unicode.IsPrint(c) && !unicode.IsSpace(c) && !invisible(c) {
+			return nil
+		}
+	}
+	return []string{text}
+}
+
+// jsons are the strings in a text that is JSON as a whole.
+func jsons(text string) []string {
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || abi.Valid([]byte(trimmed)) != nil {
+		return nil
+	}
+	var value any
+	if json.Unmarshal([]byte(trimmed), &value) != nil {
+		return nil
+	}
+	var out []string
+	var walk func(any)
+	walk = func(value any) {
+		switch v := value.(type) {
+		case string:
+			out = append(out, v)
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		case map[string]any:
+			for key, item := range v {
+				out = append(out, key)
+				walk(item)
+			}
+		}
+	}
+	walk(value)
+	return out
+}

@@ -1,0 +1,111 @@
+// Package disguise undoes what may hide a text from a pattern: look-alike and
+// invisible characters, letters that are set apart, escapes, base64, hexadecimal
+// digits and JSON in a string.
+package disguise
+
+import "strings"
+
+// Limits of [Forms]: how often one disguise may lie within another, and how much
+// all forms together may be.
+const (
+	maxDepth = 4
+	maxForms = 4096
+)
+
+// Forms returns the text as it is, first, and what else it may be read as, each
+// once. The work is linear in the text, but for the disguises in disguises: where
+// there are more than 4 within one another, more than 4096 forms, or more than 8 times the
+// text and 64 KiB, complete is false. Who must not miss anything then refuses.
+func Forms(text string) (forms []string, complete bool) {
+	s := search{seen: map[string]bool{}, room: 8*len(text) + 64<<10, complete: true}
+	level := []string{text}
+	for depth := 0; len(level) > 0; depth++ {
+		var next []string
+		for _, t := range level {
+			if !s.add(t) {
+				continue
+			}
+			for _, read := range readings {
+				next = append(next, read(t)...)
+			}
+		}
+		if depth == maxDepth {
+			// What is left may be only another way to the same.
+			for _, t := range next {
+				s.complete = s.complete && (t == "" || s.seen[t])
+			}
+			break
+		}
+		level = next
+	}
+	return s.forms, s.complete
+}
+
+// readings are the ways to read a text differently.
+var readings = []func(string) []string{
+	func(t string) []string { return []string{Fold(t)} },
+	func(t string) []string { return []string{join(t)} },
+	func(t string) []string { return []string{unescape(t)} },
+	base64s,
+	hexes,
+	jsons,
+}
+
+type search struct {
+	forms    []string
+	seen     map[string]bool
+	room     int
+	complete bool
+}
+
+func (s *search) add(text string) bool {
+	if s.seen[text] || text == "" && len(s.forms) > 0 {
+		return false
+	}
+	if s.room < len(text) || len(s.forms) == maxForms {
+		s.complete = false
+		return false
+	}
+	s.room -= len(text)
+	s.seen[text] = true
+	s.forms = append(s.forms, text)
+	return true
+}
+
+// join puts letters together that are set apart: i g n o r e, ig-nore. Where
+// words of single letters are separated by more than one space, they stay words.
+func join(text string) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	runes := []rune(text)
+	for i := 0; i < len(runes); i++ {
+		c := runes[i]
+		if !letter(at(runes, i-1)) || letter(c) {
+			out.WriteRune(c)
+			continue
+		}
+		switch {
+		case strings.ContainsRune("-._*|~+·•/\\", c) && letter(at(runes, i+1)):
+		case c == ' ' && single(runes, i-1) && single(runes, i+1):
+		default:
+			out.WriteRune(c)
+		}
+	}
+	return out.String()
+}
+
+// single reports whether the character at i is a letter that stands alone.
+func single(runes []rune, i int) bool {
+	return letter(at(runes, i)) && !letter(at(runes, i-1)) && !letter(at(runes, i+1))
+}
+
+func at(runes []rune, i int) rune {
+	if i < 0 || i >= len(runes) {
+		return 0
+	}
+	return runes[i]
+}
+
+func letter(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0xC0 && c != '×' && c != '÷' && !invisible(c)
+}
