@@ -102,6 +102,20 @@ func (c *Content) readValue(s *scanner) error {
 	}
 }
 
+func (c *Content) fill(t *trusted) {
+	switch t.space() {
+	case '"':
+		c.text, c.kind = t.text(), contentText
+	case '[':
+		c.kind = contentParts
+		fillSlice(t, &c.parts, func(t *trusted, p *Part) { p.fill(t) })
+	default:
+		if !t.null() {
+			t.fail()
+		}
+	}
+}
+
 func (Content) shape(first byte) reflect.Type {
 	if first == '[' {
 		return reflect.TypeFor[[]Part]()

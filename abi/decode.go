@@ -31,7 +31,7 @@ func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err erro
 }
 
 func (s *scanner) decode(v any) (unknown []string, err error) {
-	b, t := s.b, reflect.TypeOf(v)
+	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer {
 		return nil, errors.New("decode into something that is not a pointer")
 	}
@@ -43,19 +43,7 @@ func (s *scanner) decode(v any) (unknown []string, err error) {
 		reflect.ValueOf(v).Elem().Set(fresh.Elem())
 		return s.unknown, nil
 	}
-	if err := s.document(t.Elem()); err != nil || s.stopped != nil {
-		return nil, err
-	}
-	fresh := reflect.New(t.Elem())
-	if err := json.Unmarshal(b, fresh.Interface()); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return nil, fmt.Errorf("%s: %s does not fit; want a whole number in range", wrong.Field, wrong.Value)
-		}
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	reflect.ValueOf(v).Elem().Set(fresh.Elem())
-	return s.unknown, nil
+	return s.decodeValue(v)
 }
 
 // Valid reports what Decode would refuse in b whatever it is read into.

@@ -1,7 +1,6 @@
 package abi
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 )
@@ -52,13 +51,7 @@ func Marshal(v any) ([]byte, error) {
 	if known := valueOf(v); known != nil {
 		return marshal(known)
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return MarshalValue(v)
 }
 
 // marshal is Marshal of a value of this package.

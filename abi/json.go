@@ -29,6 +29,12 @@ func (x *AfterAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterAgentAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfAfterAgentInput = []string{"run", "entry", "resume", "messages", "new_from", "final", "error", "finish_reason", "usage"}
 
 func (x *AfterAgentInput) fieldNames() []string { return fieldsOfAfterAgentInput }
@@ -100,6 +106,40 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterAgentInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x6d6f72665f77656e: // new_from
+			x.NewFrom = int(t.int())
+		case 0x6c616e6966: // final
+			fillPointer(t, &x.Final, func(t *trusted, v *Message) { v.fill(t) })
+		case 0x726f727265: // error
+			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
+		case 0x6567617375: // usage
+			x.Usage.fill(t)
+		default:
+			switch string(t.last) {
+			case "finish_reason":
+				x.FinishReason = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfAfterModelAnswer = []string{"stop", "interrupt", "response", "error", "again"}
 
 func (x *AfterModelAnswer) fieldNames() []string { return fieldsOfAfterModelAnswer }
@@ -167,6 +207,12 @@ func (x *AfterModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterModelAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfAfterModelInput = []string{"run", "entry", "resume", "request", "response", "error", "source"}
 
 func (x *AfterModelInput) fieldNames() []string { return fieldsOfAfterModelInput }
@@ -230,6 +276,33 @@ func (x *AfterModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterModelInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x74736575716572: // request
+			x.Request.fill(t)
+		case 0x65736e6f70736572: // response
+			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
+		case 0x726f727265: // error
+			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
+		case 0x656372756f73: // source
+			x.Source = t.text()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfAfterModelRewriteStateAnswer = []string{"stop", "interrupt", "messages"}
 
 func (x *AfterModelRewriteStateAnswer) fieldNames() []string {
@@ -275,6 +348,12 @@ func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterModelRewriteStateAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfAfterModelRewriteStateInput = []string{"run", "entry", "resume", "messages", "tools"}
 
 func (x *AfterModelRewriteStateInput) fieldNames() []string {
@@ -318,6 +397,29 @@ func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 	w.key("\"tools\":")
 	writeSlice(w, x.Tools, func(w *writer, v *StateTool) { (*v).writeValue(w) })
 	w.b = append(w.b, '}')
+}
+
+func (x *AfterModelRewriteStateInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x736c6f6f74: // tools
+			fillSlice(t, &x.Tools, func(t *trusted, v *StateTool) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfAfterToolAnswer = []string{"stop", "interrupt", "result", "error", "again"}
@@ -387,6 +489,12 @@ func (x *AfterToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterToolAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfAfterToolInput = []string{"run", "entry", "resume", "call", "tool", "result", "error", "source"}
 
 func (x *AfterToolInput) fieldNames() []string { return fieldsOfAfterToolInput }
@@ -454,6 +562,35 @@ func (x *AfterToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterToolInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		case 0x6c6f6f74: // tool
+			x.Tool.fill(t)
+		case 0x746c75736572: // result
+			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
+		case 0x726f727265: // error
+			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
+		case 0x656372756f73: // source
+			x.Source = t.text()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfAfterToolsAnswer = []string{"stop", "interrupt", "messages"}
 
 func (x *AfterToolsAnswer) fieldNames() []string { return fieldsOfAfterToolsAnswer }
@@ -497,6 +634,12 @@ func (x *AfterToolsAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *AfterToolsAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfAfterToolsInput = []string{"run", "entry", "resume", "messages", "calls"}
 
 func (x *AfterToolsInput) fieldNames() []string { return fieldsOfAfterToolsInput }
@@ -538,6 +681,29 @@ func (x *AfterToolsInput) writeValue(w *writer) {
 	w.key("\"calls\":")
 	writeSlice(w, x.Calls, func(w *writer, v *Call) { (*v).writeValue(w) })
 	w.b = append(w.b, '}')
+}
+
+func (x *AfterToolsInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x736c6c6163: // calls
+			fillSlice(t, &x.Calls, func(t *trusted, v *Call) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfApproval = []string{"decision", "message", "arguments"}
@@ -606,6 +772,25 @@ func (x *Ask) writeValue(w *writer) {
 		w.raw(x.Payload)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Ask) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x6e6f73616572: // reason
+			x.Reason = t.text()
+		case 0x64616f6c796170: // payload
+			x.Payload = t.raw()
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond"}
@@ -683,6 +868,12 @@ func (x *BeforeAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *BeforeAgentAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfBeforeAgentInput = []string{"run", "entry", "resume", "instruction", "tools", "return_directly", "messages", "model", "params", "limits"}
 
 func (x *BeforeAgentInput) fieldNames() []string { return fieldsOfBeforeAgentInput }
@@ -748,6 +939,42 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *BeforeAgentInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736c6f6f74: // tools
+			fillSlice(t, &x.Tools, func(t *trusted, v *Tool) { v.fill(t) })
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x6c65646f6d: // model
+			x.Model = t.text()
+		case 0x736d61726170: // params
+			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
+		case 0x7374696d696c: // limits
+			x.Limits.fill(t)
+		default:
+			switch string(t.last) {
+			case "instruction":
+				x.Instruction = t.text()
+			case "return_directly":
+				fillSlice(t, &x.ReturnDirectly, func(t *trusted, v *string) { *v = t.text() })
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfBeforeModelAnswer = []string{"stop", "interrupt", "request", "response"}
 
 func (x *BeforeModelAnswer) fieldNames() []string { return fieldsOfBeforeModelAnswer }
@@ -801,6 +1028,12 @@ func (x *BeforeModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *BeforeModelAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfBeforeModelInput = []string{"run", "entry", "resume", "request"}
 
 func (x *BeforeModelInput) fieldNames() []string { return fieldsOfBeforeModelInput }
@@ -838,6 +1071,27 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 	w.key("\"request\":")
 	x.Request.writeValue(w)
 	w.b = append(w.b, '}')
+}
+
+func (x *BeforeModelInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x74736575716572: // request
+			x.Request.fill(t)
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfBeforeModelRewriteStateAnswer = []string{"stop", "interrupt", "messages", "active"}
@@ -889,6 +1143,12 @@ func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
 		writeSlice(w, x.Active, func(w *writer, v *string) { w.text(string((*v))) })
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *BeforeModelRewriteStateAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfBeforeModelRewriteStateInput = []string{"run", "entry", "resume", "messages", "tools", "model", "params"}
@@ -944,6 +1204,33 @@ func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 		writeMap(w, x.Params, func(w *writer, v *rawJSON) { w.raw((*v)) })
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x736c6f6f74: // tools
+			fillSlice(t, &x.Tools, func(t *trusted, v *StateTool) { v.fill(t) })
+		case 0x6c65646f6d: // model
+			x.Model = t.text()
+		case 0x736d61726170: // params
+			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfBeforeToolAnswer = []string{"stop", "interrupt", "arguments", "result"}
@@ -1003,6 +1290,12 @@ func (x *BeforeToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *BeforeToolAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfBeforeToolInput = []string{"run", "entry", "resume", "call", "tool", "stream"}
 
 func (x *BeforeToolInput) fieldNames() []string { return fieldsOfBeforeToolInput }
@@ -1052,6 +1345,31 @@ func (x *BeforeToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *BeforeToolInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		case 0x6c6f6f74: // tool
+			x.Tool.fill(t)
+		case 0x6d6165727473: // stream
+			x.Stream = t.boolean()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfBy = []string{"entry", "hook", "call"}
 
 func (x *By) fieldNames() []string { return fieldsOfBy }
@@ -1081,6 +1399,25 @@ func (x *By) writeValue(w *writer) {
 		w.text(string(x.Call))
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *By) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x6b6f6f68: // hook
+			x.Hook = Hook(t.text())
+		case 0x6c6c6163: // call
+			x.Call = t.text()
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfCall = []string{"id", "name", "arguments", "owner", "idempotent", "original_arguments", "by"}
@@ -1140,6 +1477,36 @@ func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Call) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x72656e776f: // owner
+			x.Owner = t.text()
+		case 0x7962: // by
+			fillPointer(t, &x.By, func(t *trusted, v *By) { v.fill(t) })
+		default:
+			switch string(t.last) {
+			case "arguments":
+				x.Arguments = t.text()
+			case "idempotent":
+				x.Idempotent = t.boolean()
+			case "original_arguments":
+				x.OriginalArguments = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfCallPatch = []string{"arguments"}
 
 func (x *CallPatch) fieldNames() []string { return fieldsOfCallPatch }
@@ -1165,6 +1532,12 @@ func (x *CallPatch) writeValue(w *writer) {
 		}
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *CallPatch) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfCallToolAnswer = []string{"stop", "interrupt", "result"}
@@ -1214,6 +1587,12 @@ func (x *CallToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *CallToolAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfCallToolInput = []string{"run", "entry", "resume", "call"}
 
 func (x *CallToolInput) fieldNames() []string { return fieldsOfCallToolInput }
@@ -1253,6 +1632,27 @@ func (x *CallToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *CallToolInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfChunk = []string{"seq", "kind", "text", "index", "id", "name", "arguments", "call_id", "part"}
 
 func (x *Chunk) fieldNames() []string { return fieldsOfChunk }
@@ -1283,6 +1683,61 @@ func (x *Chunk) readField(s *scanner, i int) error {
 
 func (x *Chunk) readValue(s *scanner) error { return s.fields(x) }
 
+func (x *Chunk) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x716573: // seq
+			x.Seq = t.int()
+		case 0x646e696b: // kind
+			x.Kind = t.text()
+		case 0x74786574: // text
+			x.Text = t.text()
+		case 0x7865646e69: // index
+			x.Index = int(t.int())
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x64695f6c6c6163: // call_id
+			x.CallID = t.text()
+		case 0x74726170: // part
+			fillPointer(t, &x.Part, func(t *trusted, v *Part) { v.fill(t) })
+		default:
+			switch string(t.last) {
+			case "arguments":
+				x.Arguments = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
+var fieldsOfConfigureAnswer = []string{}
+
+func (x *ConfigureAnswer) fieldNames() []string { return fieldsOfConfigureAnswer }
+
+func (x *ConfigureAnswer) readField(s *scanner, i int) error {
+	return nil
+}
+
+func (x *ConfigureAnswer) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *ConfigureAnswer) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	w.b = append(w.b, '}')
+}
+
+func (x *ConfigureAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfConfigureInput = []string{"entry", "config"}
 
 func (x *ConfigureInput) fieldNames() []string { return fieldsOfConfigureInput }
@@ -1306,6 +1761,66 @@ func (x *ConfigureInput) writeValue(w *writer) {
 	w.key("\"config\":")
 	w.raw(x.Config)
 	w.b = append(w.b, '}')
+}
+
+func (x *ConfigureInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x6769666e6f63: // config
+			x.Config = t.raw()
+		default:
+			t.skip()
+		}
+	}
+}
+
+var fieldsOfControl = []string{"stop", "interrupt"}
+
+func (x *Control) fieldNames() []string { return fieldsOfControl }
+
+func (x *Control) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readPointer(s, &x.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
+	case 1:
+		return readPointer(s, &x.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
+	}
+	return nil
+}
+
+func (x *Control) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *Control) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	if x.Stop != nil {
+		w.key("\"stop\":")
+		if p := x.Stop; p == nil {
+			w.null()
+		} else {
+			(*p).writeValue(w)
+		}
+	}
+	if x.Interrupt != nil {
+		w.key("\"interrupt\":")
+		if p := x.Interrupt; p == nil {
+			w.null()
+		} else {
+			(*p).writeValue(w)
+		}
+	}
+	w.b = append(w.b, '}')
+}
+
+func (x *Control) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfCustom = []string{"name", "data"}
@@ -1333,6 +1848,12 @@ func (x *Custom) writeValue(w *writer) {
 		w.raw(x.Data)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Custom) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "config_schema"}
@@ -1404,6 +1925,12 @@ func (x *Description) writeValue(w *writer) {
 		w.raw(x.ConfigSchema)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Description) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfEntryStats = []string{"entry", "agent", "digest", "hooks", "calls", "faults", "wall_us", "bytes_in", "bytes_out", "fuel", "instances", "model_calls", "tool_calls"}
@@ -1489,6 +2016,48 @@ func (x *EntryStats) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *EntryStats) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x746e656761: // agent
+			x.Agent = t.text()
+		case 0x747365676964: // digest
+			x.Digest = t.text()
+		case 0x736b6f6f68: // hooks
+			fillMap(t, &x.Hooks, func(t *trusted, v *int64) { *v = t.int() })
+		case 0x736c6c6163: // calls
+			x.Calls = t.int()
+		case 0x73746c756166: // faults
+			x.Faults = t.int()
+		case 0x73755f6c6c6177: // wall_us
+			x.WallUS = t.int()
+		case 0x6e695f7365747962: // bytes_in
+			x.BytesIn = t.int()
+		case 0x6c657566: // fuel
+			x.Fuel = t.int()
+		default:
+			switch string(t.last) {
+			case "bytes_out":
+				x.BytesOut = t.int()
+			case "instances":
+				x.Instances = t.int()
+			case "model_calls":
+				x.ModelCalls = t.int()
+			case "tool_calls":
+				x.ToolCalls = t.int()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfError = []string{"code", "message", "retryable", "status", "retry_after_ms"}
 
 func (x *Error) fieldNames() []string { return fieldsOfError }
@@ -1530,6 +2099,38 @@ func (x *Error) writeValue(w *writer) {
 		w.int(int64(x.RetryAfterMS))
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Error) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65646f63: // code
+			x.Code = Code(t.text())
+		case 0x6567617373656d: // message
+			x.Message = t.text()
+		case 0x737574617473: // status
+			x.Status = int(t.int())
+		default:
+			switch string(t.last) {
+			case "retryable":
+				x.Retryable = t.boolean()
+			case "retry_after_ms":
+				x.RetryAfterMS = t.int()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
+func (x *Error) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "expires_ms", "resume"}
@@ -1827,6 +2428,108 @@ func (x *Event) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Event) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65707974: // type
+			x.Type = EventType(t.text())
+		case 0x716573: // seq
+			x.Seq = t.int()
+		case 0x6e7572: // run
+			x.Run = t.text()
+		case 0x736d5f656d6974: // time_ms
+			x.TimeMS = t.int()
+		case 0x70657473: // step
+			x.Step = int(t.int())
+		case 0x64695f70657473: // step_id
+			x.StepID = t.text()
+		case 0x746e656761: // agent
+			x.Agent = t.text()
+		case 0x6c65646f6d: // model
+			x.Model = t.text()
+		case 0x746e65726170: // parent
+			x.Parent = t.text()
+		case 0x6d6f7266: // from
+			x.From = t.text()
+		case 0x746e657665: // event
+			fillPointer(t, &x.Event, func(t *trusted, v *Event) { v.fill(t) })
+		case 0x74706d65747461: // attempt
+			x.Attempt = int(t.int())
+		case 0x7478656e: // next
+			x.Next = t.text()
+		case 0x736d5f79616c6564: // delay_ms
+			x.DelayMS = t.int()
+		case 0x6b6e756863: // chunk
+			fillPointer(t, &x.Chunk, func(t *trusted, v *Chunk) { v.fill(t) })
+		case 0x6567617373656d: // message
+			fillPointer(t, &x.Message, func(t *trusted, v *Message) { v.fill(t) })
+		case 0x646563616c706572: // replaced
+			x.Replaced = t.boolean()
+		case 0x6c6c6163: // call
+			fillPointer(t, &x.Call, func(t *trusted, v *Call) { v.fill(t) })
+		case 0x746c75736572: // result
+			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
+		case 0x656372756f73: // source
+			x.Source = t.text()
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x6b6f6f68: // hook
+			x.Hook = Hook(t.text())
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x61746164: // data
+			x.Data = t.raw()
+		case 0x6c6576656c: // level
+			x.Level = t.text()
+		case 0x74786574: // text
+			x.Text = t.text()
+		case 0x747365676964: // digest
+			x.Digest = t.text()
+		case 0x6567617473: // stage
+			x.Stage = t.text()
+		case 0x6573756163: // cause
+			x.Cause = t.text()
+		case 0x74696d696c: // limit
+			x.Limit = t.text()
+		case 0x65756c6176: // value
+			x.Value = t.int()
+		case 0x6e6f69746361: // action
+			x.Action = t.text()
+		case 0x727265647473: // stderr
+			fillSlice(t, &x.Stderr, func(t *trusted, v *string) { *v = t.text() })
+		case 0x6567617375: // usage
+			fillPointer(t, &x.Usage, func(t *trusted, v *Usage) { v.fill(t) })
+		case 0x726f727265: // error
+			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
+		case 0x6e6f73616572: // reason
+			x.Reason = t.text()
+		case 0x73656972746e65: // entries
+			fillSlice(t, &x.Entries, func(t *trusted, v *EntryStats) { v.fill(t) })
+		case 0x656d75736572: // resume
+			x.Resume = t.text()
+		default:
+			switch string(t.last) {
+			case "finish_reason":
+				x.FinishReason = t.text()
+			case "stopped_by":
+				x.StoppedBy = t.text()
+			case "stop_code":
+				x.StopCode = t.text()
+			case "interrupts":
+				fillSlice(t, &x.Interrupts, func(t *trusted, v *Pending) { v.fill(t) })
+			case "expires_ms":
+				x.ExpiresMS = t.int()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfFunctionCall = []string{"name", "arguments"}
 
 func (x *FunctionCall) fieldNames() []string { return fieldsOfFunctionCall }
@@ -1850,6 +2553,26 @@ func (x *FunctionCall) writeValue(w *writer) {
 	w.key("\"arguments\":")
 	w.text(string(x.Arguments))
 	w.b = append(w.b, '}')
+}
+
+func (x *FunctionCall) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x656d616e: // name
+			x.Name = t.text()
+		default:
+			switch string(t.last) {
+			case "arguments":
+				x.Arguments = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
 }
 
 var fieldsOfGateToolAnswer = []string{"stop", "interrupt", "decision", "message", "payload"}
@@ -1907,6 +2630,12 @@ func (x *GateToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *GateToolAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfGateToolInput = []string{"run", "entry", "resume", "call", "tool"}
 
 func (x *GateToolInput) fieldNames() []string { return fieldsOfGateToolInput }
@@ -1948,6 +2677,29 @@ func (x *GateToolInput) writeValue(w *writer) {
 	w.key("\"tool\":")
 	x.Tool.writeValue(w)
 	w.b = append(w.b, '}')
+}
+
+func (x *GateToolInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		case 0x6c6f6f74: // tool
+			x.Tool.fill(t)
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfInterrupt = []string{"reason", "payload"}
@@ -2012,6 +2764,27 @@ func (x *List) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *List) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x7473696c: // list
+			x.List = int(t.int())
+		case 0x6e6f697369766572: // revision
+			x.Revision = t.int()
+		case 0x6c61746f74: // total
+			x.Total = int(t.int())
+		case 0x736d657469: // items
+			fillSlice(t, &x.Items, func(t *trusted, v *Message) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfLocalValue = []string{"value", "version"}
 
 func (x *LocalValue) fieldNames() []string { return fieldsOfLocalValue }
@@ -2037,6 +2810,23 @@ func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *LocalValue) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65756c6176: // value
+			x.Value = t.raw()
+		case 0x6e6f6973726576: // version
+			x.Version = t.int()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfLocalVersion = []string{"version"}
 
 func (x *LocalVersion) fieldNames() []string { return fieldsOfLocalVersion }
@@ -2056,6 +2846,21 @@ func (x *LocalVersion) writeValue(w *writer) {
 	w.key("\"version\":")
 	w.int(int64(x.Version))
 	w.b = append(w.b, '}')
+}
+
+func (x *LocalVersion) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e6f6973726576: // version
+			x.Version = t.int()
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin"}
@@ -2123,6 +2928,46 @@ func (x *Message) writeFields(w *writer) {
 	}
 }
 
+func (x *Message) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x656c6f72: // role
+			x.Role = t.text()
+		case 0x746e65746e6f63: // content
+			x.Content.fill(t)
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x6172747865: // extra
+			x.Extra = t.raw()
+		case 0x6e696769726f: // origin
+			x.Origin = t.text()
+		default:
+			switch string(t.last) {
+			case "tool_calls":
+				fillSlice(t, &x.ToolCalls, func(t *trusted, v *ToolCall) { v.fill(t) })
+			case "tool_call_id":
+				x.ToolCallID = t.text()
+			case "reasoning_content":
+				x.ReasoningContent = t.text()
+			default:
+				x.keep(string(t.last), t.raw())
+			}
+		}
+	}
+}
+
+func (x *Message) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfModelAgain = []string{"request", "reason"}
 
 func (x *ModelAgain) fieldNames() []string { return fieldsOfModelAgain }
@@ -2177,6 +3022,21 @@ func (x *ModelReply) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *ModelReply) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65736e6f70736572: // response
+			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfObserveAnswer = []string{}
 
 func (x *ObserveAnswer) fieldNames() []string { return fieldsOfObserveAnswer }
@@ -2190,6 +3050,12 @@ func (x *ObserveAnswer) readValue(s *scanner) error { return s.fields(x) }
 func (x *ObserveAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.b = append(w.b, '}')
+}
+
+func (x *ObserveAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfObserveInput = []string{"run", "entry", "resume", "events"}
@@ -2229,6 +3095,27 @@ func (x *ObserveInput) writeValue(w *writer) {
 	w.key("\"events\":")
 	writeSlice(w, x.Events, func(w *writer, v *Event) { (*v).writeValue(w) })
 	w.b = append(w.b, '}')
+}
+
+func (x *ObserveInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x73746e657665: // events
+			fillSlice(t, &x.Events, func(t *trusted, v *Event) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfOnChunkAnswer = []string{"stop", "interrupt", "chunks"}
@@ -2272,6 +3159,12 @@ func (x *OnChunkAnswer) writeValue(w *writer) {
 		writeSlice(w, x.Chunks, func(w *writer, v *Chunk) { (*v).writeValue(w) })
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *OnChunkAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfOnChunkInput = []string{"run", "entry", "resume", "chunks", "stream", "final"}
@@ -2323,6 +3216,31 @@ func (x *OnChunkInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *OnChunkInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x736b6e756863: // chunks
+			fillSlice(t, &x.Chunks, func(t *trusted, v *Chunk) { v.fill(t) })
+		case 0x6d6165727473: // stream
+			x.Stream = t.int()
+		case 0x6c616e6966: // final
+			x.Final = t.boolean()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfPart = []string{"type", "text", "image_url", "input_audio", "file"}
 
 func (x *Part) fieldNames() []string { return fieldsOfPart }
@@ -2363,6 +3281,32 @@ func (x *Part) writeFields(w *writer) {
 	if len(x.File) > 0 {
 		w.key("\"file\":")
 		w.raw(x.File)
+	}
+}
+
+func (x *Part) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65707974: // type
+			x.Type = t.text()
+		case 0x74786574: // text
+			x.Text = t.text()
+		case 0x656c6966: // file
+			x.File = t.raw()
+		default:
+			switch string(t.last) {
+			case "image_url":
+				x.ImageURL = t.raw()
+			case "input_audio":
+				x.InputAudio = t.raw()
+			default:
+				x.keep(string(t.last), t.raw())
+			}
+		}
 	}
 }
 
@@ -2437,6 +3381,87 @@ func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Pending) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x6e7572: // run
+			x.Run = t.text()
+		case 0x746e656761: // agent
+			x.Agent = t.text()
+		case 0x7972746e65: // entry
+			x.Entry = t.text()
+		case 0x6b6f6f68: // hook
+			x.Hook = Hook(t.text())
+		case 0x6e6f73616572: // reason
+			x.Reason = t.text()
+		case 0x64616f6c796170: // payload
+			x.Payload = t.raw()
+		case 0x6c6c6163: // call
+			fillPointer(t, &x.Call, func(t *trusted, v *Call) { v.fill(t) })
+		case 0x736b7361: // asks
+			fillSlice(t, &x.Asks, func(t *trusted, v *Ask) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
+}
+
+var fieldsOfReceived = []string{"chunks", "end"}
+
+func (x *Received) fieldNames() []string { return fieldsOfReceived }
+
+func (x *Received) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
+	case 1:
+		return readPointer(s, &x.End, func(s *scanner, v *StreamEnd) error { return (*v).readValue(s) })
+	}
+	return nil
+}
+
+func (x *Received) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *Received) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	if len(x.Chunks) > 0 {
+		w.key("\"chunks\":")
+		writeSlice(w, x.Chunks, func(w *writer, v *Chunk) { (*v).writeValue(w) })
+	}
+	if x.End != nil {
+		w.key("\"end\":")
+		if p := x.End; p == nil {
+			w.null()
+		} else {
+			(*p).writeValue(w)
+		}
+	}
+	w.b = append(w.b, '}')
+}
+
+func (x *Received) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x736b6e756863: // chunks
+			fillSlice(t, &x.Chunks, func(t *trusted, v *Chunk) { v.fill(t) })
+		case 0x646e65: // end
+			fillPointer(t, &x.End, func(t *trusted, v *StreamEnd) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfRequest = []string{"messages", "tools", "model", "params", "stream"}
 
 func (x *Request) fieldNames() []string { return fieldsOfRequest }
@@ -2476,6 +3501,29 @@ func (x *Request) writeValue(w *writer) {
 		w.boolean(x.Stream)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Request) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x736567617373656d: // messages
+			x.Messages.fill(t)
+		case 0x736c6f6f74: // tools
+			fillSlice(t, &x.Tools, func(t *trusted, v *Tool) { v.fill(t) })
+		case 0x6c65646f6d: // model
+			x.Model = t.text()
+		case 0x736d61726170: // params
+			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
+		case 0x6d6165727473: // stream
+			x.Stream = t.boolean()
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfRequestPatch = []string{"messages", "tools", "model", "params"}
@@ -2519,6 +3567,12 @@ func (x *RequestPatch) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *RequestPatch) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfResponse = []string{"message", "finish_reason", "usage"}
 
 func (x *Response) fieldNames() []string { return fieldsOfResponse }
@@ -2556,6 +3610,34 @@ func (x *Response) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Response) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6567617373656d: // message
+			x.Message.fill(t)
+		case 0x6567617375: // usage
+			fillPointer(t, &x.Usage, func(t *trusted, v *Usage) { v.fill(t) })
+		default:
+			switch string(t.last) {
+			case "finish_reason":
+				x.FinishReason = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
+func (x *Response) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfResult = []string{"content", "is_error", "extra"}
 
 func (x *Result) fieldNames() []string { return fieldsOfResult }
@@ -2589,6 +3671,31 @@ func (x *Result) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Result) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x746e65746e6f63: // content
+			x.Content.fill(t)
+		case 0x726f7272655f7369: // is_error
+			x.IsError = t.boolean()
+		case 0x6172747865: // extra
+			x.Extra = t.raw()
+		default:
+			t.skip()
+		}
+	}
+}
+
+func (x *Result) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfResume = []string{"id", "answer"}
 
 func (x *Resume) fieldNames() []string { return fieldsOfResume }
@@ -2612,6 +3719,23 @@ func (x *Resume) writeValue(w *writer) {
 	w.key("\"answer\":")
 	w.raw(x.Answer)
 	w.b = append(w.b, '}')
+}
+
+func (x *Resume) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x726577736e61: // answer
+			x.Answer = t.raw()
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfRun = []string{"id", "agent", "step", "step_id", "max_steps", "usage", "metadata", "now_ms", "deadline_ms", "parent"}
@@ -2679,6 +3803,42 @@ func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *Run) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x746e656761: // agent
+			x.Agent = t.text()
+		case 0x70657473: // step
+			x.Step = int(t.int())
+		case 0x64695f70657473: // step_id
+			x.StepID = t.text()
+		case 0x6567617375: // usage
+			x.Usage.fill(t)
+		case 0x617461646174656d: // metadata
+			fillMap(t, &x.Metadata, func(t *trusted, v *rawJSON) { *v = t.raw() })
+		case 0x736d5f776f6e: // now_ms
+			x.NowMS = t.int()
+		case 0x746e65726170: // parent
+			x.Parent = t.text()
+		default:
+			switch string(t.last) {
+			case "max_steps":
+				x.MaxSteps = int(t.int())
+			case "deadline_ms":
+				x.DeadlineMS = t.int()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfRunLimits = []string{"max_steps", "model_calls", "tool_calls", "tools"}
 
 func (x *RunLimits) fieldNames() []string { return fieldsOfRunLimits }
@@ -2716,6 +3876,57 @@ func (x *RunLimits) writeValue(w *writer) {
 		writeMap(w, x.Tools, func(w *writer, v *int) { w.int(int64((*v))) })
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *RunLimits) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x736c6f6f74: // tools
+			fillMap(t, &x.Tools, func(t *trusted, v *int) { *v = int(t.int()) })
+		default:
+			switch string(t.last) {
+			case "max_steps":
+				x.MaxSteps = int(t.int())
+			case "model_calls":
+				x.ModelCalls = int(t.int())
+			case "tool_calls":
+				x.ToolCalls = int(t.int())
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
+var fieldsOfSent = []string{"chunks"}
+
+func (x *Sent) fieldNames() []string { return fieldsOfSent }
+
+func (x *Sent) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
+	}
+	return nil
+}
+
+func (x *Sent) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *Sent) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	w.key("\"chunks\":")
+	writeSlice(w, x.Chunks, func(w *writer, v *Chunk) { (*v).writeValue(w) })
+	w.b = append(w.b, '}')
+}
+
+func (x *Sent) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfSplice = []string{"at", "remove", "insert"}
@@ -2800,6 +4011,34 @@ func (x *StateTool) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *StateTool) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x656d616e: // name
+			x.Tool.Name = t.text()
+		case 0x72656e776f: // owner
+			x.Tool.Owner = t.text()
+		case 0x657669746361: // active
+			x.Active = t.boolean()
+		default:
+			switch string(t.last) {
+			case "description":
+				x.Tool.Description = t.text()
+			case "parameters":
+				x.Tool.Parameters = t.raw()
+			case "idempotent":
+				x.Tool.Idempotent = t.boolean()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfStop = []string{"reason", "code"}
 
 func (x *Stop) fieldNames() []string { return fieldsOfStop }
@@ -2825,6 +4064,60 @@ func (x *Stop) writeValue(w *writer) {
 		w.text(string(x.Code))
 	}
 	w.b = append(w.b, '}')
+}
+
+var fieldsOfStreamEnd = []string{"response", "result"}
+
+func (x *StreamEnd) fieldNames() []string { return fieldsOfStreamEnd }
+
+func (x *StreamEnd) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
+	case 1:
+		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
+	}
+	return nil
+}
+
+func (x *StreamEnd) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *StreamEnd) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	if x.Response != nil {
+		w.key("\"response\":")
+		if p := x.Response; p == nil {
+			w.null()
+		} else {
+			(*p).writeValue(w)
+		}
+	}
+	if x.Result != nil {
+		w.key("\"result\":")
+		if p := x.Result; p == nil {
+			w.null()
+		} else {
+			(*p).writeValue(w)
+		}
+	}
+	w.b = append(w.b, '}')
+}
+
+func (x *StreamEnd) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x65736e6f70736572: // response
+			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
+		case 0x746c75736572: // result
+			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent"}
@@ -2870,6 +4163,32 @@ func (x *Tool) writeValue(w *writer) {
 		w.boolean(x.Idempotent)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *Tool) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x72656e776f: // owner
+			x.Owner = t.text()
+		default:
+			switch string(t.last) {
+			case "description":
+				x.Description = t.text()
+			case "parameters":
+				x.Parameters = t.raw()
+			case "idempotent":
+				x.Idempotent = t.boolean()
+			default:
+				t.skip()
+			}
+		}
+	}
 }
 
 var fieldsOfToolAgain = []string{"arguments", "reason"}
@@ -2932,6 +4251,28 @@ func (x *ToolCall) writeFields(w *writer) {
 	x.Function.writeValue(w)
 }
 
+func (x *ToolCall) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6469: // id
+			x.ID = t.text()
+		case 0x65707974: // type
+			x.Type = t.text()
+		case 0x6e6f6974636e7566: // function
+			x.Function.fill(t)
+		default:
+			switch string(t.last) {
+			default:
+				x.keep(string(t.last), t.raw())
+			}
+		}
+	}
+}
+
 var fieldsOfToolMessagesAnswer = []string{"messages"}
 
 func (x *ToolMessagesAnswer) fieldNames() []string { return fieldsOfToolMessagesAnswer }
@@ -2953,6 +4294,12 @@ func (x *ToolMessagesAnswer) writeValue(w *writer) {
 		writeSlice(w, x.Messages, func(w *writer, v *Message) { (*v).writeValue(w) })
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *ToolMessagesAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfToolMessagesInput = []string{"run", "entry", "resume", "call", "tool", "result", "default"}
@@ -3006,6 +4353,33 @@ func (x *ToolMessagesInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *ToolMessagesInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		case 0x6c6f6f74: // tool
+			x.Tool.fill(t)
+		case 0x746c75736572: // result
+			x.Result.fill(t)
+		case 0x746c7561666564: // default
+			x.Default.fill(t)
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfToolReply = []string{"result"}
 
 func (x *ToolReply) fieldNames() []string { return fieldsOfToolReply }
@@ -3029,6 +4403,21 @@ func (x *ToolReply) writeValue(w *writer) {
 		(*p).writeValue(w)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *ToolReply) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x746c75736572: // result
+			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfToolRequest = []string{"name", "arguments"}
@@ -3058,6 +4447,12 @@ func (x *ToolRequest) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *ToolRequest) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfTranslateAnswer = []string{"event", "drop"}
 
 func (x *TranslateAnswer) fieldNames() []string { return fieldsOfTranslateAnswer }
@@ -3085,6 +4480,12 @@ func (x *TranslateAnswer) writeValue(w *writer) {
 		w.boolean(x.Drop)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *TranslateAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
 }
 
 var fieldsOfTranslateInput = []string{"run", "entry", "resume", "event", "protocol"}
@@ -3130,6 +4531,29 @@ func (x *TranslateInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *TranslateInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x746e657665: // event
+			x.Event = t.raw()
+		case 0x6c6f636f746f7270: // protocol
+			x.Protocol = t.text()
+		default:
+			t.skip()
+		}
+	}
+}
+
 var fieldsOfUsage = []string{"prompt_tokens", "completion_tokens", "total_tokens"}
 
 func (x *Usage) fieldNames() []string { return fieldsOfUsage }
@@ -3157,6 +4581,28 @@ func (x *Usage) writeValue(w *writer) {
 	w.key("\"total_tokens\":")
 	w.int(int64(x.TotalTokens))
 	w.b = append(w.b, '}')
+}
+
+func (x *Usage) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		default:
+			switch string(t.last) {
+			case "prompt_tokens":
+				x.PromptTokens = t.int()
+			case "completion_tokens":
+				x.CompletionTokens = t.int()
+			case "total_tokens":
+				x.TotalTokens = t.int()
+			default:
+				t.skip()
+			}
+		}
+	}
 }
 
 var fieldsOfWrapModelAnswer = []string{"stop", "interrupt", "response"}
@@ -3206,6 +4652,12 @@ func (x *WrapModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *WrapModelAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfWrapModelInput = []string{"run", "entry", "resume", "request"}
 
 func (x *WrapModelInput) fieldNames() []string { return fieldsOfWrapModelInput }
@@ -3243,6 +4695,27 @@ func (x *WrapModelInput) writeValue(w *writer) {
 	w.key("\"request\":")
 	x.Request.writeValue(w)
 	w.b = append(w.b, '}')
+}
+
+func (x *WrapModelInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x74736575716572: // request
+			x.Request.fill(t)
+		default:
+			t.skip()
+		}
+	}
 }
 
 var fieldsOfWrapToolCallAnswer = []string{"stop", "interrupt", "result"}
@@ -3292,6 +4765,12 @@ func (x *WrapToolCallAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
+func (x *WrapToolCallAnswer) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
 var fieldsOfWrapToolCallInput = []string{"run", "entry", "resume", "call", "tool", "stream"}
 
 func (x *WrapToolCallInput) fieldNames() []string { return fieldsOfWrapToolCallInput }
@@ -3339,4 +4818,29 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 		w.boolean(x.Stream)
 	}
 	w.b = append(w.b, '}')
+}
+
+func (x *WrapToolCallInput) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x6e7572: // run
+			x.Common.Run.fill(t)
+		case 0x7972746e65: // entry
+			x.Common.Entry = t.text()
+		case 0x656d75736572: // resume
+			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
+		case 0x6c6c6163: // call
+			x.Call.fill(t)
+		case 0x6c6f6f74: // tool
+			x.Tool.fill(t)
+		case 0x6d6165727473: // stream
+			x.Stream = t.boolean()
+		default:
+			t.skip()
+		}
+	}
 }

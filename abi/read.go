@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-//go:generate go run ../internal/jsongen BeforeAgentInput,BeforeAgentAnswer,BeforeModelRewriteStateInput,BeforeModelRewriteStateAnswer,BeforeModelInput,BeforeModelAnswer,WrapModelInput,WrapModelAnswer,OnChunkInput,OnChunkAnswer,AfterModelInput,AfterModelAnswer,AfterModelRewriteStateInput,AfterModelRewriteStateAnswer,BeforeToolInput,BeforeToolAnswer,WrapToolCallInput,WrapToolCallAnswer,GateToolInput,GateToolAnswer,AfterToolInput,AfterToolAnswer,ToolMessagesInput,ToolMessagesAnswer,AfterToolsInput,AfterToolsAnswer,AfterAgentInput,AfterAgentAnswer,ObserveInput,ObserveAnswer,CallToolInput,CallToolAnswer,TranslateInput,TranslateAnswer,ModelReply,ToolReply,ToolRequest,RequestPatch,CallPatch,Splice,LocalValue,LocalVersion,Custom,Event,Error,Approval,Description,ConfigureInput json.go
+//go:generate go run ../internal/jsongen BeforeAgentInput,BeforeAgentAnswer,BeforeModelRewriteStateInput,BeforeModelRewriteStateAnswer,BeforeModelInput,BeforeModelAnswer,WrapModelInput,WrapModelAnswer,OnChunkInput,OnChunkAnswer,AfterModelInput,AfterModelAnswer,AfterModelRewriteStateInput,AfterModelRewriteStateAnswer,BeforeToolInput,BeforeToolAnswer,WrapToolCallInput,WrapToolCallAnswer,GateToolInput,GateToolAnswer,AfterToolInput,AfterToolAnswer,ToolMessagesInput,ToolMessagesAnswer,AfterToolsInput,AfterToolsAnswer,AfterAgentInput,AfterAgentAnswer,ObserveInput,ObserveAnswer,CallToolInput,CallToolAnswer,TranslateInput,TranslateAnswer,ModelReply,ToolReply,ToolRequest,RequestPatch,CallPatch,Splice,LocalValue,LocalVersion,Custom,Event,Error,Approval,Description,ConfigureInput,Sent,Control BeforeAgentInput,BeforeModelRewriteStateInput,BeforeModelInput,WrapModelInput,OnChunkInput,AfterModelInput,AfterModelRewriteStateInput,BeforeToolInput,WrapToolCallInput,GateToolInput,AfterToolInput,ToolMessagesInput,AfterToolsInput,AfterAgentInput,ObserveInput,CallToolInput,TranslateInput,ConfigureInput,ModelReply,ToolReply,LocalValue,LocalVersion,Error,Received,Message,Response,Result BeforeAgentAnswer,BeforeModelRewriteStateAnswer,BeforeModelAnswer,WrapModelAnswer,OnChunkAnswer,AfterModelAnswer,AfterModelRewriteStateAnswer,BeforeToolAnswer,WrapToolCallAnswer,GateToolAnswer,AfterToolAnswer,ToolMessagesAnswer,AfterToolsAnswer,AfterAgentAnswer,ObserveAnswer,CallToolAnswer,TranslateAnswer,RequestPatch,CallPatch,Sent,Custom,ToolRequest,Control,Error,Description,Message,Response,Result,ConfigureAnswer json.go
 
 // A value is a type of this package that reads and writes its JSON itself. The
 // methods of most are generated, in json.go. They hold to the rules of Decode.
@@ -83,9 +83,7 @@ func (s *scanner) rawKey() ([]byte, error) {
 	if escaped(raw) {
 		raw = s.unescape(raw)
 	}
-	if !s.trusted {
-		s.path[len(s.path)-1].key = raw
-	}
+	s.path[len(s.path)-1].key = raw
 	return raw, nil
 }
 
@@ -133,9 +131,6 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 		}
 		return x.readField(s, i)
 	}
-	if s.trusted {
-		return s.newer(x, key)
-	}
 	name := string(key)
 	if !f.unknown.add(key) {
 		return s.errorf("key %q stands twice", cut(name, 64))
@@ -162,29 +157,9 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	return nil
 }
 
-// newer reads a field that a newer version has, in text that is trusted.
-func (s *scanner) newer(x object, key []byte) error {
-	if err := s.colon(); err != nil {
-		return err
-	}
-	start := s.i
-	if err := s.skip(); err != nil {
-		return err
-	}
-	if k, open := x.(keeper); open {
-		k.keep(string(key), s.b[start:s.i])
-	}
-	return nil
-}
-
 // raw reads any value, and keeps it as it stands.
 func (s *scanner) raw(v *json.RawMessage) error {
 	start := s.i
-	if s.trusted {
-		err := s.skip()
-		*v = s.b[start:s.i:s.i]
-		return err
-	}
 	if err := s.value(nil); err != nil {
 		return err
 	}
@@ -218,8 +193,6 @@ func readString[T ~string](s *scanner, v *T) error {
 	case escaped(raw):
 		raw = s.unescape(raw)
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nobody else has it
-	case s.trusted:
-		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nor what it is a part of
 	case len(raw) > pieceBytes:
 		raw = Clone(raw)
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw)))
@@ -311,9 +284,7 @@ func (s *scanner) elements(read func() error) (absent bool, err error) {
 		return false, err
 	}
 	for n := 0; ; n++ {
-		if !s.trusted {
-			s.path[len(s.path)-1].index = n
-		}
+		s.path[len(s.path)-1].index = n
 		if n >= MaxElements {
 			return false, s.errorf("an array of more than %d elements", MaxElements)
 		}
@@ -399,40 +370,49 @@ func escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 func (s *scanner) unescape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	asked := stride
-	for i := 0; i < len(raw) && s.stopped == nil; i++ {
+	for i := 0; i < len(raw) && s.stopped == nil; {
 		if i >= asked {
 			asked = i + stride
 			s.ask()
 		}
-		if raw[i] != '\\' {
+		if raw[i] == '\\' {
+			out, i = unescape(out, raw, i)
+		} else {
 			out = append(out, raw[i])
-			continue
-		}
-		i++
-		switch c := raw[i]; c {
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			r := hexRune(raw[i+1:])
-			i += 4
-			if utf16.IsSurrogate(r) {
-				r = utf16.DecodeRune(r, hexRune(raw[i+3:]))
-				i += 6
-			}
-			out = utf8.AppendRune(out, r)
-		default:
-			out = append(out, c)
+			i++
 		}
 	}
 	return out
+}
+
+// unescape appends what the escape at i says, and returns where it ends. Only
+// what was not checked has escapes that are cut off.
+func unescape(out, raw []byte, i int) ([]byte, int) {
+	switch c := raw[i+1]; c {
+	case 'b':
+		return append(out, '\b'), i + 2
+	case 'f':
+		return append(out, '\f'), i + 2
+	case 'n':
+		return append(out, '\n'), i + 2
+	case 'r':
+		return append(out, '\r'), i + 2
+	case 't':
+		return append(out, '\t'), i + 2
+	case 'u':
+		if len(raw) < i+6 {
+			return out, len(raw)
+		}
+		r := hexRune(raw[i+2:])
+		i += 6
+		if utf16.IsSurrogate(r) && len(raw) >= i+6 {
+			r = utf16.DecodeRune(r, hexRune(raw[i+2:]))
+			i += 6
+		}
+		return utf8.AppendRune(out, r), i
+	default:
+		return append(out, c), i + 2
+	}
 }
 
 // hexRune reads four hex digits, which are there.

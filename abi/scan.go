@@ -14,7 +14,6 @@ type scanner struct {
 	i       int
 	path    []segment
 	unknown []string
-	trusted bool                                  // it was written by somebody who keeps to the rules: only what has to be known is looked at
 	spaced  bool                                  // there were spaces between values
 	field   func(name string, value []byte) error // each field of the outermost object
 
@@ -106,9 +105,6 @@ func (s *scanner) peek() byte {
 }
 
 func (s *scanner) value(t reflect.Type) error {
-	if s.trusted {
-		return s.skip()
-	}
 	first := s.peek()
 	switch first {
 	case '{', '[', '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
@@ -190,9 +186,6 @@ func (s *scanner) digits() bool {
 func (s *scanner) text() ([]byte, error) {
 	s.i++
 	start := s.i
-	if s.trusted {
-		return s.trustedText(start)
-	}
 	for s.i < len(s.b) {
 		for end := min(len(s.b), s.i+stride); s.i < end; {
 			switch c := s.b[s.i]; {
@@ -262,9 +255,6 @@ func (s *scanner) hex4() (rune, bool) {
 }
 
 func (s *scanner) push(seg segment) error {
-	if s.trusted {
-		return nil
-	}
 	if len(s.path) >= MaxDepth {
 		return s.errorf("nested deeper than %d levels", MaxDepth)
 	}
@@ -276,9 +266,7 @@ func (s *scanner) push(seg segment) error {
 }
 
 func (s *scanner) pop() {
-	if !s.trusted {
-		s.path = s.path[:len(s.path)-1]
-	}
+	s.path = s.path[:len(s.path)-1]
 }
 
 func (s *scanner) array(info *typeInfo) error {

@@ -1,75 +1,369 @@
 package abi
 
-import "reflect"
+import (
+	"encoding/json"
+	"errors"
+	"math/bits"
+	"unsafe"
+)
+
+// A Readable is a type of this package that a module is given: an input, or a
+// reply of the host.
+type Readable interface{ fill(t *trusted) }
 
 // Read is Decode for text that the host has written, as an SDK reads it: what
-// only a hostile text could have is not looked for. v keeps parts of b, which
-// the caller may not change any more.
-func Read(b []byte, v any) error {
-	known := valueOf(v)
-	if known == nil {
-		_, err := Decode(b, v)
-		return err
-	}
-	reflect.ValueOf(v).Elem().SetZero()
-	s := scanner{b: b, trusted: true}
-	return s.whole(known)
+// only a hostile text could have is not looked for, and a field that v does not
+// have is passed over. v is to be new, and keeps parts of b, which the caller may
+// not change any more.
+func Read(b []byte, v Readable) error {
+	t := trusted{b: b}
+	v.fill(&t)
+	return t.end()
 }
+
+// A Writable is a type of this package that a module hands to the host: an
+// answer, a patch.
+type Writable interface {
+	append(b []byte) ([]byte, error)
+}
+
+// Write appends v to b as Marshal writes it, as an SDK does: without looking for
+// what type v has.
+func Write(b []byte, v Writable) ([]byte, error) { return v.append(b) }
 
 // ReadMessages is Read for an array of messages, as messages replies.
 func ReadMessages(b []byte) (list []Message, err error) {
-	s := scanner{b: b, trusted: true}
-	s.space()
-	err = readSlice(&s, &list, func(s *scanner, m *Message) error { return m.readValue(s) })
-	return list, err
+	t := trusted{b: b}
+	fillSlice(&t, &list, func(t *trusted, m *Message) { m.fill(t) })
+	return list, t.end()
 }
 
-// trustedText finds the end of a string that is well-formed.
-func (s *scanner) trustedText(start int) ([]byte, error) {
-	for i := start; i < len(s.b); i++ {
-		switch s.b[i] {
-		case '"':
-			s.i = i + 1
-			return s.b[start:i], nil
-		case '\\':
-			i++
-		}
-	}
-	return nil, s.errorf("ends in the middle of a string")
+// A trusted reads a text that is well-formed. It is what a module does most, and
+// there a call of a function costs as much as reading ten bytes: so its methods
+// are few and long. A text that is not well-formed after all ends early.
+type trusted struct {
+	b    []byte
+	i    int
+	bad  bool
+	last []byte // the key that was read last
 }
 
-// skip passes over a value that is well-formed.
-func (s *scanner) skip() error {
-	depth := 0
-	for s.i < len(s.b) {
-		switch s.b[s.i] {
-		case '"':
-			if _, err := s.text(); err != nil {
-				return err
-			}
-			if depth == 0 {
-				return nil
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth == 0 {
-				return nil // what it stands in ends
-			}
-			if depth--; depth == 0 {
-				s.i++
-				return nil
-			}
-		case ',', ' ', '\n', '\t', '\r':
-			if depth == 0 {
-				return nil
-			}
-		}
-		s.i++
-	}
-	if depth > 0 {
-		return s.errorf("ends in the middle of a value")
+// Eight bytes of a kind, and the lowest and highest bits of eight bytes.
+const (
+	ones   = 0x0101010101010101
+	highs  = 0x8080808080808080
+	spaces = ' ' * ones
+	quotes = '"' * ones
+	backs  = '\\' * ones
+)
+
+var errBroken = errors.New("what the host wrote is no JSON of the right form")
+
+func (t *trusted) end() error {
+	if t.bad {
+		return errBroken
 	}
 	return nil
+}
+
+func (t *trusted) fail() {
+	t.bad, t.i = true, len(t.b)
+}
+
+// space goes to the next byte that is none, and returns it; 0 at the end.
+func (t *trusted) space() byte {
+	for t.i < len(t.b) {
+		if c := t.b[t.i]; c > ' ' {
+			return c
+		}
+		t.i++
+	}
+	t.bad = true
+	return 0
+}
+
+// key goes to the next value of an object, whose key is in last; false if there is
+// none any more. It begins where the object does, or null. A key of up to eight
+// bytes is returned too, as the word that it is in memory; others are 0.
+func (t *trusted) key() (uint64, bool) {
+	b, i := t.b, t.i
+	for i < len(b) {
+		c := b[i]
+		if c == '"' {
+			break
+		}
+		i++
+		switch c {
+		case '{', ',', ' ', '\n', '\r', '\t':
+			continue
+		case '}':
+			t.i = i
+			return 0, false
+		}
+		if t.i = i - 1; c == 'n' {
+			t.null()
+		} else {
+			t.fail()
+		}
+		return 0, false
+	}
+	t.i = i
+	i++
+	if i+8+len(`":0`) > len(b) { // what is that near to the end need not be fast
+		return t.slowKey()
+	}
+	w, n := word(b, i), 8
+	if x := w ^ quotes; (x-ones)&^x&highs != 0 {
+		n = bits.TrailingZeros64((x-ones)&^x&highs) >> 3
+		w &= 1<<(8*n) - 1
+	}
+	if y := w ^ backs; (y-ones)&^y&highs != 0 || b[i+n] != '"' || b[i+n+1] != ':' || b[i+n+2] <= ' ' {
+		return t.slowKey()
+	}
+	t.last = b[i : i+n]
+	t.i = i + n + 2
+	return w, true
+}
+
+// slowKey is key for long ones, and where there are spaces.
+func (t *trusted) slowKey() (w uint64, ok bool) {
+	key := t.text()
+	if t.space() != ':' {
+		t.fail()
+		return 0, false
+	}
+	t.i++
+	t.space()
+	t.last = unsafe.Slice(unsafe.StringData(key), len(key))
+	if len(key) <= 8 {
+		for i := range len(key) {
+			w |= uint64(key[i]) << (8 * i)
+		}
+	}
+	return w, !t.bad
+}
+
+// next goes to the next element of an array, which is no array itself; false if
+// there is none any more. It begins where the array does.
+func (t *trusted) next() bool {
+	for t.i < len(t.b) {
+		c := t.b[t.i]
+		t.i++
+		switch c {
+		case '[', ',', ' ', '\n', '\r', '\t':
+			continue
+		case ']':
+			return false
+		}
+		t.i--
+		return true
+	}
+	t.fail()
+	return false
+}
+
+// null passes over a null, if that is what comes.
+func (t *trusted) null() bool {
+	if t.i >= len(t.b) || t.b[t.i] != 'n' {
+		return false
+	}
+	if t.i += len("null"); t.i > len(t.b) {
+		t.fail()
+	}
+	return true
+}
+
+// text reads a string; null counts as absent.
+func (t *trusted) text() string {
+	if t.i >= len(t.b) || t.b[t.i] != '"' {
+		if !t.null() {
+			t.fail()
+		}
+		return ""
+	}
+	start := t.i + 1
+	end := special(t.b, start)
+	if end >= len(t.b) {
+		t.fail()
+		return ""
+	}
+	if t.b[end] == '\\' {
+		return t.escaped(start, end)
+	}
+	t.i = end + 1
+	return unsafe.String(unsafe.SliceData(t.b[start:]), end-start) // nobody changes it
+}
+
+// escaped reads a string with escapes, the first of which is at end.
+func (t *trusted) escaped(start, end int) string {
+	last := end
+	for last < len(t.b) && t.b[last] == '\\' {
+		last = special(t.b, last+2)
+	}
+	if last >= len(t.b) {
+		t.fail()
+		return ""
+	}
+	raw := t.b[start:last]
+	out := append(make([]byte, 0, len(raw)), raw[:end-start]...)
+	for i := end - start; i < len(raw); {
+		out, i = unescape(out, raw, i)
+		next := special(raw, i)
+		out = append(out, raw[i:next]...)
+		i = next
+	}
+	t.i = last + 1
+	return unsafe.String(unsafe.SliceData(out), len(out)) // nobody else has it
+}
+
+// special is the first place from i on with a quote or a backslash, or the end.
+func special(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		w := word(b, i)
+		x, y := w^quotes, w^backs
+		// The lowest bit that is set marks a byte that is 0 in x or y.
+		if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)>>3
+		}
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return min(i, len(b))
+}
+
+func (t *trusted) boolean() bool {
+	switch t.space() {
+	case 't':
+		t.i += len("true")
+		return true
+	case 'f':
+		t.i += len("false")
+	default:
+		if !t.null() {
+			t.fail()
+		}
+	}
+	return false
+}
+
+// int reads a whole number.
+func (t *trusted) int() int64 {
+	start := t.i
+	if t.i < len(t.b) && t.b[t.i] == '-' {
+		t.i++
+	}
+	var n uint64
+	digits := t.i
+	for t.i < len(t.b) && t.b[t.i]-'0' <= 9 {
+		n = n*10 + uint64(t.b[t.i]-'0')
+		t.i++
+	}
+	switch {
+	case t.i == digits:
+		if t.i != start || !t.null() {
+			t.fail()
+		}
+		return 0
+	case t.i-digits > 18, t.i < len(t.b) && (t.b[t.i] == '.' || t.b[t.i]|0x20 == 'e'):
+		return t.longInt(start)
+	case digits > start:
+		return -int64(n)
+	}
+	return int64(n)
+}
+
+// longInt reads a number that may not fit.
+func (t *trusted) longInt(start int) int64 {
+	t.i = start
+	n, ok := parseInt(t.raw())
+	if !ok {
+		t.fail()
+	}
+	return n
+}
+
+// raw returns any value as it stands.
+func (t *trusted) raw() json.RawMessage {
+	start := t.i
+	t.skip()
+	return t.b[start:t.i:t.i]
+}
+
+// skip passes over a value.
+func (t *trusted) skip() {
+	b, i, depth := t.b, t.i, 0
+	for i < len(b) {
+		switch c := b[i]; {
+		case c == '"':
+			for i = special(b, i+1); i < len(b) && b[i] == '\\'; {
+				i = special(b, i+2)
+			}
+			if i >= len(b) {
+				t.fail()
+				return
+			}
+			if depth == 0 {
+				t.i = i + 1
+				return
+			}
+		case c|0x20 == '{':
+			depth++
+		case c|0x20 == '}':
+			if depth == 0 {
+				t.i = i // what it stands in ends
+				return
+			}
+			if depth--; depth == 0 {
+				t.i = i + 1
+				return
+			}
+		case depth == 0 && (c == ',' || c <= ' '):
+			t.i = i
+			return
+		}
+		i++
+	}
+	t.i = i
+	t.bad = t.bad || depth > 0
+}
+
+func fillPointer[T any](t *trusted, v **T, fill func(*trusted, *T)) {
+	if !t.null() {
+		*v = new(T)
+		fill(t, *v)
+	}
+}
+
+func fillSlice[T any](t *trusted, v *[]T, fill func(*trusted, *T)) {
+	if t.null() {
+		return
+	}
+	list := []T{}
+	for t.next() {
+		n := len(list)
+		if n == cap(list) {
+			list = append(make([]T, 0, max(1, min(4*n, n+64))), list...)
+		}
+		list = list[:n+1]
+		fill(t, &list[n])
+	}
+	*v = list
+}
+
+func fillMap[M ~map[K]V, K ~string, V any](t *trusted, v *M, fill func(*trusted, *V)) {
+	if t.null() {
+		return
+	}
+	m := M{}
+	for {
+		if _, ok := t.key(); !ok {
+			break
+		}
+		key := K(unsafe.String(unsafe.SliceData(t.last), len(t.last)))
+		var one V
+		fill(t, &one)
+		m[key] = one
+	}
+	*v = m
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // A writer collects JSON, as encoding/json writes it without escaping <, >
@@ -56,12 +58,12 @@ const mostEscaped = 6
 
 func (w *writer) chars(s string) {
 	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
+	for i := 0; ; {
+		i = plain(s, i)
+		if i == len(s) {
+			break
 		}
+		c := s[i]
 		if c < utf8.RuneSelf {
 			w.b = append(w.b, s[from:i]...)
 			w.b = appendEscape(w.b, c)
@@ -81,6 +83,25 @@ func (w *writer) chars(s string) {
 		i += n
 	}
 	w.b = append(w.b, s[from:]...)
+}
+
+// plain is the first place from i on with a byte that is not written as it
+// stands, or is not ASCII.
+func plain(s string, i int) int {
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	for ; i+8 <= len(b); i += 8 {
+		w := word(b, i)
+		x, y := w^quotes, w^backs
+		// The lowest bit that is set marks a byte that is 0 in x or y, or below a
+		// space, or not ASCII.
+		if found := ((w-spaces)&^w | (x-ones)&^x | (y-ones)&^y | w) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)>>3
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' && b[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
 }
 
 func appendEscape(b []byte, c byte) []byte {

@@ -61,7 +61,7 @@ func (a *AgentStart) RemoveTool(names ...string) {
 // assistant's, after after_model_rewrite_state and after_agent have seen it.
 func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
-func (m *Module) beforeAgent(c *call, in *abi.BeforeAgentInput) (any, error) {
+func (m *Module) beforeAgent(c *call, in *abi.BeforeAgentInput) (abi.Writable, error) {
 	run := &AgentStart{
 		Instruction:    in.Instruction,
 		Tools:          slices.Clone(in.Tools),
@@ -106,7 +106,7 @@ type AgentEnd struct {
 	Usage        abi.Usage
 }
 
-func (m *Module) afterAgent(c *call, in *abi.AfterAgentInput) (any, error) {
+func (m *Module) afterAgent(c *call, in *abi.AfterAgentInput) (abi.Writable, error) {
 	run := &AgentEnd{
 		Messages:     &c.list(in.Messages).History,
 		NewFrom:      in.NewFrom,
@@ -124,7 +124,7 @@ func (m *Module) afterAgent(c *call, in *abi.AfterAgentInput) (any, error) {
 		return nil, err
 	}
 	out := &abi.AfterAgentAnswer{}
-	if run.Final != nil && !same(run.Final, in.Final) {
+	if run.Final != nil && !sameMessage(run.Final, in.Final) {
 		out.Final = run.Final
 	}
 	return out, nil

@@ -27,7 +27,7 @@ func (c *Call) Args(v any) error {
 	if text == "" {
 		text = "{}"
 	}
-	unknown, err := abi.Decode([]byte(text), v)
+	unknown, err := abi.DecodeValue([]byte(text), v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "arguments of " + c.Name + ": " + err.Error()}
 	}
@@ -39,7 +39,7 @@ func (c *Call) Args(v any) error {
 
 // SetArgs sets the arguments to what v encodes as.
 func (c *Call) SetArgs(v any) error {
-	b, err := abi.Marshal(v)
+	b, err := abi.MarshalValue(v)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ type ToolStart struct {
 // tool are called.
 func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
-func (m *Module) beforeTool(c *call, in *abi.BeforeToolInput) (any, error) {
+func (m *Module) beforeTool(c *call, in *abi.BeforeToolInput) (abi.Writable, error) {
 	start := &ToolStart{Call: &Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream}}
 	err := each(m, func(h BeforeToolHook) (bool, error) {
 		err := h.BeforeTool(c.ctx, start)
@@ -87,14 +87,14 @@ func changedString(shown, now string) *string {
 // Errors are *abi.Error; if the run ends meanwhile it does not return.
 type NextTool func(call *Call) (*abi.Result, error)
 
-func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (any, error) {
+func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (abi.Writable, error) {
 	c.ctx.textKind = abi.ChunkToolResult
 	o := &onion[Call, abi.Result]{
-		call: c, clone: (*Call).clone, copy: cloneResult,
+		call: c, clone: (*Call).clone, copy: cloneResult, same: sameResult,
 		aside: func(q *Call) *aside { return &q.aside },
-		patch: func(q *Call) (any, bool, error) {
+		patch: func(q *Call) (abi.Writable, bool, error) {
 			patch := abi.CallPatch{Arguments: changedString(in.Call.Arguments, q.Arguments)}
-			return patch, patch.Arguments == nil, nil
+			return &patch, patch.Arguments == nil, nil
 		},
 		reply: func(b []byte) (*abi.Result, error) {
 			var reply abi.ToolReply
@@ -111,7 +111,11 @@ func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (any, error) {
 			return &out
 		},
 	}
-	for _, h := range hooks[WrapToolCallHook](m) {
+	for _, p := range m.parts {
+		h, ok := p.value.(WrapToolCallHook)
+		if !ok {
+			continue
+		}
 		o.wrappers = append(o.wrappers, func(req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
 			return h.WrapToolCall(c.ctx, req, next)
 		})
@@ -144,7 +148,7 @@ type ToolEnd struct {
 // most three times a call; gates judge again.
 func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
-func (m *Module) afterTool(c *call, in *abi.AfterToolInput) (any, error) {
+func (m *Module) afterTool(c *call, in *abi.AfterToolInput) (abi.Writable, error) {
 	end := &ToolEnd{
 		Call: &Call{Call: in.Call, Tool: in.Tool}, Result: cloneResult(in.Result), Err: cloneError(in.Error), Source: in.Source,
 	}
@@ -163,7 +167,7 @@ func (m *Module) afterTool(c *call, in *abi.AfterToolInput) (any, error) {
 		return nil, misuse("AfterTool changed the arguments of a call that was made: call Again, or change them in BeforeTool")
 	}
 	out := &abi.AfterToolAnswer{}
-	out.Result, out.Error, err = outcome(in.Result, end.Result, in.Error, end.Err)
+	out.Result, out.Error, err = outcome(sameResult, in.Result, end.Result, in.Error, end.Err)
 	return out, err
 }
 
@@ -178,7 +182,7 @@ type ToolRecord struct {
 	Messages []abi.Message
 }
 
-func (m *Module) toolMessages(c *call, in *abi.ToolMessagesInput) (any, error) {
+func (m *Module) toolMessages(c *call, in *abi.ToolMessagesInput) (abi.Writable, error) {
 	record := &ToolRecord{Call: &Call{Call: in.Call, Tool: in.Tool}, Result: *cloneResult(&in.Result), Default: cloneMessage(&in.Default)}
 	err := each(m, func(h ToolMessagesHook) (bool, error) {
 		err := h.ToolMessages(c.ctx, record)
@@ -193,7 +197,7 @@ type ToolsEnd struct {
 	Calls    []abi.Call
 }
 
-func (m *Module) afterTools(c *call, in *abi.AfterToolsInput) (any, error) {
+func (m *Module) afterTools(c *call, in *abi.AfterToolsInput) (abi.Writable, error) {
 	round := &ToolsEnd{Messages: c.list(in.Messages), Calls: slices.Clone(in.Calls)}
 	err := each(m, func(h AfterToolsHook) (bool, error) { return true, h.AfterTools(c.ctx, round) })
 	if err != nil {
@@ -215,7 +219,7 @@ type Translation struct {
 	Drop  bool
 }
 
-func translate(c *call, in *abi.TranslateInput, fn func(t *Translation) error) (any, error) {
+func translate(c *call, in *abi.TranslateInput, fn func(t *Translation) error) (abi.Writable, error) {
 	t := &Translation{Protocol: in.Protocol, Event: slices.Clone(in.Event)}
 	if err := fn(t); err != nil {
 		return nil, err
@@ -227,7 +231,7 @@ func translate(c *call, in *abi.TranslateInput, fn func(t *Translation) error) (
 	return out, nil
 }
 
-func (m *Module) translateBefore(c *call, in *abi.TranslateInput) (any, error) {
+func (m *Module) translateBefore(c *call, in *abi.TranslateInput) (abi.Writable, error) {
 	return translate(c, in, func(t *Translation) error {
 		return each(m, func(h TranslateBeforeHook) (bool, error) {
 			err := h.TranslateBefore(c.ctx, t)
@@ -236,7 +240,7 @@ func (m *Module) translateBefore(c *call, in *abi.TranslateInput) (any, error) {
 	})
 }
 
-func (m *Module) translateAfter(c *call, in *abi.TranslateInput) (any, error) {
+func (m *Module) translateAfter(c *call, in *abi.TranslateInput) (abi.Writable, error) {
 	return translate(c, in, func(t *Translation) error {
 		return each(m, func(h TranslateAfterHook) (bool, error) {
 			err := h.TranslateAfter(c.ctx, t)
@@ -245,7 +249,7 @@ func (m *Module) translateAfter(c *call, in *abi.TranslateInput) (any, error) {
 	})
 }
 
-func (m *Module) observe(c *call, in *abi.ObserveInput) (any, error) {
+func (m *Module) observe(c *call, in *abi.ObserveInput) (abi.Writable, error) {
 	err := all(m, func(h ObserveHook) error { return h.Observe(c.ctx, in.Events) })
 	return &abi.ObserveAnswer{}, err
 }

@@ -18,7 +18,7 @@ type Chunks struct {
 	Final bool
 }
 
-func (m *Module) onChunk(c *call, in *abi.OnChunkInput) (any, error) {
+func (m *Module) onChunk(c *call, in *abi.OnChunkInput) (abi.Writable, error) {
 	chunks := &Chunks{Items: cloneChunks(in.Chunks), Stream: in.Stream, Final: in.Final}
 	err := each(m, func(h OnChunkHook) (bool, error) { return true, h.OnChunk(c.ctx, chunks) })
 	if err != nil {
@@ -43,9 +43,7 @@ func cloneChunks(chunks []abi.Chunk) []abi.Chunk {
 }
 
 func sameChunk(a, b abi.Chunk) bool {
-	if !same(a.Part, b.Part) {
-		return false
-	}
+	same := samePart(a.Part, b.Part)
 	a.Part, b.Part = nil, nil
-	return a == b
+	return same && a == b
 }

@@ -1,7 +1,7 @@
 package middleware
 
 import (
-	"reflect"
+	"bytes"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -56,5 +56,55 @@ func cloneResult(r *abi.Result) *abi.Result {
 	return &out
 }
 
-// same reports whether two values of one shape say the same.
-func same[T any](a, b *T) bool { return a == b || reflect.DeepEqual(a, b) }
+// The functions below report whether two values say the same. Either may be nil
+// where it is a pointer.
+
+func sameMessage(a, b *abi.Message) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	return a.ID == b.ID && a.Role == b.Role && a.Name == b.Name && a.ToolCallID == b.ToolCallID &&
+		a.ReasoningContent == b.ReasoningContent && a.Origin == b.Origin && sameContent(a.Content, b.Content) &&
+		bytes.Equal(a.Extra, b.Extra) && sameFields(a.Unknown, b.Unknown) &&
+		slices.EqualFunc(a.ToolCalls, b.ToolCalls, func(a, b abi.ToolCall) bool {
+			return a.ID == b.ID && a.Type == b.Type && a.Function == b.Function && sameFields(a.Unknown, b.Unknown)
+		})
+}
+
+func sameContent(a, b abi.Content) bool {
+	if a.IsParts() != b.IsParts() || a.IsNull() != b.IsNull() {
+		return false
+	}
+	if !a.IsParts() {
+		return a.String() == b.String()
+	}
+	return slices.EqualFunc(a.Parts(), b.Parts(), func(a, b abi.Part) bool { return samePart(&a, &b) })
+}
+
+func samePart(a, b *abi.Part) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	return a.Type == b.Type && a.Text == b.Text && bytes.Equal(a.ImageURL, b.ImageURL) && bytes.Equal(a.InputAudio, b.InputAudio) &&
+		bytes.Equal(a.File, b.File) && sameFields(a.Unknown, b.Unknown)
+}
+
+func sameFields(a, b abi.Fields) bool {
+	return slices.EqualFunc(a, b, func(a, b abi.Field) bool { return a.Name == b.Name && bytes.Equal(a.Value, b.Value) })
+}
+
+func sameResponse(a, b *abi.Response) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	return a.FinishReason == b.FinishReason && samePlain(a.Usage, b.Usage) && sameMessage(&a.Message, &b.Message)
+}
+
+func sameResult(a, b *abi.Result) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	return a.IsError == b.IsError && bytes.Equal(a.Extra, b.Extra) && sameContent(a.Content, b.Content)
+}
+
+func samePlain[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

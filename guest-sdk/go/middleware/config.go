@@ -64,7 +64,7 @@ func newPart(mw Middleware) *part {
 	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
-	defaults, err := abi.Marshal(mw)
+	defaults, err := abi.MarshalValue(mw)
 	if err != nil {
 		panic(fmt.Sprintf("middleware: %s cannot be configured: %v. Tag fields that are no configuration `json:\"-\"`", v.Type(), err))
 	}
@@ -86,12 +86,11 @@ func (p *part) configType() reflect.Type {
 
 // configure decodes the configuration into the part that takes it, has it
 // checked, and forgets what earlier calls left behind.
-func (m *Module) configure(c *call, b []byte) (any, error) {
+func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	var in abi.ConfigureInput
-	if _, err := abi.Decode(b, &in); err != nil {
+	if err := abi.Read(b, &in); err != nil {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
-	c.ctx.Entry = in.Entry
 	m.lists = [2]listCache{}
 	config := in.Config
 	if null(config) {
@@ -106,8 +105,8 @@ func (m *Module) configure(c *call, b []byte) (any, error) {
 	} else if err := target.configure(config); err != nil {
 		return nil, err
 	}
-	m.warm()
-	err := each(m, func(h ConfigureHook) (bool, error) { return true, h.Configure(c.ctx) })
+	ctx := &Context{Entry: in.Entry, host: host}
+	err := each(m, func(h ConfigureHook) (bool, error) { return true, h.Configure(ctx) })
 	return &abi.ConfigureAnswer{}, err
 }
 
@@ -134,7 +133,7 @@ func (p *part) configure(config json.RawMessage) error {
 		}
 	}
 	for _, b := range []json.RawMessage{p.defaults, config} {
-		if err := json.Unmarshal(b, p.value); err != nil {
+		if err := abi.ReadValue(b, p.value); err != nil {
 			return fmt.Errorf("config: %w", err)
 		}
 	}
@@ -144,7 +143,7 @@ func (p *part) configure(config json.RawMessage) error {
 // decodeConfig decodes a configuration strictly: keys that v does not have are
 // errors.
 func decodeConfig(config json.RawMessage, v any) error {
-	unknown, err := abi.Decode(config, v)
+	unknown, err := abi.DecodeValue(config, v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
 	}

@@ -30,13 +30,13 @@ type Context struct {
 func (c *Context) Emit(name string, data any) error {
 	event := abi.Custom{Name: name}
 	if data != nil {
-		raw, err := abi.Marshal(data)
+		raw, err := abi.MarshalValue(data)
 		if err != nil {
 			return fmt.Errorf("encode the data of event %q: %w", name, err)
 		}
 		event.Data = raw
 	}
-	b, err := abi.Marshal(event)
+	b, err := abi.Write(nil, &event)
 	if err != nil {
 		return fmt.Errorf("encode event %q: %w", name, err)
 	}
@@ -86,7 +86,7 @@ func encodePayload(payload any) (json.RawMessage, error) {
 	if payload == nil {
 		return nil, nil
 	}
-	return abi.Marshal(payload)
+	return abi.MarshalValue(payload)
 }
 
 // An ending is an error that ends or pauses the run.

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -49,9 +50,13 @@ func (d Decision) strictness() int {
 	}
 }
 
-func (m *Module) gateTool(c *call, in *abi.GateToolInput) (any, error) {
+func (m *Module) gateTool(c *call, in *abi.GateToolInput) (abi.Writable, error) {
 	var strictest Decision
-	for _, h := range hooks[GateToolHook](m) {
+	for _, p := range m.parts {
+		h, ok := p.value.(GateToolHook)
+		if !ok {
+			continue
+		}
 		asked := &Call{Call: in.Call, Tool: in.Tool}
 		d, err := h.GateTool(c.ctx, asked)
 		if err != nil {
@@ -67,13 +72,19 @@ func (m *Module) gateTool(c *call, in *abi.GateToolInput) (any, error) {
 			strictest = d
 		}
 	}
-	payload, err := encodePayload(strictest.payload)
-	return &abi.GateToolAnswer{Decision: strictest.decision, Message: strictest.message, Payload: payload}, err
+	var payload json.RawMessage
+	if strictest.payload != nil {
+		var err error
+		if payload, err = encodePayload(strictest.payload); err != nil {
+			return nil, err
+		}
+	}
+	return &abi.GateToolAnswer{Decision: strictest.decision, Message: strictest.message, Payload: payload}, nil
 }
 
 // gateEnding says what a gate that returned a stop or an interrupt decided:
 // the decision must be there beside a stop, and an interrupt is a question.
-func gateEnding(err error) (any, error) {
+func gateEnding(err error) (abi.Writable, error) {
 	var end *ending
 	switch {
 	case !errors.As(err, &end):

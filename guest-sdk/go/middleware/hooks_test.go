@@ -178,7 +178,7 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	m := middleware.NewModule(middleware.Options{}, everything{})
 	for _, hook := range abi.Hooks()[1:] {
-		for _, in := range []string{``, `[]`, `{"entry":1}`, `{"config":`, `{"entry":"a","entry":"b"}`} {
+		for _, in := range []string{``, `[]`, `{"entry":1}`, `{"config":`} {
 			output, ok := m.Call(nil, hook, []byte(in))
 			require.False(t, ok, "%s %s", hook, in)
 			require.Contains(t, string(output), `"code":"invalid","message":"input: `, "%s %s", hook, in)

@@ -1,9 +1,9 @@
 package middleware
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -43,7 +43,7 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err := abi.Read(b, &reply); err != nil {
 		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
 	}
-	if err := json.Unmarshal(reply.Value, &value); err != nil {
+	if err := abi.ReadValue(reply.Value, &value); err != nil {
 		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
 	}
 	return value, reply.Version, nil
@@ -80,7 +80,7 @@ func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
 }
 
 func (l Local[T]) store(ctx *Context, value T, version int64) error {
-	b, err := abi.Marshal(value)
+	b, err := abi.MarshalValue(value)
 	if err != nil {
 		return fmt.Errorf("local %q: %w", string(l), err)
 	}
@@ -98,8 +98,8 @@ func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var value int64
-	if _, err := abi.Decode(b, &value); err != nil {
+	value, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
 		return 0, fmt.Errorf("counter %q: %w", string(c), err)
 	}
 	return value, nil

@@ -13,7 +13,7 @@ type ModelStart struct {
 // model are called.
 func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
-func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (any, error) {
+func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (abi.Writable, error) {
 	start := &ModelStart{Request: c.request(&in.Request)}
 	err := each(m, func(h BeforeModelHook) (bool, error) {
 		err := h.BeforeModel(c.ctx, start)
@@ -32,14 +32,14 @@ func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (any, error) {
 // *abi.Error; if the run ends meanwhile it does not return.
 type NextModel func(req *Request) (*abi.Response, error)
 
-func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (any, error) {
+func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (abi.Writable, error) {
 	c.ctx.textKind = abi.ChunkText
 	o := &onion[Request, abi.Response]{
-		call: c, clone: (*Request).clone, copy: cloneResponse,
+		call: c, clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
 		aside: func(q *Request) *aside { return &q.aside },
-		patch: func(q *Request) (any, bool, error) {
+		patch: func(q *Request) (abi.Writable, bool, error) {
 			patch, err := q.patch()
-			return patch, patch.IsZero(), err
+			return &patch, patch.IsZero(), err
 		},
 		reply: func(b []byte) (*abi.Response, error) {
 			var reply abi.ModelReply
@@ -57,7 +57,11 @@ func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (any, error) {
 			return &out
 		},
 	}
-	for _, h := range hooks[WrapModelHook](m) {
+	for _, p := range m.parts {
+		h, ok := p.value.(WrapModelHook)
+		if !ok {
+			continue
+		}
 		o.wrappers = append(o.wrappers, func(req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
 			return h.WrapModel(c.ctx, req, next)
 		})
@@ -89,7 +93,7 @@ type ModelEnd struct {
 // three times a call, and not after a part of the answer was delivered.
 func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
-func (m *Module) afterModel(c *call, in *abi.AfterModelInput) (any, error) {
+func (m *Module) afterModel(c *call, in *abi.AfterModelInput) (abi.Writable, error) {
 	end := &ModelEnd{Request: c.request(&in.Request), Response: cloneResponse(in.Response), Err: cloneError(in.Error), Source: in.Source}
 	err := each(m, func(h AfterModelHook) (bool, error) {
 		err := h.AfterModel(c.ctx, end)
@@ -109,16 +113,16 @@ func (m *Module) afterModel(c *call, in *abi.AfterModelInput) (any, error) {
 		return nil, misuse("AfterModel changed the request, which has been sent: call Again, or change it in BeforeModel")
 	}
 	out := &abi.AfterModelAnswer{}
-	out.Response, out.Error, err = outcome(in.Response, end.Response, in.Error, end.Err)
+	out.Response, out.Error, err = outcome(sameResponse, in.Response, end.Response, in.Error, end.Err)
 	return out, err
 }
 
 // outcome compares a call's reply and error with what was shown.
-func outcome[T any](shown, now *T, shownErr, nowErr *abi.Error) (*T, *abi.Error, error) {
+func outcome[T any](same func(a, b *T) bool, shown, now *T, shownErr, nowErr *abi.Error) (*T, *abi.Error, error) {
 	switch {
 	case now == nil && nowErr == nil:
 		return nil, nil, misuse("an answer or an error must be left of a call")
-	case nowErr != nil && !same(nowErr, shownErr):
+	case nowErr != nil && !samePlain(nowErr, shownErr):
 		return nil, nowErr, nil
 	case now != nil && !same(now, shown):
 		return now, nil, nil

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -22,6 +21,7 @@ type call struct {
 	m    *Module
 	ctx  *Context
 	host Host
+	own  Context
 }
 
 // list returns a list of the input, to read and edit.
@@ -36,8 +36,7 @@ func (c *call) list(l abi.List) *Messages {
 // Call is one call of a hook: it takes the hook's input and returns its output,
 // nil for none, or, if ok is false, an error object.
 func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
-	c := &call{m: m, host: host, ctx: &Context{host: host}}
-	answer, err := m.dispatch(c, hook, input)
+	answer, err := m.dispatch(host, hook, input)
 	if err == nil {
 		output, err = encodeAnswer(answer)
 	}
@@ -47,7 +46,7 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 	if err == nil {
 		return output, true
 	}
-	output, err = abi.Marshal(errorObject(err))
+	output, err = abi.Write(nil, errorObject(err))
 	if err != nil { // a text that is not UTF-8 does not get here: it is replaced
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
@@ -55,7 +54,87 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 }
 
 // dispatch decodes the input and calls the hook.
-func (m *Module) dispatch(c *call, hook abi.Hook, input []byte) (answer any, err error) {
+func (m *Module) dispatch(host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
+	switch hook {
+	case abi.HookDescribe:
+		return &m.description, nil
+	case abi.HookConfigure:
+		return m.configure(host, input)
+	case abi.HookBeforeAgent:
+		return reading(m, host, input, m.beforeAgent)
+	case abi.HookBeforeModelRewriteState:
+		return reading(m, host, input, m.beforeModelRewriteState)
+	case abi.HookBeforeModel:
+		return reading(m, host, input, m.beforeModel)
+	case abi.HookWrapModel:
+		return reading(m, host, input, m.wrapModel)
+	case abi.HookOnChunk:
+		return handle(m, host, input, m.onChunk)
+	case abi.HookAfterModel:
+		return reading(m, host, input, m.afterModel)
+	case abi.HookAfterModelRewriteState:
+		return reading(m, host, input, m.afterModelRewriteState)
+	case abi.HookBeforeTool:
+		return handle(m, host, input, m.beforeTool)
+	case abi.HookWrapToolCall:
+		return handle(m, host, input, m.wrapToolCall)
+	case abi.HookGateTool:
+		return handle(m, host, input, m.gateTool)
+	case abi.HookCallTool:
+		return handle(m, host, input, m.callTool)
+	case abi.HookAfterTool:
+		return handle(m, host, input, m.afterTool)
+	case abi.HookToolMessages:
+		return handle(m, host, input, m.toolMessages)
+	case abi.HookAfterTools:
+		return reading(m, host, input, m.afterTools)
+	case abi.HookAfterAgent:
+		return reading(m, host, input, m.afterAgent)
+	case abi.HookObserve:
+		return handle(m, host, input, m.observe)
+	case abi.HookTranslateBefore:
+		return handle(m, host, input, m.translateBefore)
+	case abi.HookTranslateAfter:
+		return handle(m, host, input, m.translateAfter)
+	default:
+		return nil, misuse("unknown hook %q", hook)
+	}
+}
+
+// input is a hook's input: all have the common part.
+type input[I any] interface {
+	*I
+	abi.Readable
+	Envelope() *abi.Common
+}
+
+// A visit is one call of a hook with its input, which are made together.
+type visit[I any] struct {
+	call
+	in I
+}
+
+// handle decodes a hook's input and calls its handler. Keys that this SDK does
+// not know are a newer host's, and no error.
+func handle[I any, P input[I]](m *Module, host Host, b []byte, fn func(*call, *I) (abi.Writable, error)) (abi.Writable, error) {
+	v := &visit[I]{}
+	in := P(&v.in)
+	if err := abi.Read(b, in); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
+	}
+	for _, p := range m.parts {
+		if p.value == nil {
+			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the module was not configured before its hooks were called"}
+		}
+	}
+	common, ctx := in.Envelope(), &v.own
+	ctx.Run, ctx.Entry, ctx.Resume, ctx.host = common.Run, common.Entry, common.Resume, host
+	v.m, v.host, v.ctx = m, host, ctx
+	return fn(&v.call, &v.in)
+}
+
+// reading is handle for hooks that are shown a list, of which reading may fail.
+func reading[I any, P input[I]](m *Module, host Host, b []byte, fn func(*call, *I) (abi.Writable, error)) (answer abi.Writable, err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -65,92 +144,17 @@ func (m *Module) dispatch(c *call, hook abi.Hook, input []byte) (answer any, err
 			panic(p) // the author's: the runtime prints it with its stack, and traps
 		}
 	}()
-	switch hook {
-	case abi.HookDescribe:
-		return &m.description, nil
-	case abi.HookConfigure:
-		return m.configure(c, input)
-	case abi.HookBeforeAgent:
-		return handle(c, input, m.beforeAgent)
-	case abi.HookBeforeModelRewriteState:
-		return handle(c, input, m.beforeModelRewriteState)
-	case abi.HookBeforeModel:
-		return handle(c, input, m.beforeModel)
-	case abi.HookWrapModel:
-		return handle(c, input, m.wrapModel)
-	case abi.HookOnChunk:
-		return handle(c, input, m.onChunk)
-	case abi.HookAfterModel:
-		return handle(c, input, m.afterModel)
-	case abi.HookAfterModelRewriteState:
-		return handle(c, input, m.afterModelRewriteState)
-	case abi.HookBeforeTool:
-		return handle(c, input, m.beforeTool)
-	case abi.HookWrapToolCall:
-		return handle(c, input, m.wrapToolCall)
-	case abi.HookGateTool:
-		return handle(c, input, m.gateTool)
-	case abi.HookCallTool:
-		return handle(c, input, m.callTool)
-	case abi.HookAfterTool:
-		return handle(c, input, m.afterTool)
-	case abi.HookToolMessages:
-		return handle(c, input, m.toolMessages)
-	case abi.HookAfterTools:
-		return handle(c, input, m.afterTools)
-	case abi.HookAfterAgent:
-		return handle(c, input, m.afterAgent)
-	case abi.HookObserve:
-		return handle(c, input, m.observe)
-	case abi.HookTranslateBefore:
-		return handle(c, input, m.translateBefore)
-	case abi.HookTranslateAfter:
-		return handle(c, input, m.translateAfter)
-	default:
-		return nil, misuse("unknown hook %q", hook)
-	}
-}
-
-// input is a hook's input: all have the common part.
-type input[I any] interface {
-	*I
-	Envelope() *abi.Common
-}
-
-// handle decodes a hook's input and calls its handler. Keys that this SDK does
-// not know are a newer host's, and no error.
-func handle[I any, P input[I]](c *call, b []byte, fn func(*call, *I) (any, error)) (any, error) {
-	in := P(new(I))
-	if err := abi.Read(b, in); err != nil {
-		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
-	}
-	common := in.Envelope()
-	c.ctx.Run, c.ctx.Entry, c.ctx.Resume = common.Run, common.Entry, common.Resume
-	for _, p := range c.m.parts {
-		if p.value == nil {
-			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the module was not configured before its hooks were called"}
-		}
-	}
-	return fn(c, (*I)(in))
-}
-
-// hooks returns the middlewares of the module that have a hook, in order.
-func hooks[H any](m *Module) []H {
-	var out []H
-	for _, p := range m.parts {
-		if h, ok := p.value.(H); ok {
-			out = append(out, h)
-		}
-	}
-	return out
+	return handle[I, P](m, host, b, fn)
 }
 
 // each calls the hook of one middleware after the other, until one fails or
 // says that the rest is not to be asked.
 func each[H any](m *Module, fn func(H) (goOn bool, err error)) error {
-	for _, h := range hooks[H](m) {
-		if goOn, err := fn(h); err != nil || !goOn {
-			return err
+	for _, p := range m.parts {
+		if h, ok := p.value.(H); ok {
+			if goOn, err := fn(h); err != nil || !goOn {
+				return err
+			}
 		}
 	}
 	return nil
@@ -159,9 +163,11 @@ func each[H any](m *Module, fn func(H) (goOn bool, err error)) error {
 // all calls the hook of every middleware, and returns what went wrong.
 func all[H any](m *Module, fn func(H) error) error {
 	var failed []error
-	for _, h := range hooks[H](m) {
-		if err := fn(h); err != nil {
-			failed = append(failed, err)
+	for _, p := range m.parts {
+		if h, ok := p.value.(H); ok {
+			if err := fn(h); err != nil {
+				failed = append(failed, err)
+			}
 		}
 	}
 	if len(failed) == 1 {
@@ -170,17 +176,23 @@ func all[H any](m *Module, fn func(H) error) error {
 	return errors.Join(failed...)
 }
 
-// encodeAnswer encodes an answer, and nothing as no output.
-func encodeAnswer(answer any) ([]byte, error) {
-	if answer == nil || reflect.ValueOf(answer).Elem().IsZero() {
+// encodeAnswer encodes an answer, and one that says nothing as no output.
+func encodeAnswer(answer abi.Writable) ([]byte, error) {
+	if answer == nil {
 		return nil, nil
 	}
-	b, err := abi.Marshal(answer)
+	b, err := abi.Write(make([]byte, 0, answerBytes), answer)
 	if err != nil {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
+	if len(b) == len("{}") {
+		return nil, nil
+	}
 	return b, nil
 }
+
+// answerBytes is what most answers have room in.
+const answerBytes = 256
 
 // endingOf turns an error that ends or pauses the run into the answer that
 // does, and leaves others as they are.
@@ -198,7 +210,7 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 			return nil, misuse("on_chunk cannot interrupt a run: %s", err)
 		}
 	}
-	return abi.Marshal(end.Control)
+	return abi.Write(nil, &end.Control)
 }
 
 // null reports whether raw JSON is absent.

@@ -19,11 +19,12 @@ type onion[Q, R any] struct {
 	wrappers []wrapper[Q, R]
 	clone    func(*Q) *Q
 	aside    func(*Q) *aside
-	patch    func(*Q) (patch any, unchanged bool, err error)
+	patch    func(*Q) (patch abi.Writable, unchanged bool, err error)
 	// reply and end are what the host's next and the end of its stream say.
 	reply func([]byte) (*R, error)
 	end   func(*abi.StreamEnd) *R
 	copy  func(*R) *R
+	same  func(a, b *R) bool
 	// chunks are those that say what a reply says; said is the reverse, with what
 	// chunks cannot say from a reply, which may be nil.
 	chunks func(*R) []abi.Chunk
@@ -70,7 +71,7 @@ func (c *Context) enter(f *frame) (leave func()) {
 // run calls the wrappers. Nothing is answered that the host knows already.
 func (o *onion[Q, R]) run(req *Q) (*R, error) {
 	reply, err := o.layer(0, req, nil)
-	if err != nil || reply == o.last && same(reply, o.untouched) {
+	if err != nil || reply == o.last && o.same(reply, o.untouched) {
 		return nil, err
 	}
 	return reply, nil
@@ -160,7 +161,7 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	}
 	var b []byte
 	if !unchanged {
-		if b, err = abi.Marshal(patch); err != nil {
+		if b, err = abi.Write(nil, patch); err != nil {
 			return nil, fmt.Errorf("encode the patch for next: %w", err)
 		}
 	}

@@ -32,7 +32,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 		patch.Tools = abi.ToolsPatch{Whole: true, Replace: call.Tools}
 	}
 	for name, value := range call.Params {
-		raw, err := abi.Marshal(value)
+		raw, err := abi.MarshalValue(value)
 		if err != nil {
 			return nil, fmt.Errorf("encode parameter %s: %w", name, err)
 		}
@@ -41,7 +41,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 		}
 		patch.Params[name] = raw
 	}
-	b, err := abi.Marshal(patch)
+	b, err := abi.Write(nil, &patch)
 	if err != nil {
 		return nil, fmt.Errorf("encode the model call: %w", err)
 	}
@@ -66,13 +66,13 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	req := abi.ToolRequest{Name: name}
 	if args != nil {
-		raw, err := abi.Marshal(args)
+		raw, err := abi.MarshalValue(args)
 		if err != nil {
 			return nil, fmt.Errorf("encode the arguments of %s: %w", name, err)
 		}
 		req.Arguments = string(raw)
 	}
-	b, err := abi.Marshal(req)
+	b, err := abi.Write(nil, &req)
 	if err != nil {
 		return nil, fmt.Errorf("encode the call of %s: %w", name, err)
 	}

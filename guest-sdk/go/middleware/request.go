@@ -39,7 +39,7 @@ func (c *call) request(in *abi.Request) *Request {
 // SetParam sets a parameter of the call by its OpenAI name, for example
 // SetParam("temperature", 0.2).
 func (r *Request) SetParam(name string, value any) error {
-	raw, err := abi.Marshal(value)
+	raw, err := abi.MarshalValue(value)
 	if err != nil {
 		return fmt.Errorf("encode parameter %s: %w", name, err)
 	}

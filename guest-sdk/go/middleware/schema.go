@@ -38,7 +38,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 			b.WriteByte(',')
 		}
 		for _, v := range []any{p[i].name, p[i].schema} {
-			part, err := abi.Marshal(v)
+			part, err := abi.MarshalValue(v)
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +68,7 @@ func configSchema(p *part) json.RawMessage {
 }
 
 func encodeSchema(s *schema) json.RawMessage {
-	b, err := abi.Marshal(s)
+	b, err := abi.MarshalValue(s)
 	if err != nil {
 		panic("middleware: encode a schema: " + err.Error()) // it consists of strings
 	}

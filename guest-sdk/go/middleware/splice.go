@@ -64,10 +64,10 @@ func (s *shown) stays(from, to int, ids map[string]int, m *abi.Message) int {
 	if from == to {
 		return -1
 	}
-	if known := s.knows(from); known != nil && same(known, m) {
+	if known := s.knows(from); known != nil && sameMessage(known, m) {
 		return from
 	}
-	if i, ok := ids[m.ID]; ok && i > from && same(s.knows(i), m) {
+	if i, ok := ids[m.ID]; ok && i > from && sameMessage(s.knows(i), m) {
 		return i
 	}
 	return -1

@@ -50,7 +50,7 @@ func sameActive(a, b []abi.StateTool) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.StateTool) bool { return a.Name == b.Name && a.Active == b.Active })
 }
 
-func (m *Module) beforeModelRewriteState(c *call, in *abi.BeforeModelRewriteStateInput) (any, error) {
+func (m *Module) beforeModelRewriteState(c *call, in *abi.BeforeModelRewriteStateInput) (abi.Writable, error) {
 	state := &State{Messages: c.list(in.Messages), Tools: slices.Clone(in.Tools), Model: in.Model, Params: in.Params}
 	err := each(m, func(h BeforeModelRewriteStateHook) (bool, error) {
 		return true, h.BeforeModelRewriteState(c.ctx, state)
@@ -66,7 +66,7 @@ func (m *Module) beforeModelRewriteState(c *call, in *abi.BeforeModelRewriteStat
 	return out, err
 }
 
-func (m *Module) afterModelRewriteState(c *call, in *abi.AfterModelRewriteStateInput) (any, error) {
+func (m *Module) afterModelRewriteState(c *call, in *abi.AfterModelRewriteStateInput) (abi.Writable, error) {
 	state := &State{Messages: c.list(in.Messages), Tools: slices.Clone(in.Tools)}
 	err := each(m, func(h AfterModelRewriteStateHook) (bool, error) {
 		return true, h.AfterModelRewriteState(c.ctx, state)

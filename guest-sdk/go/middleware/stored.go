@@ -1,9 +1,9 @@
 package middleware
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -49,7 +49,7 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err := abi.Read(b, &reply); err != nil {
 		return value, 0, fmt.Errorf("stored %q: %w", string(s), err)
 	}
-	if err := json.Unmarshal(reply.Value, &value); err != nil {
+	if err := abi.ReadValue(reply.Value, &value); err != nil {
 		return value, 0, fmt.Errorf("stored %q: %w", string(s), err)
 	}
 	return value, reply.Version, nil
@@ -85,7 +85,7 @@ func (s Stored[T]) Update(ctx *Context, ttl time.Duration, fn func(old T) (T, er
 }
 
 func (s Stored[T]) set(ctx *Context, value T, version int64, ttl time.Duration) error {
-	b, err := abi.Marshal(value)
+	b, err := abi.MarshalValue(value)
 	if err != nil {
 		return fmt.Errorf("stored %q: %w", string(s), err)
 	}
@@ -107,8 +107,8 @@ func (c StoredCounter) Add(ctx *Context, delta int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var value int64
-	if _, err := abi.Decode(b, &value); err != nil {
+	value, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
 		return 0, fmt.Errorf("counter %q: %w", string(c), err)
 	}
 	return value, nil

@@ -133,7 +133,7 @@ func (c *Context) SendText(text string) error {
 }
 
 func (c *Context) sendToHost(chunks []abi.Chunk) error {
-	b, err := abi.Marshal(abi.Sent{Chunks: chunks})
+	b, err := abi.Write(nil, &abi.Sent{Chunks: chunks})
 	if err != nil {
 		return fmt.Errorf("encode the chunks to send: %w", err)
 	}

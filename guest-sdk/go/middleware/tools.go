@@ -49,7 +49,7 @@ func resultOf(value any) (*abi.Result, error) {
 	case *abi.Result:
 		return v, nil
 	}
-	b, err := abi.Marshal(value)
+	b, err := abi.MarshalValue(value)
 	if err != nil {
 		return nil, fmt.Errorf("encode the result: %w", err)
 	}
@@ -95,9 +95,13 @@ func (s *toolset) CallTool(ctx *Context, call *Call) (*abi.Result, error) {
 
 // callTool finds who runs a tool: the toolset that has it, or else the
 // middleware with a CallTool of its own.
-func (m *Module) callTool(c *call, in *abi.CallToolInput) (any, error) {
+func (m *Module) callTool(c *call, in *abi.CallToolInput) (abi.Writable, error) {
 	var runs CallToolHook
-	for _, h := range hooks[CallToolHook](m) {
+	for _, p := range m.parts {
+		h, ok := p.value.(CallToolHook)
+		if !ok {
+			continue
+		}
 		set, ok := h.(*toolset)
 		if !ok {
 			runs = h

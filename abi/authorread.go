@@ -1,0 +1,386 @@
+package abi
+
+import (
+	"encoding"
+	"encoding/base64"
+	"errors"
+	"reflect"
+	"strconv"
+)
+
+// DecodeValue is Decode for a value of an author's type.
+func DecodeValue(b []byte, v any) (unknown []string, err error) {
+	s := scanner{b: b}
+	return s.decodeValue(v)
+}
+
+func (s *scanner) decodeValue(v any) (unknown []string, err error) {
+	p := reflect.ValueOf(v)
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return nil, errors.New("decode into something that is not a pointer")
+	}
+	if err := s.document(p.Type().Elem()); err != nil || s.stopped != nil {
+		return nil, err
+	}
+	fresh := reflect.New(p.Type().Elem())
+	if err := ReadValue(Clone(s.b), fresh.Interface()); err != nil {
+		return nil, err
+	}
+	p.Elem().Set(fresh.Elem())
+	return s.unknown, nil
+}
+
+// ReadValue is Read for a value of an author's type: what b does not say of v
+// stays as it is. If it fails, v may be set in part.
+func ReadValue(b []byte, v any) error {
+	t := trusted{b: b}
+	t.space()
+	if t.common(v) {
+		return t.end()
+	}
+	p := reflect.ValueOf(v)
+	if p.Kind() != reflect.Pointer || p.IsNil() {
+		return errors.New("read into something that is not a pointer")
+	}
+	if err := t.author(p.Elem()); err != nil {
+		return err
+	}
+	return t.end()
+}
+
+// common reads values of types that are kept most, without reflection.
+func (t *trusted) common(v any) bool {
+	switch v := v.(type) {
+	case *Result:
+		v.fill(t)
+	case *Message:
+		v.fill(t)
+	case *[]Message:
+		fillSlice(t, v, func(t *trusted, m *Message) { m.fill(t) })
+	case *map[string]int:
+		if *v != nil || t.space() != '{' {
+			return false
+		}
+		fillMap(t, v, func(t *trusted, n *int) { *n = int(t.int()) })
+	case *map[string]string:
+		if *v != nil || t.space() != '{' {
+			return false
+		}
+		fillMap(t, v, func(t *trusted, s *string) { *s = t.text() })
+	default:
+		return false
+	}
+	return true
+}
+
+// author reads a value by reflection.
+func (t *trusted) author(v reflect.Value) error {
+	typ := v.Type()
+	if mayHaveMethods(typ) && v.CanAddr() && reflect.PointerTo(typ).NumMethod() > 0 {
+		if done, err := t.byMethod(v, typ); done {
+			return err
+		}
+	}
+	switch c := t.space(); typ.Kind() {
+	case reflect.Interface:
+		return t.authorAny(v)
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		if c == 'n' && t.null() {
+			v.SetZero()
+			return nil
+		}
+	default:
+		if c == 'n' && t.null() {
+			return nil
+		}
+	}
+	switch typ.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(typ.Elem()))
+		}
+		return t.author(v.Elem())
+	case reflect.Struct:
+		return t.authorStruct(v)
+	case reflect.Map:
+		return t.authorMap(v)
+	case reflect.Slice, reflect.Array:
+		return t.authorList(v)
+	case reflect.String:
+		if c := t.space(); c != '"' {
+			raw := t.raw()
+			if typ != jsonNumber || c != '-' && (c < '0' || c > '9') {
+				return unfitf("%s does not fit; want a string", raw)
+			}
+			v.SetString(string(raw))
+			return nil
+		}
+		v.SetString(t.text())
+		return nil
+	case reflect.Bool:
+		if c := t.space(); c != 't' && c != 'f' {
+			return unfitf("%s does not fit; want true or false", t.raw())
+		}
+		v.SetBool(t.boolean())
+		return nil
+	default:
+		if c := t.space(); c != '-' && (c < '0' || c > '9') {
+			return unfitf("%.32s does not fit; want a number", t.raw())
+		}
+		return setNumber(v, string(t.raw()))
+	}
+}
+
+// mayHaveMethods reports whether it is worth asking for a type's methods.
+func mayHaveMethods(t reflect.Type) bool {
+	return t.PkgPath() != "" || t.Kind() == reflect.Struct
+}
+
+// byMethod reads a value whose type does it itself.
+func (t *trusted) byMethod(v reflect.Value, typ reflect.Type) (done bool, err error) {
+	p := reflect.PointerTo(typ)
+	if p.Implements(unmarshals) {
+		return true, v.Addr().Interface().(jsonUnmarshaler).UnmarshalJSON(t.raw())
+	}
+	if t.space() == '"' && p.Implements(unmarshalsText) {
+		return true, v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(t.text()))
+	}
+	return false, nil
+}
+
+func setNumber(v reflect.Value, text string) error {
+	switch v.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || v.OverflowInt(n) {
+			return unfitf("number %s does not fit; want a whole number in range", text)
+		}
+		v.SetInt(n)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || v.OverflowUint(n) {
+			return unfitf("number %s does not fit; want a whole number in range", text)
+		}
+		v.SetUint(n)
+	case reflect.Float32, reflect.Float64:
+		n, err := strconv.ParseFloat(text, v.Type().Bits())
+		if err != nil {
+			return unfitf("number %s does not fit", text)
+		}
+		v.SetFloat(n)
+	default:
+		return unfitf("values of type %s cannot be read", v.Type())
+	}
+	return nil
+}
+
+func (t *trusted) authorStruct(v reflect.Value) error {
+	if c := t.space(); c != '{' {
+		return unfitf("%.32s does not fit; want an object", t.raw())
+	}
+	fields := fieldsOfType(v.Type())
+	next := 0
+	for {
+		if _, ok := t.key(); !ok {
+			return nil
+		}
+		found := -1
+		for range fields { // they mostly come in order
+			if fields[next].name == string(t.last) {
+				found = next
+			}
+			if next++; next == len(fields) {
+				next = 0
+			}
+			if found >= 0 {
+				break
+			}
+		}
+		if found < 0 {
+			t.skip()
+			continue
+		}
+		f := &fields[found]
+		place := fieldAt(v, f.index, true)
+		if !place.IsValid() {
+			t.skip()
+			continue
+		}
+		if err := t.authorField(place, f); err != nil {
+			return within(err, f.name)
+		}
+	}
+}
+
+func (t *trusted) authorField(v reflect.Value, f *authorField) error {
+	if !f.quoted || t.space() != '"' {
+		return t.author(v)
+	}
+	inner := trusted{b: []byte(t.text())}
+	if err := inner.author(v); err != nil {
+		return err
+	}
+	return inner.end()
+}
+
+func (t *trusted) authorMap(v reflect.Value) error {
+	if c := t.space(); c != '{' {
+		return unfitf("%.32s does not fit; want an object", t.raw())
+	}
+	typ := v.Type()
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(typ))
+	}
+	for {
+		if _, ok := t.key(); !ok {
+			return nil
+		}
+		name := string(t.last)
+		key := reflect.New(typ.Key()).Elem()
+		var err error
+		switch {
+		case reflect.PointerTo(typ.Key()).Implements(unmarshalsText):
+			err = key.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(name))
+		case typ.Key().Kind() == reflect.String:
+			key.SetString(name)
+		default:
+			err = setNumber(key, name)
+		}
+		one := reflect.New(typ.Elem()).Elem()
+		if err == nil {
+			err = t.author(one)
+		}
+		if err != nil {
+			return within(err, name)
+		}
+		v.SetMapIndex(key, one)
+	}
+}
+
+func (t *trusted) authorList(v reflect.Value) error {
+	typ := v.Type()
+	switch c := t.space(); {
+	case c == '"' && typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8:
+		b, err := base64.StdEncoding.DecodeString(t.text())
+		if err != nil {
+			return unfitf("is not base64")
+		}
+		v.SetBytes(b)
+		return nil
+	case c != '[':
+		return unfitf("%.32s does not fit; want an array", t.raw())
+	}
+	slice := typ.Kind() == reflect.Slice
+	list := v
+	if slice {
+		list = reflect.MakeSlice(typ, 0, 4)
+	}
+	t.i++
+	n := 0
+	for ; t.more(); n++ {
+		var one reflect.Value
+		switch {
+		case slice:
+			list = reflect.Append(list, reflect.Zero(typ.Elem()))
+			one = list.Index(n)
+		case n < v.Len():
+			one = v.Index(n)
+		default:
+			t.skip()
+			continue
+		}
+		if err := t.author(one); err != nil {
+			return within(err, "["+strconv.Itoa(n)+"]")
+		}
+	}
+	if slice {
+		v.Set(list)
+		return nil
+	}
+	for ; n < v.Len(); n++ {
+		v.Index(n).SetZero()
+	}
+	return nil
+}
+
+// more goes to the next element of an array whose bracket was read; false if
+// there is none any more.
+func (t *trusted) more() bool {
+	if t.space() == ',' {
+		t.i++
+	}
+	if t.space() == ']' {
+		t.i++
+		return false
+	}
+	return !t.bad
+}
+
+// authorAny reads whatever comes.
+func (t *trusted) authorAny(v reflect.Value) error {
+	if !v.IsNil() && v.Elem().Kind() == reflect.Pointer && !v.Elem().IsNil() && t.space() != 'n' {
+		return t.author(v.Elem())
+	}
+	if v.NumMethod() > 0 {
+		if t.space() == 'n' && t.null() {
+			v.SetZero()
+			return nil
+		}
+		return unfitf("values of type %s cannot be read", v.Type())
+	}
+	value, err := t.any()
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		v.SetZero()
+		return nil
+	}
+	v.Set(reflect.ValueOf(value))
+	return nil
+}
+
+// any reads a value as what it looks like: map[string]any, []any, string,
+// float64, bool or nil.
+func (t *trusted) any() (any, error) {
+	switch t.space() {
+	case '{':
+		m := map[string]any{}
+		for {
+			if _, ok := t.key(); !ok {
+				return m, nil
+			}
+			key := string(t.last)
+			one, err := t.any()
+			if err != nil {
+				return nil, within(err, key)
+			}
+			m[key] = one
+		}
+	case '[':
+		t.i++
+		list := []any{}
+		for t.more() {
+			one, err := t.any()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, one)
+		}
+		return list, nil
+	case '"':
+		return t.text(), nil
+	case 't', 'f':
+		return t.boolean(), nil
+	case 'n':
+		t.null()
+		return nil, nil
+	default:
+		text := string(t.raw())
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, unfitf("number %s does not fit", text)
+		}
+		return n, nil
+	}
+}

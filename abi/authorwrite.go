@@ -1,0 +1,269 @@
+package abi
+
+import (
+	"cmp"
+	"encoding"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// MarshalValue writes a value of an author's type as JSON.
+func MarshalValue(v any) ([]byte, error) {
+	switch known := v.(type) {
+	case Result:
+		return known.append(nil)
+	case *Result:
+		if known != nil {
+			return known.append(nil)
+		}
+	case Message:
+		return known.append(nil)
+	case []Message:
+		w := writer{}
+		writeSlice(&w, known, func(w *writer, m *Message) { m.writeValue(w) })
+		return w.b, w.err
+	case map[string]int:
+		w := writer{}
+		writeMap(&w, known, func(w *writer, n *int) { w.int(int64(*n)) })
+		return w.b, w.err
+	case map[string]string:
+		w := writer{}
+		writeMap(&w, known, func(w *writer, s *string) { w.text(*s) })
+		return w.b, w.err
+	}
+	w := writer{b: make([]byte, 0, 64)}
+	w.author(reflect.ValueOf(v), 0)
+	return w.b, w.err
+}
+
+// deepest is how deep a value may be: one that holds itself has no end.
+const deepest = 1000
+
+func (w *writer) failf(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// author writes a value by reflection.
+func (w *writer) author(v reflect.Value, depth int) {
+	if w.err != nil {
+		return
+	}
+	if !v.IsValid() {
+		w.null()
+		return
+	}
+	if depth > deepest {
+		w.failf("a value of type %s is nested too deep, or in itself", v.Type())
+		return
+	}
+	if t := v.Type(); t.NumMethod() > 0 || mayHaveMethods(t) && v.CanAddr() && reflect.PointerTo(t).NumMethod() > 0 {
+		if w.byMethod(v) {
+			return
+		}
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		w.boolean(v.Bool())
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		w.int(v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		w.b = strconv.AppendUint(w.b, v.Uint(), 10)
+	case reflect.Float32, reflect.Float64:
+		w.float(v.Float(), v.Type().Bits())
+	case reflect.String:
+		if v.Type() == jsonNumber {
+			w.raw([]byte(cmp.Or(v.String(), "0")))
+			return
+		}
+		w.text(v.String())
+	case reflect.Pointer, reflect.Interface:
+		w.author(v.Elem(), depth+1)
+	case reflect.Struct:
+		w.authorStruct(v, depth)
+	case reflect.Map:
+		w.authorMap(v, depth)
+	case reflect.Slice, reflect.Array:
+		w.authorList(v, depth)
+	default:
+		w.failf("values of type %s cannot be written", v.Type())
+	}
+}
+
+// byMethod writes a value whose type does it itself.
+func (w *writer) byMethod(v reflect.Value) bool {
+	if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.Interface {
+		return false
+	}
+	if !v.Type().Implements(marshals) && !v.Type().Implements(marshalsText) && v.CanAddr() {
+		v = v.Addr()
+	}
+	switch {
+	case v.Type().Implements(marshals):
+		b, err := v.Interface().(jsonMarshaler).MarshalJSON()
+		if err != nil {
+			w.failf("%s: %w", v.Type(), err)
+			return true
+		}
+		w.raw(b)
+	case v.Type().Implements(marshalsText):
+		b, err := v.Interface().(encoding.TextMarshaler).MarshalText()
+		if err != nil {
+			w.failf("%s: %w", v.Type(), err)
+			return true
+		}
+		w.text(string(b))
+	default:
+		return false
+	}
+	return true
+}
+
+// float writes a number as JavaScript does.
+func (w *writer) float(f float64, bits int) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		w.failf("%v is no number of JSON", f)
+		return
+	}
+	form := byte('f')
+	if size := math.Abs(f); size != 0 && (bits == 64 && (size < 1e-6 || size >= 1e21) || bits == 32 && (float32(size) < 1e-6 || float32(size) >= 1e21)) {
+		form = 'e'
+	}
+	w.b = strconv.AppendFloat(w.b, f, form, -1, bits)
+	if n := len(w.b); form == 'e' && n >= 4 && w.b[n-4] == 'e' && w.b[n-3] == '-' && w.b[n-2] == '0' {
+		w.b = append(w.b[:n-2], w.b[n-1]) // e-9, not e-09
+	}
+}
+
+func (w *writer) authorStruct(v reflect.Value, depth int) {
+	w.b = append(w.b, '{')
+	first := true
+	fields := fieldsOfType(v.Type())
+	for i := range fields {
+		f := &fields[i]
+		place := fieldAt(v, f.index, false)
+		if !place.IsValid() || f.omitEmpty && isEmpty(place) || f.omitZero && isZero(place) {
+			continue
+		}
+		if !first {
+			w.b = append(w.b, ',')
+		}
+		first = false
+		w.text(f.name)
+		w.b = append(w.b, ':')
+		if f.quoted && !(place.Kind() == reflect.Pointer && place.IsNil()) {
+			inner := writer{}
+			inner.author(place, depth+1)
+			w.text(string(inner.b))
+			if inner.err != nil {
+				w.failf("%w", inner.err)
+			}
+			continue
+		}
+		w.author(place, depth+1)
+	}
+	w.b = append(w.b, '}')
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	default:
+		return v.IsZero()
+	}
+}
+
+// isZero asks the value's own method, if it has one.
+func isZero(v reflect.Value) bool {
+	type zeroer interface{ IsZero() bool }
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return true
+	}
+	if z, ok := v.Interface().(zeroer); ok {
+		return z.IsZero()
+	}
+	if v.CanAddr() {
+		if z, ok := v.Addr().Interface().(zeroer); ok {
+			return z.IsZero()
+		}
+	}
+	return v.IsZero()
+}
+
+func (w *writer) authorMap(v reflect.Value, depth int) {
+	if v.IsNil() {
+		w.null()
+		return
+	}
+	type member struct {
+		key   string
+		value reflect.Value
+	}
+	members := make([]member, 0, v.Len())
+	for it := v.MapRange(); it.Next(); {
+		key := it.Key()
+		m := member{value: it.Value()}
+		text, isText := key.Interface().(encoding.TextMarshaler)
+		switch {
+		case key.Kind() == reflect.String:
+			m.key = key.String()
+		case isText:
+			b, err := text.MarshalText()
+			if err != nil {
+				w.failf("%s: %w", key.Type(), err)
+				return
+			}
+			m.key = string(b)
+		case key.CanInt():
+			m.key = strconv.FormatInt(key.Int(), 10)
+		case key.CanUint():
+			m.key = strconv.FormatUint(key.Uint(), 10)
+		default:
+			w.failf("maps with keys of type %s cannot be written", key.Type())
+			return
+		}
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.key, b.key) })
+	w.b = append(w.b, '{')
+	for i, m := range members {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.text(m.key)
+		w.b = append(w.b, ':')
+		w.author(m.value, depth+1)
+	}
+	w.b = append(w.b, '}')
+}
+
+func (w *writer) authorList(v reflect.Value, depth int) {
+	if v.Kind() == reflect.Slice {
+		if v.IsNil() {
+			w.null()
+			return
+		}
+		if elem := v.Type().Elem(); elem.Kind() == reflect.Uint8 && !reflect.PointerTo(elem).Implements(marshals) && !reflect.PointerTo(elem).Implements(marshalsText) {
+			w.b = append(w.b, '"')
+			w.b = base64.StdEncoding.AppendEncode(w.b, v.Bytes())
+			w.b = append(w.b, '"')
+			return
+		}
+	}
+	w.b = append(w.b, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.author(v.Index(i), depth+1)
+	}
+	w.b = append(w.b, ']')
+}

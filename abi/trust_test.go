@@ -1,0 +1,108 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// readables are the types that modules read.
+func readables() []reflect.Type {
+	var out []reflect.Type
+	for _, v := range []Readable{
+		&BeforeAgentInput{}, &BeforeModelRewriteStateInput{}, &BeforeModelInput{}, &WrapModelInput{}, &OnChunkInput{}, &AfterModelInput{},
+		&AfterModelRewriteStateInput{}, &BeforeToolInput{}, &WrapToolCallInput{}, &GateToolInput{}, &AfterToolInput{}, &ToolMessagesInput{},
+		&AfterToolsInput{}, &AfterAgentInput{}, &ObserveInput{}, &CallToolInput{}, &TranslateInput{}, &ConfigureInput{},
+		&ModelReply{}, &ToolReply{}, &LocalValue{}, &LocalVersion{}, &Error{}, &Received{}, &Message{}, &Response{}, &Result{},
+	} {
+		out = append(out, reflect.TypeOf(v).Elem())
+	}
+	return out
+}
+
+// checkRead holds Read against Decode, where that accepts the text.
+func checkRead(t *testing.T, b []byte, typ reflect.Type) {
+	t.Helper()
+	want := reflect.New(typ)
+	if _, err := Decode(b, want.Interface()); err != nil {
+		_ = Read(b, reflect.New(typ).Interface().(Readable)) // comes to an end
+		return
+	}
+	got := reflect.New(typ)
+	require.NoError(t, Read(b, got.Interface().(Readable)), "%s: %s", typ, b)
+	require.Equal(t, want.Interface(), got.Interface(), "%s: %s", typ, b)
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for _, b := range codecSeeds(t) {
+		for _, typ := range readables() {
+			checkRead(t, b, typ)
+		}
+	}
+}
+
+// Keys are found however long they are, and wherever they stand.
+func TestReadKeys(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"id":"a"}`, `{"id" : "a" , "role":"user" }`, `{"r":1,"ro":2,"rol":3,"role":"user","roles":5,"contents":6,"contents_":7}`,
+		`{"r\u006fle":"user"}`, `{"a\":":"x","role":"user"}`, `{"\\":"x"}`, `{"":1}`, `{"extra":{"a":"}\"]"},"role":"user"}`, `{"tool_call_id":"1","tool_calls":[]}`,
+		`{"content":[{"type":"text","text":"a"}]}`, "{\n  \"role\": \"user\",\n  \"content\": null\n}", `{"name":"12345678","id":"1234567","origin":"123456789"}`,
+	} {
+		checkRead(t, []byte(text), reflect.TypeFor[Message]())
+	}
+	for n := range 40 { // wherever a word of eight bytes begins and ends
+		text := strings.Repeat("x", n)
+		checkRead(t, fmt.Appendf(nil, `{"role":"%s","id":"%s\n%s\"","x%s":"%s"}`, text, text, text, text, text), reflect.TypeFor[Message]())
+	}
+}
+
+// A text that is cut off is refused, and none makes Read leave it.
+func TestReadBroken(t *testing.T) {
+	t.Parallel()
+	for _, b := range codecSeeds(t) {
+		if !json.Valid(b) || !bytes.HasPrefix(b, []byte("{")) {
+			continue
+		}
+		for _, typ := range readables() {
+			for n := range b[:min(len(b), 400)] {
+				_ = Read(bytes.Clone(b[:n]), reflect.New(typ).Interface().(Readable))
+			}
+		}
+	}
+	for _, text := range []string{``, `{`, `{"`, `{"role`, `{"role"`, `{"role":`, `{"role":"`, `{"role":"us`, `{"role":"user"`, `[`, `x`, `{"content":[`, `{"content":[{`} {
+		require.Error(t, Read([]byte(text), &Message{}), text)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, b := range codecSeeds(f) {
+		f.Add(b)
+	}
+	types := readables()
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, typ := range types {
+			checkRead(t, b, typ)
+		}
+	})
+}
+
+// Write is what Marshal writes.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	for _, v := range []Writable{&GateToolAnswer{Decision: DecideDeny, Message: "\"no\"\n\u2028é"}, &ObserveAnswer{}, &Message{Role: RoleUser}, &RequestPatch{Model: "m"}} {
+		want, err := Marshal(v)
+		require.NoError(t, err)
+		got, err := Write([]byte("x"), v)
+		require.NoError(t, err)
+		require.Equal(t, "x"+string(want), string(got))
+	}
+	_, err := Write(nil, &Custom{Name: "x", Data: []byte("{")})
+	require.Error(t, err)
+}

@@ -1,0 +1,9 @@
+package abi
+
+import "unsafe"
+
+// word is eight bytes of b from i on, the first lowest. They must be there. The
+// compiler makes eight loads of encoding/binary's.
+func word(b []byte, i int) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
+}
