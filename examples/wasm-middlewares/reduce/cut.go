@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// least is how many tokens clearing a result must free to be worth it.
+const least = 20
+
+func (r *reducer) excluded(tool string) bool {
+	return tool == r.Tool || names.Match(r.Exclude, tool)
+}
+
+// cut keeps a result's whole text and leaves its begin and its end.
+func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
+	text := call.Result.Content.String()
+	id, where := "", "The rest of it is lost."
+	told := map[string]any{"tool": call.Name, "call": call.ID, "bytes": len(text)}
+	if r.Keep != keepNone {
+		var err error
+		if id, err = r.save(ctx, call.Name, text); err != nil {
+			where = "The rest of it is lost, since it could not be kept: " + err.Error() + "."
+			told["error"] = err.Error()
+		} else {
+			told["id"] = id
+			where = "Read all of it, or look for a text in it, with " + r.how(id) + "."
+		}
+	}
+	notice := fmt.Sprintf("[This result was cut: it has %d bytes. %s]", len(text), where)
+	if half := r.PreviewBytes / 2; half > 0 {
+		notice += fmt.Sprintf("\n\nIts begin:\n%s\n\nIts end:\n%s", head(text, half), tail(text, half))
+	}
+	call.Result.Content = withText(call.Result.Content, notice)
+	call.Result.Extra = withMark(call.Result.Extra, mark{ID: id})
+	return ctx.Emit("cut", told)
+}
+
+// how says how the model gets at what was kept.
+func (r *reducer) how(id string) string { return fmt.Sprintf(`%s {"id":%q}`, r.Tool, id) }
+
+// withText puts text in the place of the content's own. Parts that are no text
+// stay behind it.
+func withText(c abi.Content, text string) abi.Content {
+	if !c.IsParts() {
+		return abi.Text(text)
+	}
+	parts := []abi.Part{{Type: abi.PartText, Text: text}}
+	for _, p := range c.Parts() {
+		if p.Type != abi.PartText {
+			parts = append(parts, p)
+		}
+	}
+	return abi.Parts(parts...)
+}
+
+// A found is an old result that can be cleared.
+type found struct {
+	at    int
+	tool  string
+	frees int
+}
+
+// clear puts a line in the place of old results.
+func (r *reducer) clear(ctx *middleware.Context, messages *middleware.Messages) error {
+	old, frees := r.old(messages), 0
+	for _, f := range old {
+		frees += f.frees
+	}
+	if len(old) == 0 || frees < r.ClearAtLeast {
+		return nil
+	}
+	cleared := 0
+	frees = 0
+	for _, f := range old {
+		m := messages.At(f.at)
+		kept := markOf(m.Extra)
+		if kept.ID == "" && r.Keep != keepNone {
+			var err error
+			if kept.ID, err = r.save(ctx, f.tool, m.Content.String()); err != nil {
+				// Better too long than lost.
+				return r.told(ctx, cleared, frees, err)
+			}
+		}
+		m.Content = abi.Text(r.line(f.tool, kept))
+		kept.Cleared = true
+		m.Extra = withMark(m.Extra, kept)
+		messages.Set(f.at, m)
+		cleared++
+		frees += f.frees
+	}
+	return r.told(ctx, cleared, frees, nil)
+}
+
+func (r *reducer) told(ctx *middleware.Context, cleared, frees int, err error) error {
+	data := map[string]any{"results": cleared, "tokens": frees}
+	if err != nil {
+		data["error"] = "others could not be kept, and stay: " + err.Error()
+	}
+	return ctx.Emit("cleared", data)
+}
+
+// line stands in the place of a result that was cleared.
+func (r *reducer) line(tool string, kept mark) string {
+	if kept.ID == "" {
+		return fmt.Sprintf("[This old result of %s was cleared.]", tool)
+	}
+	return fmt.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
+}
+
+// old are the results that can be cleared, from the oldest on: those of text
+// alone that were not cleared yet, before the last rounds of calls.
+func (r *reducer) old(messages *middleware.Messages) []found {
+	end, rounds := messages.Len(), 0
+	for i, m := range messages.Backward() {
+		if len(m.ToolCalls) > 0 {
+			end = i
+			if rounds++; rounds == r.KeepRounds {
+				break
+			}
+		}
+	}
+	if rounds < r.KeepRounds {
+		return nil
+	}
+	var out []found
+	var calls []abi.ToolCall
+	for i := range end {
+		m := messages.At(i)
+		if m.Role != abi.RoleTool {
+			calls = m.ToolCalls
+			continue
+		}
+		tool := m.Name
+		for _, c := range calls {
+			if c.ID == m.ToolCallID {
+				tool = c.Function.Name
+			}
+		}
+		kept := markOf(m.Extra)
+		if kept.Cleared || hasOther(m.Content) || names.Match(r.Exclude, tool) {
+			continue
+		}
+		// What an id costs that the text does not have yet is guessed.
+		frees := tokens.Content(m.Content) - tokens.Text(r.line(tool, mark{ID: "r99999"}))
+		if frees >= least {
+			out = append(out, found{i, tool, frees})
+		}
+	}
+	return out
+}
+
+// hasOther reports whether there are parts that are no text.
+func hasOther(c abi.Content) bool {
+	if c.IsParts() {
+		for _, p := range c.Parts() {
+			if p.Type != abi.PartText {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// head and tail are the begin and the end of a text, of at most n bytes of whole
+// characters.
+func head(s string, n int) string {
+	if n >= len(s) {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func tail(s string, n int) string {
+	i := max(0, len(s)-n)
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return s[i:]
+}

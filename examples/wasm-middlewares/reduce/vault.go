@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// pieceBytes is how large the pieces are that a text is kept in: a page of it is
+// read without the rest.
+const pieceBytes = 32 << 10
+
+// A kept is what is known of a text that was taken out. Its pieces have keys of
+// their own.
+type kept struct {
+	Tool   string `json:"tool"`
+	Bytes  int    `json:"bytes"`
+	Starts []int  `json:"starts"` // of the pieces
+}
+
+// saved counts the texts that the run took out: no two have one id, also where
+// two calls do.
+const saved = middleware.Counter("saved")
+
+func textKey(id string) string         { return "text/" + id }
+func pieceKey(id string, i int) string { return fmt.Sprintf("text/%s/%d", id, i) }
+
+// save keeps a text under an id that nothing was kept under before.
+func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, err error) {
+	n, err := saved.Add(ctx, 1)
+	if err != nil {
+		return "", err
+	}
+	id = fmt.Sprint("r", n)
+	if r.Keep == keepStore {
+		id = ctx.Run.ID + "." + id // all runs share the store
+	}
+	about := kept{Tool: tool, Bytes: len(text)}
+	for rest := text; rest != ""; {
+		piece := head(rest, pieceBytes)
+		if err := put(ctx, r, pieceKey(id, len(about.Starts)), piece); err != nil {
+			r.drop(ctx, id, len(about.Starts))
+			return "", err
+		}
+		about.Starts = append(about.Starts, len(text)-len(rest))
+		rest = rest[len(piece):]
+	}
+	if err := put(ctx, r, textKey(id), about); err != nil {
+		r.drop(ctx, id, len(about.Starts))
+		return "", err
+	}
+	return id, nil
+}
+
+// put keeps a value where none is yet: what was kept is never overwritten.
+func put[T any](ctx *middleware.Context, r *reducer, key string, value T) error {
+	var ok bool
+	var err error
+	if r.Keep == keepStore {
+		ok, err = middleware.Stored[T](key).CompareAndSet(ctx, value, 0, time.Duration(r.KeepHours)*time.Hour)
+	} else {
+		ok, err = middleware.Local[T](key).CompareAndSet(ctx, value, 0)
+	}
+	if err == nil && !ok {
+		err = fmt.Errorf("there is something under %q already", key)
+	}
+	return err
+}
+
+func get[T any](ctx *middleware.Context, r *reducer, key string) (T, bool, error) {
+	if r.Keep == keepStore {
+		return middleware.Stored[T](key).Get(ctx)
+	}
+	return middleware.Local[T](key).Get(ctx)
+}
+
+// drop removes the pieces of a text that did not find room as a whole.
+func (r *reducer) drop(ctx *middleware.Context, id string, pieces int) {
+	for i := range pieces {
+		var err error
+		if r.Keep == keepStore {
+			err = middleware.Stored[string](pieceKey(id, i)).Delete(ctx)
+		} else {
+			err = middleware.Local[string](pieceKey(id, i)).Delete(ctx)
+		}
+		if err != nil {
+			ctx.Warnf("a piece of a text that found no room stays: %v", err)
+		}
+	}
+}
+
+// load returns the bytes of a text from from on, at least n if there are so
+// many, and the offset at which they begin.
+func (r *reducer) load(ctx *middleware.Context, id string, about kept, from, n int) (text string, start int, err error) {
+	first, exact := slices.BinarySearch(about.Starts, from)
+	if !exact && first > 0 {
+		first--
+	}
+	for i := first; i < len(about.Starts) && (i == first || about.Starts[i] < from+n); i++ {
+		piece, ok, err := get[string](ctx, r, pieceKey(id, i))
+		if err != nil {
+			return "", 0, err
+		}
+		if !ok {
+			return "", 0, fmt.Errorf("piece %d of %q is gone", i, id)
+		}
+		text += piece
+	}
+	return text, about.Starts[first], nil
+}
