@@ -16,6 +16,8 @@ import (
 	"text/template"
 
 	"github.com/spf13/cobra"
+
+	guestsdk "github.com/agent-runner/agent-runner/guest-sdk"
 )
 
 // templates are what a new module begins with, a folder for each language.
@@ -36,7 +38,7 @@ func newModuleNew(e *env) *cobra.Command {
 		Long: `Makes a folder NAME with a middleware that denies calls of some tools, and a
 conversation that tests it: what you write your own from.`,
 		Example: `  agent-runner module new guard --lang ts && agent-runner module test guard
-  agent-runner module new guard --lang go`,
+  agent-runner module new guard --lang go      # or rust, c`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("want a name: agent-runner module new NAME")
@@ -60,8 +62,11 @@ conversation that tests it: what you write your own from.`,
 				return err
 			}
 			written, err := writeTemplate(folder, dir, values)
+			if err == nil {
+				err = copySDK(path.Base(folder), dir)
+			}
 			if err != nil {
-				return err
+				return errors.Join(err, os.RemoveAll(dir))
 			}
 			for _, path := range written {
 				fmt.Fprintln(e.out, path)
@@ -158,13 +163,34 @@ func isCheckout(dir string) bool {
 	return err == nil && bytes.HasPrefix(b, []byte("module "+sdkModule+"\n"))
 }
 
-// writeTemplate writes a template's files into a new folder, all or none.
-func writeTemplate(from, dir string, values *templateValues) (written []string, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+// copySDK puts a language's SDK beside a module, where no registry has it.
+func copySDK(language, dir string) error {
+	from, to := language, dir
+	switch language {
+	case "c":
+	case "rust":
+		to = filepath.Join(dir, "agent-middleware")
+	default:
+		return nil
+	}
+	return fs.WalkDir(guestsdk.Files, from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-	}()
+		b, err := guestsdk.Files.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, filepath.FromSlash(strings.TrimPrefix(name, from+"/")))
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, 0o644)
+	})
+}
+
+// writeTemplate writes a template's files into a new folder.
+func writeTemplate(from, dir string, values *templateValues) (written []string, err error) {
 	err = fs.WalkDir(templates, from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
