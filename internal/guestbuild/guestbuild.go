@@ -49,7 +49,7 @@ func Build(tb TB, folder string) []byte {
 
 // Languages are the folders of guests in other languages than Go: that of an
 // example in Go may have a folder for each of them.
-var Languages = []string{"c", "rust"}
+var Languages = []string{"c", "rust", "assemblyscript"}
 
 // Path returns where the module of a guest's folder is built. One in another
 // language has that in its name.
@@ -131,23 +131,40 @@ func other(ctx context.Context, root, folder, path string) error {
 }
 
 // Foreign builds the guest in a folder in another language than Go, and returns
-// the module. Without its toolchain the test is skipped, with what is missing;
-// with CI=true it fails.
+// the module, once in a process. Without its toolchain the test is skipped, with
+// what is missing; with CI=true it fails.
 func Foreign(tb Skipper, folder string) []byte {
 	tb.Helper()
-	root, err := Root()
-	if err == nil {
-		var b []byte
-		if b, err = module(tb.Context(), root, folder); err == nil {
-			return b
-		}
-	}
+	b, err := foreign(folder)()
 	var missing *toolchain.MissingError
 	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
 		tb.Skipf("SKIPPED: %v", err)
 	}
-	tb.Fatalf("%v", err)
-	return nil
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return b
+}
+
+var (
+	builds   = map[string]func() ([]byte, error){}
+	buildsMu sync.Mutex
+)
+
+// foreign returns what builds a folder, or waits until it was built.
+func foreign(folder string) func() ([]byte, error) {
+	buildsMu.Lock()
+	defer buildsMu.Unlock()
+	if builds[folder] == nil {
+		builds[folder] = sync.OnceValues(func() ([]byte, error) {
+			root, err := Root()
+			if err != nil {
+				return nil, err
+			}
+			return module(context.Background(), root, folder)
+		})
+	}
+	return builds[folder]
 }
 
 // Skipper is the part of testing.TB that Foreign needs.

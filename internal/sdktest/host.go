@@ -156,5 +156,8 @@ func (h *Host) Hook(ctx context.Context, export, input string) (output string, o
 	return string(h.output), results[0] == 0, nil
 }
 
+// Memory is the size of the module's, in bytes.
+func (h *Host) Memory() uint32 { return h.module.Memory().Size() }
+
 // Close ends the host.
 func (h *Host) Close(ctx context.Context) error { return h.runtime.Close(ctx) }

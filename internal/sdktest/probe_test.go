@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -198,5 +199,28 @@ func TestBadInput(t *testing.T) {
 		_, ok, err := h.Hook(t.Context(), "gate_tool", toolCall)
 		require.NoError(t, err)
 		require.True(t, ok)
+	})
+}
+
+// TestMemory calls hooks again and again, as a long run does: what they use of
+// memory does not grow.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	var chunks []string
+	for range 500 {
+		chunks = append(chunks, `{"kind":"text","text":"`+strings.Repeat("abc ", 50)+`"}`)
+	}
+	input := `{` + envelope + `,"chunks":[` + strings.Join(chunks, ",") + `],"final":false}`
+	each(t, "probe", func(t *testing.T, h *Host) {
+		h.Answer = generous
+		for range 200 {
+			_, ok, err := h.Hook(t.Context(), "on_chunk", input)
+			require.NoError(t, err)
+			require.True(t, ok)
+			_, ok, err = h.Hook(t.Context(), "wrap_model", fiveMessages)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		require.Less(t, h.Memory(), uint32(8<<20))
 	})
 }

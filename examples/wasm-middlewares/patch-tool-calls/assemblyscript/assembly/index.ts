@@ -1,0 +1,207 @@
+// Answers dangling tool calls: those of an assistant's message that no tool message
+// answers, because somebody wrote again before the tools were done. Models refuse
+// such a conversation, or guess. On request it also removes results that answer
+// nothing, or refuses a conversation that is not sound.
+import {
+	BeforeModelRewriteStateAnswer, BeforeModelRewriteStateInput, ConfigureAnswer, ConfigureInput, Description, DescribeInput, Failure, List,
+	ListPatch, Message, ToolCall, describeAs, hook, host, invalid, object, parse, quote, toolMessage,
+} from "../../../../../guest-sdk/assemblyscript/assembly";
+
+export function describe(len: i32): i32 {
+	return hook<DescribeInput, Description>(len, (_, answer) => {
+		answer.config_schema = SCHEMA;
+		return describeAs(answer, "patch-tool-calls", "1.1.0", "Answers tool calls that were left without a result.");
+	});
+}
+
+const SCHEMA =
+	'{"type":"object","additionalProperties":false,"properties":{' +
+	'"language":{"type":"string","description":"of the text: en or zh"},' +
+	'"template":{"type":"string","description":"a text of one\'s own, with {name} and {id} of the call"},' +
+	'"remove_orphan_results":{"type":"boolean","description":"remove results whose call is not in the assistant\'s message right before them"},' +
+	'"remove_duplicate_results":{"type":"boolean","description":"remove all results of a call but the first"},' +
+	'"strict":{"type":"boolean","description":"mend nothing: a conversation with missing, orphaned or duplicate results, or with calls without an id, fails the run"}}}';
+
+const ENGLISH = "Tool call {name} with id {id} was canceled - another message came in before it could be completed.";
+const CHINESE = "工具 {name} 的调用（id {id}）已取消：在它完成之前又收到了新的消息。";
+
+// What configure computes is part of the module's image.
+let template: string = ENGLISH;
+let strict: bool = false;
+let removeOrphans: bool = false;
+let removeDuplicates: bool = false;
+
+export function configure(len: i32): i32 {
+	return hook<ConfigureInput, ConfigureAnswer>(len, (input, _) => {
+		const config = parse(input.config);
+		if (config === null) return null;
+		const language = config.textOf("language", "en");
+		if (language != "en" && language != "zh") return invalid("config: language: " + quote(language) + " is not one of en, zh");
+		strict = config.isTrue("strict");
+		removeOrphans = config.isTrue("remove_orphan_results");
+		removeDuplicates = config.isTrue("remove_duplicate_results");
+		if (strict && (removeOrphans || removeDuplicates))
+			return invalid("config: strict mends nothing, and remove_orphan_results and remove_duplicate_results do; set one or the other");
+		template = config.textOf("template", "");
+		if (template.length == 0) template = language == "en" ? ENGLISH : CHINESE;
+		return null;
+	});
+}
+
+// Round after round of calls and their results is mended, from the first that
+// changed since the last step.
+export function before_model_rewrite_state(len: i32): i32 {
+	return hook<BeforeModelRewriteStateInput, BeforeModelRewriteStateAnswer>(len, (input, answer) => {
+		const messages = input.messages;
+		const from = begin(messages);
+		if (from.failure !== null) return from.failure;
+		for (let i = from.index; i < messages.length; ) {
+			const round = new Round();
+			let failure = round.read(messages, i);
+			if (failure === null) failure = strict ? round.check(i) : mend(round, answer.messages);
+			if (failure !== null) return failure;
+			i = round.first + round.results.length;
+		}
+		return host.localSet("looked", messages.revision.toString(), host.ALWAYS);
+	});
+}
+
+class Place {
+	constructor(public failure: Failure | null, public index: i32) {}
+}
+
+// begin is the first message worth looking at: the nearest before the first change,
+// since the last look, that is no tool message.
+function begin(messages: List): Place {
+	const looked = host.localGet("looked");
+	if (!looked.ok) return new Place(looked.failure, 0);
+	if (looked.value.version == 0) return new Place(null, 0);
+	let i = messages.changedSince(I64.parseInt(looked.value.value));
+	while (i > 0) {
+		const m = messages.at(--i);
+		if (!m.ok) return new Place(m.failure, 0);
+		if (m.value.role != "tool") break;
+	}
+	return new Place(null, i);
+}
+
+class Result {
+	surplus: bool = false;
+	orphan: bool = false;
+	constructor(public message: Message) {}
+
+	get why(): string {
+		return this.orphan ? "orphan" : "duplicate";
+	}
+}
+
+function synthetic(m: Message): bool {
+	const extra = parse(m.extra);
+	return extra !== null && extra.isTrue("synthetic");
+}
+
+// A Round is a message and the tool messages right behind it, which are to answer
+// its calls, each once. At the begin of a list there may be tool messages behind none.
+class Round {
+	first: i32 = 0; // the index of the first tool message
+	calls: ToolCall[] = [];
+	answers: i32[] = []; // the result of each call, or -1
+	results: Result[] = [];
+
+	// read reads the round that begins with message i.
+	read(messages: List, i: i32): Failure | null {
+		const head = messages.at(i);
+		if (!head.ok) return head.failure;
+		const headless = head.value.role == "tool";
+		this.first = headless ? i : i + 1;
+		if (!headless) this.calls = head.value.tool_calls;
+		for (let k = 0; k < this.calls.length; k++) this.answers.push(-1);
+		for (let k = this.first; k < messages.length; k++) {
+			const m = messages.at(k);
+			if (!m.ok) return m.failure;
+			if (m.value.role != "tool") break;
+			this.add(m.value);
+		}
+		return null;
+	}
+
+	// add finds out which call a result answers. Of a placeholder and a result, the
+	// placeholder is one too many.
+	private add(message: Message): void {
+		const result = new Result(message), n = this.results.length;
+		let free = -1, placeholder = -1, known = false;
+		for (let k = 0; k < this.calls.length; k++) {
+			const id = this.calls[k].id, a = this.answers[k];
+			if (id.length == 0 || id != message.tool_call_id) continue;
+			known = true;
+			if (a < 0) free = free < 0 ? k : free;
+			else if (synthetic(this.results[a].message)) placeholder = k;
+		}
+		if (free >= 0) {
+			this.answers[free] = n;
+		} else if (placeholder >= 0 && !synthetic(message)) {
+			this.results[this.answers[placeholder]].surplus = true;
+			this.answers[placeholder] = n;
+		} else {
+			result.surplus = true;
+			result.orphan = !known;
+		}
+		this.results.push(result);
+	}
+
+	// missing are the calls to answer. One without an id cannot be.
+	missing(): ToolCall[] {
+		const out: ToolCall[] = [];
+		for (let k = 0; k < this.calls.length; k++) if (this.answers[k] < 0 && this.calls[k].id.length > 0) out.push(this.calls[k]);
+		return out;
+	}
+
+	// check says what is not sound in the round that begins with message i.
+	check(i: i32): Failure | null {
+		const faults: string[] = [];
+		for (let k = 0; k < this.calls.length; k++) {
+			if (this.calls[k].id.length > 0) continue;
+			faults.push(`message ${i} has a call without an id`);
+			break;
+		}
+		const missing = this.missing();
+		for (let k = 0; k < missing.length; k++) faults.push(`the call ${missing[k].function.name}#${missing[k].id} of message ${i} has no result`);
+		for (let k = 0; k < this.results.length; k++) {
+			const r = this.results[k];
+			if (r.surplus) faults.push(`message ${this.first + k} is a result of ${r.message.name}#${r.message.tool_call_id}: ${r.why}`);
+		}
+		if (faults.length == 0) return null;
+		return invalid(`the conversation is not sound: ${faults.join("; ")}; mend it, or configure without strict`);
+	}
+}
+
+// mend puts a placeholder for each call without a result in front of the results
+// that are there, and removes what the configuration says.
+function mend(round: Round, patch: ListPatch): Failure | null {
+	const missing = round.missing();
+	let failure: Failure | null = null;
+	for (let k = 0; k < missing.length; k++) patch.insert(round.first, placeholder(missing[k]));
+	for (let k = 0; k < round.results.length && failure === null; k++) {
+		const r = round.results[k];
+		if (!r.surplus || !(r.orphan ? removeOrphans : removeDuplicates)) continue;
+		patch.delete(round.first + k, round.first + k + 1);
+		failure = host.emit("removed", object(["call", r.message.tool_call_id, "tool", r.message.name, "why", r.why]));
+	}
+	for (let k = 0; k < missing.length && failure === null; k++)
+		failure = host.emit("patched", object(["call", missing[k].id, "tool", missing[k].function.name]));
+	return failure;
+}
+
+// placeholder answers a call. Its extra tells whoever reads the conversation later
+// that no tool said this; a model does not see it.
+function placeholder(c: ToolCall): Message {
+	let text = "";
+	for (let i = 0; i < template.length; i++) {
+		const isName = template.substr(i, 6) == "{name}", isId = template.substr(i, 4) == "{id}";
+		text += isName ? c.function.name : isId ? c.id : template.charAt(i);
+		i += isName ? 5 : isId ? 3 : 0;
+	}
+	const m = toolMessage(c.id, c.function.name, text);
+	m.extra = '{"synthetic":true}';
+	return m;
+}

@@ -1,0 +1,602 @@
+// JSON: a reader and a writer for the types of the ABI, and trees of any shape.
+
+/** JSON as it is spelled; empty where it is optional and not there. */
+export type Json = string;
+
+/** How deeply JSON may be nested. */
+const DEPTH: i32 = 64;
+
+/** A type of the ABI: an object with fields, unless it says otherwise. */
+export abstract class Value {
+	/** Reads the value of a field, or returns false for a key that it does not have. */
+	readField(_key: string, _r: Reader): bool {
+		return false;
+	}
+
+	writeFields(_w: Writer): void {}
+
+	/** Reads the whole value; null is one without fields. */
+	read(r: Reader): void {
+		if (r.none()) return;
+		r.enter(0x7b, "want an object");
+		while (r.item(0x7d)) {
+			const key = r.key();
+			if (!this.readField(key, r)) r.skip();
+		}
+	}
+
+	write(w: Writer): void {
+		w.byte(0x7b);
+		this.writeFields(w);
+		w.byte(0x7d);
+	}
+
+	/** Whether it is left out where it is optional. */
+	isEmpty(): bool {
+		return encode(this).length == 2;
+	}
+}
+
+/** The JSON of a value. */
+export function encode(value: Value): Json {
+	const w = new Writer();
+	value.write(w);
+	return w.toString();
+}
+
+/** Reads JSON into a value, and returns what is wrong with it, or "". */
+export function decode(json: Json, value: Value): string {
+	const bytes = String.UTF8.encode(json);
+	const r = new Reader(changetype<usize>(bytes), bytes.byteLength);
+	value.read(r);
+	r.end();
+	return r.wrong;
+}
+
+/** Reads JSON from bytes of UTF-8. What is wrong first is kept, and nothing is read behind it. */
+export class Reader {
+	wrong: string = "";
+	private at: usize;
+	private stop: usize;
+	private depth: i32 = 0;
+	private first: bool = false;
+
+	constructor(ptr: usize, len: i32) {
+		this.at = ptr;
+		this.stop = ptr + len;
+	}
+
+	fail(why: string): void {
+		if (this.wrong.length == 0) this.wrong = why;
+		this.stop = this.at;
+	}
+
+	/** The next byte that is no white space, or 0 at the end. */
+	peek(): u8 {
+		while (this.at < this.stop) {
+			const c = load<u8>(this.at);
+			if (c != 0x20 && c != 0x0a && c != 0x09 && c != 0x0d) return c;
+			this.at++;
+		}
+		return 0;
+	}
+
+	private byte(): u8 {
+		return this.at < this.stop ? load<u8>(this.at) : 0;
+	}
+
+	private word(word: string): void {
+		for (let i = 0; i < word.length; i++) {
+			if (this.byte() != <u8>word.charCodeAt(i)) return this.fail("no JSON value");
+			this.at++;
+		}
+	}
+
+	end(): void {
+		if (this.wrong.length == 0 && this.peek() != 0) this.fail("something follows the JSON value");
+	}
+
+	/** Whether the value is null, which is then read. */
+	none(): bool {
+		if (this.peek() != 0x6e) return false;
+		this.word("null");
+		return true;
+	}
+
+	/** Begins a list or an object, whose bracket is given. */
+	enter(open: u8, wanted: string): void {
+		if (this.peek() != open) return this.fail(wanted);
+		this.at++;
+		this.first = true;
+		if (++this.depth > DEPTH) this.fail("nested too deeply");
+	}
+
+	/** Goes on to the next item of a list or object, or leaves it. */
+	item(close: u8): bool {
+		const first = this.first;
+		this.first = false;
+		const c = this.peek();
+		if (c == close) {
+			this.at++;
+			this.depth--;
+			return false;
+		}
+		if (!first) {
+			if (c != 0x2c) this.fail("want a comma");
+			else {
+				this.at++;
+				if (this.peek() == close) this.fail("a comma too many");
+			}
+		}
+		if (this.peek() == 0) this.fail("want an item");
+		return this.wrong.length == 0;
+	}
+
+	key(): string {
+		const key = this.text();
+		if (this.peek() != 0x3a) this.fail("want a colon");
+		else this.at++;
+		return key;
+	}
+
+	/** Reads a string; null is an empty one. */
+	text(): string {
+		if (this.none()) return "";
+		if (this.peek() != 0x22) {
+			this.fail("want a string");
+			return "";
+		}
+		const from = ++this.at;
+		let out = "", plain = from;
+		while (this.at < this.stop) {
+			const c = load<u8>(this.at);
+			if (c == 0x22) {
+				const rest = String.UTF8.decodeUnsafe(plain, this.at - plain);
+				this.at++;
+				return plain == from ? rest : out + rest;
+			}
+			if (c < 0x20) break;
+			if (c != 0x5c) {
+				this.at++;
+				continue;
+			}
+			out += String.UTF8.decodeUnsafe(plain, this.at - plain) + this.escape();
+			plain = this.at;
+			if (plain == from) break;
+		}
+		this.fail("a string without an end");
+		return "";
+	}
+
+	/** Reads an escape. Half a pair of surrogates becomes the replacement character. */
+	private escape(): string {
+		const c = this.at + 1 < this.stop ? load<u8>(this.at + 1) : 0;
+		if (c == 0x75) {
+			let code = this.hex(this.at + 2);
+			this.at += 6;
+			if (code >= 0xd800 && code < 0xdc00 && this.at + 6 <= this.stop && load<u16>(this.at) == 0x755c) {
+				const low = this.hex(this.at + 2);
+				if (low >= 0xdc00 && low < 0xe000) {
+					code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+					this.at += 6;
+				}
+			}
+			if (code >= 0xd800 && code < 0xe000) code = 0xfffd;
+			return code < 0 ? "" : String.fromCodePoint(code);
+		}
+		const i = "\"\\/bfnrt".indexOf(String.fromCharCode(c));
+		if (c == 0 || i < 0) {
+			this.fail("a bad escape in a string");
+			return "";
+		}
+		this.at += 2;
+		return "\"\\/\b\f\n\r\t".charAt(i);
+	}
+
+	private hex(at: usize): i32 {
+		let code = 0;
+		for (let i: usize = 0; i < 4; i++) {
+			const c: i32 = at + i < this.stop ? load<u8>(at + i) : 0;
+			const lower = c | 32;
+			const digit = c >= 0x30 && c <= 0x39 ? c - 0x30 : lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+			if (digit < 0) {
+				this.fail("a bad escape in a string");
+				return -1;
+			}
+			code = (code << 4) | digit;
+		}
+		return code;
+	}
+
+	private digits(): i32 {
+		const from = this.at;
+		while (this.byte() >= 0x30 && this.byte() <= 0x39) this.at++;
+		return <i32>(this.at - from);
+	}
+
+	/** Reads over a number and returns how it is spelled. */
+	number(): string {
+		this.peek();
+		const from = this.at;
+		if (this.byte() == 0x2d) this.at++;
+		const zero = this.byte() == 0x30;
+		const n = this.digits();
+		let ok = n == 1 || (n > 0 && !zero);
+		if (this.byte() == 0x2e) {
+			this.at++;
+			ok = this.digits() > 0 && ok;
+		}
+		if ((this.byte() | 32) == 0x65) {
+			this.at++;
+			if (this.byte() == 0x2d || this.byte() == 0x2b) this.at++;
+			ok = this.digits() > 0 && ok;
+		}
+		if (!ok) {
+			this.fail("no JSON value");
+			return "";
+		}
+		return String.UTF8.decodeUnsafe(from, this.at - from);
+	}
+
+	/** Reads a whole number; what does not fit is the nearest that does. */
+	whole(): i64 {
+		if (this.none()) return 0;
+		const literal = this.number();
+		const negative = literal.startsWith("-");
+		let v: i64 = 0;
+		for (let i = negative ? 1 : 0; i < literal.length; i++) {
+			const d: i64 = literal.charCodeAt(i) - 0x30;
+			if (d < 0 || d > 9) {
+				this.fail("want a whole number");
+				return 0;
+			}
+			v = v > (i64.MAX_VALUE - d) / 10 ? i64.MAX_VALUE : v * 10 + d;
+		}
+		return negative ? -v : v;
+	}
+
+	small(): i32 {
+		return <i32>max<i64>(min<i64>(this.whole(), i32.MAX_VALUE), i32.MIN_VALUE);
+	}
+
+	boolean(): bool {
+		const c = this.peek();
+		if (c == 0x74) this.word("true");
+		else if (c == 0x66) this.word("false");
+		else if (!this.none()) this.fail("want true or false");
+		return c == 0x74;
+	}
+
+	/** Reads over a value. */
+	skip(): void {
+		switch (this.peek()) {
+			case 0x22:
+				this.text();
+				return;
+			case 0x7b:
+				this.enter(0x7b, "");
+				while (this.item(0x7d)) {
+					this.key();
+					this.skip();
+				}
+				return;
+			case 0x5b:
+				this.enter(0x5b, "");
+				while (this.item(0x5d)) this.skip();
+				return;
+			case 0x74:
+				return this.word("true");
+			case 0x66:
+				return this.word("false");
+			case 0x6e:
+				return this.word("null");
+			default:
+				this.number();
+		}
+	}
+
+	raw(): Json {
+		this.peek();
+		const from = this.at;
+		this.skip();
+		return this.wrong.length > 0 ? "" : String.UTF8.decodeUnsafe(from, this.at - from);
+	}
+
+	members(): Members {
+		const m = new Members();
+		if (this.none()) return m;
+		this.enter(0x7b, "want an object");
+		while (this.item(0x7d)) {
+			const key = this.key();
+			m.add(key, this.raw());
+		}
+		return m;
+	}
+
+	texts(): string[] {
+		const out: string[] = [];
+		if (this.none()) return out;
+		this.enter(0x5b, "want a list");
+		while (this.item(0x5d)) out.push(this.text());
+		return out;
+	}
+
+	list<T extends Value>(): T[] {
+		const out: T[] = [];
+		if (this.none()) return out;
+		this.enter(0x5b, "want a list");
+		while (this.item(0x5d)) out.push(this.object<T>());
+		return out;
+	}
+
+	object<T extends Value>(): T {
+		const v = instantiate<T>();
+		v.read(this);
+		return v;
+	}
+}
+
+/** Writes JSON as UTF-8. */
+export class Writer {
+	private buffer: ArrayBuffer = new ArrayBuffer(256);
+	length: i32 = 0;
+
+	get ptr(): usize {
+		return changetype<usize>(this.buffer);
+	}
+
+	toString(): string {
+		return String.UTF8.decodeUnsafe(this.ptr, this.length);
+	}
+
+	private room(n: i32): usize {
+		if (this.length + n > this.buffer.byteLength) {
+			let size = this.buffer.byteLength * 2;
+			while (size < this.length + n) size *= 2;
+			const more = new ArrayBuffer(size);
+			memory.copy(changetype<usize>(more), this.ptr, this.length);
+			this.buffer = more;
+		}
+		return this.ptr + this.length;
+	}
+
+	byte(c: u8): void {
+		store<u8>(this.room(1), c);
+		this.length++;
+	}
+
+	/** Writes what is JSON already. */
+	raw(json: Json): void {
+		const n = String.UTF8.byteLength(json);
+		String.UTF8.encodeUnsafe(changetype<usize>(json), json.length, this.room(n));
+		this.length += n;
+	}
+
+	/** Writes a string. Half a pair of surrogates is replaced. */
+	text(text: string): void {
+		this.byte(0x22);
+		for (let i = 0; i < text.length; i++) {
+			const c = text.charCodeAt(i);
+			if (c >= 0x20 && c != 0x22 && c != 0x5c && c < 0x80) {
+				this.byte(<u8>c);
+				continue;
+			}
+			if (c < 0x80) {
+				this.escaped(c);
+				continue;
+			}
+			if (c == 0x2028 || c == 0x2029) {
+				this.raw(c == 0x2028 ? "\\u2028" : "\\u2029");
+				continue;
+			}
+			const whole = text.codePointAt(i);
+			if (whole > 0xffff) i++;
+			this.point(whole >= 0xd800 && whole < 0xe000 ? 0xfffd : whole);
+		}
+		this.byte(0x22);
+	}
+
+	private escaped(c: i32): void {
+		const i = "\"\\\b\f\n\r\t".indexOf(String.fromCharCode(c));
+		this.byte(0x5c);
+		if (i >= 0) return this.byte(<u8>"\"\\bfnrt".charCodeAt(i));
+		this.raw("u00");
+		this.byte(<u8>"0123456789abcdef".charCodeAt(c >> 4));
+		this.byte(<u8>"0123456789abcdef".charCodeAt(c & 15));
+	}
+
+	private point(c: i32): void {
+		if (c < 0x800) {
+			this.byte(<u8>(0xc0 | (c >> 6)));
+		} else {
+			if (c < 0x10000) {
+				this.byte(<u8>(0xe0 | (c >> 12)));
+			} else {
+				this.byte(<u8>(0xf0 | (c >> 18)));
+				this.byte(<u8>(0x80 | ((c >> 12) & 63)));
+			}
+			this.byte(<u8>(0x80 | ((c >> 6) & 63)));
+		}
+		this.byte(<u8>(0x80 | (c & 63)));
+	}
+
+	key(key: string): void {
+		if (load<u8>(this.ptr + this.length - 1) != 0x7b) this.byte(0x2c);
+		this.text(key);
+		this.byte(0x3a);
+	}
+
+	textField(key: string, value: string): void {
+		this.key(key);
+		this.text(value);
+	}
+
+	rawField(key: string, value: Json): void {
+		this.key(key);
+		this.raw(value.length > 0 ? value : "null");
+	}
+
+	wholeField(key: string, value: i64): void {
+		this.key(key);
+		this.raw(value.toString());
+	}
+
+	booleanField(key: string, value: bool): void {
+		this.key(key);
+		this.raw(value ? "true" : "false");
+	}
+
+	membersField(key: string, value: Members): void {
+		this.key(key);
+		this.byte(0x7b);
+		value.writeFields(this);
+		this.byte(0x7d);
+	}
+
+	textsField(key: string, value: string[]): void {
+		this.key(key);
+		this.byte(0x5b);
+		for (let i = 0; i < value.length; i++) {
+			if (i > 0) this.byte(0x2c);
+			this.text(value[i]);
+		}
+		this.byte(0x5d);
+	}
+
+	list<T extends Value>(value: T[]): void {
+		this.byte(0x5b);
+		for (let i = 0; i < value.length; i++) {
+			if (i > 0) this.byte(0x2c);
+			value[i].write(this);
+		}
+		this.byte(0x5d);
+	}
+
+	listField<T extends Value>(key: string, value: T[]): void {
+		this.key(key);
+		this.list<T>(value);
+	}
+
+	objectField(key: string, value: Value | null): void {
+		this.key(key);
+		if (value === null) this.raw("null");
+		else value.write(this);
+	}
+}
+
+/** The keys and values of an object, in their order. */
+export class Members {
+	keys: string[] = [];
+	values: Json[] = [];
+
+	get length(): i32 {
+		return this.keys.length;
+	}
+
+	/** The value of a key, or "". */
+	get(key: string): Json {
+		const i = this.keys.indexOf(key);
+		return i < 0 ? "" : this.values[i];
+	}
+
+	add(key: string, value: Json): void {
+		this.keys.push(key);
+		this.values.push(value);
+	}
+
+	writeFields(w: Writer): void {
+		for (let i = 0; i < this.keys.length; i++) w.rawField(this.keys[i], this.values[i]);
+	}
+}
+
+export enum Kind {
+	Null,
+	Bool,
+	Number,
+	Text,
+	List,
+	Object,
+}
+
+/** Any JSON as a tree, read strictly: no key stands twice. */
+export class Tree extends Value {
+	kind: Kind = Kind.Null;
+	/** Of a string; of a number how it is spelled; "true" or "false". */
+	text: string = "";
+	keys: string[] = [];
+	items: Tree[] = [];
+
+	read(r: Reader): void {
+		switch (r.peek()) {
+			case 0x22:
+				this.kind = Kind.Text;
+				this.text = r.text();
+				return;
+			case 0x7b:
+				this.kind = Kind.Object;
+				r.enter(0x7b, "");
+				while (r.item(0x7d)) {
+					const key = r.key();
+					if (this.keys.includes(key)) r.fail("a key stands twice");
+					this.keys.push(key);
+					this.items.push(r.object<Tree>());
+				}
+				return;
+			case 0x5b:
+				this.kind = Kind.List;
+				this.items = r.list<Tree>();
+				return;
+			case 0x74:
+			case 0x66:
+				this.kind = Kind.Bool;
+				this.text = r.boolean() ? "true" : "false";
+				return;
+			case 0x6e:
+				r.none();
+				return;
+			default:
+				this.kind = Kind.Number;
+				this.text = r.number();
+		}
+	}
+
+	/** What an object has under a key, or null. */
+	get(key: string): Tree | null {
+		const i = this.kind == Kind.Object ? this.keys.indexOf(key) : -1;
+		return i < 0 ? null : this.items[i];
+	}
+
+	/** The text under a key, or another. */
+	textOf(key: string, otherwise: string): string {
+		const v = this.get(key);
+		return v !== null && v.kind == Kind.Text ? v.text : otherwise;
+	}
+
+	/** Whether true stands under a key. */
+	isTrue(key: string): bool {
+		const v = this.get(key);
+		return v !== null && v.kind == Kind.Bool && v.text == "true";
+	}
+}
+
+/** Reads any JSON as a tree, or returns null if it is none. */
+export function parse(json: Json): Tree | null {
+	const tree = new Tree();
+	return decode(json, tree).length == 0 ? tree : null;
+}
+
+/** A text as JSON. */
+export function quote(text: string): Json {
+	const w = new Writer();
+	w.text(text);
+	return w.toString();
+}
+
+/** An object of texts: object(["call", id, "tool", name]). */
+export function object(pairs: string[]): Json {
+	const w = new Writer();
+	w.byte(0x7b);
+	for (let i = 0; i + 1 < pairs.length; i += 2) w.textField(pairs[i], pairs[i + 1]);
+	w.byte(0x7d);
+	return w.toString();
+}
