@@ -24,6 +24,9 @@ func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
 // be used, is done without.
 func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (*host.Host, error) {
 	o.CompileChild = e.compile
+	if err := e.budget.apply(e, &o); err != nil {
+		return nil, err
+	}
 	if !chosen {
 		o.CacheDir = e.getenv(envCacheDir)
 		chosen = o.CacheDir != ""

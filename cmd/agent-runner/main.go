@@ -32,6 +32,8 @@ type env struct {
 	// compile bounds the processes that compile modules; nil: this one does,
 	// since it is not the command's own.
 	compile *sandbox.ChildOptions
+	// budget is what the host may use.
+	budget budget
 	// journal is around the journal of runs: tests let a process end there. Nil:
 	// nothing is.
 	journal func(agent.Journal) agent.Journal

@@ -122,6 +122,7 @@ type Info struct {
 type MemoryInfo struct {
 	First int64 `json:"first"` // what an instance has at first
 	Most  int64 `json:"most"`  // what it may grow to
+	Image int64 `json:"image"` // what is kept for instances to begin with; 0 if each is made anew
 }
 
 // Info tells what the module is and what it can do.
@@ -132,6 +133,7 @@ func (m *Module) Info() Info {
 		Instances: m.image.Reset().Method, Warnings: m.Warnings(),
 	}
 	info.Memory.First, info.Memory.Most = m.image.Memory()
+	info.Memory.Image = m.image.Reset().ImageBytes
 	return info
 }
 

@@ -90,9 +90,15 @@ type copiedImage struct {
 	portable bool
 }
 
-func (i *copiedImage) size() uint64   { return uint64(len(i.content)) }
-func (i *copiedImage) method() string { return "copies all of it" }
-func (i *copiedImage) close()         {}
+func (i *copiedImage) size() uint64 { return uint64(len(i.content)) }
+func (i *copiedImage) close()       {}
+
+func (i *copiedImage) method() string {
+	if len(i.content) <= copyAtMost {
+		return "copies all of it back, since that is little"
+	}
+	return "copies all of it back, since this system does not tell what was written to"
+}
 
 func (i *copiedImage) open(limit uint64) (pages, error) {
 	return &copiedPages{image: i, limit: limit, buf: append(make([]byte, 0, len(i.content)), i.content...)}, nil

@@ -98,7 +98,7 @@ func TestInstancesAreClean(t *testing.T) {
 			copy(data, "overwritten")
 			in.Close()
 			if !canMap() || opts.portable {
-				require.Equal(t, "copies all of it", im.Reset().Method)
+				require.Contains(t, im.Reset().Method, "copies all of it back")
 			} else {
 				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
 				require.EqualValues(t, 2*os.Getpagesize(), im.pool.idle[0].bytes)
@@ -182,7 +182,7 @@ func TestGrowthIsMapped(t *testing.T) {
 	}
 	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{})
 	in := instantiate(t, im, InstanceConfig{})
-	require.Equal(t, "copies all of it", im.Reset().Method)
+	require.Contains(t, im.Reset().Method, "copies all of it back")
 	call(t, in, "store", 70_000, 77)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

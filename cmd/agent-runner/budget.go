@@ -1,0 +1,69 @@
+package main
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+)
+
+// The environment variables of budgets.
+const (
+	envMemory        = "AGENT_RUNNER_MEMORY"
+	envCompileMemory = "AGENT_RUNNER_COMPILE_MEMORY"
+	envCompileTime   = "AGENT_RUNNER_COMPILE_TIME"
+)
+
+// A budget is what the host may use of the machine, as it was written down.
+type budget struct{ memory, compileMemory, compileTime string }
+
+// budgetFlags are those of every command.
+func budgetFlags(cmd *cobra.Command, b *budget) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&b.memory, "memory", "", "`SIZE` of the memory that all runs may use for their modules; default: $"+envMemory+", else half of the machine's or container's")
+	flags.StringVar(&b.compileMemory, "compile-memory", "", "`SIZE` of the memory that compiling one module may take; default: $"+envCompileMemory+", else 1GiB")
+	flags.StringVar(&b.compileTime, "compile-time", "", "`TIME` that compiling one module may take; default: $"+envCompileTime+", else 30s")
+}
+
+// apply puts the budget into a host's options.
+func (b *budget) apply(e *env, o *host.Options) error {
+	size := func(flag, env, given string, to *int64) error {
+		text := cmp.Or(given, e.getenv(env))
+		if text == "" {
+			return nil
+		}
+		var n agentfile.Bytes
+		if err := n.UnmarshalText([]byte(text)); err != nil {
+			return usagef("%s: %w", written(flag, env, given), err)
+		}
+		*to = int64(n)
+		return nil
+	}
+	if err := size("memory", envMemory, b.memory, &o.MemoryBytes); err != nil || o.CompileChild == nil {
+		return err
+	}
+	child := *o.CompileChild
+	if err := size("compile-memory", envCompileMemory, b.compileMemory, &child.MemoryBytes); err != nil {
+		return err
+	}
+	if text := cmp.Or(b.compileTime, e.getenv(envCompileTime)); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return usagef("%s is %q; want a time with its unit, such as 30s", written("compile-time", envCompileTime, b.compileTime), text)
+		}
+		child.Time = d
+	}
+	o.CompileChild = &child
+	return nil
+}
+
+// written is where a budget was written down: as a flag if that has text.
+func written(flag, env, text string) string {
+	if text != "" {
+		return "--" + flag
+	}
+	return "$" + env
+}

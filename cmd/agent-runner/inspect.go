@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+func newInspect(e *env) *cobra.Command {
+	var output, cacheDir string
+	cmd := &cobra.Command{
+		Use:   "inspect PATH",
+		Short: "Show what a module is, and what it can do",
+		Long: `Shows what a module is and what it can do, without running it in an agent: only
+its describe is called. A module that this host does not take is not shown: what
+is wrong with it is said, and the exit code is 2.
+
+Limits are those that hold where agent.yaml has no others.`,
+		Example: "  agent-runner module inspect redact.wasm",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("want one module: agent-runner module inspect PATH")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return usagef("-o is %q; want text or json", output)
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			if err != nil {
+				return err
+			}
+			defer closeHost(h)
+			m, err := h.Load(ctx, args[0], host.Limits{})
+			if err != nil {
+				return beforeRun(ctx, err)
+			}
+			defer m.Close()
+			if output == "json" {
+				return inspectJSON(e, m)
+			}
+			_, err = fmt.Fprint(e.out, clean(inspectText(m)))
+			return err
+		},
+	}
+	moduleFlags(cmd, &output, &cacheDir)
+	return cmd
+}
+
+// A limit of a module, by its name in agent.yaml.
+type limit struct {
+	name  string
+	value any    // for programs
+	text  string // for people
+}
+
+// limits are those that a module runs under.
+func limits(l module.Limits) []limit {
+	bytes := func(name string, n int64, of string) limit { return limit{name, n, size(n) + " " + of} }
+	number := func(name string, n int64, of string) limit { return limit{name, n, grouped(n) + " " + of} }
+	return []limit{
+		{"timeout", l.HookTime.String(), l.HookTime.String() + " of its own in a hook"},
+		number("fuel", l.Fuel, "of work in a hook"),
+		number("run_fuel", l.RunFuel, "in all hooks of a run"),
+		bytes("memory", l.MemoryBytes, "an instance"),
+		bytes("stack_bytes", l.StackBytes, "of stack"),
+		number("instances", int64(l.Instances), "calls at once in a run"),
+		number("nesting", int64(l.Nesting), "modules on one another"),
+		number("host_calls", int64(l.HostCalls), "in a hook"),
+		bytes("input_bytes", int64(l.InputBytes), "of input for a hook"),
+		bytes("output_bytes", int64(l.OutputBytes), "of answer"),
+		bytes("reply_bytes", int64(l.ReplyBytes), "from a host call"),
+		bytes("log_bytes", int64(l.LogBytes), "printed and logged in a hook"),
+		bytes("log_line_bytes", int64(l.LogLineBytes), "in a line of that"),
+		bytes("module_bytes", l.ModuleBytes, "of module"),
+	}
+}
+
+// limitsByName are limits as JSON has them.
+func limitsByName(l module.Limits) map[string]any {
+	all := map[string]any{}
+	for _, limit := range limits(l) {
+		all[limit.name] = limit.value
+	}
+	return all
+}
+
+// grouped writes a number as people read it.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// verdict is what comes of it all, for a module that was loaded.
+func verdict(info *module.Info) string {
+	switch n := len(info.Warnings); {
+	case len(info.Hooks) == 0:
+		return "accepted, but never called"
+	case n > 0:
+		return "accepted, with " + count(int64(n), "warning")
+	default:
+		return "accepted"
+	}
+}
+
+func inspectJSON(e *env, m *module.Module) error {
+	info := m.Info()
+	return printJSON(e, struct {
+		module.Info
+		Limits  map[string]any `json:"limits"`
+		Verdict string         `json:"verdict"`
+	}{info, limitsByName(m.Limits()), verdict(&info)})
+}
+
+func inspectText(m *module.Module) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(key, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", key, oneLine(fmt.Sprintf(format, args...)))
+	}
+	info := m.Info()
+	d := info.Description
+	row("file", "%s", info.Path)
+	if d.Name != "" {
+		row("name", "%s", strings.TrimSpace(d.Name+" "+d.Version))
+	}
+	if d.Description != "" {
+		row("about", "%s", d.Description)
+	}
+	row("digest", "sha256:%s", info.Digest)
+	row("size", "%s", size(info.Size))
+	row("transport", "%s", info.Transport)
+	row("hooks", "%s", list(info.Hooks, "none: it is never called"))
+	if len(d.Events) > 0 {
+		row("observes", "%s", list(d.Events, ""))
+	}
+	row("messages", "%s", map[string]string{
+		"": "full: all of them, in each input", abi.MessagesFull: "full: all of them, in each input",
+		abi.MessagesLazy: "lazy: it asks for those it wants", abi.MessagesNone: "none",
+	}[d.Messages])
+	row("memory", "%s at first, at most %s", size(info.Memory.First), size(info.Memory.Most))
+	if info.Memory.Image > 0 {
+		row("image", "%s, with which each instance begins", size(info.Memory.Image))
+	}
+	row("reset", "%s", info.Instances)
+	row("verdict", "%s", verdict(&info))
+	_ = w.Flush()
+
+	b.WriteString(powersText(info.Imports))
+	fmt.Fprintf(&b, "\nIts limits, by their names in agent.yaml\n")
+	for _, l := range limits(m.Limits()) {
+		fmt.Fprintf(w, "  %s\t%s\n", l.name, l.text)
+	}
+	_ = w.Flush()
+	if len(d.ConfigSchema) > 0 {
+		var schema bytes.Buffer
+		if json.Indent(&schema, d.ConfigSchema, "  ", "  ") == nil {
+			fmt.Fprintf(&b, "\nIts configuration, as JSON Schema\n  %s\n", schema.String())
+		}
+	}
+	for _, warning := range info.Warnings {
+		fmt.Fprintf(&b, "\nwarning: %s\n", oneLine(warning))
+	}
+	return b.String()
+}
