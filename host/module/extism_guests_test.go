@@ -10,21 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
 // goPlugin builds testdata/extism/go.
 func goPlugin(t testing.TB) []byte {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "go.wasm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
-	cmd.Dir = filepath.Join(plugins, "go")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly", "GOWORK=off")
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	b, err := os.ReadFile(out)
-	require.NoError(t, err)
-	return b
+	return guestbuild.Build(t, "testdata/extism/go")
 }
 
 // assemblyScriptPlugin builds testdata/extism/assemblyscript.

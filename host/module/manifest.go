@@ -62,9 +62,13 @@ func parseManifest(b []byte) (m extism.Manifest, warnings []string, err error) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		switch key {
 		case "wasm", "memory", "config", "timeout_ms":
-		case "allowed_hosts", "allowed_paths":
-			if string(keys[key]) != "[]" && string(keys[key]) != "{}" && string(keys[key]) != "null" {
-				warnings = append(warnings, key+" of the manifest is ignored: the module reaches no hosts and no files")
+		case "allowed_hosts":
+			if len(m.AllowedHosts) > 0 {
+				warnings = append(warnings, "allowed_hosts of the manifest grants nothing: an operator grants hosts, as http:HOST")
+			}
+		case "allowed_paths":
+			if len(m.AllowedPaths) > 0 {
+				warnings = append(warnings, "allowed_paths of the manifest is ignored: modules reach no files")
 			}
 		default:
 			warnings = append(warnings, fmt.Sprintf("manifest: unknown key %q", short(key)))
@@ -118,6 +122,9 @@ func (s *source) lower(l Limits, m *extism.Manifest) Limits {
 			s.warnings = append(s.warnings, fmt.Sprintf("memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d holds", asked, most))
 		}
 		l.MemoryBytes = min(asked, most)
+	}
+	if m.Memory != nil && m.Memory.MaxVarBytes >= 0 {
+		s.warnings = append(s.warnings, "memory.max_var_bytes of the manifest is ignored: variables are run-local values, whose limits hold")
 	}
 	if m.Timeout > 0 {
 		most := l.HookTime

@@ -69,14 +69,15 @@ func TestManifest(t *testing.T) {
 func TestManifestWarnings(t *testing.T) {
 	t.Parallel()
 	m, err := newLoader(t).Load(t.Context(), writeManifest(t, `{"wasm":[{"path":"puppet.wasm"}],"allowed_hosts":["*"],"allowed_paths":{"/":"/"},
-		"memory":{"max_pages":4096},"timeout_ms":18446744073709551615,"wsm":1}`), Limits{})
+		"memory":{"max_pages":4096,"max_var_bytes":1024},"timeout_ms":18446744073709551615,"wsm":1}`), Limits{})
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{
-		"allowed_hosts of the manifest is ignored: the module reaches no hosts and no files",
-		"allowed_paths of the manifest is ignored: the module reaches no hosts and no files",
+		"allowed_hosts of the manifest grants nothing: an operator grants hosts, as http:HOST",
+		"allowed_paths of the manifest is ignored: modules reach no files",
 		`manifest: unknown key "wsm"`,
 		"memory.max_pages of the manifest asks for 268435456 bytes; the limit memory_bytes of 67108864 holds",
+		"memory.max_var_bytes of the manifest is ignored: variables are run-local values, whose limits hold",
 		fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of 1s holds", 9223372036854*time.Millisecond),
 	}, m.Warnings())
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), m.Limits().MemoryBytes)

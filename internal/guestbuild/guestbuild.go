@@ -63,10 +63,14 @@ func Path(root, folder string) string {
 	return filepath.Join(root, filepath.FromSlash(Folder), name+".wasm")
 }
 
+// Extism is the folder of guests in Go that are plug-ins of Extism's. Each is a Go
+// module of its own, so that Extism's kit is no dependency of this one.
+const Extism = "extism"
+
 // language is that of a guest's folder, or empty for Go.
 func language(folder string) string {
 	for _, part := range strings.Split(filepath.ToSlash(folder), "/") {
-		if slices.Contains(Languages, part) {
+		if part == Extism || slices.Contains(Languages, part) {
 			return part
 		}
 	}
@@ -93,7 +97,7 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 	}
 	defer unlock()
 	build := goModule
-	if language(folder) != "" {
+	if l := language(folder); l != "" && l != Extism {
 		build = other
 	}
 	if err := build(ctx, root, folder, path); err != nil {
@@ -104,8 +108,8 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 
 func goModule(ctx context.Context, root, folder, path string) error {
 	build := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
-		"-o", path, "./"+filepath.ToSlash(folder))
-	build.Dir = root
+		"-o", path, ".")
+	build.Dir = filepath.Join(root, filepath.FromSlash(folder))
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out))

@@ -40,7 +40,7 @@ func Test(t *testing.T) {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
 	sources := map[string]string{"go": "main.go", "typescript": filepath.Base(dir) + ".ts"}
-	for _, language := range guestbuild.Languages {
+	for _, language := range append(guestbuild.Languages, guestbuild.Extism) {
 		sources[language] = language
 	}
 	for language, source := range sources {
@@ -139,6 +139,9 @@ func (ms modules) load(ctx context.Context, file string) (*module.Module, error)
 	folder := path.Join(Folder, name)
 	if slices.Contains(guestbuild.Languages, ms.language) {
 		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), module.Limits{})
+	}
+	if ms.language == guestbuild.Extism {
+		folder = path.Join(folder, guestbuild.Extism)
 	}
 	wasm := guestbuild.Build(ms.t, folder)
 	return ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})

@@ -1,0 +1,10 @@
+// Package trimresults tests the plug-in beside it.
+package trimresults
+
+import (
+	"testing"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/conversation"
+)
+
+func TestConversations(t *testing.T) { conversation.Test(t) }
