@@ -304,7 +304,9 @@ func (r *run) loop(ctx context.Context) (err error) {
 		}
 		r.state.Phase, r.state.Record = next, chain.NewRecord()
 		r.keepPhase()
-		r.chain.Observe(ctx)
+		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
+			r.chain.Observe(ctx) // before the run waits for others
+		}
 	}
 }
 

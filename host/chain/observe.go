@@ -9,8 +9,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// maxQueued is how many events wait for the observers before they are told.
-const maxQueued = 4096
+const (
+	// maxQueued is how many events wait for the observers; more are dropped.
+	maxQueued = 4096
+	// fullQueue is how many are worth a batch of their own.
+	fullQueue = 256
+)
 
 // A queue holds the events that the observers have not seen.
 type queue struct {
@@ -75,6 +79,16 @@ func (m *member) readable(e abi.Event) abi.Event {
 // Note adds an event to those that the observers are told of next, without
 // sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
+
+// Observes reports whether so much has happened that the observers should be told
+// at once. Otherwise it is enough to tell them before the run waits for the model
+// or for tools: what a batch costs does not depend much on how many events there
+// are in it.
+func (r *Run) Observes() bool {
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	return len(r.queue.events) >= fullQueue
+}
 
 // Observe tells the observers of what has happened since they were last told.
 func (r *Run) Observe(ctx context.Context) {
