@@ -5,12 +5,11 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -46,8 +45,6 @@ type rule struct {
 	Arguments []*condition `json:"arguments" doc:"all of them must hold"`
 	Action    string       `json:"action" doc:"allow, ask or deny"`
 	Message   string       `json:"message" doc:"what the model is told of a call that this rule denies, or the person who is asked"`
-
-	names []*regexp.Regexp
 }
 
 // Configure checks the rules and compiles their patterns.
@@ -83,8 +80,6 @@ func (r *rule) compile(at string) error {
 		if name == "" {
 			return invalid("%s.tools[%d]: a tool's name is never empty; * is all of them", at, j)
 		}
-		pattern := strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, `.*`)
-		r.names = append(r.names, regexp.MustCompile(`(?s)^`+pattern+`$`))
 	}
 	for j, c := range r.Arguments {
 		at := fmt.Sprintf("%s.arguments[%d]", at, j)
@@ -157,7 +152,7 @@ func (p *policy) decision(tool, action string, by int) middleware.Decision {
 // matches reports whether the rule is about a call; sure is false if more is
 // encoded in the arguments than can be looked at.
 func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure bool) {
-	if !slices.ContainsFunc(r.names, func(n *regexp.Regexp) bool { return n.MatchString(tool) }) {
+	if !names.Match(r.Tools, tool) {
 		return false, true
 	}
 	for _, c := range r.Arguments {
