@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// maxResults is how many tools a search finds at most.
+const maxResults = 50
+
+type searchArgs struct {
+	Query      string `json:"query" doc:"words to look for, +word for one that must occur, or select:name,name"`
+	MaxResults int    `json:"max_results,omitempty" doc:"how many tools to find at most"`
+}
+
+// A result is what a search says.
+type result struct {
+	Matches []string `json:"matches"`
+	Hidden  int      `json:"hidden_tools"` // how many there are to find
+}
+
+// find answers a search.
+func (s *searcher) find(ctx *middleware.Context, args searchArgs) (*abi.Result, error) {
+	list, _, err := catalog.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	most := args.MaxResults
+	if most <= 0 {
+		most = s.MaxResults
+	}
+	matches, err := search(list, args.Query, min(most, maxResults))
+	if err != nil {
+		return abi.ErrorResult(err.Error()), nil
+	}
+	b, err := abi.Marshal(result{Matches: matches, Hidden: len(list)})
+	if err != nil {
+		return nil, err
+	}
+	return abi.TextResult(string(b)), nil
+}
+
+// search returns the names of the tools that a query finds, the best first.
+func search(list []entry, query string, most int) ([]string, error) {
+	query = strings.TrimSpace(query)
+	if selected, ok := strings.CutPrefix(query, "select:"); ok {
+		return choose(list, selected), nil
+	}
+	words := strings.Fields(strings.ToLower(query))
+	if len(words) == 0 {
+		return nil, fmt.Errorf("query: say what to look for, or select:name")
+	}
+	type scored struct {
+		name  string
+		score int
+	}
+	var found []scored
+	for _, e := range list {
+		if n := e.score(words); n > 0 {
+			found = append(found, scored{e.Name, n})
+		}
+	}
+	slices.SortFunc(found, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), strings.Compare(a.name, b.name))
+	})
+	matches := []string{}
+	for _, f := range found[:min(most, len(found))] {
+		matches = append(matches, f.name)
+	}
+	return matches, nil
+}
+
+// choose returns those of the names, separated by commas, that there are.
+func choose(list []entry, selected string) []string {
+	matches := []string{}
+	for _, name := range strings.Split(selected, ",") {
+		name = strings.TrimSpace(name)
+		known := slices.ContainsFunc(list, func(e entry) bool { return e.Name == name })
+		if known && !slices.Contains(matches, name) {
+			matches = append(matches, name)
+		}
+	}
+	return matches
+}
+
+// What a word is worth, by where it occurs; the best place counts.
+const (
+	inPart        = 10 // it is a part of the name
+	withinPart    = 5  // it lies within a part
+	withinName    = 3  // it lies within the name, across parts
+	inDescription = 2
+)
+
+// score is what the words are worth for the tool: 0 if none of them occurs, or
+// one that must does not. The words are in lower case.
+func (e entry) score(words []string) int {
+	name, about, parts := strings.ToLower(e.Name), strings.ToLower(e.Description), nameParts(e.Name)
+	sum := 0
+	for _, word := range words {
+		word, must := strings.CutPrefix(word, "+")
+		n := 0
+		switch {
+		case word == "":
+			continue
+		case slices.Contains(parts, word):
+			n = inPart
+		case slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(p, word) }):
+			n = withinPart
+		case strings.Contains(name, word):
+			n = withinName
+		case strings.Contains(about, word):
+			n = inDescription
+		case must:
+			return 0
+		}
+		sum += n
+	}
+	return sum
+}
+
+// nameParts are the parts of a tool's name in lower case: mcp__slack__sendMessage
+// has mcp, slack, send and message.
+func nameParts(name string) []string {
+	var parts []string
+	for _, field := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		for _, part := range splitCamelCase(field) {
+			parts = append(parts, strings.ToLower(part))
+		}
+	}
+	return parts
+}
+
+// splitCamelCase cuts where a capital follows a small letter, and before the last
+// of several capitals that a small letter follows: HTMLParser is HTML and Parser.
+func splitCamelCase(s string) []string {
+	var parts []string
+	runes := []rune(s)
+	from := 0
+	for i := 1; i < len(runes); i++ {
+		up := unicode.IsUpper(runes[i])
+		after := !unicode.IsUpper(runes[i-1])
+		before := i+1 < len(runes) && unicode.IsLower(runes[i+1])
+		if up && (after || before) {
+			parts = append(parts, string(runes[from:i]))
+			from = i
+		}
+	}
+	if from < len(runes) {
+		parts = append(parts, string(runes[from:]))
+	}
+	return parts
+}
