@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -58,18 +59,27 @@ func powersText(imports []module.Power) string {
 	if len(imports) == 0 {
 		fmt.Fprintln(&b, "  nothing but answer: it imports nothing")
 	}
-	var wasi, idle []module.Power
+	var others, idle []module.Power
 	for _, p := range imports {
 		switch {
-		case p.Module == abi.ImportModule:
+		case p.Module == abi.ImportModule, p.Grant != "", p.Denied:
 			fmt.Fprintf(w, "  %s\t%s%s\n", p.Name, p.Does, condition(p))
 		case strings.HasPrefix(p.Does, "nothing"):
 			idle = append(idle, p)
 		default:
-			wasi = append(wasi, p)
+			others = append(others, p)
 		}
 	}
-	for _, p := range wasi {
+	// Of those that come to the same, and there are many to an Extism plug-in, the
+	// first stands for all.
+	for i, p := range others {
+		same := func(o module.Power) bool { return o.Does == p.Does }
+		if slices.ContainsFunc(others[:i], same) {
+			continue
+		}
+		if slices.ContainsFunc(others[i+1:], same) {
+			p.Name += ", …"
+		}
 		fmt.Fprintf(w, "  %s\t%s\n", p.Name, p.Does)
 	}
 	if len(idle) > 0 {
