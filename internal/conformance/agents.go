@@ -23,6 +23,7 @@ type builder struct {
 	middlewares Middlewares
 	model       *scripted.Model
 	player      *player
+	values      durable
 }
 
 // agent makes the agent of a file, with another entry beside the file's.
@@ -48,7 +49,7 @@ func (b *builder) agent(ctx context.Context, name string, file *agentFile, more 
 		tools = append(tools, agent.Tool(a, nil))
 	}
 	a, err := agent.New(&agent.Options{Name: name, Model: file.Model.around(b.model), ModelName: "scripted", Instruction: file.Instruction, Tools: tools,
-		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse}),
+		ReturnDirectly: file.ReturnDirectly, Chain: ch.With(chain.Options{ContinueOnError: file.ContinueOnError, ContinueOnResponse: file.ContinueOnResponse, Values: &b.values}),
 		MaxSteps: file.Limits.MaxSteps, Limits: file.Limits.calls(), Timeout: file.Timeout, NoStream: file.Stream != nil && !*file.Stream})
 	if err == nil && others != nil {
 		err = a.AllowTransfer(others...)

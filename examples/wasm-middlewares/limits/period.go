@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// A book counts under names.
+type book interface {
+	add(ctx *middleware.Context, name string, delta int64) (int64, error)
+	get(ctx *middleware.Context, name string) (int64, error)
+}
+
+// A runBook counts in run-local values.
+type runBook struct{}
+
+func (runBook) add(ctx *middleware.Context, name string, delta int64) (int64, error) {
+	return middleware.Counter(name).Add(ctx, delta)
+}
+
+func (runBook) get(ctx *middleware.Context, name string) (int64, error) {
+	return middleware.Counter(name).Get(ctx)
+}
+
+// A dayBook counts in durable values, a new one each day, which are kept for two.
+type dayBook struct{}
+
+func (dayBook) key(ctx *middleware.Context, name string) string {
+	return time.UnixMilli(ctx.Run.NowMS).UTC().Format(time.DateOnly) + "/" + name
+}
+
+func (b dayBook) add(ctx *middleware.Context, name string, delta int64) (int64, error) {
+	key := b.key(ctx, name)
+	if n, err := (middleware.StoredCounter(key)).Add(ctx, delta); err != nil || n != delta {
+		return n, err
+	}
+	// The first of the day, most likely: what is counted gets a time to live.
+	value := middleware.Stored[int64](key)
+	for {
+		n, version, err := value.Load(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if ok, err := value.CompareAndSet(ctx, n, version, 48*time.Hour); ok || err != nil {
+			return delta, err
+		}
+	}
+}
+
+func (b dayBook) get(ctx *middleware.Context, name string) (int64, error) {
+	return middleware.StoredCounter(b.key(ctx, name)).Get(ctx)
+}
+
+// The names under which is counted.
+const (
+	modelCalls = "model_calls"
+	toolCalls  = "tool_calls"
+	tokensUsed = "tokens"
+	moneySpent = "money" // in millionths
+)
+
+// A period has limits, and counts what is used in it.
+type period struct {
+	name string
+	amounts
+	book
+}
+
+func (p *period) empty() bool {
+	return p.ModelCalls == 0 && p.ToolCalls == 0 && len(p.Tools) == 0 && p.Tokens == 0 && p.Money == 0
+}
+
+func (p *period) hit(what string, limit any) *hit {
+	return &hit{By: p.name, What: what, Max: fmt.Sprint(limit)}
+}
+
+// spent is the limit on tokens or money that is used up, if one is.
+func (p *period) spent(ctx *middleware.Context) (*hit, error) {
+	for _, l := range []struct {
+		name  string
+		limit int64
+		hit   func() *hit
+	}{
+		{tokensUsed, p.Tokens, func() *hit { return p.hit("tokens", p.Tokens) }},
+		{moneySpent, millionths(p.Money), func() *hit {
+			return p.hit("money", strconv.FormatFloat(p.Money, 'f', -1, 64))
+		}},
+	} {
+		if l.limit == 0 {
+			continue
+		}
+		if n, err := p.get(ctx, l.name); err != nil || n >= l.limit {
+			return l.hit(), err
+		}
+	}
+	return nil, nil
+}
+
+// use counts what a model call used.
+func (p *period) use(ctx *middleware.Context, tokens, money int64) error {
+	if p.Tokens > 0 && tokens > 0 {
+		if _, err := p.add(ctx, tokensUsed, tokens); err != nil {
+			return err
+		}
+	}
+	if p.Money > 0 && money > 0 {
+		if _, err := p.add(ctx, moneySpent, money); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tool counts a tool call, or says which limit it would pass; then nothing of it
+// stays counted here.
+func (p *period) tool(ctx *middleware.Context, tool string) (*hit, error) {
+	type one struct {
+		name, what string
+		limit      int64
+	}
+	var all []one
+	if p.ToolCalls > 0 {
+		all = append(all, one{toolCalls, "tool calls", p.ToolCalls})
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(p.Tools)) {
+		if names.Match([]string{pattern}, tool) {
+			all = append(all, one{"tool/" + pattern, "calls of " + pattern, p.Tools[pattern]})
+		}
+	}
+	for i, c := range all {
+		n, err := p.add(ctx, c.name, 1)
+		if err != nil {
+			return nil, err
+		}
+		if n <= c.limit {
+			continue
+		}
+		for _, counted := range all[:i+1] {
+			if _, err := p.add(ctx, counted.name, -1); err != nil {
+				return nil, err
+			}
+		}
+		return p.hit(c.what, c.limit), nil
+	}
+	return nil, nil
+}
+
+// back takes a tool call back that another period does not allow.
+func (p *period) back(ctx *middleware.Context, tool string) error {
+	if p.ToolCalls > 0 {
+		if _, err := p.add(ctx, toolCalls, -1); err != nil {
+			return err
+		}
+	}
+	for pattern := range p.Tools {
+		if names.Match([]string{pattern}, tool) {
+			if _, err := p.add(ctx, "tool/"+pattern, -1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
