@@ -572,6 +572,12 @@ export class Tree extends Value {
 		return v !== null && v.kind == Kind.Text ? v.text : otherwise;
 	}
 
+	/** The whole number under a key, or another. */
+	wholeOf(key: string, otherwise: i64): i64 {
+		const v = this.get(key);
+		return v !== null && v.kind == Kind.Number ? I64.parseInt(v.text) : otherwise;
+	}
+
 	/** Whether true stands under a key. */
 	isTrue(key: string): bool {
 		const v = this.get(key);

@@ -45,7 +45,12 @@ func Test(t *testing.T) {
 	}
 	for language, source := range sources {
 		if _, err := os.Stat(source); err == nil {
-			t.Run(language, func(t *testing.T) { test(t, modules{t, newLoader(t), language}, cases) })
+			t.Run(language, func(t *testing.T) {
+				if slices.Contains(guestbuild.Languages, language) {
+					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // or the test is skipped here
+				}
+				test(t, modules{t, newLoader(t), language}, cases)
+			})
 		}
 	}
 }
