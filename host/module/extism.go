@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tetratelabs/wazero/api"
@@ -134,7 +133,7 @@ func (v *visit) asPlugin() *plugin {
 
 // own makes a block one that may be changed.
 func (p *plugin) own(b *block) {
-	b.data, b.shared = slices.Clone(b.data), false
+	b.data, b.shared = abi.Clone(b.data), false
 	if b.at == p.inputAt {
 		p.input = b.data[:len(p.input)]
 	}

@@ -120,7 +120,7 @@ func (p *plugin) whole(v *visit, g *sandbox.Guest, name string, at uint64) []byt
 func (p *plugin) take(v *visit, g *sandbox.Guest, name string, at uint64) []byte {
 	b := p.whole(v, g, name, at)
 	g.Charge(len(b))
-	return slices.Clone(b)
+	return abi.Clone(b)
 }
 
 func extismAlloc(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
@@ -383,7 +383,7 @@ func extismLog(level int32) func(*plugin, *visit, *sandbox.Guest, []uint64) {
 		text := p.whole(v, g, "log", stack[0])
 		v.say(level, len(text), func(keep int) []byte {
 			g.Charge(keep)
-			return slices.Clone(text[:keep])
+			return abi.Clone(text[:keep])
 		})
 		p.free(stack[0])
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -317,4 +319,141 @@ func TestExtismMemory(t *testing.T) {
 	require.Equal(t, mw.image.WorstCase()+32<<20, mw.worstCase())
 	mw = configure(t, loadPlugin(t, "puppet.wasm", Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}), "")
 	require.Equal(t, mw.image.WorstCase()+1<<20, mw.worstCase())
+}
+
+// only is the plug-in caller with one hook.
+func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
+	t.Helper()
+	b := readPlugin(t, "caller.wasm")
+	for _, h := range calledHooks() {
+		if h != hook {
+			name := append([]byte{byte(len(h))}, h...)
+			b = bytes.Replace(b, name, bytes.Replace(name, []byte("_"), []byte("-"), 1), 1)
+			b = bytes.Replace(b, []byte("\x07observe"), []byte("\x07absorbe"), 1)
+		}
+	}
+	m, err := l.LoadBytes(t.Context(), "caller.wasm", b, Limits{})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	require.Equal(t, []abi.Hook{hook}, m.Hooks())
+	return m
+}
+
+// TestExtismStreams reads a stream and sends another one.
+func TestExtismStreams(t *testing.T) {
+	t.Parallel()
+	r := open(t, configure(t, only(t, newLoader(t), abi.HookWrapModel), `{"call1":"b","call2":"c","call3":"d","arg3":{"chunks":[{"kind":"text","text":"mine"}]},"call4":"c","call5":"c"}`))
+	heard, res, err := streams(t.Context(), r, func() {}, "theirs")
+	require.NoError(t, err)
+	require.Equal(t, []string{"mine"}, heard)
+	require.Equal(t, "mine", res.Message.Content.String())
+	logs := r.host.logs()
+	require.Len(t, logs, 5)
+	require.Equal(t, "info {}", logs[0])
+	require.Contains(t, logs[1], `"text":"theirs"`)
+	require.Equal(t, "info {}", logs[2])
+	require.Contains(t, logs[3], `{"end":{"response":{"message":{"role":"assistant","content":"theirs"}`)
+	require.Equal(t, "info {}", logs[4])
+}
+
+// TestExtismStore makes the calls of durable values.
+func TestExtismStore(t *testing.T) {
+	t.Parallel()
+	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
+	mw, err := loadPlugin(t, "caller.wasm", Limits{}).Configure(t.Context(), "guard", []byte(config), Grants{Store: true})
+	require.NoError(t, err)
+	t.Cleanup(mw.Close)
+	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
+	require.NoError(t, err)
+	v, host := &values{}, &fakeHost{}
+	r, err := c.With(chain.Options{Values: v, Tenant: "t"}).Open(t.Context(), "run-1", host, chain.NewLocals())
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = (&testRun{r, host}).beforeAgent(t)
+	require.NoError(t, err)
+	var replies []string
+	for _, line := range host.logs() {
+		if text, ok := strings.CutPrefix(line, "info "); ok {
+			replies = append(replies, text)
+		}
+	}
+	require.Equal(t, []string{`{"value":7,"version":3}`, `{"version":4}`,
+		`{"error":{"code":"invalid","message":"store_set: a time to live of -1 seconds; want 0 for none, or more"}}`,
+		`{"error":{"code":"unavailable","message":"the store of durable values is not available","retryable":true}}`,
+		`{"error":{"code":"limit","message":"no more"}}`}, replies)
+	require.Equal(t, []string{"get t/guard/k", "set t/guard/k"}, v.asked)
+}
+
+// TestExtismOwnCalls checks what a plug-in hands to tool and model, and what it gets.
+func TestExtismOwnCalls(t *testing.T) {
+	t.Parallel()
+	mw := configure(t, loadPlugin(t, "caller.wasm", Limits{}), `{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`)
+	s := &session{mw: mw, entry: "guard", run: "run-7", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
+	defer s.Close()
+	v, err := s.replay(t.Context(), &Visit{Hook: abi.HookBeforeAgent, Input: Blob("{}"), Calls: []HostCall{
+		{Name: "tool", Bytes: []Blob{Blob(`{"name":"echo"}`)}, Reply: Blob(`{"result":{"content":"hi"}}`)},
+		{Name: "model", Bytes: []Blob{Blob(`{"messages":[]}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, 2, v.replay.calls)
+	require.Equal(t, []string{`{"result":{"content":"hi"}}`, `{"error":{"code":"model","message":"no"}}`}, v.recent)
+}
+
+// TestExtismStart checks that what sets a language's runtime up is called as
+// Extism does, and limited, which Extism does not.
+func TestExtismStart(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	b := readPlugin(t, "starting.wasm")
+	m, err := l.LoadBytes(t.Context(), "haskell.wasm", b, Limits{})
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = open(t, configure(t, m, "")).beforeAgent(t)
+	require.NoError(t, err, "hs_init was called, with zeros, and not the constructors")
+
+	limits := Limits{Limits: sandbox.Limits{HookTime: 100 * time.Millisecond}}
+	b = bytes.Replace(b, []byte("\x07hs_init"), []byte("\x07hs_exit"), 1)
+	_, err = l.LoadBytes(t.Context(), "c.wasm", b, limits)
+	require.ErrorContains(t, err, "c.wasm: __wasm_call_ctors: ran longer than 100ms")
+
+	b = bytes.Replace(b, []byte("\x11__wasm_call_ctors"), []byte("\x11__wasm_call_none_"), 1)
+	m, err = l.LoadBytes(t.Context(), "none.wasm", b, limits)
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = open(t, configure(t, m, "")).beforeAgent(t)
+	require.ErrorContains(t, err, "returned 7, and set no error")
+}
+
+// FuzzExtismProgram lets a plug-in call Extism's functions with any values.
+func FuzzExtismProgram(f *testing.F) {
+	l, err := NewLoader(f.Context(), nil)
+	require.NoError(f, err)
+	defer l.Close(context.Background())
+	m, err := l.LoadBytes(f.Context(), "puppet.wasm", readPlugin(f, "puppet.wasm"), Limits{HostCalls: 100, Limits: sandbox.Limits{Fuel: 1_000_000, MemoryBytes: 1 << 20}})
+	require.NoError(f, err)
+	defer m.Close()
+	f.Add([]byte(assemble(func(p *program) { p.block(1, "a"); p.do(opVarGet, 1, 0, 2); p.show(2) })))
+	f.Add([]byte(assemble(func(p *program) {
+		p.block(1, "a")
+		p.do(opOutputSet, 1, 1, 0)
+		p.do(opFree, 1, 0, 0)
+		p.do(opBack, 0, 0, 0, 3)
+	})))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		text := hex.EncodeToString(b[:min(len(b), 50_000)])
+		mw, err := m.Configure(t.Context(), "guard", fmt.Appendf(nil, `{"program":%q}`, text), Grants{})
+		require.NoError(t, err)
+		defer mw.Close()
+		_, err = open(t, mw).beforeAgent(t)
+		var fault *chain.Fault
+		var failed *abi.Error
+		switch {
+		case errors.As(err, &fault):
+			var guest *sandbox.Fault
+			require.False(t, errors.As(err, &guest) && guest.Kind == sandbox.FaultInternal, "%v", err)
+			require.True(t, isOwn(fault.Cause), "%v", err)
+		case err != nil:
+			require.ErrorAs(t, err, &failed)
+		}
+	})
 }
