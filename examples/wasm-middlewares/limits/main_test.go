@@ -34,7 +34,7 @@ func (b *bench) fresh() *bench {
 	for key, value := range b.Stored() {
 		require.NoError(b.t, other.SetStored(key, value))
 	}
-	other.Host.Run = b.Host.Run
+	other.Run = b.Run
 	require.NoError(b.t, other.Configure(b.config()))
 	return other
 }

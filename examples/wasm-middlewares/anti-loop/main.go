@@ -1,0 +1,153 @@
+// Command anti-loop is a middleware that notices when a model does the same again
+// and again: it tells the model, and stops the run if that does not help.
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/callkey"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "anti-loop",
+		Version:     "1.0.0",
+		Description: "Tells the model that it does the same again and again, and then stops the run.",
+	}, newAntiLoop())
+}
+
+func main() {}
+
+func newAntiLoop() *antiLoop {
+	return &antiLoop{HintAfter: 3, StopAfter: 6, Window: 40, Results: true}
+}
+
+type antiLoop struct {
+	HintAfter int      `json:"hint_after" doc:"the model is told when it has done the same this many times; 0: never"`
+	StopAfter int      `json:"stop_after" doc:"the run is stopped when it has done the same this many times; 0: never"`
+	Window    int      `json:"window" doc:"how many messages are looked back; a message of the user ends it, too"`
+	Results   bool     `json:"results" doc:"a call is the same only if it had the same result: to ask until something has changed is no loop"`
+	Except    []string `json:"except" doc:"tools that may be called again and again, by their names, * for any characters"`
+	Hint      string   `json:"hint" doc:"what the model is told; %s is what it does, %d how often it has"`
+}
+
+// hint is what the model is told.
+const hint = "You have %s %d times in this task, with nothing new to show for it. Doing it again will not help. Try another way, or answer with what you know and say what you could not find out."
+
+// minText is how long a text that comes with calls must be to count: models say
+// "Let me look." with every call.
+const minText = 80
+
+// Configure checks the numbers.
+func (a *antiLoop) Configure(*middleware.Context) error {
+	for _, c := range []struct {
+		wrong bool
+		why   string
+	}{
+		{a.HintAfter < 0 || a.HintAfter == 1 || a.StopAfter < 0 || a.StopAfter == 1, "hint_after and stop_after are at least 2: once is no loop; or 0, for never"},
+		{a.HintAfter == 0 && a.StopAfter == 0, "hint_after and stop_after are both 0: there is nothing to do"},
+		{a.StopAfter > 0 && a.HintAfter >= a.StopAfter, fmt.Sprintf("hint_after: %d must be below stop_after, so that the model has a chance", a.HintAfter)},
+		{a.Window < 2*max(a.HintAfter, a.StopAfter), fmt.Sprintf("window: %d messages cannot show %d calls with their results", a.Window, max(a.HintAfter, a.StopAfter))},
+		{a.Window > 10_000, "window: at most 10000 messages"},
+		{a.Hint != "" && (strings.Count(a.Hint, "%") != 2 || strings.Index(a.Hint, "%s") < 0 || strings.Index(a.Hint, "%d") < strings.Index(a.Hint, "%s")), "hint: want one %s, one %d behind it, and no other %"},
+	} {
+		if c.wrong {
+			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
+		}
+	}
+	if a.Hint == "" {
+		a.Hint = hint
+	}
+	return nil
+}
+
+// A deed is what the model did: a call, or a text.
+type deed struct{ what, key string }
+
+// BeforeModelRewriteState looks whether the model's last message does what
+// earlier ones did.
+func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
+	counts, last := a.count(state.Messages)
+	var worst deed
+	most := 0
+	for _, d := range last {
+		if n := counts[d.key]; n > most {
+			worst, most = d, n
+		}
+	}
+	stop := a.StopAfter > 0 && most >= a.StopAfter
+	if !stop && (a.HintAfter == 0 || most < a.HintAfter) {
+		return nil
+	}
+	if err := ctx.Emit("loop", map[string]any{"what": worst.what, "times": most, "stopped": stop}); err != nil {
+		return err
+	}
+	if stop {
+		return ctx.Stop(fmt.Sprintf("The model has %s %d times.", worst.what, most), "loop")
+	}
+	state.Messages.Append(abi.User(fmt.Sprintf(a.Hint, worst.what, most)))
+	return nil
+}
+
+// count goes back to what the user said last. It returns in how many of the
+// model's messages each deed is, and those of the last.
+func (a *antiLoop) count(messages *middleware.Messages) (counts map[string]int, last []deed) {
+	counts = map[string]int{}
+	results := map[string]string{}
+	seen := 0
+	for _, m := range messages.Backward() {
+		if seen++; seen > a.Window || m.Role == abi.RoleUser && !strings.HasPrefix(m.Origin, "module:") {
+			break
+		}
+		if m.Role == abi.RoleTool {
+			results[m.ToolCallID] = m.Content.String()
+		}
+		if m.Role != abi.RoleAssistant {
+			continue
+		}
+		deeds := a.deeds(&m, results)
+		for _, d := range deeds {
+			counts[d.key]++
+		}
+		if last == nil {
+			last = deeds
+			if len(last) == 0 {
+				break
+			}
+		}
+	}
+	return counts, last
+}
+
+// deeds are what a message does, each once.
+func (a *antiLoop) deeds(m *abi.Message, results map[string]string) []deed {
+	var out []deed
+	there := map[string]bool{}
+	add := func(what, key string) {
+		if !there[key] {
+			there[key] = true
+			out = append(out, deed{what, key})
+		}
+	}
+	if text := strings.ToLower(strings.Join(strings.Fields(m.Content.String()), " ")); text != "" && (len(m.ToolCalls) == 0 || len(text) >= minText) {
+		add("said the same", "text "+text)
+	}
+	for _, c := range m.ToolCalls {
+		if names.Match(a.Except, c.Function.Name) {
+			continue
+		}
+		key, err := callkey.Of(c.Function.Name, c.Function.Arguments)
+		if err != nil {
+			key = c.Function.Name + " " + c.Function.Arguments // no JSON: the same mistake is the same
+		}
+		if a.Results {
+			key += " " + results[c.ID]
+		}
+		add("called "+c.Function.Name+" with the same arguments", "call "+key)
+	}
+	return out
+}
