@@ -281,21 +281,12 @@ func (r *run) loop(ctx context.Context) (err error) {
 			err = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}
 		}
 	}()
-	phases := map[Phase]func(context.Context) (Phase, error){
-		PhaseStart:   r.start,
-		PhaseStep:    r.beginStep,
-		PhaseRewrite: r.rewrite,
-		PhaseModel:   r.callModel,
-		PhaseDecide:  r.decide,
-		PhaseTools:   r.callTools,
-		PhaseRound:   r.endRound,
-	}
 	for {
 		if cause := context.Cause(ctx); cause != nil {
 			return &chain.Over{Cause: cause}
 		}
 		r.chain.Begin(r.state.Record)
-		next, err := phases[r.state.Phase](ctx)
+		next, err := r.phase(ctx)
 		if err != nil {
 			return err
 		}
@@ -307,6 +298,28 @@ func (r *run) loop(ctx context.Context) (err error) {
 		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
 			r.chain.Observe(ctx) // before the run waits for others
 		}
+	}
+}
+
+// phase goes through the phase that the run is in, and returns the next one.
+func (r *run) phase(ctx context.Context) (Phase, error) {
+	switch r.state.Phase {
+	case PhaseStart:
+		return r.start(ctx)
+	case PhaseStep:
+		return r.beginStep(ctx)
+	case PhaseRewrite:
+		return r.rewrite(ctx)
+	case PhaseModel:
+		return r.callModel(ctx)
+	case PhaseDecide:
+		return r.decide(ctx)
+	case PhaseTools:
+		return r.callTools(ctx)
+	case PhaseRound:
+		return r.endRound(ctx)
+	default:
+		return "", fmt.Errorf("there is no phase %q", r.state.Phase)
 	}
 }
 

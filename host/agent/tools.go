@@ -135,6 +135,10 @@ func (r *run) runCalls(ctx context.Context) error {
 				r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
 			})
 		}
+		if len(calls) == 1 {
+			endings[i] = r.runCall(ctx, &calls[i]) // a goroutine's stack would have to grow first
+			break
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()

@@ -28,6 +28,25 @@ type Chain struct {
 	entries  []Entry
 	breakers []*breaker // of the entries
 	scope    string     // of run-local values
+	plans    []plan     // of the entries
+}
+
+// A plan is what is known of an entry before it runs.
+type plan struct {
+	desc   Description
+	hooks  map[abi.Hook]bool
+	events map[abi.EventType]bool // that observe wants
+}
+
+func (e *Entry) plan() plan {
+	p := plan{desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}}
+	for _, h := range p.desc.Hooks {
+		p.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
+	}
+	if p.hooks[abi.HookObserve] {
+		p.events = e.observes(p.desc.Events)
+	}
+	return p
 }
 
 // Options are for the pipelines of before_* and after_* hooks.
@@ -44,7 +63,7 @@ type Options struct {
 }
 
 // With returns the chain with other options.
-func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers, c.scope} }
+func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers, c.scope, c.plans} }
 
 // Join returns the chain with the entries of another: in each ring those of c
 // come first, and then those of o, in their order. So those of c are the outer
@@ -66,7 +85,9 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 
 // Scoped returns the chain with run-local values that are apart from those of
 // other scopes in the same run, but for those that are shared in a ring.
-func (c *Chain) Scoped(scope string) *Chain { return &Chain{c.Options, c.entries, c.breakers, scope} }
+func (c *Chain) Scoped(scope string) *Chain {
+	return &Chain{c.Options, c.entries, c.breakers, scope, c.plans}
+}
 
 // New checks the entries and returns their chain.
 func New(entries ...Entry) (*Chain, error) {
@@ -96,8 +117,9 @@ func New(entries ...Entry) (*Chain, error) {
 		names[e.Name] = true
 	}
 	c := &Chain{entries: slices.Clone(entries)}
-	for range entries {
+	for i := range c.entries {
 		c.breakers = append(c.breakers, &breaker{})
+		c.plans = append(c.plans, c.entries[i].plan())
 	}
 	return c, nil
 }
@@ -148,7 +170,7 @@ type Run struct {
 type member struct {
 	Entry
 	scoped  string // of its chain
-	desc    Description
+	desc    *Description
 	hooks   map[abi.Hook]bool
 	session Session
 	breaker *breaker
@@ -165,17 +187,13 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
 		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}}
 	for i, e := range c.entries {
-		desc := e.Middleware.Describe()
+		p := &c.plans[i]
 		session, err := e.Middleware.Open(ctx, e.Name, run)
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
 		}
-		m := &member{Entry: e, scoped: c.scope, desc: desc, session: session, breaker: c.breakers[i], hooks: map[abi.Hook]bool{}, events: map[abi.EventType]bool{}}
-		for _, h := range desc.Hooks {
-			m.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
-		}
-		m.observes(desc.Events)
+		m := &member{Entry: e, scoped: c.scope, desc: &p.desc, session: session, breaker: c.breakers[i], hooks: p.hooks, events: p.events}
 		r.all = append(r.all, m)
 		r.ring[e.Ring] = append(r.ring[e.Ring], m)
 	}

@@ -92,7 +92,7 @@ func (d *Delta) ApplyRecord(r *Record) error {
 		if err := json.Unmarshal(b, &e); err != nil {
 			return err
 		}
-		r.entries[key] = &e
+		put(&r.entries, key, &e)
 	}
 	if d.Asked == nil {
 		return nil
@@ -154,7 +154,8 @@ func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMe
 			return nil, nil, err
 		}
 	}
-	r.dirty, r.askedDirty = map[string]bool{}, false
+	r.askedDirty = false
+	clear(r.dirty)
 	return entries, asked, nil
 }
 

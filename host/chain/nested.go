@@ -340,7 +340,8 @@ func (r *Record) open(key string, call *abi.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own := *call
-	r.at(key).Own, r.dirty[key] = &own, true
+	r.at(key).Own = &own
+	put(&r.dirty, key, true)
 }
 
 // opened are the calls that have begun, and whose end was not told of.

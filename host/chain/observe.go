@@ -43,9 +43,10 @@ func (q *queue) take() []abi.Event {
 	return events
 }
 
-// observes sets which events a member's observe is told of: those that its
+// observes are the events that an entry's observe is told of: those that its
 // description names, else all but chunks. What it may not read is not among them.
-func (m *member) observes(types []abi.EventType) {
+func (e *Entry) observes(types []abi.EventType) map[abi.EventType]bool {
+	events := map[abi.EventType]bool{}
 	if types == nil {
 		for _, t := range abi.EventTypes() {
 			if t != abi.EventChunk {
@@ -56,11 +57,12 @@ func (m *member) observes(types []abi.EventType) {
 	for _, t := range types {
 		switch t {
 		case abi.EventChunk, abi.EventMessage, abi.EventToolCall, abi.EventToolResult:
-			m.events[t] = m.Read == "" || m.Read == ReadAll
+			events[t] = e.Read == "" || e.Read == ReadAll
 		default:
-			m.events[t] = true
+			events[t] = true
 		}
 	}
+	return events
 }
 
 // readable is an event without the messages that the member may not read.

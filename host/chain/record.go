@@ -55,8 +55,15 @@ type approval struct {
 
 // NewRecord returns the record of a phase that begins.
 func NewRecord() *Record {
-	return &Record{entries: map[string]*recorded{}, counts: map[string]int{}, waiting: map[string]abi.Pending{},
-		answers: map[string]abi.Resume{}, dirty: map[string]bool{}}
+	return &Record{} // its maps are made when they are needed: most phases need few
+}
+
+// put sets a key of a map, which is made if it is not there.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
 }
 
 type recordFile struct {
@@ -170,7 +177,7 @@ func (r *Record) Answer(answers map[string]json.RawMessage) error {
 	}
 	for id, answer := range answers {
 		key := byID[id]
-		r.answers[key] = abi.Resume{ID: id, Answer: slices.Clone(answer)}
+		put(&r.answers, key, abi.Resume{ID: id, Answer: slices.Clone(answer)})
 		delete(r.waiting, key)
 	}
 	r.approvals = append(r.approvals, approvals...)
@@ -208,15 +215,16 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 func (r *Record) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts = map[string]int{}
+	clear(r.counts)
 }
 
 // next is the key of the next call of some kind: the same in each pass.
 func (r *Record) next(kind string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[kind]++
-	return kind + "#" + strconv.Itoa(r.counts[kind])
+	n := r.counts[kind] + 1
+	put(&r.counts, kind, n)
+	return kind + "#" + strconv.Itoa(n)
 }
 
 // at returns the entry of a key, made if it is not there.
@@ -224,7 +232,7 @@ func (r *Record) at(key string) *recorded {
 	e := r.entries[key]
 	if e == nil {
 		e = &recorded{}
-		r.entries[key] = e
+		put(&r.entries, key, e)
 	}
 	return e
 }
@@ -258,7 +266,7 @@ func (r *Record) keep(key string, out any, v verdict) {
 	defer r.mu.Unlock()
 	e := r.at(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
-	r.dirty[key] = true
+	put(&r.dirty, key, true)
 	r.bytes += weigh(out)
 }
 
@@ -276,7 +284,7 @@ func (r *Record) setBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.at(key).Begun = begun
-	r.dirty[key] = true
+	put(&r.dirty, key, true)
 }
 
 // told counts an event of a call, and says whether it was told in an earlier pass.
@@ -288,7 +296,7 @@ func (r *Record) told(key string, n int) bool {
 		return true
 	}
 	e.Events = n
-	r.dirty[key] = true
+	put(&r.dirty, key, true)
 	return false
 }
 
@@ -311,7 +319,7 @@ func (r *Record) wait(key string, p abi.Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.answers, key)
-	r.waiting[key] = p
+	put(&r.waiting, key, p)
 	r.askedDirty = true
 }
 

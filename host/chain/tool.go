@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -220,8 +221,7 @@ func ParseArguments(arguments string) (string, error) {
 	if err := abi.Valid([]byte(arguments)); err != nil {
 		return arguments, err
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(arguments), &object); err != nil || object == nil {
+	if strings.TrimLeft(arguments, " \t\r\n")[0] != '{' {
 		return arguments, errors.New("want a JSON object")
 	}
 	return arguments, nil
