@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+const (
+	maxDepth = 5  // of imports within imports
+	maxFiles = 50 // that one run loads for its instruction
+)
+
+// A missing is a file that is not there: the run goes on without it.
+type missing struct{ why string }
+
+func (m *missing) Error() string { return m.why }
+
+// clean reports whether p is a path below the root, as it is written shortest.
+func clean(p string) bool {
+	return p != "" && p != "." && p != ".." && path.Clean(p) == p && !path.IsAbs(p) && !strings.HasPrefix(p, "../") && !strings.Contains(p, "\\")
+}
+
+// open returns the text of a file: the configuration's, or what the tool reads.
+func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
+	if text, ok := r.Files[p]; ok {
+		return text, nil
+	}
+	if r.ReadTool == "" {
+		return "", &missing{"there is no such file in the configuration"}
+	}
+	res, err := ctx.Tool(r.ReadTool, map[string]string{r.ReadArgument: p})
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", p, err)
+	}
+	if res.IsError {
+		return "", &missing{res.Content.String()}
+	}
+	return res.Content.String(), nil
+}
+
+// A loading collects the files for the instruction.
+type loading struct {
+	r    *instructor
+	ctx  *middleware.Context
+	seen map[string]bool
+	text strings.Builder
+	left int // bytes
+}
+
+func (r *instructor) loadFiles(ctx *middleware.Context) (string, error) {
+	l := &loading{r: r, ctx: ctx, seen: map[string]bool{}, left: r.MaxBytes}
+	for _, p := range r.Load {
+		if err := l.file(p, "", 0); err != nil {
+			return "", err
+		}
+	}
+	return l.text.String(), nil
+}
+
+// file loads a file and then what it imports, each once.
+func (l *loading) file(p, from string, depth int) error {
+	if l.seen[p] {
+		return nil
+	}
+	if len(l.seen) == maxFiles || depth > maxDepth {
+		return l.leave(p, from, fmt.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth))
+	}
+	l.seen[p] = true
+	text, err := l.r.open(l.ctx, p)
+	var gone *missing
+	if errors.As(err, &gone) {
+		return l.leave(p, from, gone.why)
+	}
+	if err != nil {
+		return err
+	}
+	if len(text) > l.left {
+		return l.leave(p, from, fmt.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left))
+	}
+	l.left -= len(text)
+	by := ""
+	if from != "" {
+		by = ", imported by " + from
+	}
+	fmt.Fprintf(&l.text, "Contents of %s%s:\n\n%s\n\n", p, by, strings.TrimSpace(text))
+	for _, ref := range imports(text) {
+		next := path.Join(path.Dir(p), ref)
+		if path.IsAbs(ref) || !clean(next) {
+			err = l.leave(ref, p, "it is no path below the root")
+		} else {
+			err = l.file(next, p, depth+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave tells of a file that is not loaded.
+func (l *loading) leave(p, from, why string) error {
+	return l.ctx.Emit("left_out", map[string]string{"file": p, "from": from, "why": why})
+}
+
+// imports are the paths that a text imports, as @path, outside of code.
+func imports(text string) []string {
+	var out []string
+	fenced := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+			continue
+		}
+		if fenced {
+			continue
+		}
+		// What lies between two backticks is code, too.
+		for i, part := range strings.Split(line, "`") {
+			if i%2 == 1 {
+				continue
+			}
+			for _, word := range strings.Fields(part) {
+				ref, ok := strings.CutPrefix(word, "@")
+				ref = strings.TrimRight(ref, ".,;:!?)\"'")
+				// @name alone is somebody, no file.
+				if ok && strings.ContainsAny(ref, "./") {
+					out = append(out, ref)
+				}
+			}
+		}
+	}
+	return out
+}
