@@ -30,7 +30,9 @@ type Limits struct {
 	Fuel int64
 
 	// StackBytes bounds the stack of a guest's calls of its own functions, as
-	// estimated from their parameters and locals. Default 4 MiB.
+	// estimated when it is loaded: for code of compilers that is more than it
+	// takes; code that is made for it can take up to 16 times as much, and never
+	// more than 100 MB. Default 4 MiB.
 	StackBytes int64
 
 	// Nesting bounds how many guests may stand on one another: a guest whose

@@ -21,14 +21,14 @@ const (
 	// since the last check.
 	FuelExport = ReservedPrefix + "fuel"
 	// DepthExport is a mutable i64: the bytes of stack left, as estimated
-	// from above by frameBytes. The host sets it before each call that it
+	// from above (frame.go). The host sets it before each call that it
 	// makes, also after one that trapped.
 	DepthExport = ReservedPrefix + "depth"
 )
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 3
+const MeterVersion = 4
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.
@@ -107,6 +107,7 @@ type rewriter struct {
 	helpers  []helper
 	planner  planner
 	chooser  chooser
+	framer   framer
 	// replacement is what stands for the instruction at hand.
 	replacement assembler
 	frame       int64 // of the function at hand
@@ -116,7 +117,7 @@ type rewriter struct {
 func newRewriter(m *Module, o MeterOptions) *rewriter {
 	w := &rewriter{in: m, options: o, added: map[string]uint32{}, types: map[string]uint32{}}
 	w.imported = uint32(m.ImportedFunctions())
-	w.chooser.operands = newOperands(m)
+	w.chooser.operands, w.framer.operands = newOperands(m), newOperands(m)
 	globals := m.GlobalTypes()
 	w.fuel, w.depth = uint32(len(globals)), uint32(len(globals))+1
 

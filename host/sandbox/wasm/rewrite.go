@@ -62,7 +62,7 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	a := assembler(b)
 	w.charge(&a, p.nodes[0].cost)
 	if p.calls {
-		w.frame = frameBytes(c, t)
+		w.frame = w.framer.frame(t, c)
 		w.add(&a, w.depth, -w.frame)
 	}
 	switch {
@@ -86,29 +86,6 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 		a.op(OpEnd)
 	}
 	return a
-}
-
-// frameBytes estimates the stack that a call takes: the values it is known to
-// have, and a part for what its code keeps besides. It is more than what wazero
-// uses for code that compilers write.
-func frameBytes(c *Code, t FuncType) int64 {
-	bytes := int64(96 + len(c.Body)/4)
-	for _, types := range [][]ValueType{t.Params, t.Results} {
-		for _, v := range types {
-			bytes += slotBytes(v)
-		}
-	}
-	for _, g := range c.Locals {
-		bytes += int64(g.Count) * slotBytes(g.Type)
-	}
-	return bytes
-}
-
-func slotBytes(t ValueType) int64 {
-	if t == V128 {
-		return 16
-	}
-	return 8
 }
 
 func (w *rewriter) blockType(results []ValueType) BlockType {
