@@ -105,6 +105,10 @@ mutants: ## faults seeded into the loop, each of which must turn a golden case r
 bench: ## benchmarks, five counts each
 	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
 
+.PHONY: languages
+languages: toolchains ## docs/languages.md: size, fuel and time of the examples in each language
+	go run ./internal/languages > build/languages.md && mv build/languages.md docs/languages.md
+
 .PHONY: bench-sandbox
 bench-sandbox: ## what the sandbox costs, against the usual ways, as ratios in one run
 	@mkdir -p build/bench

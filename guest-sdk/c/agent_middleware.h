@@ -51,7 +51,10 @@ AM_IMPORT(log) void am_host_log(int32_t level, const void *ptr, int32_t len);
 
 /* The compiler calls these by itself; a libc's are as good. */
 __attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t n) {
-	for (size_t i = 0; i < n; i++) ((unsigned char *)to)[i] = (unsigned char)c;
+	unsigned char *t = to;
+	uint64_t word = (unsigned char)c * 0x0101010101010101u;
+	for (; n >= 8; n -= 8, t += 8) __builtin_memcpy(t, &word, 8);
+	while (n-- > 0) *t++ = (unsigned char)c;
 	return to;
 }
 
@@ -83,7 +86,7 @@ AM_FN __attribute__((noreturn)) void am_die(const char *why) {
 }
 
 #ifndef AM_FIRST
-#define AM_FIRST 16384 /* bytes of the arena that are there from the begin on */
+#define AM_FIRST 131072 /* bytes of the arena that are there from the begin on: to grow costs more than the usual hook */
 #endif
 
 typedef struct am_chunk_of_memory am_chunk_of_memory;

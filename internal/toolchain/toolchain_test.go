@@ -1,0 +1,78 @@
+package toolchain_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/toolchain"
+)
+
+func folder(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "guard")
+	for _, name := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+	}
+	return dir
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for want, files := range map[string][]string{
+		"Rust":           {"Cargo.toml", "src/lib.rs"},
+		"AssemblyScript": {"package.json", "assembly/index.ts"},
+		"Go":             {"main.go", "main_test.go"},
+		"C":              {"guard.c", "other.c"},
+		"TypeScript":     {"guard.ts", "types.d.ts"},
+		"JavaScript":     {"only.js"},
+	} {
+		p, err := toolchain.Find(folder(t, files...))
+		require.NoError(t, err)
+		require.Equal(t, want, p.Language.Name)
+		require.Equal(t, "guard.wasm", filepath.Base(p.Output()))
+	}
+	_, err := toolchain.Find(folder(t, "README.md"))
+	require.ErrorContains(t, err, "there is nothing to build")
+	_, err = toolchain.Find(filepath.Join(t.TempDir(), "none"))
+	require.ErrorContains(t, err, "there is no such folder")
+}
+
+// Without a toolchain the error names it, and says how to install it. The
+// compiler of Rust in /usr/bin is found without PATH.
+func TestMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for file, want := range map[string]string{
+		"guard.c":           "clang is not on this machine; install it: on Debian and Ubuntu: apt-get install clang lld",
+		"main.go":           "go is not on this machine; install it: https://go.dev/dl",
+		"assembly/index.ts": "npm is not on this machine; install it: https://nodejs.org",
+		"Cargo.toml":        "is not on this machine; install it:",
+	} {
+		p, err := toolchain.Find(folder(t, file))
+		require.NoError(t, err)
+		err = p.Build(t.Context(), p.Output())
+		var missing *toolchain.MissingError
+		require.ErrorAs(t, err, &missing, file)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// What a compiler says is in the error.
+func TestCompileError(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "guard.c")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "guard.c"), []byte("int nonsense = ;"), 0o644))
+	p, err := toolchain.Find(dir)
+	require.NoError(t, err)
+	err = p.Build(t.Context(), p.Output())
+	var missing *toolchain.MissingError
+	if os.Getenv("CI") != "true" && err != nil && errors.As(err, &missing) {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	require.ErrorContains(t, err, "guard.c:1:16: error: expected expression")
+}
