@@ -1,0 +1,164 @@
+// Command retry-tools is a middleware that calls a tool again that failed for a
+// while, if that does no harm, and leaves one alone for some time that goes on
+// failing.
+package main
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "retry-tools",
+		Version:     "1.0.0",
+		Description: "Calls a tool again that failed, if that does no harm.",
+	}, newRetry())
+}
+
+func main() {}
+
+func newRetry() *retry { return &retry{Attempts: 3, When: whenTransient, Pause: 1, MaxPause: 60} }
+
+// Which failures are tried again.
+const (
+	whenTransient = "transient"
+	whenAny       = "any"
+)
+
+type retry struct {
+	Tools    []string `json:"tools" doc:"names of the tools that may be called again, * for any characters; without it, all that say they are idempotent"`
+	Attempts int      `json:"attempts" doc:"how often a call is tried, the first time included, 1 to 10"`
+	When     string   `json:"when" doc:"transient: after failures that may pass; any: after all but those that cannot"`
+	Match    []string `json:"match" doc:"regular expressions (RE2): an error text in which one matches is transient, too"`
+	Pause    int64    `json:"pause" doc:"seconds for which a tool is not called after a call that failed to the end, twice as long each time; 0: none"`
+	MaxPause int64    `json:"max_pause" doc:"the longest pause, in seconds"`
+
+	match []*regexp.Regexp
+}
+
+// Configure checks the numbers and compiles the patterns.
+func (r *retry) Configure(*middleware.Context) error {
+	switch {
+	case r.Attempts < 1 || r.Attempts > 10:
+		return invalid("attempts: %d is not 1 to 10", r.Attempts)
+	case r.When != whenTransient && r.When != whenAny:
+		return invalid("when: %q is not one of transient, any", r.When)
+	case r.Pause < 0 || r.MaxPause < r.Pause || r.MaxPause > 24*3600:
+		return invalid("pause: want seconds from 0, and max_pause not below it, and at most a day")
+	case r.Attempts == 1 && r.Pause == 0:
+		return invalid("attempts: 1 and no pause: there is nothing to do")
+	}
+	r.match = nil
+	for i, pattern := range r.Match {
+		re, err := regexp.Compile(pattern)
+		if err != nil || pattern == "" {
+			return invalid("match[%d]: want a regular expression: %v", i, err)
+		}
+		r.match = append(r.match, re)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+}
+
+// WrapToolCall tries a call until it goes well, fails for good, or was tried often
+// enough.
+func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
+	if again := len(r.Tools) == 0 && call.Idempotent || names.Match(r.Tools, call.Name); !again {
+		return nil, nil
+	}
+	rest := middleware.Local[trouble]("trouble/" + call.Name)
+	before, bad, err := rest.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if wait := before.Until - ctx.Run.NowMS; bad && wait > 0 {
+		return abi.ErrorResult(fmt.Sprintf("%s failed %s and is left alone for another %s. Go on without it, or try it again later. It said: %s",
+			call.Name, times(before.Calls), span(wait), before.Why)), nil
+	}
+	var result *abi.Result
+	for attempt := 1; ; attempt++ {
+		var delivered bool
+		result, delivered, err = try(ctx, call, next)
+		why, wait, passes := r.failure(result, err)
+		if why == "" || !passes {
+			if bad && why == "" {
+				return result, rest.Delete(ctx)
+			}
+			return result, err
+		}
+		// There is no way to wait here: who is asked to come back later is not
+		// asked at once.
+		if attempt == r.Attempts || delivered || wait > 0 {
+			if failed := r.trouble(ctx, rest, before.Calls+1, wait, why); failed != nil {
+				return nil, failed
+			}
+			return result, err
+		}
+		if failed := ctx.Emit("tool_retried", map[string]any{"tool": call.Name, "attempt": attempt, "error": why}); failed != nil {
+			return nil, failed
+		}
+	}
+}
+
+// A trouble is kept of a tool that failed to the end.
+type trouble struct {
+	Calls int    `json:"calls"`    // that failed, one after the other
+	Until int64  `json:"until_ms"` // when it may be called again, Unix time
+	Why   string `json:"why"`
+}
+
+// trouble has the tool left alone for a while: for as long as it asks for, or
+// else longer each time.
+func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble], calls int, asked int64, why string) error {
+	if r.Pause == 0 {
+		return nil
+	}
+	wait := r.Pause
+	for i := 1; i < calls && wait < r.MaxPause; i++ {
+		wait *= 2
+	}
+	until := ctx.Run.NowMS + min(max(wait*1000, asked), r.MaxPause*1000)
+	// At once: the hook fails if the call does, and would take it back.
+	return rest.Update(ctx, func(trouble) (trouble, error) { return trouble{calls, until, why}, nil })
+}
+
+// span writes milliseconds for a reader.
+func span(ms int64) string {
+	if seconds := (ms + 999) / 1000; seconds <= 120 {
+		return fmt.Sprint(seconds, " s")
+	}
+	return fmt.Sprint((ms+59_999)/60_000, " min")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// try makes the call. A stream is handed on as it comes, and of one that was
+// heard nothing is said twice.
+func try(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (result *abi.Result, delivered bool, err error) {
+	if !call.Stream {
+		result, err = next(nil)
+		return result, false, err
+	}
+	stream := next.Stream(nil)
+	for batch := range stream.Batches() {
+		if err := ctx.Send(batch...); err != nil {
+			return nil, true, err
+		}
+		delivered = true
+	}
+	err = stream.End()
+	return stream.Reply(), delivered, err
+}
