@@ -27,7 +27,8 @@ type Limits struct {
 	// with code limit instead of a larger one. Default 8 MiB.
 	ReplyBytes int
 
-	// HostCalls bounds the calls of imports in one hook, WASI's aside.
+	// HostCalls bounds the calls of imports in one hook, WASI's aside, and those
+	// with which Extism plug-ins move bytes.
 	// Default 10,000.
 	HostCalls int
 

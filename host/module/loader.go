@@ -77,9 +77,9 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 // error if ctx ends before the calls have.
 func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) }
 
-// Load loads a module: a .wasm file, a script in TypeScript or JavaScript, or an
-// Extism manifest (.json) that names a .wasm file. A manifest may lower limits, not raise them. What is wrong with a
-// module is told in a *sandbox.RefusedError, which names the file, the thing
+// Load loads a module: a .wasm file, which may be an Extism plug-in, a script in
+// TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file.
+// A manifest may lower limits, not raise them. What is wrong with a module is told in a *sandbox.RefusedError, which names the file, the thing
 // and the fix. The caller closes the module.
 func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
