@@ -123,8 +123,10 @@ func (in *Instance) look() {
 // guest before and after belongs outside of fn. The guest's clock stands still;
 // see Tick.
 func (g *Guest) Wait(fn func()) {
-	g.in.watch.pause()
-	defer g.in.watch.resume()
+	if w := &g.in.watch; w.running { // it may be waited already, or be over
+		w.pause()
+		defer w.resume()
+	}
 	fn()
 }
 

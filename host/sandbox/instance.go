@@ -25,7 +25,8 @@ type InstanceConfig struct {
 
 	// Stdout and Stderr are called for each line that the guest prints, without
 	// its line end, control characters and invalid UTF-8 escaped. They are called
-	// during a call, on its goroutine, and may keep the line. Nil: dropped.
+	// during a call, on its goroutine, and may keep the line. Their time is not the
+	// guest's. Nil: dropped.
 	Stdout, Stderr func(line []byte)
 
 	// Seed determines the guest's random bytes. Nil: taken from the system.

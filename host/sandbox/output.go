@@ -66,7 +66,7 @@ func (l *lines) emit() {
 	l.buf, l.cut = l.buf[:0], 0
 	l.in.remember(line)
 	if l.sink != nil {
-		l.sink(line)
+		l.in.guest.Wait(func() { l.sink(line) }) // whoever reads may be slow
 	}
 }
 

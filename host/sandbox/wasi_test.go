@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
@@ -49,6 +50,19 @@ func TestPrint(t *testing.T) {
 	require.Equal(t, []uint64{errnoBadf}, call(t, in, "print", 0, 200, 8))
 	require.Equal(t, []uint64{errnoInval}, call(t, in, "fd_write", 1, 0, maxIovs+1, 8))
 	require.Len(t, stdout.lines, 2)
+}
+
+// A reader that takes longer for a line than the hook has time does not use that up.
+func TestPrintToSlowReader(t *testing.T) {
+	t.Parallel()
+	const limit = 50 * time.Millisecond
+	lines := 0
+	in := guest(t, InstanceConfig{Stdout: func([]byte) { lines++; time.Sleep(2 * limit) }}, Limits{HookTime: limit})
+	require.Equal(t, []uint64{0}, call(t, in, "print", 1, 100, 15))
+	require.Equal(t, 2, lines)
+	report := in.Report()
+	require.GreaterOrEqual(t, report.Waited, 2*limit)
+	require.Less(t, report.Time, report.Waited)
 }
 
 func TestPrintLimits(t *testing.T) {
