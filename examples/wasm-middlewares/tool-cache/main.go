@@ -1,5 +1,6 @@
 // Command tool-cache is a middleware that calls a tool once for the same
-// arguments: a second call in the run gets the answer of the first.
+// arguments: a second call gets the answer of the first, in the run or, from a
+// durable store, in any.
 package main
 
 import (
@@ -7,9 +8,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/callkey"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
@@ -17,8 +19,8 @@ import (
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "tool-cache",
-		Version:     "1.0.0",
-		Description: "Answers a tool call from the run's earlier one with the same arguments.",
+		Version:     "1.1.0",
+		Description: "Answers a tool call from an earlier one with the same arguments.",
 	}, newCache())
 }
 
@@ -26,30 +28,48 @@ func main() {}
 
 func newCache() *cache { return &cache{MaxBytes: 64 << 10} }
 
-// generation counts the calls after which earlier answers no longer count.
-const generation = middleware.Counter("generation")
+// maxTTL is a year.
+const maxTTL = 365 * 24 * 3600
 
 type cache struct {
 	Tools    []string `json:"tools" doc:"names of the tools whose answers are kept, * for any characters; without it, all that say they are idempotent"`
 	Forget   []string `json:"forget" doc:"tools after whose calls all answers are forgotten: those that write what the others read"`
+	TTL      int64    `json:"ttl" doc:"for how many seconds an answer is kept; 0: as long as the run"`
+	Durable  bool     `json:"durable" doc:"keep answers for other runs, too; needs ttl, and the grant store"`
+	By       []string `json:"by" doc:"keys of the run's metadata whose values must be the same, too, for example the user's"`
 	MaxBytes int      `json:"max_bytes" doc:"a larger answer is not kept"`
+
+	shelf shelf
 }
 
-// Configure refuses a limit below which nothing would be kept.
+// Configure refuses what would keep nothing, or keep it for ever.
 func (c *cache) Configure(*middleware.Context) error {
-	if c.MaxBytes <= 0 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: max_bytes: %d is not above 0; leave the module out to keep nothing", c.MaxBytes)}
+	switch {
+	case c.MaxBytes <= 0:
+		return invalid("max_bytes: %d is not above 0; leave the module out to keep nothing", c.MaxBytes)
+	case c.TTL < 0 || c.TTL > maxTTL:
+		return invalid("ttl: %d is not a number of seconds from 0 to %d, a year", c.TTL, maxTTL)
+	case c.Durable && c.TTL == 0:
+		return invalid("ttl: say for how many seconds an answer is good; durable ones would be kept for ever")
+	}
+	c.shelf = runShelf{}
+	if c.Durable {
+		c.shelf = storeShelf{time.Duration(c.TTL) * time.Second}
 	}
 	return nil
 }
 
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+}
+
 // WrapToolCall answers from what is kept, or else lets the call go on and
-// keeps its result.
+// keeps its result. Where nothing can be kept, it only lets it go on.
 func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
 	if names.Match(c.Forget, call.Name) {
 		result, failed := next(nil)
-		if _, err := generation.Add(ctx, 1); err != nil {
-			return nil, err
+		if err := c.shelf.forget(ctx); err != nil {
+			ctx.Warnf("after %s the answers that are kept could not be forgotten: %v", call.Name, err)
 		}
 		return result, failed
 	}
@@ -58,11 +78,16 @@ func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 	}
 	key, err := c.key(ctx, call)
 	if err != nil {
-		return nil, err
+		ctx.Warnf("the answer of %s cannot be looked up: %v", call.Name, err)
+		return nil, nil
 	}
-	answer := middleware.Local[json.RawMessage]("answer/" + key)
-	if raw, hit, err := answer.Get(ctx); err != nil || hit {
-		return c.hit(ctx, call, key, raw, err)
+	answer, version, err := c.shelf.load(ctx, key)
+	if err != nil {
+		ctx.Warnf("the answer of %s cannot be looked up: %v", call.Name, err)
+		return nil, nil
+	}
+	if version != 0 && (c.TTL == 0 || ctx.Run.NowMS < answer.AtMS+c.TTL*1000) {
+		return c.hit(ctx, call, key, answer)
 	}
 	result, err := next(nil)
 	if err != nil || result.IsError {
@@ -71,38 +96,36 @@ func (c *cache) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 	if raw, err := abi.Marshal(result); err == nil && len(raw) <= c.MaxBytes {
 		// At once, and only if a parallel call has not been faster. What finds
 		// no room is not kept.
-		if _, err := answer.CompareAndSet(ctx, raw, 0); err != nil {
+		if err := c.shelf.save(ctx, key, kept{raw, ctx.Run.NowMS}, version); err != nil {
 			ctx.Debugf("the answer of %s is not kept: %v", call.Name, err)
 		}
 	}
 	return result, nil
 }
 
-func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, raw json.RawMessage, err error) (*abi.Result, error) {
-	if err != nil {
-		return nil, err
-	}
+func (c *cache) hit(ctx *middleware.Context, call *middleware.Call, key string, answer kept) (*abi.Result, error) {
 	var result abi.Result
-	if _, err := abi.Decode(raw, &result); err != nil {
+	if _, err := abi.Decode(answer.Result, &result); err != nil {
 		return nil, err
 	}
 	return &result, ctx.Emit("cache_hit", map[string]string{"tool": call.Name, "key": key})
 }
 
-// key is the same for all ways to write the same arguments: order of keys,
-// spaces and escapes do not count.
+// key is the same for all ways to write the same arguments.
 func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, error) {
-	n, err := generation.Get(ctx)
+	n, err := c.shelf.generation(ctx)
 	if err != nil {
 		return "", err
 	}
-	var arguments map[string]any
-	d := json.NewDecoder(strings.NewReader(call.Arguments))
-	d.UseNumber()
-	if err := d.Decode(&arguments); err != nil && call.Arguments != "" {
+	same, err := callkey.Of(call.Name, call.Arguments)
+	if err != nil {
 		return "", err
 	}
-	b, err := abi.Marshal([]any{n, call.Name, arguments})
+	by := make([]json.RawMessage, len(c.By))
+	for i, name := range c.By {
+		by[i] = ctx.Run.Metadata[name]
+	}
+	b, err := abi.Marshal([]any{n, same, by})
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,9 +129,63 @@ func TestResultsAreWhole(t *testing.T) {
 	require.Equal(t, want, answer.Result)
 }
 
+func TestTimeToLive(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]any{"ttl": 10})
+	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
+	b.Run.NowMS += 9_999
+	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
+	b.Run.NowMS++
+	require.Equal(t, "answer 2", b.call(t, "read", `{}`))
+	require.Equal(t, "answer 2", b.call(t, "read", `{}`), "the new answer has taken the old one's place")
+}
+
+// another is the host of another run, with the same store.
+func (b *bench) another(t *testing.T, config any) *bench {
+	t.Helper()
+	other := newBench(t, config)
+	other.calls, other.Run.NowMS = b.calls, b.Run.NowMS
+	for key, value := range b.Stored() {
+		require.NoError(t, other.SetStored(key, value))
+	}
+	return other
+}
+
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	config := map[string]any{"ttl": 10, "durable": true, "forget": []string{"write"}, "by": []string{"user"}}
+	b := newBench(t, config)
+	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
+	b = b.another(t, config)
+	require.Equal(t, "answer 2", b.call(t, "read", `{}`), "nobody in particular")
+	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
+	b.Run.NowMS += 10_000
+	require.Equal(t, "answer 3", b.call(t, "read", `{}`))
+	b.call(t, "write", `{}`)
+	b = b.another(t, config)
+	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	require.Equal(t, "answer 5", b.call(t, "read", `{}`))
+}
+
+// Without a store the tools are called, as if there were no cache.
+func TestWithoutStore(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]any{"ttl": 10, "durable": true, "forget": []string{"write"}})
+	b.NoStore = true
+	b.call(t, "read", `{}`)
+	b.call(t, "read", `{}`)
+	b.call(t, "write", `{}`)
+	require.Equal(t, 3, b.calls)
+	require.Len(t, b.Logs, 3)
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	require.ErrorContains(t, b.Configure(map[string]any{"max_bytes": 0}), "config: max_bytes: 0 is not above 0")
+	require.ErrorContains(t, b.Configure(map[string]any{"durable": true}), "config: ttl: say for how many seconds")
+	require.ErrorContains(t, b.Configure(map[string]any{"ttl": -1}), "config: ttl: -1 is not a number of seconds")
 	require.ErrorContains(t, b.Configure(map[string]any{"tool": []string{"x"}}), "tool")
 }
