@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// BeforeAgent adds the tools, and says what they are for.
+func (p *planner) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
+	for _, t := range p.tools {
+		if err := run.AddTool(t.Tool); err != nil {
+			return fmt.Errorf("%w; give the tools of this module other names, with the key prefix", err)
+		}
+	}
+	run.AddInstruction(strings.ReplaceAll(p.Instruction, "{prefix}", p.Prefix))
+	return nil
+}
+
+// BeforeModel reminds the model of what is open. The reminder is for this call
+// only: the conversation does not keep it.
+func (p *planner) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
+	l, _, err := noted.Get(ctx)
+	if err != nil || p.RemindAfter == 0 || l.count(pending, inProgress) == 0 || ctx.Run.Step-l.Step < p.RemindAfter {
+		return err
+	}
+	call.Messages.Append(abi.User("(A reminder, not from the user: these tasks of your plan are not done. Go on with them, or change the plan.)\n" + openTasks(&l)))
+	return nil
+}
+
+func openTasks(l *list) string {
+	var b strings.Builder
+	for i := range l.Tasks {
+		if t := &l.Tasks[i]; t.open() {
+			b.WriteString(l.line(t) + "\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// CallTool runs one of the tools.
+func (p *planner) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi.Result, error) {
+	for _, t := range p.tools {
+		if t.Name == call.Name {
+			return t.Run(ctx, call)
+		}
+	}
+	return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("there is no tool %q", call.Name)}
+}
+
+// A refused is a mistake of the model's: it is told of it, and nothing changes.
+type refused struct{ error }
+
+// change changes the plan as one step, also beside calls that run at the same
+// time, and tells of it. fn says what the model is told.
+func (p *planner) change(ctx *middleware.Context, fn func(l *list) (string, error)) (*abi.Result, error) {
+	var text string
+	var now list
+	err := noted.Update(ctx, func(l list) (list, error) {
+		var err error
+		if text, err = fn(&l); err != nil {
+			return l, refused{err}
+		}
+		l.Step = ctx.Run.Step
+		now = l
+		return l, nil
+	})
+	var no refused
+	if errors.As(err, &no) {
+		return abi.ErrorResult(no.Error()), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return abi.TextResult(text), ctx.Emit("plan", shown(&now))
+}
+
+// shown is the plan as an event tells of it: without what is long.
+func shown(l *list) map[string]any {
+	tasks := []map[string]any{}
+	for i := range l.Tasks {
+		t := &l.Tasks[i]
+		tasks = append(tasks, map[string]any{"id": t.ID, "title": t.Title, "status": t.Status})
+	}
+	return map[string]any{"tasks": tasks}
+}
+
+type newTask struct {
+	Title   string `json:"title" doc:"one line"`
+	Details string `json:"details,omitempty" doc:"what to know of it"`
+	After   []int  `json:"after,omitempty" doc:"numbers of tasks that must be done before, those of this call among them: the first that it adds has the next free number"`
+}
+
+type addArgs struct {
+	Tasks []newTask `json:"tasks" doc:"in the order in which they are to be done"`
+}
+
+func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error) {
+	return p.change(ctx, func(l *list) (string, error) {
+		if len(args.Tasks) == 0 {
+			return "", errors.New("tasks: at least one")
+		}
+		if len(l.Tasks)+len(args.Tasks) > p.MaxTasks {
+			return "", fmt.Errorf("there may be %d tasks, and there are %d; delete what is no longer needed", p.MaxTasks, len(l.Tasks))
+		}
+		first := len(l.Tasks)
+		for _, t := range args.Tasks {
+			l.Last++
+			l.Tasks = append(l.Tasks, task{ID: l.Last, Title: t.Title, Details: t.Details, Status: pending, After: unique(t.After)})
+		}
+		var b strings.Builder
+		b.WriteString("Added:")
+		for i := first; i < len(l.Tasks); i++ {
+			t := &l.Tasks[i]
+			if err := l.check(t); err != nil {
+				return "", fmt.Errorf("tasks[%d]: %w", i-first, err)
+			}
+			if way := l.circle(t.ID); way != nil {
+				return "", fmt.Errorf("tasks[%d]: after: %s wait for each other", i-first, refs(way))
+			}
+			b.WriteString("\n" + l.line(t))
+		}
+		return b.String(), nil
+	})
+}
+
+type updateArgs struct {
+	ID      int     `json:"id" doc:"the task's number"`
+	Status  string  `json:"status,omitempty" doc:"pending, in_progress, completed, canceled or deleted"`
+	Title   string  `json:"title,omitempty"`
+	Details *string `json:"details,omitempty"`
+	After   []int   `json:"after,omitempty" doc:"numbers of all tasks that must be done before; [] for none"`
+}
+
+func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result, error) {
+	return p.change(ctx, func(l *list) (string, error) {
+		t, err := l.find(args.ID)
+		if err != nil {
+			return "", err
+		}
+		if args.Status == deleted {
+			l.remove(args.ID)
+			return fmt.Sprintf("Deleted #%d.", args.ID), nil
+		}
+		if args.Title != "" {
+			t.Title = args.Title
+		}
+		if args.Details != nil {
+			t.Details = *args.Details
+		}
+		if args.After != nil {
+			t.After = unique(args.After)
+		}
+		before := t.Status
+		if args.Status != "" {
+			t.Status = args.Status
+		}
+		if err := l.check(t); err != nil {
+			return "", err
+		}
+		if way := l.circle(t.ID); way != nil {
+			return "", fmt.Errorf("after: %s wait for each other", refs(way))
+		}
+		if err := p.mayBecome(l, t, before); err != nil {
+			return "", err
+		}
+		if open := openTasks(l); open != "" {
+			return l.line(t) + "\n\nOpen:\n" + open, nil
+		}
+		return l.line(t) + "\n\nNothing is open.", nil
+	})
+}
+
+// mayBecome refuses to begin or end what must wait, and to begin too much.
+func (p *planner) mayBecome(l *list, t *task, before string) error {
+	if t.Status == before || t.Status != inProgress && t.Status != completed {
+		return nil
+	}
+	if waits := l.waits(t); len(waits) > 0 {
+		return fmt.Errorf("#%d must wait for %s; do these first, or change what it waits for with after", t.ID, refs(waits))
+	}
+	if n := l.count(inProgress); t.Status == inProgress && p.MaxInProgress > 0 && n > p.MaxInProgress {
+		return fmt.Errorf("%d tasks may be in progress at once, and so many are; complete one first", p.MaxInProgress)
+	}
+	return nil
+}
+
+// unique keeps nil, which is no change, apart from an empty list.
+func unique(ids []int) []int {
+	if ids == nil {
+		return nil
+	}
+	out := []int{}
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+type listArgs struct {
+	ID int `json:"id,omitempty" doc:"of one task; without it, all"`
+}
+
+func (p *planner) list(ctx *middleware.Context, args listArgs) (*abi.Result, error) {
+	l, _, err := noted.Get(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case args.ID != 0:
+		t, err := l.find(args.ID)
+		if err != nil {
+			return abi.ErrorResult(err.Error()), nil
+		}
+		return abi.TextResult(strings.TrimSpace(l.line(t) + "\n\n" + t.Details)), nil
+	case len(l.Tasks) == 0:
+		return abi.TextResult("There are no tasks."), nil
+	default:
+		return abi.TextResult(fmt.Sprintf("%s%d of %d done.", l.String(), l.count(completed), len(l.Tasks))), nil
+	}
+}

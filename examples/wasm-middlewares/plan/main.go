@@ -1,0 +1,62 @@
+// Command plan is a middleware that gives the model a to-do list: tools that add
+// tasks, change them and show them, and a reminder of those that are open.
+package main
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "plan",
+		Version:     "1.0.0",
+		Description: "Gives the model a to-do list for the run.",
+	}, newPlanner())
+}
+
+func main() {}
+
+func newPlanner() *planner {
+	return &planner{
+		Prefix: "todo_", MaxTasks: 50, RemindAfter: 5,
+		Instruction: "Work of more than three steps begins with a plan: write its tasks down with {prefix}add. " +
+			"Say with {prefix}update when you begin a task and when it is done, and show the list with {prefix}list when you are unsure.",
+	}
+}
+
+// noted is the plan of the run.
+var noted = middleware.Local[list]("plan")
+
+type planner struct {
+	Prefix        string `json:"prefix" doc:"what the names of the tools begin with"`
+	MaxTasks      int    `json:"max_tasks" doc:"how many tasks there may be at once"`
+	MaxInProgress int    `json:"max_in_progress" doc:"how many tasks may be in progress at once; 0: any number"`
+	RemindAfter   int    `json:"remind_after" doc:"remind the model of open tasks when it has not changed the list for so many steps; 0: never"`
+	Instruction   string `json:"instruction" doc:"a text for the instruction, {prefix} standing for the prefix"`
+
+	tools []middleware.Tool
+}
+
+// Configure refuses what makes no sense.
+func (p *planner) Configure(*middleware.Context) error {
+	switch {
+	case p.MaxTasks < 1 || p.MaxTasks > 500:
+		return invalid("max_tasks: %d is not 1 to 500", p.MaxTasks)
+	case p.MaxInProgress < 0 || p.RemindAfter < 0:
+		return invalid("max_in_progress and remind_after are not below 0")
+	}
+	p.tools = []middleware.Tool{
+		middleware.NewTool(p.Prefix+"add", "Adds tasks to the to-do list, behind those that are there.", p.add),
+		middleware.NewTool(p.Prefix+"update", "Changes a task of the to-do list. What is left out stays as it is.", p.update),
+		middleware.NewTool(p.Prefix+"list", "Shows the to-do list, or all that is known of one task.", p.list),
+	}
+	p.tools[2].Idempotent = true
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+}

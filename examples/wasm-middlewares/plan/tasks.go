@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// What a task's state can be. One that is deleted is no longer there.
+const (
+	pending    = "pending"
+	inProgress = "in_progress"
+	completed  = "completed"
+	canceled   = "canceled"
+	deleted    = "deleted"
+)
+
+const (
+	maxTitle   = 200  // bytes
+	maxDetails = 4000 // bytes
+)
+
+// A task is one line of the plan.
+type task struct {
+	ID      int    `json:"id"`
+	Title   string `json:"title"`
+	Details string `json:"details,omitempty"`
+	Status  string `json:"status"`
+	After   []int  `json:"after,omitempty"` // tasks that must be done before it
+}
+
+func (t *task) open() bool { return t.Status == pending || t.Status == inProgress }
+
+// A list is a plan. Ids count up, and no id is given twice.
+type list struct {
+	Tasks []task `json:"tasks"`
+	Last  int    `json:"last"` // the last id that was given
+	Step  int    `json:"step"` // in which the list was changed last
+}
+
+func (l *list) find(id int) (*task, error) {
+	for i := range l.Tasks {
+		if l.Tasks[i].ID == id {
+			return &l.Tasks[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no task #%d", id)
+}
+
+// check reports what is wrong with a task's own texts and with what it waits for.
+func (l *list) check(t *task) error {
+	switch {
+	case strings.TrimSpace(t.Title) == "" || len(t.Title) > maxTitle || strings.Contains(t.Title, "\n"):
+		return fmt.Errorf("title: one line of 1 to %d bytes", maxTitle)
+	case len(t.Details) > maxDetails || !utf8.ValidString(t.Details):
+		return fmt.Errorf("details: at most %d bytes", maxDetails)
+	case !slices.Contains([]string{pending, inProgress, completed, canceled}, t.Status):
+		return fmt.Errorf("status: %q is not one of pending, in_progress, completed, canceled, deleted", t.Status)
+	}
+	for _, id := range t.After {
+		if id == t.ID {
+			return fmt.Errorf("after: task #%d cannot wait for itself", id)
+		}
+		if _, err := l.find(id); err != nil {
+			return fmt.Errorf("after: %w", err)
+		}
+	}
+	return nil
+}
+
+// circle returns the tasks by which a task waits for itself, or none.
+func (l *list) circle(start int) []int {
+	var way []int
+	visited := map[int]bool{}
+	var visit func(id int) bool
+	visit = func(id int) bool {
+		if id == start && len(way) > 0 {
+			return true
+		}
+		if visited[id] {
+			return false
+		}
+		visited[id] = true
+		way = append(way, id)
+		if t, err := l.find(id); err == nil {
+			for _, next := range t.After {
+				if visit(next) {
+					return true
+				}
+			}
+		}
+		way = way[:len(way)-1]
+		return false
+	}
+	if visit(start) {
+		return append(way, start)
+	}
+	return nil
+}
+
+// waits are the tasks that must be done before t and are not.
+func (l *list) waits(t *task) []int {
+	var out []int
+	for _, id := range t.After {
+		if other, err := l.find(id); err == nil && other.open() {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// remove takes a task away, and what waits for it no longer does.
+func (l *list) remove(id int) {
+	l.Tasks = slices.DeleteFunc(l.Tasks, func(t task) bool { return t.ID == id })
+	for i := range l.Tasks {
+		l.Tasks[i].After = slices.DeleteFunc(l.Tasks[i].After, func(other int) bool { return other == id })
+	}
+}
+
+// count is how many tasks have one of these states.
+func (l *list) count(states ...string) int {
+	n := 0
+	for i := range l.Tasks {
+		if slices.Contains(states, l.Tasks[i].Status) {
+			n++
+		}
+	}
+	return n
+}
+
+// line is the task as a line: "#2 [pending] Book the train (after #1)".
+func (l *list) line(t *task) string {
+	s := fmt.Sprintf("#%d [%s] %s", t.ID, t.Status, t.Title)
+	if waits := l.waits(t); len(waits) > 0 && t.open() {
+		s += " (after " + refs(waits) + ")"
+	}
+	return s
+}
+
+// String is the list, a task a line.
+func (l *list) String() string {
+	var b strings.Builder
+	for i := range l.Tasks {
+		b.WriteString(l.line(&l.Tasks[i]) + "\n")
+	}
+	return b.String()
+}
+
+func refs(ids []int) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, fmt.Sprint("#", id))
+	}
+	return strings.Join(out, ", ")
+}
