@@ -58,7 +58,8 @@ func (l *Loader) Reserve(ctx context.Context, run []Placed, parallel int) (conte
 	if own > 0 {
 		room.reserved, room.size = n+1, own
 	}
-	return sandbox.Holding(ctx), &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
+	ctx = context.WithValue(sandbox.Holding(ctx), roomKey{}, room)
+	return ctx, &Reservation{Parallel: n + 1, Room: room, Release: release}, nil
 }
 
 // worstCase is the memory of a run with so many tool calls at once, but for

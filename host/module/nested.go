@@ -61,6 +61,31 @@ func (p Placed) within(of chain.Own) int {
 	}
 }
 
+// roomKey is the context key of the room of a run.
+type roomKey struct{}
+
+// beyond takes the memory of an instance, if a session has more than were counted
+// on when its run was admitted. That they are never more is arithmetic, which
+// hooks to come may make wrong; then there is no run that holds what it did not
+// reserve. It returns nil if nothing is to be given back.
+func (r *Room) beyond(ctx context.Context, mw *Middleware, has int) (release func(), err error) {
+	if r == nil {
+		return nil, nil // nothing was reserved for anybody
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.run {
+		if p.Middleware != mw {
+			continue
+		}
+		if has <= p.instances(r.parallel)+r.under[chain.OwnModel]*p.within(chain.OwnModel)+r.under[chain.OwnTool]*p.within(chain.OwnTool) {
+			return nil, nil
+		}
+		return r.loader.sandbox.Reserve(sandbox.Holding(ctx), mw.worstCase())
+	}
+	return nil, nil
+}
+
 // Take takes what one call needs, until release. The error is an *abi.Error:
 // limit if an entry may not have so many instances, or there never is so much
 // memory, and unavailable if it is not free now.

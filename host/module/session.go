@@ -16,13 +16,15 @@ import (
 const maxIdle = 4
 
 // Open begins a run. Instances are made when hooks are called.
-func (mw *Middleware) Open(_ context.Context, entry, run string) (chain.Session, error) {
-	return &session{mw: mw, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
+func (mw *Middleware) Open(ctx context.Context, entry, run string) (chain.Session, error) {
+	room, _ := ctx.Value(roomKey{}).(*Room)
+	return &session{mw: mw, room: room, entry: entry, run: run, stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}, nil
 }
 
 // A session is a middleware in one run.
 type session struct {
 	mw         *Middleware
+	room       *Room // of a run that reserved its memory, or nil
 	entry, run string
 
 	mu     sync.Mutex
@@ -39,6 +41,8 @@ type worker struct {
 	visit *visit // the call that it serves
 
 	memory int64 // bytes that it has
+
+	release func() // of memory beyond what the run had reserved; may be nil
 
 	history history // what it served before, if faults are recorded
 }
@@ -208,10 +212,11 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	if n := len(s.idle); n > 0 {
 		w, s.idle = s.idle[n-1], s.idle[:n-1]
 	}
+	live := s.live
 	s.mu.Unlock()
 	if w == nil {
 		var err error
-		if w, err = s.instantiate(ctx); err != nil {
+		if w, err = s.instantiate(ctx, live); err != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.live--
@@ -223,8 +228,13 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	return w, nil
 }
 
-func (s *session) instantiate(ctx context.Context) (*worker, error) {
-	w := &worker{}
+// instantiate makes an instance, with which there are so many calls under way.
+func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
+	release, err := s.room.beyond(ctx, s.mw, live)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{release: release}
 	print := func(line []byte) { w.visit.print(line) }
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here, and must not find
@@ -232,6 +242,7 @@ func (s *session) instantiate(ctx context.Context) (*worker, error) {
 		s.mw.buildVisit().context(ctx),
 		sandbox.InstanceConfig{Stdout: print, Stderr: print, Clock: func() int64 { return w.visit.clock() }})
 	if err != nil {
+		w.close()
 		return nil, err
 	}
 	w.in = in
@@ -255,7 +266,16 @@ func (s *session) release(w *worker, good bool) {
 	}
 	s.mu.Unlock()
 	if !keep {
+		w.close()
+	}
+}
+
+func (w *worker) close() {
+	if w.in != nil {
 		w.in.Close()
+	}
+	if w.release != nil {
+		w.release()
 	}
 }
 
@@ -266,7 +286,7 @@ func (s *session) Close() {
 	s.idle, s.closed = nil, true
 	s.mu.Unlock()
 	for _, w := range idle {
-		w.in.Close()
+		w.close()
 	}
 }
 

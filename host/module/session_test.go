@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -406,4 +407,45 @@ func TestRunFuel(t *testing.T) {
 		require.EqualValues(t, 5, fault.Value)
 		require.ErrorContains(t, err, "fuel in this run, more than the limit run_fuel of 5")
 	}
+}
+
+// TestInstancesBeyondReservation checks that a session that comes to have more
+// instances than its run was admitted for takes memory for them, or faults.
+func TestInstancesBeyondReservation(t *testing.T) {
+	t.Parallel()
+	const spare = 1
+	loader, err := NewLoader(t.Context(), &LoaderOptions{MemoryBytes: 1})
+	require.NoError(t, err)
+	m, err := loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), Limits{})
+	require.NoError(t, err)
+	mw := configure(t, m, do("n"))
+	planned := mw.instances(1)
+	all := int64(planned+spare) * mw.worstCase()
+	require.NoError(t, loader.Close(context.Background()))
+
+	loader, err = NewLoader(t.Context(), &LoaderOptions{MemoryBytes: all})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, loader.Close(context.Background())) }()
+	m, err = loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), Limits{})
+	require.NoError(t, err)
+	mw = configure(t, m, do("n"))
+	ctx, reservation, err := loader.Reserve(t.Context(), []Placed{{Middleware: mw}}, 1)
+	require.NoError(t, err)
+	opened, err := mw.Open(ctx, "guard", "run")
+	require.NoError(t, err)
+	s := opened.(*session)
+	var workers []*worker
+	for range planned + spare {
+		w, err := s.acquire(ctx, &visit{limits: &m.limits})
+		require.NoError(t, err)
+		workers = append(workers, w)
+	}
+	_, err = s.acquire(ctx, &visit{limits: &m.limits})
+	var room *sandbox.NoRoomError
+	require.ErrorAs(t, err, &room, "all memory is given out")
+	s.release(workers[planned], false)
+	_, err = s.acquire(ctx, &visit{limits: &m.limits})
+	require.NoError(t, err, "what was taken was given back")
+	s.Close()
+	reservation.Release()
 }
