@@ -253,7 +253,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, step int) {
 		im := &Image{limits: Limits{LogBytes: 100, LogLineBytes: 10}}
 		in := &Instance{image: im}
-		in.guest = &Guest{in: in}
+		in.guest = Guest{in: in}
 		total := 0
 		l := lines{in: in, sink: func(line []byte) {
 			total += len(line)
