@@ -3,6 +3,7 @@ package abi
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -155,8 +156,8 @@ func unfitf(format string, args ...any) error { return &unfit{text: fmt.Sprintf(
 
 // within puts a step in front of the path of an error.
 func within(err error, step string) error {
-	e, ok := err.(*unfit)
-	if !ok {
+	var e *unfit
+	if !errors.As(err, &e) {
 		return err
 	}
 	if e.path != "" && e.path[0] != '[' {

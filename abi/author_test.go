@@ -46,8 +46,8 @@ type authored struct {
 	Message Message            `json:"message"`
 	Error   *Error             `json:"error,omitempty"`
 	Skip    string             `json:"-"`
-	private int
-	Dash    string `json:"-,"`
+	private int                //nolint:unused // of no use is what it is there for
+	Dash    string             `json:"-,"`
 }
 
 var authorTexts = []string{

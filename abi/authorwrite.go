@@ -156,7 +156,7 @@ func (w *writer) authorStruct(v reflect.Value, depth int) {
 		first = false
 		w.text(f.name)
 		w.b = append(w.b, ':')
-		if f.quoted && !(place.Kind() == reflect.Pointer && place.IsNil()) {
+		if f.quoted && (place.Kind() != reflect.Pointer || !place.IsNil()) {
 			inner := writer{}
 			inner.author(place, depth+1)
 			w.text(string(inner.b))

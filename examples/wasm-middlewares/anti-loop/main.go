@@ -53,7 +53,7 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 		{a.StopAfter > 0 && a.HintAfter >= a.StopAfter, fmt.Sprintf("hint_after: %d must be below stop_after, so that the model has a chance", a.HintAfter)},
 		{a.Window < 2*max(a.HintAfter, a.StopAfter), fmt.Sprintf("window: %d messages cannot show %d calls with their results", a.Window, max(a.HintAfter, a.StopAfter))},
 		{a.Window > 10_000, "window: at most 10000 messages"},
-		{a.Hint != "" && (strings.Count(a.Hint, "%") != 2 || strings.Index(a.Hint, "%s") < 0 || strings.Index(a.Hint, "%d") < strings.Index(a.Hint, "%s")), "hint: want one %s, one %d behind it, and no other %"},
+		{a.Hint != "" && (strings.Count(a.Hint, "%") != 2 || !strings.Contains(a.Hint, "%s") || strings.Index(a.Hint, "%d") < strings.Index(a.Hint, "%s")), "hint: want one %s, one %d behind it, and no other %"},
 	} {
 		if c.wrong {
 			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
