@@ -2274,6 +2274,24 @@ AM_FN int32_t am_sequence(const unsigned char *p, int32_t n) {
 	return len;
 }
 
+/* am_character decodes one character of UTF-8 at p and says how long it is; a byte
+ * that is none stands for itself. */
+AM_FN uint32_t am_character(const char *p, int32_t n, int32_t *len) {
+	const unsigned char *u = (const unsigned char *)p;
+	*len = am_sequence(u, n);
+	switch (*len) {
+	case 2:
+		return (u[0] & 31u) << 6 | (u[1] & 63u);
+	case 3:
+		return (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u);
+	case 4:
+		return (u[0] & 7u) << 18 | (u[1] & 63u) << 12 | (u[2] & 63u) << 6 | (u[3] & 63u);
+	default:
+		*len = 1;
+		return u[0];
+	}
+}
+
 /* am_put_text writes a string. What is no UTF-8 is replaced. */
 AM_SMALL void am_put_text(am_writer *w, am_str s) {
 	static const char hex[] = "0123456789abcdef";

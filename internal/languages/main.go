@@ -127,7 +127,7 @@ func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name 
 	if err != nil {
 		return err
 	}
-	first := fmt.Sprintf("| %s | %s | %s | %d ms ", l.name, size(info.Size()), size(int64(m.Info().Memory.Image)), load.Milliseconds())
+	first := fmt.Sprintf("| %s | %s | %s | %d ms ", l.name, size(info.Size()), size(m.Info().Memory.Image), load.Milliseconds())
 	for _, r := range result {
 		if r.Calls == 0 {
 			continue

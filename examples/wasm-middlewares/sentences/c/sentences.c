@@ -20,23 +20,6 @@ AM_HOOK(configure) {
 	return AM_OK;
 }
 
-/* character decodes one character of UTF-8 at p and says how long it is. */
-static uint32_t character(const char *p, int32_t n, int32_t *len) {
-	const unsigned char *u = (const unsigned char *)p;
-	*len = am_sequence(u, n);
-	switch (*len) {
-	case 2:
-		return (u[0] & 31u) << 6 | (u[1] & 63u);
-	case 3:
-		return (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u);
-	case 4:
-		return (u[0] & 7u) << 18 | (u[1] & 63u) << 12 | (u[2] & 63u) << 6 | (u[3] & 63u);
-	default:
-		*len = 1;
-		return u[0];
-	}
-}
-
 static bool is_space(uint32_t c) {
 	return c == ' ' || (c >= 9 && c <= 13) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
 		c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
@@ -52,7 +35,7 @@ static int32_t ends(am_str held) {
 	int32_t word = 0, len;
 	int64_t count = 0;
 	for (int32_t i = 0; i < held.n; i += len) {
-		uint32_t c = character(held.p + i, held.n - i, &len);
+		uint32_t c = am_character(held.p + i, held.n - i, &len);
 		am_str text = {held.p + i, len};
 		if (state != INSIDE && is_space(c)) state = CLOSED;
 		else if (state == CLOSED) return i;

@@ -1,0 +1,198 @@
+// Says which tools may be called with which arguments. It judges as a gate:
+// innermost, on the very bytes that the tool would get, whoever changed them before.
+import { allow, ask, defineMiddleware, deny, HookError } from "@agent-runner/middleware";
+import type { GateToolAnswer } from "@agent-runner/middleware";
+
+import { forms } from "../internal/typescript/disguise";
+import { Literal, parseJSON } from "../internal/typescript/json";
+import type { Json } from "../internal/typescript/json";
+import { matchName } from "../internal/typescript/names";
+import { compile } from "../internal/typescript/pattern";
+import type { Pattern } from "../internal/typescript/pattern";
+
+interface Config {
+	rules?: Rule[];
+	default?: string;
+	decode?: boolean;
+}
+
+// A rule matches a call of one of its tools whose arguments meet all its conditions.
+interface Rule {
+	tools?: string[];
+	arguments?: { path?: string; pattern?: string }[];
+	action?: string;
+	message?: string;
+}
+
+// A condition is about the values at a path in a call's arguments.
+interface Condition {
+	keys: string[];
+	pattern: Pattern;
+}
+
+const actions = ["allow", "ask", "deny"]; // later ones are stricter
+
+// The conditions of each rule, compiled.
+let conditions: Condition[][] = [];
+
+export default defineMiddleware<Config>({
+	name: "tool-policy",
+	version: "1.1.0",
+	description: "Allows, denies and asks about tool calls by tool and arguments.",
+	configSchema: {
+		type: "object",
+		additionalProperties: false,
+		properties: {
+			rules: {
+				type: "array",
+				description: "the strictest of those that match a call counts",
+				items: {
+					type: "object",
+					additionalProperties: false,
+					properties: {
+						tools: { type: "array", items: { type: "string" }, description: "names of tools; * stands for any characters" },
+						arguments: {
+							type: "array",
+							description: "all of them must hold",
+							items: {
+								type: "object",
+								additionalProperties: false,
+								properties: {
+									path: {
+										type: "string",
+										description: "keys separated by dots, * for any key or item; " +
+											"a path that ends at an object or a list means every value in it, no path all values",
+									},
+									pattern: { type: "string", description: "a regular expression (RE2) that must match somewhere in the value" },
+								},
+							},
+						},
+						action: { type: "string", description: "allow, ask or deny" },
+						message: { type: "string", description: "what the model is told of a call that this rule denies, or the person who is asked" },
+					},
+				},
+			},
+			default: { type: "string", description: "what becomes of a call that no rule matches: allow, ask or deny" },
+			decode: {
+				type: "boolean",
+				description: "rules that deny or ask also match what a value says in base64, escapes, JSON inside a string, look-alike letters",
+			},
+		},
+	},
+
+	configure(_, { config }) {
+		const otherwise = config.default ?? "allow";
+		if (!actions.includes(otherwise)) throw invalid(`default: ${JSON.stringify(otherwise)} is not one of allow, ask, deny`);
+		conditions = (config.rules ?? []).map((rule, i) => {
+			const compiled = compileRule(rule, `rules[${i}]`);
+			if (rule.action === "allow" && otherwise === "allow") {
+				throw invalid(`rules[${i}].action: allow says nothing where the default is allow; set default to deny or ask`);
+			}
+			return compiled;
+		});
+	},
+
+	// A rule that matches and denies counts, else one that asks, else one that allows,
+	// and else the default.
+	gateTool({ call }, { config }) {
+		let args: Json;
+		try {
+			args = call.arguments === "" ? new Map() : parseJSON(call.arguments);
+			if (!(args instanceof Map)) throw new Error("want an object");
+		} catch (e) {
+			return deny(`The policy cannot read the arguments of ${call.name}: ${(e as Error).message}`);
+		}
+		let by = -1;
+		let strictest: Rule | undefined;
+		for (const [i, rule] of (config.rules ?? []).entries()) {
+			if (strictest !== undefined && actions.indexOf(rule.action!) <= actions.indexOf(strictest.action!)) continue;
+			const matching = matches(rule, conditions[i]!, call.name, args, config.decode ?? true);
+			if (matching === undefined) {
+				return deny(`The policy cannot see through the arguments of ${call.name}: too much is encoded in them.`);
+			}
+			if (matching) [strictest, by] = [rule, i];
+		}
+		return decision(call.name, strictest ?? { action: config.default ?? "allow" }, by);
+	},
+});
+
+const invalid = (text: string) => new HookError(`config: ${text}`, "invalid");
+
+function compileRule(rule: Rule, at: string): Condition[] {
+	if (!actions.includes(rule.action ?? "")) throw invalid(`${at}.action: ${JSON.stringify(rule.action ?? "")} is not one of allow, ask, deny`);
+	if (!rule.tools?.length) throw invalid(`${at}.tools: name at least one tool; * is all of them`);
+	const empty = rule.tools.indexOf("");
+	if (empty >= 0) throw invalid(`${at}.tools[${empty}]: a tool's name is never empty; * is all of them`);
+	return (rule.arguments ?? []).map(({ path = "", pattern = "" }, j) => {
+		const where = `${at}.arguments[${j}]`;
+		const keys = path === "" ? [] : path.split(".");
+		if (keys.includes("")) throw invalid(`${where}.path: ${JSON.stringify(path)} has an empty key; want keys separated by single dots`);
+		if (pattern === "") throw invalid(`${where}.pattern: say what the value must match; . is anything but nothing`);
+		try {
+			return { keys, pattern: compile(pattern) };
+		} catch (e) {
+			throw invalid(`${where}.pattern: ${(e as Error).message}`);
+		}
+	});
+}
+
+// decision is what the action of a rule means, or that of the default, which has no index.
+function decision(tool: string, { action, message }: Rule, by: number): GateToolAnswer {
+	if (action === "allow") return allow();
+	if (action === "ask") return ask(message || `May ${tool} be called with these arguments?`, { rule: by });
+	return deny(message || (by >= 0 ? `The policy does not allow calls of ${tool} with these arguments.` : `The policy does not allow this call of ${tool}.`));
+}
+
+// matches reports whether a rule is about a call; undefined if more is encoded in the
+// arguments than can be looked at.
+function matches(rule: Rule, conditions: Condition[], tool: string, args: Json, decode: boolean): boolean | undefined {
+	if (!matchName(rule.tools!, tool)) return false;
+	for (const { keys, pattern } of conditions) {
+		// What denies or asks must not be dodged by one good value among bad ones, and
+		// what allows not be had by one: so any value, or all of them.
+		const values = valuesAt(args, keys);
+		if (rule.action === "allow") {
+			if (values.length === 0 || !values.every((v) => pattern.test(v))) return false;
+			continue;
+		}
+		const read = decode ? values.map(forms) : [values];
+		if (read.includes(undefined)) return undefined;
+		if (!read.flat().some((v) => pattern.test(v!))) return false;
+	}
+	return true;
+}
+
+// valuesAt returns the values at a path, as texts. Keys are compared without regard
+// to case: there are tools that read "Path" where "path" is meant.
+function valuesAt(value: Json, [key = "*", ...rest]: string[], more = true): string[] {
+	const inside = (name: string, item: Json) => (key === "*" || sameCase(key) === sameCase(name) ? valuesAt(item, rest) : []);
+	if (value instanceof Map) return [...value].flatMap(([name, item]) => inside(name, item));
+	if (Array.isArray(value)) return value.flatMap((item, i) => (key === "*" || key === String(i) ? valuesAt(item, rest) : []));
+	return [text(value)];
+}
+
+// sameCase writes characters that differ by their case alone as one.
+function sameCase(key: string): string {
+	return Array.from(key, (c) => {
+		const upper = c.toUpperCase();
+		const lower = ([...upper].length === 1 ? upper : c).toLowerCase();
+		return [...lower].length === 1 ? lower : c;
+	}).join("");
+}
+
+// text is what a pattern is compared with: a string as it is, and the others as JSON
+// has them, numbers without exponent and trailing zeros.
+const text = (value: string | boolean | null | Literal) => (value instanceof Literal ? number(value.text) : String(value));
+
+// number writes all literals of one number in the same way, so that 1e2 does not pass
+// where 100 would not. Whole numbers stay exact.
+function number(literal: string): string {
+	if (!/[.eE]/.test(literal)) return literal === "-0" ? "0" : literal;
+	const f = Number(literal);
+	const abs = Math.abs(f);
+	if (abs === Infinity) return literal; // beyond what tools take for a number
+	if (f === 0) return "0";
+	if (abs >= 1e-6 || abs < 1e-9) return String(f);
+	const [digits = "", exponent] = abs.toExponential().split("e-"); // JavaScript writes 1e-7 so, and this with zeros
+	return `${f < 0 ? "-" : ""}0.${"0".repeat(Number(exponent) - 1)}${digits.replace(".", "")}`;
+}
