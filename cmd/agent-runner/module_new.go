@@ -38,7 +38,7 @@ func newModuleNew(e *env) *cobra.Command {
 		Long: `Makes a folder NAME with a middleware that denies calls of some tools, and a
 conversation that tests it: what you write your own from.`,
 		Example: `  agent-runner module new guard --lang ts && agent-runner module test guard
-  agent-runner module new guard --lang go      # or rust, c`,
+  agent-runner module new guard --lang go      # or rust, c, assemblyscript`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("want a name: agent-runner module new NAME")
@@ -168,7 +168,7 @@ func copySDK(language, dir string) error {
 	from, to := language, dir
 	switch language {
 	case "c":
-	case "rust":
+	case "rust", "assemblyscript":
 		to = filepath.Join(dir, "agent-middleware")
 	default:
 		return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/internal/conformance"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
 // The scripts in testdata run the command as a process of its own, against
@@ -51,6 +52,9 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := t.TempDir()
+	// AssemblyScript's compiler, where npm can install it.
+	sdk := filepath.Join("..", "..", "guest-sdk", "assemblyscript", "testdata", "npm")
+	asc, noASC := npmtest.Install(sdk, filepath.Join(filepath.Dir(filepath.Dir(modules)), "build", "npm"))
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -58,10 +62,17 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MODULES", modules)
+			e.Setenv("ASC", asc)
 			e.Setenv(envCacheDir, cache)
 			e.Setenv("OPENAI_API_KEY", "")
 			e.Setenv("OPENAI_BASE_URL", "")
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "asc" {
+				return noASC == nil, nil
+			}
+			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID,

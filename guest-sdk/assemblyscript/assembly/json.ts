@@ -578,6 +578,13 @@ export class Tree extends Value {
 		return v !== null && v.kind == Kind.Number ? I64.parseInt(v.text) : otherwise;
 	}
 
+	/** The texts of the list under a key; none if there is no list. */
+	textsOf(key: string): string[] {
+		const out: string[] = [], v = this.get(key);
+		if (v !== null) for (let i = 0; i < v.items.length; i++) if (v.items[i].kind == Kind.Text) out.push(v.items[i].text);
+		return out;
+	}
+
 	/** Whether true stands under a key. */
 	isTrue(key: string): bool {
 		const v = this.get(key);
