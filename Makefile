@@ -8,6 +8,8 @@ FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
 KILLS ?= 200
+# Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
+EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
 .DEFAULT_GOAL := help
 
@@ -42,7 +44,9 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	cd adapters/eino && go vet ./...
 	cd bench && go vet ./figures && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
+	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
+	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm $< run --disable unused ./...) || exit 1; done # the host calls what they export
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_LINT):
 	@mkdir -p $(TOOLS)
@@ -54,6 +58,7 @@ tidy:
 	go mod tidy -diff
 	cd bench && go mod tidy -diff
 	cd adapters/eino && go mod tidy -diff
+	for dir in $(EXTISM_GUESTS); do (cd $$dir && go mod tidy -diff) || exit 1; done
 
 .PHONY: generate
 generate: ## write the generated files anew
