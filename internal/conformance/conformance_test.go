@@ -28,23 +28,49 @@ func TestCases(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			outcome, err := c.Run(t.Context(), suite, ms)
-			require.NoError(t, err)
-			got, err := c.Got(outcome)
-			require.NoError(t, err)
-			for i, s := range c.Expect {
-				if *update {
-					break
-				}
-				if !s.Same(got[i]) {
-					require.Equal(t, s.Text, got[i], "%s\n%s %s", c.About, s.Kind, s.Arg)
-				}
-			}
 			if *update {
 				requireKnown(t, c)
-				require.NoError(t, c.Update(got))
+				require.NoError(t, c.Update(outcome(t, c, suite, ms)))
+				return
 			}
+			requireExpected(t, c, suite, ms)
 		})
+	}
+}
+
+// TestCasesOfExtism runs every golden case with its modules built as plug-ins of
+// Extism's.
+func TestCasesOfExtism(t *testing.T) {
+	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	require.NoError(t, err)
+	suite, err := BuildExtism(root, cases)
+	require.NoError(t, err)
+	ms := loadModules(t, suite)
+	require.Equal(t, "extism", ms.suite.Info().Transport)
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			requireExpected(t, c, suite, ms)
+		})
+	}
+}
+
+func outcome(t *testing.T, c *Case, suite *Suite, ms Middlewares) []string {
+	t.Helper()
+	o, err := c.Run(t.Context(), suite, ms)
+	require.NoError(t, err)
+	got, err := c.Got(o)
+	require.NoError(t, err)
+	return got
+}
+
+func requireExpected(t *testing.T, c *Case, suite *Suite, ms Middlewares) {
+	t.Helper()
+	got := outcome(t, c, suite, ms)
+	for i, s := range c.Expect {
+		if !s.Same(got[i]) {
+			require.Equal(t, s.Text, got[i], "%s\n%s %s", c.About, s.Kind, s.Arg)
+		}
 	}
 }
 

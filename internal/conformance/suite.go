@@ -27,7 +27,18 @@ type Suite struct {
 
 // Build builds the modules of the cases, or finds them built. root is the
 // repository's folder.
-func Build(root string, cases []*Case) (*Suite, error) {
+func Build(root string, cases []*Case) (*Suite, error) { return build(root, cases, nil) }
+
+// BuildExtism builds them as a plug-in of Extism's: what the SDK asks of the host
+// then goes through Extism's functions.
+func BuildExtism(root string, cases []*Case) (*Suite, error) {
+	return build(root, cases, map[string]string{
+		"guest-sdk/go/middleware/wasip1.go": "internal/conformance/testdata/extism/wasip1.go",
+	})
+}
+
+// build builds a suite, with files in the place of others.
+func build(root string, cases []*Case, instead map[string]string) (*Suite, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, err
@@ -77,6 +88,12 @@ func Build(root string, cases []*Case) (*Suite, error) {
 	}
 	if err := hashTree(sum, root, "abi", "guest-sdk/go/middleware", "testdata/cases/suite"); err != nil {
 		return nil, err
+	}
+	for file, other := range instead {
+		overlay[filepath.Join(root, file)] = filepath.Join(root, other)
+		if err := hashTree(sum, root, filepath.Dir(other)); err != nil {
+			return nil, err
+		}
 	}
 	s.Path = filepath.Join(root, "build", "cases", hex.EncodeToString(sum.Sum(nil)[:12])+".wasm")
 	if _, err := os.Stat(s.Path); err == nil {

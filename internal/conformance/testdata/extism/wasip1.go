@@ -1,0 +1,315 @@
+//go:build wasip1
+
+// This file stands in the place of the SDK's wasip1.go where the modules of the
+// golden cases are built as a plug-in of Extism's.
+
+package middleware
+
+import (
+	"encoding/binary"
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+//go:wasmexport describe
+func describe() int32 { return export(abi.HookDescribe) }
+
+//go:wasmexport configure
+func configure() int32 { return export(abi.HookConfigure) }
+
+//go:wasmexport before_agent
+func beforeAgent() int32 { return export(abi.HookBeforeAgent) }
+
+//go:wasmexport before_model_rewrite_state
+func beforeModelRewriteState() int32 { return export(abi.HookBeforeModelRewriteState) }
+
+//go:wasmexport before_model
+func beforeModel() int32 { return export(abi.HookBeforeModel) }
+
+//go:wasmexport wrap_model
+func wrapModel() int32 { return export(abi.HookWrapModel) }
+
+//go:wasmexport on_chunk
+func onChunk() int32 { return export(abi.HookOnChunk) }
+
+//go:wasmexport after_model
+func afterModel() int32 { return export(abi.HookAfterModel) }
+
+//go:wasmexport after_model_rewrite_state
+func afterModelRewriteState() int32 { return export(abi.HookAfterModelRewriteState) }
+
+//go:wasmexport before_tool
+func beforeTool() int32 { return export(abi.HookBeforeTool) }
+
+//go:wasmexport wrap_tool_call
+func wrapToolCall() int32 { return export(abi.HookWrapToolCall) }
+
+//go:wasmexport gate_tool
+func gateTool() int32 { return export(abi.HookGateTool) }
+
+//go:wasmexport call_tool
+func callTool() int32 { return export(abi.HookCallTool) }
+
+//go:wasmexport after_tool
+func afterTool() int32 { return export(abi.HookAfterTool) }
+
+//go:wasmexport tool_messages
+func toolMessages() int32 { return export(abi.HookToolMessages) }
+
+//go:wasmexport after_tools
+func afterTools() int32 { return export(abi.HookAfterTools) }
+
+//go:wasmexport after_agent
+func afterAgent() int32 { return export(abi.HookAfterAgent) }
+
+//go:wasmexport observe
+func observe() int32 { return export(abi.HookObserve) }
+
+//go:wasmexport translate_before
+func translateBefore() int32 { return export(abi.HookTranslateBefore) }
+
+//go:wasmexport translate_after
+func translateAfter() int32 { return export(abi.HookTranslateAfter) }
+
+// export is what every export does.
+func export(hook abi.Hook) int32 {
+	input := make([]byte, inputLength())
+	fill(input, inputLoad, inputLoadByte, 0)
+	output, ok := registered.Call(plugin{}, hook, input)
+	if !ok {
+		errorSet(block(output))
+		return 1
+	}
+	if output != nil {
+		outputSet(block(output), uint64(len(output)))
+	}
+	return 0
+}
+
+//go:wasmimport extism:host/env alloc
+func alloc(n uint64) uint64
+
+//go:wasmimport extism:host/env length
+func length(at uint64) uint64
+
+//go:wasmimport extism:host/env load_u64
+func load(at uint64) uint64
+
+//go:wasmimport extism:host/env load_u8
+func loadByte(at uint64) uint32
+
+//go:wasmimport extism:host/env store_u64
+func store(at, value uint64)
+
+//go:wasmimport extism:host/env store_u8
+func storeByte(at uint64, value uint32)
+
+//go:wasmimport extism:host/env free
+func free(at uint64)
+
+//go:wasmimport extism:host/env input_length
+func inputLength() uint64
+
+//go:wasmimport extism:host/env input_load_u64
+func inputLoad(at uint64) uint64
+
+//go:wasmimport extism:host/env input_load_u8
+func inputLoadByte(at uint64) uint32
+
+//go:wasmimport extism:host/env output_set
+func outputSet(at, n uint64)
+
+//go:wasmimport extism:host/env error_set
+func errorSet(at uint64)
+
+//go:wasmimport extism:host/env log_debug
+func logDebug(at uint64)
+
+//go:wasmimport extism:host/env log_info
+func logInfo(at uint64)
+
+//go:wasmimport extism:host/env log_warn
+func logWarn(at uint64)
+
+//go:wasmimport extism:host/env log_error
+func logError(at uint64)
+
+//go:wasmimport extism:host/user next
+func userNext(request uint64) uint64
+
+//go:wasmimport extism:host/user next_stream
+func userNextStream(request uint64) uint64
+
+//go:wasmimport extism:host/user recv
+func userRecv() uint64
+
+//go:wasmimport extism:host/user send
+func userSend(request uint64) uint64
+
+//go:wasmimport extism:host/user messages
+func userMessages(request uint64) uint64
+
+//go:wasmimport extism:host/user changed
+func userChanged(request uint64) uint64
+
+//go:wasmimport extism:host/user local_get
+func userLocalGet(request uint64) uint64
+
+//go:wasmimport extism:host/user local_set
+func userLocalSet(request uint64) uint64
+
+//go:wasmimport extism:host/user local_delete
+func userLocalDelete(request uint64) uint64
+
+//go:wasmimport extism:host/user local_add
+func userLocalAdd(request uint64) uint64
+
+//go:wasmimport extism:host/user store_get
+func userStoreGet(request uint64) uint64
+
+//go:wasmimport extism:host/user store_set
+func userStoreSet(request uint64) uint64
+
+//go:wasmimport extism:host/user store_delete
+func userStoreDelete(request uint64) uint64
+
+//go:wasmimport extism:host/user store_add
+func userStoreAdd(request uint64) uint64
+
+//go:wasmimport extism:host/user model
+func userModel(request uint64) uint64
+
+//go:wasmimport extism:host/user tool
+func userTool(request uint64) uint64
+
+//go:wasmimport extism:host/user emit
+func userEmit(request uint64) uint64
+
+// fill reads what lies at an offset, eight bytes at a time.
+func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at uint64) {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], load(at+uint64(i)))
+	}
+	for ; i < len(b); i++ {
+		b[i] = byte(loadByte(at + uint64(i)))
+	}
+}
+
+// block makes a block of bytes; there is none for nothing.
+func block(b []byte) uint64 {
+	if len(b) == 0 {
+		return 0
+	}
+	at, i := alloc(uint64(len(b))), 0
+	for ; i+8 <= len(b); i += 8 {
+		store(at+uint64(i), binary.LittleEndian.Uint64(b[i:]))
+	}
+	for ; i < len(b); i++ {
+		storeByte(at+uint64(i), uint32(b[i]))
+	}
+	return at
+}
+
+// plugin is the [Host] that the functions of extism:host/user are.
+type plugin struct{}
+
+// ask makes a host call with an argument: bytes, or what is to be JSON.
+func ask(function func(uint64) uint64, argument any) ([]byte, error) {
+	b, ok := argument.([]byte)
+	if !ok {
+		var err error
+		if b, err = abi.Marshal(argument); err != nil {
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: err.Error()}
+		}
+	}
+	at := block(b)
+	defer free(at)
+	return reply(function(at))
+}
+
+func do(function func(uint64) uint64, argument any) error {
+	_, err := ask(function, argument)
+	return err
+}
+
+func reply(at uint64) ([]byte, error) {
+	b := make([]byte, length(at))
+	fill(b, load, loadByte, at)
+	free(at)
+	var failed struct {
+		Error *abi.Error `json:"error"`
+	}
+	if len(b) > 0 && b[0] == '{' {
+		if err := json.Unmarshal(b, &failed); err != nil {
+			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the host's reply: " + err.Error()}
+		}
+	}
+	switch {
+	case failed.Error != nil:
+		return nil, failed.Error
+	case string(b) == "{}": // a reply without bytes
+		return nil, nil
+	default:
+		return b, nil
+	}
+}
+
+type object = map[string]any
+
+func (plugin) Next(patch []byte) ([]byte, error) { return ask(userNext, patch) }
+
+func (plugin) NextStream(patch []byte) error { return do(userNextStream, patch) }
+
+func (plugin) Recv() ([]byte, error) { return reply(userRecv()) }
+
+func (plugin) Send(chunks []byte) error { return do(userSend, chunks) }
+
+func (plugin) Messages(list, from, to int) ([]byte, error) {
+	return ask(userMessages, object{"list": list, "from": from, "to": to})
+}
+
+func (plugin) Changed(list int, revision int64) (int, error) {
+	b, err := ask(userChanged, object{"list": list, "revision": revision})
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	return n, json.Unmarshal(b, &n)
+}
+
+func (plugin) LocalGet(key string) ([]byte, error) { return ask(userLocalGet, object{"key": key}) }
+
+func (plugin) LocalDelete(key string) error { return do(userLocalDelete, object{"key": key}) }
+
+func (plugin) LocalSet(key string, value []byte, version int64) ([]byte, error) {
+	return ask(userLocalSet, object{"key": key, "value": json.RawMessage(value), "version": version})
+}
+
+func (plugin) LocalAdd(key string, delta int64) ([]byte, error) {
+	return ask(userLocalAdd, object{"key": key, "delta": delta})
+}
+
+func (plugin) StoreGet(key string) ([]byte, error) { return ask(userStoreGet, object{"key": key}) }
+
+func (plugin) StoreDelete(key string) error { return do(userStoreDelete, object{"key": key}) }
+
+func (plugin) StoreSet(key string, value []byte, version, ttl int64) ([]byte, error) {
+	return ask(userStoreSet, object{"key": key, "value": json.RawMessage(value), "version": version, "ttl": ttl})
+}
+
+func (plugin) StoreAdd(key string, delta int64) ([]byte, error) {
+	return ask(userStoreAdd, object{"key": key, "delta": delta})
+}
+
+func (plugin) Model(request []byte) ([]byte, error) { return ask(userModel, request) }
+
+func (plugin) Tool(request []byte) ([]byte, error) { return ask(userTool, request) }
+
+func (plugin) Emit(event []byte) error { return do(userEmit, event) }
+
+func (plugin) Log(level int, text string) {
+	functions := []func(uint64){logDebug, logInfo, logWarn, logError}
+	functions[level](block([]byte(text)))
+}
