@@ -31,6 +31,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.chain.Note(r.peek(e))
 	r.chain.Observe(end)
 	e.Entries = r.stats()
+	r.traced = runOutcome(e, r.err)
 	r.out.Lock()
 	out := r.prepare(e)
 	r.out.Unlock()

@@ -91,7 +91,9 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*a
 		return nil, err
 	}
 	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationModel, Model: q.Model})
 	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
+	end(modelOutcome(res, err))
 	if err != nil {
 		return nil, modelError(err)
 	}

@@ -46,6 +46,7 @@ type run struct {
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *chain.List
 	revs     *chain.Revisions
+	traced   chain.Outcome // of the run
 }
 
 func newRun(a *Agent, in Input) *run {
@@ -183,6 +184,8 @@ func (r *run) execute(ctx context.Context) {
 		defer cancel()
 	}
 	r.state.Deadline, _ = ctx.Deadline()
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationRun, Model: r.agent.ModelName})
+	defer func() { end(r.traced) }()
 	defer r.client.begin(caller, ctx)()
 	err := refused
 	if r.wrong != nil {
@@ -192,6 +195,7 @@ func (r *run) execute(ctx context.Context) {
 		r.chain, err = r.open(ctx, r.agent)
 	}
 	if err != nil && r.keeper != nil && r.keeper.entries > 0 {
+		r.traced.Err = err
 		r.lost = err // it can still go on, elsewhere or later
 		return
 	}

@@ -210,6 +210,8 @@ func (r *run) runTool(ctx context.Context, call abi.Call, out chain.Sink) (*abi.
 	}
 	var res *abi.Result
 	var err error
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationTool, Call: &call})
+	defer func() { end(chain.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
 	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
 		res, err = pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
 			return s.Stream(ctx, call, tool.NewOut(put))

@@ -37,6 +37,7 @@ type Call struct {
 
 	scope     string              // what tells it from other calls of the hook in the phase: a tool call's id
 	weight    int64               // of the answer, bytes
+	spent     Spent               // for a tracer
 	key       string              // in the record
 	tool      *abi.Call           // that it is about, if it is
 	delivered func() bool         // whether content of the answer has been; nil: it does not matter

@@ -60,6 +60,8 @@ type Options struct {
 	// Values keep the durable values of entries, for Tenant; nil: there are none.
 	Values Values
 	Tenant string
+	// Tracer is told of hooks, and by the agent of the rest; nil: nobody is.
+	Tracer Tracer
 }
 
 // With returns the chain with other options.

@@ -66,7 +66,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 		return r.fault(c, StageBreaker, err)
 	}
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
-	v, err := r.answer(ctx, c, in, out, apply)
+	v, err := r.traced(ctx, c, in, out, apply)
 	var fault *Fault
 	switch {
 	case v.faulted, errors.As(err, &fault) && fault.Entry == c.member.Name:

@@ -60,6 +60,7 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	}
 	v.ended = err
 	c.Weigh(v.bytesOut)
+	c.Spend(chain.Spent{Fuel: int64(v.report.Fuel), BytesIn: v.bytesIn, BytesOut: v.bytesOut})
 	took := time.Since(began) - c.Waited()
 	s.count(v, took, isFault(err))
 	if s.mw.served != nil {

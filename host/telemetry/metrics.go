@@ -1,0 +1,106 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// Metrics returns a tracer that counts for Prometheus, and registers what it counts
+// with r. Labels are kinds, hooks and outcomes, of which there is a fixed number:
+// never names that tenants, models or modules choose.
+func Metrics(r prometheus.Registerer) (chain.Tracer, error) {
+	m := &metrics{
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agent_runner_runs_running", Help: "Runs under way, those of sub-agents included."}),
+		runs:    histogram("agent_runner_run_seconds", "Time of runs until they end or pause, by how that came.", "outcome", prometheus.ExponentialBuckets(0.005, 4, 10)),
+		models:  histogram("agent_runner_model_seconds", "Time of model calls.", "outcome", prometheus.ExponentialBuckets(0.005, 3, 10)),
+		tools:   histogram("agent_runner_tool_seconds", "Time of tool calls.", "outcome", prometheus.ExponentialBuckets(0.001, 4, 10)),
+		hooks:   histogram("agent_runner_hook_seconds", "Time in hooks of middlewares, without that of what they wrap.", "hook", prometheus.ExponentialBuckets(0.00001, 4, 10)),
+		faults:  counter("agent_runner_hook_faults_total", "Hook calls that were faults of their module.", "hook"),
+		tokens:  counter("agent_runner_tokens_total", "Tokens that models read and wrote.", "kind"),
+		fuel:    prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_runner_fuel_total", Help: "Work of modules, in units of fuel."}),
+	}
+	for _, c := range []prometheus.Collector{m.running, m.runs, m.models, m.tools, m.hooks, m.faults, m.tokens, m.fuel} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func histogram(name, help, label string, buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label})
+}
+
+func counter(name, help, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+}
+
+type metrics struct {
+	running                    prometheus.Gauge
+	runs, models, tools, hooks *prometheus.HistogramVec
+	faults, tokens             *prometheus.CounterVec
+	fuel                       prometheus.Counter
+}
+
+// Start implements [chain.Tracer].
+func (m *metrics) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+	began := time.Now()
+	if op.Kind == chain.OperationRun {
+		m.running.Inc()
+	}
+	return ctx, func(o chain.Outcome) {
+		took := time.Since(began)
+		switch op.Kind {
+		case chain.OperationRun:
+			m.running.Dec()
+			m.runs.WithLabelValues(runOutcome(o)).Observe(took.Seconds())
+		case chain.OperationModel:
+			m.models.WithLabelValues(outcome(o)).Observe(took.Seconds())
+			if o.Usage != nil {
+				m.tokens.WithLabelValues("input").Add(float64(max(0, o.Usage.PromptTokens)))
+				m.tokens.WithLabelValues("output").Add(float64(max(0, o.Usage.CompletionTokens)))
+			}
+		case chain.OperationTool:
+			m.tools.WithLabelValues(outcome(o)).Observe(took.Seconds())
+		case chain.OperationHook:
+			m.hooks.WithLabelValues(string(op.Hook)).Observe((took - o.Waited).Seconds())
+			m.fuel.Add(float64(max(0, o.Fuel)))
+			if o.Fault {
+				m.faults.WithLabelValues(string(op.Hook)).Inc()
+			}
+		}
+	}
+}
+
+// runOutcome is how a run ended, in a word out of a fixed number.
+func runOutcome(o chain.Outcome) string {
+	switch {
+	case o.FinishReason != "":
+		return o.FinishReason // one that the loop gave
+	case o.Err != nil:
+		return "lost"
+	default:
+		return "paused"
+	}
+}
+
+// outcome is what came of a call, in a word out of a fixed number.
+func outcome(o chain.Outcome) string {
+	var failed *abi.Error
+	switch {
+	case o.IsError, errors.As(o.Err, &failed):
+		return "error"
+	case o.Err != nil && chain.IsEnding(o.Err):
+		return "ended"
+	case o.Err != nil:
+		return "error"
+	default:
+		return "ok"
+	}
+}

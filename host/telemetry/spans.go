@@ -1,0 +1,105 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// Spans returns a tracer that makes OpenTelemetry spans, named as the conventions
+// for generative AI say: invoke_agent, chat, execute_tool, and one for each hook,
+// which a tool or model call that the hook wraps is within.
+func Spans(t trace.Tracer) chain.Tracer { return spans{t} }
+
+type spans struct{ tracer trace.Tracer }
+
+// Start implements [chain.Tracer].
+func (s spans) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+	name, kind, about := spanOf(op)
+	ctx, span := s.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(about...))
+	return ctx, func(o chain.Outcome) {
+		if span.IsRecording() {
+			span.SetAttributes(endOf(op, o)...)
+			if failed := errorType(op, o); failed != "" {
+				span.SetAttributes(attribute.String("error.type", failed))
+				span.SetStatus(codes.Error, failed)
+			}
+		}
+		span.End()
+	}
+}
+
+// spanOf is the name of an operation's span, its kind, and what is known of it
+// when it begins.
+func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
+	about := []attribute.KeyValue{attribute.String("agent_runner.run.id", op.Run.ID), attribute.String("gen_ai.agent.name", op.Run.Agent)}
+	if op.Run.Step > 0 {
+		about = append(about, attribute.Int("agent_runner.step", op.Run.Step))
+	}
+	if c := op.Call; c != nil {
+		about = append(about, attribute.String("gen_ai.tool.name", c.Name), attribute.String("gen_ai.tool.call.id", c.ID))
+	}
+	operation := func(name string) { about = append(about, attribute.String("gen_ai.operation.name", name)) }
+	switch op.Kind {
+	case chain.OperationRun:
+		operation("invoke_agent")
+		return "invoke_agent " + op.Run.Agent, trace.SpanKindInternal, about
+	case chain.OperationModel:
+		operation("chat")
+		return "chat " + op.Model, trace.SpanKindClient, append(about, attribute.String("gen_ai.request.model", op.Model))
+	case chain.OperationTool:
+		operation("execute_tool")
+		return "execute_tool " + op.Call.Name, trace.SpanKindInternal, about
+	default:
+		about = append(about, attribute.String("agent_runner.entry", op.Entry), attribute.String("agent_runner.hook", string(op.Hook)))
+		if op.Digest != "" {
+			about = append(about, attribute.String("agent_runner.module.digest", op.Digest))
+		}
+		return string(op.Hook) + " " + op.Entry, trace.SpanKindInternal, about
+	}
+}
+
+// endOf is what is known of an operation when it is over.
+func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
+	var about []attribute.KeyValue
+	if u := o.Usage; u != nil {
+		about = append(about, attribute.Int64("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int64("gen_ai.usage.output_tokens", u.CompletionTokens))
+	}
+	if o.FinishReason != "" {
+		about = append(about, attribute.StringSlice("gen_ai.response.finish_reasons", []string{o.FinishReason}))
+	}
+	if op.Kind == chain.OperationHook {
+		about = append(about, attribute.Int64("agent_runner.fuel", o.Fuel), attribute.Int64("agent_runner.bytes_in", o.BytesIn),
+			attribute.Int64("agent_runner.bytes_out", o.BytesOut), attribute.Int64("agent_runner.waited_us", o.Waited.Microseconds()))
+	}
+	return about
+}
+
+// errorType is the kind of an operation's failure; empty: it did not fail.
+func errorType(op chain.Operation, o chain.Outcome) string {
+	var failed *abi.Error
+	switch {
+	case o.Fault:
+		return "fault"
+	case o.Failed != nil:
+		return string(o.Failed.Code)
+	case o.IsError:
+		return "tool_error"
+	case o.Err == nil:
+		return ""
+	case op.Kind == chain.OperationRun && o.FinishReason != "":
+		return o.FinishReason
+	case errors.As(o.Err, &failed):
+		return string(failed.Code)
+	case chain.IsEnding(o.Err):
+		return "" // the run ends, which is no failure of this part of it
+	default:
+		return "_OTHER"
+	}
+}

@@ -1,0 +1,150 @@
+package telemetry_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// run runs an agent that calls two tools, one of them as another agent, behind a
+// wrapper, a hook that fails and one that faults.
+func run(t *testing.T, tracer chain.Tracer) {
+	t.Helper()
+	ok := &chain.Native{
+		WrapToolCall: func(ctx context.Context, c *chain.Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			_, err := c.NextTool(ctx, abi.CallPatch{})
+			return nil, err
+		},
+	}
+	bad := &chain.Native{
+		BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) { panic("no") },
+	}
+	entries := func(tr chain.Tracer, e ...chain.Entry) *chain.Chain {
+		c, err := chain.New(e...)
+		require.NoError(t, err)
+		return c.With(chain.Options{Tracer: tr})
+	}
+	tools := []tool.Tool{tool.Func(abi.Tool{Name: "find"}, func(context.Context, abi.Call) (*abi.Result, error) {
+		return &abi.Result{Content: abi.Text("nothing"), IsError: true}, nil
+	})}
+	inner, err := agent.New(&agent.Options{Name: "helper", Model: scripted.New(scripted.Text("helped")), ModelName: "small", Chain: entries(tracer)})
+	require.NoError(t, err)
+	usage := &abi.Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15}
+	first := scripted.Calls(abi.NewToolCall("c1", "find", "{}"))
+	first.Response.Usage = usage
+	a, err := agent.New(&agent.Options{Name: "chief", ModelName: "big", Tools: append(tools, agent.Tool(inner, &agent.ToolOptions{Description: "helps"})),
+		Model: scripted.New(first, scripted.Calls(abi.NewToolCall("c2", "helper", `{"request":"help"}`)), scripted.Text("done")),
+		Chain: entries(tracer, chain.Entry{Name: "ok", Middleware: ok}, chain.Entry{Name: "bad", Middleware: bad, OnFault: chain.Skip})})
+	require.NoError(t, err)
+	for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
+		require.NoError(t, err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	kept := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(kept))
+	run(t, telemetry.Spans(provider.Tracer("test")))
+	require.NoError(t, provider.ForceFlush(t.Context()))
+	names := map[string]int{}
+	var findParent, wrapID string
+	for _, s := range kept.GetSpans() {
+		names[s.Name]++
+		switch s.Name {
+		case "execute_tool find":
+			findParent = s.Parent.SpanID().String()
+			require.Equal(t, codes.Error, s.Status.Code)
+		case "wrap_tool_call ok":
+			for _, a := range s.Attributes {
+				if a.Key == "gen_ai.tool.call.id" && a.Value.AsString() == "c1" {
+					wrapID = s.SpanContext.SpanID().String()
+				}
+			}
+		case "before_model bad":
+			require.Equal(t, "fault", s.Status.Description)
+		case "chat big":
+			require.Equal(t, "client", s.SpanKind.String())
+		}
+	}
+	require.Equal(t, map[string]int{"invoke_agent chief": 1, "invoke_agent helper": 1, "chat big": 3, "chat small": 1,
+		"execute_tool find": 1, "execute_tool helper": 1, "wrap_tool_call ok": 2, "before_model bad": 3}, names)
+	require.Equal(t, wrapID, findParent, "the tool is within the hook that wraps it")
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	m, err := telemetry.Metrics(r)
+	require.NoError(t, err)
+	run(t, m)
+	families, err := r.Gather()
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range s.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			switch {
+			case s.GetHistogram() != nil:
+				got[name] = float64(s.GetHistogram().GetSampleCount())
+			case s.GetCounter() != nil:
+				got[name] = s.GetCounter().GetValue()
+			default:
+				got[name] = s.GetGauge().GetValue()
+			}
+		}
+	}
+	require.Equal(t, map[string]float64{"agent_runner_runs_running": 0, "agent_runner_run_seconds stop": 2, "agent_runner_model_seconds ok": 4,
+		"agent_runner_tool_seconds ok": 1, "agent_runner_tool_seconds error": 1, "agent_runner_hook_seconds wrap_tool_call": 2,
+		"agent_runner_hook_seconds before_model": 3, "agent_runner_hook_faults_total before_model": 3,
+		"agent_runner_tokens_total input": 10, "agent_runner_tokens_total output": 5, "agent_runner_fuel_total": 0}, got)
+	problems, err := testutil.GatherAndLint(r)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	_, err = telemetry.Metrics(r)
+	require.Error(t, err, "registered twice")
+}
+
+func TestTimelines(t *testing.T) {
+	t.Parallel()
+	var lines []*telemetry.Timeline
+	keep := telemetry.Timelines(func(_ context.Context, line *telemetry.Timeline) { lines = append(lines, line) })
+	run(t, telemetry.Join(nil, keep))
+	require.Len(t, lines, 1, "that of the sub-agent is within its parent's")
+	line := lines[0]
+	require.Equal(t, "run_1", line.Run)
+	byID := map[int]telemetry.Span{}
+	depth := map[chain.OperationKind]int{}
+	for _, s := range line.Spans {
+		byID[s.ID] = s
+		depth[s.Kind]++
+		require.GreaterOrEqual(t, s.TookUS, int64(0))
+		if p, ok := byID[s.Parent]; ok {
+			require.LessOrEqual(t, p.StartUS, s.StartUS)
+			require.GreaterOrEqual(t, p.StartUS+p.TookUS+1, s.StartUS+s.TookUS)
+		} else {
+			require.Zero(t, s.Parent)
+		}
+		if s.Agent == "helper" {
+			require.NotEmpty(t, s.Run)
+		}
+	}
+	require.Equal(t, map[chain.OperationKind]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
+	require.Nil(t, telemetry.Join(nil, nil))
+}

@@ -1,0 +1,137 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// MaxSpans is how many spans a timeline keeps.
+const MaxSpans = 5000
+
+// A Timeline is what a run did, as spans that are within each other.
+type Timeline struct {
+	Run     string    `json:"run"`
+	Began   time.Time `json:"began"`
+	Spans   []Span    `json:"spans"`             // in the order in which they began
+	Dropped int       `json:"dropped,omitempty"` // that were more than MaxSpans
+}
+
+// A Span is one operation of a run.
+type Span struct {
+	ID      int                 `json:"id"`               // from 1
+	Parent  int                 `json:"parent,omitempty"` // that it is within; 0: none
+	Kind    chain.OperationKind `json:"kind"`
+	Run     string              `json:"run,omitempty"` // of a sub-agent, where it is not the timeline's
+	Agent   string              `json:"agent,omitempty"`
+	Step    int                 `json:"step,omitempty"`
+	Entry   string              `json:"entry,omitempty"`
+	Hook    abi.Hook            `json:"hook,omitempty"`
+	Model   string              `json:"model,omitempty"`
+	Tool    string              `json:"tool,omitempty"`
+	CallID  string              `json:"call_id,omitempty"`
+	StartUS int64               `json:"start_us"`         // since the timeline began, microseconds
+	TookUS  int64               `json:"took_us"`          // -1: it is not over
+	OwnUS   int64               `json:"own_us,omitempty"` // of a hook, without what it wraps
+	Fuel    int64               `json:"fuel,omitempty"`   // of a hook
+	Tokens  int64               `json:"tokens,omitempty"` // of a model call
+	Error   string              `json:"error,omitempty"`  // what kind of failure it was
+	Finish  string              `json:"finish,omitempty"` // of a run or a model call
+}
+
+// Timelines returns a tracer that makes the timelines of runs, and gives each to
+// done when its run has ended or paused: to whatever keeps it. The timelines of
+// sub-agents are within that of the run that they belong to.
+func Timelines(done func(ctx context.Context, t *Timeline)) chain.Tracer { return timelines{done} }
+
+type timelines struct {
+	done func(ctx context.Context, t *Timeline)
+}
+
+type placeKey struct{}
+
+// A place is where in a timeline an operation is.
+type place struct {
+	line   *growing
+	parent int
+}
+
+// A growing is the timeline of a run under way.
+type growing struct {
+	mu sync.Mutex
+	Timeline
+}
+
+// Start implements [chain.Tracer].
+func (t timelines) Start(ctx context.Context, op chain.Operation) (context.Context, func(chain.Outcome)) {
+	at, within := ctx.Value(placeKey{}).(place)
+	if !within {
+		if op.Kind != chain.OperationRun {
+			return ctx, func(chain.Outcome) {} // of no run
+		}
+		at = place{line: &growing{Timeline: Timeline{Run: op.Run.ID, Began: time.Now()}}}
+	}
+	began := time.Now()
+	id := at.line.begin(op, at.parent, began)
+	inner := ctx
+	if id > 0 {
+		inner = context.WithValue(ctx, placeKey{}, place{at.line, id})
+	}
+	return inner, func(o chain.Outcome) {
+		at.line.end(id, op, o, time.Since(began))
+		if !within {
+			t.done(ctx, at.line.finished())
+		}
+	}
+}
+
+// begin adds a span, and returns its id; 0 where there are too many.
+func (g *growing) begin(op chain.Operation, parent int, now time.Time) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.Spans) == MaxSpans {
+		g.Dropped++
+		return 0
+	}
+	s := Span{ID: len(g.Spans) + 1, Parent: parent, Kind: op.Kind, Agent: op.Run.Agent, Step: op.Run.Step, Entry: op.Entry, Hook: op.Hook,
+		Model: op.Model, StartUS: now.Sub(g.Began).Microseconds(), TookUS: -1}
+	if op.Run.ID != g.Run {
+		s.Run = op.Run.ID
+	}
+	if op.Call != nil {
+		s.Tool, s.CallID = op.Call.Name, op.Call.ID
+	}
+	g.Spans = append(g.Spans, s)
+	return s.ID
+}
+
+func (g *growing) end(id int, op chain.Operation, o chain.Outcome, took time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if id == 0 {
+		return
+	}
+	s := &g.Spans[id-1]
+	s.TookUS, s.Fuel, s.Finish, s.Error = took.Microseconds(), o.Fuel, o.FinishReason, errorType(op, o)
+	if op.Kind == chain.OperationHook {
+		s.OwnUS = max(0, (took - o.Waited).Microseconds())
+	}
+	if o.Usage != nil {
+		s.Tokens = o.Usage.TotalTokens
+	}
+}
+
+// finished returns the timeline as it is now.
+func (g *growing) finished() *Timeline {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.Timeline
+	t.Spans = slices.Clone(t.Spans)
+	slices.SortStableFunc(t.Spans, func(a, b Span) int { return cmp.Compare(a.StartUS, b.StartUS) })
+	return &t
+}
