@@ -11,7 +11,7 @@ require (
 	github.com/hashicorp/go-plugin v1.7.0
 	github.com/tetratelabs/wazero v1.12.0
 	google.golang.org/grpc v1.65.0
-	google.golang.org/protobuf v1.36.6
+	google.golang.org/protobuf v1.36.8
 )
 
 require (
