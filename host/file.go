@@ -51,6 +51,8 @@ type FileOptions struct {
 	// Values keep the durable values of modules, for Tenant; nil: there are none.
 	Values chain.Values
 	Tenant string
+	// Tracer is told of what the runs do; nil: nobody is.
+	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
 	// it returns nothing that file is loaded. It is called for .wasm files alone.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
@@ -113,7 +115,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
-			Values: b.opts.Values, Tenant: b.opts.Tenant},
+			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},
 		Journal:  b.opts.Journal,
 		MaxSteps: f.Limits.MaxSteps, Limits: callLimits(&f.Limits), Timeout: time.Duration(f.Limits.Timeout),
 		PauseLimit: time.Duration(f.Limits.Pause),

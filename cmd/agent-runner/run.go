@@ -47,7 +47,8 @@ The answer goes to standard output, everything else to standard error; with
 -o json there is one event a line on standard output, run_finished last.
 
 Keys come from the environment: ` + host.EnvAPIKey + `, and ` + host.EnvBaseURL + ` for another
-endpoint. Without a model a built-in recording answers.
+endpoint. Without a model a built-in recording answers. With ` + envOTLP + `
+spans of the run are sent there, as OpenTelemetry has them.
 
 Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
@@ -187,7 +188,12 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 		return err
 	}
 	defer closeHost(h)
-	o.Getenv, o.Logger = c.env.getenv, c.logger()
+	tracer, flush, err := c.env.tracer(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	o.Getenv, o.Logger, o.Tracer = c.env.getenv, c.logger(), tracer
 	a, err := h.NewAgentFromFile(ctx, file, o)
 	if err != nil {
 		return beforeRun(ctx, err)

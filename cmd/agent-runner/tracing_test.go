@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// A run sends its spans to where the environment says, before the process ends.
+func TestSpansAreSent(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var names []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			body, _ = gzip.NewReader(r.Body)
+		}
+		b, _ := io.ReadAll(body)
+		var req collector.ExportTraceServiceRequest
+		if r.URL.Path != "/v1/traces" || proto.Unmarshal(b, &req) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range req.ResourceSpans {
+			for _, s := range s.ScopeSpans {
+				for _, s := range s.Spans {
+					names = append(names, s.Name)
+				}
+			}
+		}
+	}))
+	defer server.Close()
+	cache := t.TempDir()
+	run := func(at string) (code int, errors string) {
+		var out, err bytes.Buffer
+		e := &env{in: bytes.NewReader(nil), out: &out, err: &err, getenv: func(name string) string {
+			switch name {
+			case envOTLP:
+				return at
+			case envCacheDir:
+				return cache
+			default:
+				return ""
+			}
+		}}
+		return execute(context.Background(), e, []string{"run", demoPrompt}), err.String()
+	}
+	code, text := run(server.URL)
+	require.Zero(t, code, text)
+	require.NotContains(t, text, "spans")
+	mu.Lock()
+	require.ElementsMatch(t, []string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"}, names)
+	mu.Unlock()
+
+	server.Close()
+	code, text = run(server.URL)
+	require.Zero(t, code, "a run does not fail for want of a collector")
+	require.Contains(t, text, "spans were not sent")
+}
