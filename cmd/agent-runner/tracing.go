@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -41,12 +43,36 @@ func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err err
 		return nil, nil, fmt.Errorf("%s=%q: %w", envOTLP, at, err)
 	}
 	about := resource.NewSchemaless(semconv.ServiceName(cmp.Or(e.getenv(envService), "agent-runner")))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	sender := &spanSender{SpanExporter: exporter}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sender), sdktrace.WithResource(about))
 	return telemetry.Spans(provider.Tracer("agent-runner")), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxFlush)
 		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
+		if err := errors.Join(provider.Shutdown(ctx), sender.failed()); err != nil {
 			fmt.Fprintf(e.err, "agent-runner: spans were not sent to %s: %s\n", at, clean(err.Error()))
 		}
 	}, nil
+}
+
+// A spanSender sends spans, and keeps the last error for the one line that is said
+// of it, instead of one for each batch.
+type spanSender struct {
+	sdktrace.SpanExporter
+	mu  sync.Mutex
+	err error
+}
+
+// ExportSpans implements [sdktrace.SpanExporter].
+func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := s.SpanExporter.ExportSpans(ctx, spans)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	return nil
+}
+
+func (s *spanSender) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
