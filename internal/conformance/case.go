@@ -23,6 +23,7 @@ type Case struct {
 	About    string
 	Agent    []byte            // agent.yaml, may be empty
 	Modules  map[string][]byte // Go sources by name
+	Scripts  map[string][]byte // the same modules in TypeScript, as far as there are
 	Tools    []Tool
 	Messages []abi.Message
 	Replies  []scripted.Reply
@@ -82,13 +83,18 @@ func LoadFile(path string) (*Case, error) {
 	}
 	a := txtar.Parse(b)
 	c := &Case{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), About: strings.TrimSpace(string(a.Comment)),
-		Modules: map[string][]byte{}, archive: a, path: path}
+		Modules: map[string][]byte{}, Scripts: map[string][]byte{}, archive: a, path: path}
 	if c.About == "" {
 		return nil, fmt.Errorf("the head must say which behaviour the case guards")
 	}
 	for i, f := range a.Files {
 		if err := c.file(i, f.Name, f.Data); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	for name := range c.Scripts {
+		if c.Modules[name] == nil {
+			return nil, fmt.Errorf("%s.ts: there is no %s.go that it does the same as", name, name)
 		}
 	}
 	if c.Tools == nil {
@@ -103,6 +109,9 @@ func LoadFile(path string) (*Case, error) {
 	return c, nil
 }
 
+// InTypeScript reports whether all modules of the case are there in TypeScript too.
+func (c *Case) InTypeScript() bool { return len(c.Scripts) > 0 && len(c.Scripts) == len(c.Modules) }
+
 func (c *Case) file(i int, name string, data []byte) (err error) {
 	kind, arg, _ := strings.Cut(name, " ")
 	switch {
@@ -110,6 +119,8 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 		c.Agent = data
 	case strings.HasSuffix(name, ".go"):
 		c.Modules[strings.TrimSuffix(name, ".go")] = data
+	case strings.HasSuffix(name, ".ts"):
+		c.Scripts[strings.TrimSuffix(name, ".ts")] = data
 	case strings.HasSuffix(name, ".wat"):
 	case name == "tools":
 		c.Tools, err = parseTools(data)

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -55,6 +56,56 @@ func TestCasesOfExtism(t *testing.T) {
 	}
 }
 
+// TestCasesOfJavaScript runs the golden cases whose modules are there in
+// TypeScript with those.
+func TestCasesOfJavaScript(t *testing.T) {
+	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	require.NoError(t, err)
+	suite, err := Build(root, cases)
+	require.NoError(t, err)
+	ms := &scripts{dir: t.TempDir(), loader: newLoader(t)}
+	n := 0
+	for _, c := range cases {
+		if !c.InTypeScript() {
+			continue
+		}
+		n++
+		for name, source := range c.Scripts {
+			require.NoError(t, os.MkdirAll(filepath.Join(ms.dir, c.Name), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(ms.dir, c.Name, name+".ts"), source, 0o600))
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			requireExpected(t, c, suite, ms)
+		})
+	}
+	require.Greater(t, n, 100)
+}
+
+// scripts are the modules of the cases in TypeScript.
+type scripts struct {
+	dir    string
+	loader *module.Loader
+}
+
+func (ms *scripts) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	var c struct {
+		Use    string          `json:"use"`
+		Config json.RawMessage `json:"config"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		return nil, err
+	}
+	if string(c.Config) == "null" {
+		c.Config = nil
+	}
+	return configured(ctx, ms.loader, filepath.Join(ms.dir, filepath.FromSlash(c.Use)+".ts"), entry, c.Config, grants)
+}
+
+func (*scripts) Wasm(context.Context, string, string, json.RawMessage, []string) (chain.Middleware, error) {
+	return nil, errors.New("the case has a module that is not there in TypeScript")
+}
+
 func outcome(t *testing.T, c *Case, suite *Suite, ms Middlewares) []string {
 	t.Helper()
 	o, err := c.Run(t.Context(), suite, ms)
@@ -83,14 +134,20 @@ type modules struct {
 
 func loadModules(t *testing.T, s *Suite) *modules {
 	t.Helper()
+	loader := newLoader(t)
+	m, err := loader.Load(context.Background(), s.Path, module.Limits{})
+	require.NoError(t, err)
+	return &modules{t, loader, m}
+}
+
+func newLoader(t *testing.T) *module.Loader {
+	t.Helper()
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	loader, err := module.NewLoader(context.Background(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
-	m, err := loader.Load(context.Background(), s.Path, module.Limits{})
-	require.NoError(t, err)
-	return &modules{t, loader, m}
+	return loader
 }
 
 func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
@@ -102,13 +159,19 @@ func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage,
 }
 
 func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
+	return configured(ctx, ms.loader, filepath.Join(root, "testdata", "modules", file), entry, config, grants)
+}
+
+// configured loads a module and configures an entry, which goes on without it.
+func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
 	granted, err := module.ParseGrants(grants)
 	if err != nil {
 		return nil, err
 	}
-	m, err := ms.loader.Load(ctx, filepath.Join(root, "testdata", "modules", file), module.Limits{})
+	m, err := loader.Load(ctx, path, module.Limits{})
 	if err != nil {
 		return nil, err
 	}
+	defer m.Close()
 	return m.Configure(ctx, entry, config, granted)
 }

@@ -9,6 +9,7 @@
 //	                 become when a paused run goes on, and "agents: {NAME: …}" are agents that are its tools,
 //	                 or with "transfer: true" those that it hands over to
 //	NAME.go          a module: a package with a type Middleware that has the hooks it wants
+//	NAME.ts          the same module in TypeScript: where all modules have one, the case is also run with those
 //	NAME.wat         not run: the source of testdata/modules/NAME.wasm, where a case needs raw Wasm
 //	tools            one tool a line, "name: result", "name! error" or "name!! panic"; without it "t: t-ok".
 //	                 "name after other: …" waits until the other's result was told, "name cancels: …" ends the run,
@@ -35,5 +36,7 @@
 // docs/conformance.md is written from the catalogues; go generate does it.
 //
 // All Go modules of all cases are built into one WebAssembly module, once;
-// which of them an entry is, its configuration says. See [Suite].
+// which of them an entry is, its configuration says. See [Suite]. They are built
+// twice, for the native transport and as a plug-in of Extism's, and every case
+// passes on both.
 package conformance

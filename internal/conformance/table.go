@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +25,7 @@ func Table(catalogues []*Catalogue, cases []*Case) []byte {
 		c.table(&b)
 	}
 	ownTable(&b, cases)
+	transports(&b, cases)
 	return []byte(b.String())
 }
 
@@ -59,6 +62,55 @@ func ownTable(b *strings.Builder, cases []*Case) {
 		}
 	}
 }
+
+// transports writes how many cases each transport passes, by the hooks that
+// their modules have. The tests hold all of them: TestCases, TestCasesOfExtism
+// and TestCasesOfJavaScript.
+func transports(b *strings.Builder, cases []*Case) {
+	native, script := map[string]int{}, map[string]int{}
+	var total int
+	var names []string
+	for _, c := range cases {
+		if c.InTypeScript() {
+			total++
+			names = append(names, caseLink(c.Name, c.Name))
+		}
+		for _, hook := range c.hooks() {
+			native[hook]++
+			if c.InTypeScript() {
+				script[hook]++
+			}
+		}
+	}
+	fmt.Fprintf(b, transportsHead, len(cases), len(cases), total)
+	for _, hook := range slices.Sorted(maps.Keys(native)) {
+		fmt.Fprintf(b, "| `%s` | %d | %d | %d |\n", hook, native[hook], native[hook], script[hook])
+	}
+	fmt.Fprintf(b, "\nThose in TypeScript: %s.\n", strings.Join(names, ", "))
+}
+
+// hooks are those of all of a case's modules.
+func (c *Case) hooks() []string {
+	var out []string
+	for name, source := range c.Modules {
+		hooks, _ := hooksOf(name, source) // the suite was built of it
+		out = append(out, hooks...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+const transportsHead = `
+## Transports
+
+The same cases, the same expectations, on each transport. The modules in Go are built twice: as native modules, and as
+plug-ins of Extism's, which ask the host by Extism's functions. Where a case has its modules in TypeScript too (` + "`NAME.ts` beside `NAME.go`" + `),
+it is run with those as well. A case whose expectations quote the SDK for Go (the text of a panic, say) has none.
+
+| cases whose modules have | native | Extism | JavaScript |
+|---|---:|---:|---:|
+| all | %d | %d | %d |
+`
 
 func caseLink(name, text string) string {
 	return fmt.Sprintf("[%s](../testdata/cases/%s.txtar)", text, name)

@@ -1,0 +1,45 @@
+package conformance
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+)
+
+// TestTypesOfScripts has TypeScript's compiler check the modules of the cases.
+func TestTypesOfScripts(t *testing.T) {
+	t.Parallel()
+	sdk, err := filepath.Abs(filepath.Join(root, "guest-sdk", "typescript"))
+	require.NoError(t, err)
+	packages, err := npmtest.Install(filepath.Join(sdk, "testdata", "npm"), filepath.Join(root, "build", "npm"))
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("SKIPPED, since tsc is not there: %v", err)
+	}
+	require.NoError(t, err)
+	cases, err := Load(filepath.Join(root, "testdata", "cases"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, c := range cases {
+		for name, source := range c.Scripts {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, c.Name+"."+name+".ts"), source, 0o600))
+		}
+	}
+	config, err := json.Marshal(map[string]any{
+		"extends": filepath.Join(sdk, "testdata", "tsconfig.json"),
+		"compilerOptions": map[string]any{
+			"paths": map[string][]string{"@agent-runner/middleware": {filepath.Join(sdk, "index.d.ts")}},
+			"types": []string{filepath.Join(sdk, "globals.d.ts")},
+		},
+		"include": []string{"*.ts"},
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), config, 0o600))
+	out, err := exec.CommandContext(t.Context(), filepath.Join(packages, "node_modules", ".bin", "tsc"), "-p", dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
