@@ -113,7 +113,7 @@ class Parser {
 		const anchor = this.take(/\\[AzbB]/y)?.[0];
 		if (anchor) return made({ "\\A": "(?<![^])", "\\z": end }[anchor] ?? anchor);
 		const quoted = this.take(/\\Q([^]*?)(?:\\E|$)/y);
-		if (quoted) return [...quoted[1]!].map((c) => made(this.cased(literal(c)))).reduce(both, { whole: "", begun: "" });
+		if (quoted) return [...quoted[1]!].map((c) => made(this.cased(literal(c)))).reduce((a, b) => both(a, b), { whole: "", begun: "" });
 		if (this.take(/[*+?]/y)) throw this.error("missing argument to repetition operator");
 		const set = this.set();
 		return made(this.cased(set === undefined ? literal(this.character()) : `[${set}]`));
