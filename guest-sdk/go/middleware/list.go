@@ -14,8 +14,46 @@ const maxBlock = 64
 type listCache struct {
 	run      string
 	revision int64
-	known    []*abi.Message // by index; nil: not pulled
-	pulled   int            // how many of known are there
+	length   int      // what may be kept lies before it
+	blocks   []*block // by index/maxBlock; nil: nothing of it was pulled
+	pulled   bool     // something was
+}
+
+// A block is where messages that stand together are kept: a list is as long as the
+// conversation, and most hooks look at little of it.
+type block [maxBlock]*abi.Message
+
+func (c *listCache) get(i int) *abi.Message {
+	if b := c.blocks[i/maxBlock]; b != nil {
+		return b[i%maxBlock]
+	}
+	return nil
+}
+
+func (c *listCache) set(i int, m *abi.Message) {
+	b := c.blocks[i/maxBlock]
+	if b == nil {
+		b = &block{}
+		c.blocks[i/maxBlock] = b
+	}
+	b[i%maxBlock], c.pulled = m, true
+}
+
+// resize forgets what lies behind the first keep messages and makes room for
+// total.
+func (c *listCache) resize(keep, total int) {
+	last := (keep + maxBlock - 1) / maxBlock
+	if len(c.blocks) > last {
+		clear(c.blocks[last:])
+	}
+	if in := keep % maxBlock; in > 0 && c.blocks[last-1] != nil {
+		clear(c.blocks[last-1][in:])
+	}
+	n := (total + maxBlock - 1) / maxBlock
+	if n > cap(c.blocks) {
+		c.blocks = append(make([]*block, 0, n+n/4+1), c.blocks[:last]...)
+	}
+	c.blocks, c.length = c.blocks[:n], total
 }
 
 // A shown is a list as it was shown to one hook call.
@@ -29,14 +67,15 @@ type shown struct {
 	from, to, block int // what was pulled last
 }
 
-// messages returns the cache's messages, brought to the revision shown.
-func (s *shown) messages() []*abi.Message {
+// messages returns the cache, brought to the revision shown.
+func (s *shown) messages() *listCache {
+	c := s.cache
 	if s.ready {
-		return s.cache.known
+		return c
 	}
-	c, keep := s.cache, 0
-	if c.run == s.run && c.pulled > 0 {
-		keep = len(c.known)
+	keep := 0
+	if c.run == s.run && c.pulled {
+		keep = c.length
 		if c.revision != s.Revision {
 			first, err := s.host.Changed(s.List.List, c.revision)
 			if err != nil {
@@ -46,29 +85,23 @@ func (s *shown) messages() []*abi.Message {
 		}
 	}
 	keep = min(keep, s.Total)
-	known := make([]*abi.Message, s.Total)
-	copy(known, c.known[:keep])
-	*c = listCache{run: s.run, revision: s.Revision, known: known}
+	c.resize(keep, s.Total)
+	c.run, c.revision, c.pulled = s.run, s.Revision, keep > 0
 	for i := range s.Items {
 		if i < s.Total {
-			known[i] = &s.Items[i]
-		}
-	}
-	for _, m := range known {
-		if m != nil {
-			c.pulled++
+			c.set(i, &s.Items[i])
 		}
 	}
 	s.ready = true
-	return known
+	return c
 }
 
 // at returns message i of the list as shown. A miss pulls a block that grows
 // while the reading goes on in one direction.
 func (s *shown) at(i int) *abi.Message {
 	known := s.messages()
-	if known[i] != nil {
-		return known[i]
+	if m := known.get(i); m != nil {
+		return m
 	}
 	switch {
 	case s.block > 0 && i == s.to:
@@ -81,19 +114,19 @@ func (s *shown) at(i int) *abi.Message {
 		s.block = 1
 		s.pull(i, i+1)
 	}
-	return known[i]
+	return known.get(i)
 }
 
 // need pulls what is missing in [from, to), each gap at once.
 func (s *shown) need(from, to int) {
 	known := s.messages()
 	for i := from; i < to; {
-		if known[i] != nil {
+		if known.get(i) != nil {
 			i++
 			continue
 		}
 		end := i + 1
-		for end < to && end-i < maxBlock && known[end] == nil {
+		for end < to && end-i < maxBlock && known.get(end) == nil {
 			end++
 		}
 		s.pull(i, end)
@@ -104,11 +137,11 @@ func (s *shown) need(from, to int) {
 // pull gets the messages of [from, to), less those at either end that are
 // known already.
 func (s *shown) pull(from, to int) {
-	known := s.cache.known
-	for from < to && known[from] != nil {
+	known := s.cache
+	for from < to && known.get(from) != nil {
 		from++
 	}
-	for to > from && known[to-1] != nil {
+	for to > from && known.get(to-1) != nil {
 		to--
 	}
 	if from == to {
@@ -126,10 +159,7 @@ func (s *shown) pull(from, to int) {
 		panic(hostFailure{fmt.Errorf("read messages %d to %d: the host gave %d", from, to, len(got))})
 	}
 	for i := range got {
-		if known[from+i] == nil {
-			s.cache.pulled++
-		}
-		known[from+i] = &got[i]
+		known.set(from+i, &got[i])
 	}
 	s.from, s.to = from, to
 }
@@ -139,5 +169,5 @@ func (s *shown) knows(i int) *abi.Message {
 	if !s.ready {
 		return nil
 	}
-	return s.cache.known[i]
+	return s.cache.get(i)
 }
