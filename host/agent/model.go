@@ -55,11 +55,8 @@ func (r *run) request() *chain.List {
 	if r.system == nil && s.Instruction != "" {
 		r.system = chain.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
 	}
-	var prefix []*chain.List
-	if r.system != nil {
-		prefix = append(prefix, r.system)
-	}
-	request := s.Messages.Prefixed(prefix...)
+	request := s.Messages.Prefixed(r.asked, r.system)
+	r.asked = request
 	if s.Last != nil {
 		m := lastCall(s.Last)
 		m.ID = r.NewID()
@@ -90,7 +87,7 @@ func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*a
 	if err := r.countModelCall(); err != nil {
 		return nil, err
 	}
-	req := &model.Request{Model: q.Model, Messages: q.Messages.All(), Tools: q.Tools, Params: q.Params}
+	req := &model.Request{Model: q.Model, Messages: r.flat.All(q.Messages), Tools: q.Tools, Params: q.Params}
 	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationModel, Model: q.Model})
 	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
 	end(modelOutcome(res, err))

@@ -45,6 +45,8 @@ type run struct {
 	stepOpen bool
 	answered int64 // the revision of the messages whose calls are all answered
 	system   *chain.List
+	asked    *chain.List // the last request, before modules changed it
+	flat     chain.Flat  // what the model was given last
 	revs     *chain.Revisions
 	traced   chain.Outcome // of the run
 }

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,34 @@ type List struct {
 	items []*item
 	rev   int64
 	revs  *Revisions
+	room  *room // behind the items; nil: there is none
+
+	// Of a list that was made of another one with a prefix: the revisions of both.
+	base, prefix int64
+}
+
+// A room is what lies behind the items of lists that share an array. Who appends
+// first takes it, and the lists before are none the wiser: so a conversation that
+// grows by its end is not copied in each step.
+type room struct {
+	mu   sync.Mutex
+	used int // of the array
+}
+
+// extend returns items with more behind them, in the same array where that is
+// possible.
+func (l *List) extend(more []*item) ([]*item, *room) {
+	if l.room != nil {
+		l.room.mu.Lock()
+		defer l.room.mu.Unlock()
+		if l.room.used == len(l.items) && cap(l.items)-len(l.items) >= len(more) {
+			l.room.used += len(more)
+			return append(l.items, more...), l.room
+		}
+	}
+	n := len(l.items) + len(more)
+	items := append(append(make([]*item, 0, n+n/4+8), l.items...), more...)
+	return items, &room{used: n}
 }
 
 // An item is one message, and its JSON once somebody needed it: encoded
@@ -69,6 +98,30 @@ func (l *List) All() []abi.Message {
 	return out
 }
 
+// A Flat is the messages of a list that was asked for last, for who asks for one
+// list after the other of which only the end is new.
+type Flat struct {
+	mu       sync.Mutex
+	rev      int64
+	messages []abi.Message
+}
+
+// All returns the messages of l. They are shared with earlier and later answers,
+// and must not be changed.
+func (f *Flat) All(l *List) []abi.Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.messages)
+	if f.rev == 0 || l.Changed(f.rev) != n || len(l.items) < n {
+		f.messages, n = make([]abi.Message, 0, len(l.items)+len(l.items)/4+8), 0
+	}
+	for _, it := range l.items[n:] {
+		f.messages = append(f.messages, it.message)
+	}
+	f.rev = l.rev
+	return slices.Clip(f.messages)
+}
+
 // Revision names this list: another list of the run with the same revision
 // holds the same messages.
 func (l *List) Revision() int64 { return l.rev }
@@ -111,19 +164,39 @@ func (l *List) Insert(at int, messages ...abi.Message) *List {
 	return l.splice([]abi.Splice{{At: at, Insert: messages}})
 }
 
-// Prefixed returns a list of another kind: prefix, then the messages of l.
-// Revisions of such lists tell each other apart as those of l do.
-func (l *List) Prefixed(prefix ...*List) *List {
-	var items []*item
-	for _, p := range prefix {
-		items = append(items, p.items...)
+// Prefixed returns a list of another kind: the messages of prefix, which may be
+// nil, then those of l. Revisions of such lists tell each other apart as those of
+// l do. What they share with last, which may be nil and was made with the same
+// prefix, is not copied.
+func (l *List) Prefixed(last, prefix *List) *List {
+	out := &List{revs: l.revs, base: l.rev}
+	var before []*item
+	if prefix != nil {
+		before, out.prefix = prefix.items, prefix.rev
 	}
-	shift := len(items)
-	items = append(items[:shift:shift], l.items...)
-	return &List{items: items, revs: l.revs, rev: l.revs.derive(l.rev, shift)}
+	out.rev = l.revs.derive(l.rev, len(before), out.prefix)
+	if last != nil && last.base != 0 && last.prefix == out.prefix {
+		if n := len(last.items) - len(before); len(l.items) >= n && l.Changed(last.base) == n {
+			out.items, out.room = last.extend(l.items[n:])
+			return out
+		}
+	}
+	out.items = append(append(make([]*item, 0, len(before)+len(l.items)), before...), l.items...)
+	return out
 }
 
 func (l *List) splice(splices []abi.Splice) *List {
+	if at := splices[0].At; at == len(l.items) {
+		var more []*item
+		for _, s := range splices {
+			for _, m := range s.Insert {
+				more = append(more, &item{message: m})
+			}
+		}
+		out := &List{revs: l.revs, rev: l.revs.next(l.rev, at)}
+		out.items, out.room = l.extend(more)
+		return out
+	}
 	grown := len(l.items)
 	for _, s := range splices {
 		grown += len(s.Insert) - s.Remove
@@ -170,11 +243,12 @@ type Revisions struct {
 }
 
 // A revision came from another: changed from index first on, or, if derived,
-// by putting shift messages in front of a list of the other kind.
+// by putting a prefix of first messages in front of a list of the other kind.
 type revision struct {
 	parent  int64
 	first   int
 	derived bool
+	prefix  int64 // its revision; 0: none
 }
 
 // NewRevisions returns the revisions of a new run.
@@ -182,10 +256,12 @@ func NewRevisions() *Revisions {
 	return &Revisions{nodes: map[int64]revision{}}
 }
 
-func (r *Revisions) root() int64                        { return r.add(revision{}) }
-func (r *Revisions) next(parent int64, first int) int64 { return r.add(revision{parent, first, false}) }
-func (r *Revisions) derive(parent int64, shift int) int64 {
-	return r.add(revision{parent, shift, true})
+func (r *Revisions) root() int64 { return r.add(revision{}) }
+func (r *Revisions) next(parent int64, first int) int64 {
+	return r.add(revision{parent: parent, first: first})
+}
+func (r *Revisions) derive(parent int64, shift int, prefix int64) int64 {
+	return r.add(revision{parent, shift, true, prefix})
 }
 
 func (r *Revisions) add(n revision) int64 {
@@ -224,7 +300,7 @@ func (r *Revisions) changed(a, b int64) int {
 				return 0
 			}
 			if m.derived {
-				if m.first != n.first {
+				if m.prefix != n.prefix {
 					return 0
 				}
 				break

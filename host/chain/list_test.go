@@ -2,6 +2,7 @@ package chain
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestChanged(t *testing.T) {
 			remove := rnd.IntN(list.Len() - at + 1)
 			list = list.splice([]abi.Splice{{At: at, Remove: remove, Insert: []abi.Message{abi.User(strconv.Itoa(n))}}})
 			seen[list.rev] = list.All()
-			req := list.Prefixed(prefix)
+			req := list.Prefixed(nil, prefix)
 			if rnd.IntN(2) == 0 {
 				req = req.Insert(rnd.IntN(req.Len()+1), abi.User("r"+strconv.Itoa(n)))
 			}
@@ -58,9 +59,11 @@ func TestChangedIsExact(t *testing.T) {
 	revs := NewRevisions()
 	prefix := NewList(revs, []abi.Message{abi.System("s")})
 	list := NewList(revs, []abi.Message{abi.User("a"), abi.User("b")})
-	before := list.Prefixed(prefix)
-	after := list.Append(abi.User("c")).Prefixed(prefix)
+	before := list.Prefixed(nil, prefix)
+	after := list.Append(abi.User("c")).Prefixed(nil, prefix)
 	require.Equal(t, 3, after.Changed(before.rev))
+	require.Equal(t, 0, list.Prefixed(nil, NewList(revs, []abi.Message{abi.System("t")})).Changed(before.rev), "another prefix")
+	require.Equal(t, 2, list.Prefixed(nil, nil).Changed(list.Prefixed(nil, nil).rev), "no prefix")
 	require.Equal(t, 2, list.Append(abi.User("c")).Changed(list.rev))
 	require.Equal(t, 0, list.Changed(99), "an unknown revision")
 }
@@ -76,4 +79,49 @@ func TestListJSONIsBounded(t *testing.T) {
 	b, ok = list.JSON(2, 1, 10)
 	require.True(t, ok)
 	require.Equal(t, "[]", string(b))
+}
+
+// Lists that grow by their end share what they have in common, and none sees what
+// another appended.
+func TestListsShare(t *testing.T) {
+	t.Parallel()
+	revs := NewRevisions()
+	texts := func(l *List) (out []string) {
+		for _, m := range l.All() {
+			out = append(out, m.Content.String())
+		}
+		return out
+	}
+	system := NewList(revs, []abi.Message{abi.System("s")})
+	state := NewList(revs, []abi.Message{abi.User("0")})
+	var flat Flat
+	var request *List
+	want := []string{"0"}
+	type seen struct {
+		list *List
+		flat []abi.Message
+		want []string
+	}
+	var before []seen
+	for i := 1; i < 100; i++ {
+		text := strconv.Itoa(i)
+		side := state.Append(abi.User("another " + text)) // takes the room first
+		if i%7 == 0 {                                     // what is before the end changes too
+			state, want = state.Insert(1, abi.User("x"), abi.User("y")), slices.Insert(slices.Clone(want), 1, "x", "y")
+		}
+		state, want = state.Append(abi.User(text)), append(slices.Clone(want), text)
+		if i%9 == 0 {
+			system = NewList(revs, []abi.Message{abi.System("another s")})
+		}
+		request = state.Prefixed(request, system)
+		require.Equal(t, want, texts(state))
+		require.Equal(t, append(texts(system), want...), texts(request))
+		require.Equal(t, "another "+text, texts(side)[side.Len()-1])
+		before = append(before, seen{request, flat.All(request), append(texts(system), want...)})
+	}
+	for _, s := range before {
+		require.Equal(t, s.want, texts(s.list))
+		require.Equal(t, s.list.All(), s.flat)
+	}
+	require.Equal(t, system.All(), flat.All(system))
 }

@@ -25,7 +25,7 @@ type Model interface {
 // A Request is one call of a model. A Model may not change it.
 type Request struct {
 	Model    string
-	Messages []abi.Message
+	Messages []abi.Message // shared with other requests: not to be changed
 	Tools    []abi.Tool
 	Params   abi.Params
 }

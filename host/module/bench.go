@@ -235,7 +235,7 @@ func (b *bench) callModel(ctx context.Context, r *chain.Run, instruction string,
 	said := &abi.Response{Message: m, FinishReason: abi.FinishToolCalls, Usage: &abi.Usage{PromptTokens: 3100, CompletionTokens: 110, TotalTokens: 3210}}
 	system := chain.NewList(revisions, []abi.Message{abi.System(instruction)})
 	res, _, err := r.CallModel(ctx, chain.ModelCall{
-		Request:   chain.ModelRequest{Messages: d.Messages.Prefixed(system), Tools: d.Tools, Model: d.Model, Params: d.Params, Stream: true},
+		Request:   chain.ModelRequest{Messages: d.Messages.Prefixed(nil, system), Tools: d.Tools, Model: d.Model, Params: d.Params, Stream: true},
 		State:     d.Messages,
 		Out:       func(context.Context, []abi.Chunk, bool) error { return nil },
 		Delivered: func() bool { return false },
