@@ -7,7 +7,6 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
@@ -64,25 +63,35 @@ func step(results int) (text, call string) {
 	}
 }
 
-// instant is a model that answers at once.
-func instant() model.Model {
-	return scripted.Func(func(_ int, req *model.Request) scripted.Reply {
-		results := 0
-		for i := len(req.Messages) - 1; req.Messages[i].Role != abi.RoleUser; i-- {
-			if req.Messages[i].Role == abi.RoleTool {
-				results++
-			}
+// instant is a model that answers at once, in pieces, and remembers nothing.
+type instant struct{}
+
+// Generate implements [model.Model].
+func (instant) Generate(_ context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	results := 0
+	for i := len(req.Messages) - 1; req.Messages[i].Role != abi.RoleUser; i-- {
+		if req.Messages[i].Role == abi.RoleTool {
+			results++
 		}
-		text, call := step(results)
-		if call != "" {
-			return scripted.Calls(abi.NewToolCall(fmt.Sprintf("call_%d", results), "search", call))
-		}
-		var chunks []abi.Chunk
+	}
+	text, call := step(results)
+	m, finish := abi.Assistant(text), abi.FinishStop
+	if call != "" {
+		m.ToolCalls, finish = []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", results), "search", call)}, abi.FinishToolCalls
+	}
+	chunks := m.Chunks()
+	if call == "" {
+		chunks = nil
 		for _, word := range strings.SplitAfter(text, " ") {
 			chunks = append(chunks, abi.Chunk{Kind: abi.ChunkText, Text: word})
 		}
-		return scripted.Reply{Response: &abi.Response{Message: abi.Assistant(text), FinishReason: abi.FinishStop}, Chunks: chunks}
-	})
+	}
+	for _, c := range chunks {
+		if err := sink(c); err != nil {
+			return nil, err
+		}
+	}
+	return &abi.Response{Message: m, FinishReason: finish}, nil
 }
 
 // A result is what a run came to: all peers have the same.

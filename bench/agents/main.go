@@ -13,7 +13,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -26,18 +28,20 @@ func main() {
 	turns := flag.Int("turns", 10, "how often each peer has its turn")
 	each := flag.Duration("each", 400*time.Millisecond, "how long a turn is")
 	messages := flag.Int("history", 10, "messages of 1 KB before the question")
+	only := flag.String("only", "", "measure the peers whose name has this in it")
+	profile := flag.String("cpuprofile", "", "write a profile of the turns to this file")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := measure(context.Background(), flag.Arg(0), flag.Arg(1), *turns, *each, *messages); err != nil {
+	if err := measure(context.Background(), flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "agents:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, module, extismModule string, turns int, each time.Duration, messages int) error {
+func measure(ctx context.Context, module, extismModule string, turns int, each time.Duration, messages int, only, profile string) error {
 	h, err := host.New(ctx, nil)
 	if err != nil {
 		return err
@@ -57,10 +61,24 @@ func measure(ctx context.Context, module, extismModule string, turns int, each t
 			return err
 		}
 		defer p.close()
+		if !strings.Contains(p.name, only) {
+			continue
+		}
 		peers = append(peers, p)
 	}
 	talk := history(messages)
 	perSecond := make([][]float64, len(peers))
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	for turn := range turns + 1 {
 		for i, p := range peers {
 			n, began := 0, time.Now()

@@ -38,7 +38,7 @@ type counted func(run string) (map[string]int, error)
 
 // ourLoop is a peer that uses this project's loop, with any middlewares.
 func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, counts counted) (*peer, error) {
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant(), Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
+	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
 	if err != nil {
 		return nil, err
 	}
