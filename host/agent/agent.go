@@ -102,8 +102,10 @@ func New(o *Options) (*Agent, error) {
 		return nil, errors.New("an agent needs a model")
 	}
 	a.Tools, a.ReturnDirectly, a.Models = slices.Clone(o.Tools), slices.Clone(o.ReturnDirectly), slices.Clone(o.Models)
+	var declared []abi.Tool
 	for _, t := range a.Tools {
 		d := t.Declaration()
+		declared = append(declared, d)
 		if err := d.Check(); err != nil {
 			return nil, err
 		}
@@ -118,7 +120,7 @@ func New(o *Options) (*Agent, error) {
 	}
 	for _, name := range a.ReturnDirectly {
 		if a.tools[name] == nil && a.Chain == nil {
-			return nil, fmt.Errorf("return_directly names %q, which is no tool of the agent", name)
+			return nil, errors.New(noReturnDirectly(name, declared))
 		}
 	}
 	if a.Chain == nil {

@@ -64,7 +64,9 @@ type live struct {
 	Usage      abi.Usage `json:"usage"`
 	LastID     int64     `json:"last_id"`
 	ModelCalls int       `json:"model_calls,omitempty"`
-	Streams    int64     `json:"streams"`
+
+	ToolCalls map[string]int `json:"tool_calls,omitempty"`
+	Streams   int64          `json:"streams"`
 }
 
 // headOf is a copy of the state without what stands beside it in an entry.
@@ -158,6 +160,9 @@ func (f *folded) add(e *entry) error {
 	}
 	if e.Live != nil {
 		s.Usage, s.LastID, s.ModelCalls, s.Streams = e.Live.Usage, e.Live.LastID, e.Live.ModelCalls, e.Live.Streams
+		if e.Live.ToolCalls != nil {
+			s.ToolCalls = e.Live.ToolCalls
+		}
 	}
 	if e.NoCalls {
 		f.calls = nil

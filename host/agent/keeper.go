@@ -318,7 +318,8 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 	var changed bool
 	err = ch.Delta(false, func(d *chain.Delta) error {
 		k.run.mu.Lock()
-		now := live{k.run.state.Usage, k.run.state.LastID, k.run.state.ModelCalls, ch.Streams().Load()}
+		s := &k.run.state
+		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load()}
 		k.run.mu.Unlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()

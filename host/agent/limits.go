@@ -31,16 +31,18 @@ const (
 )
 
 // Limits bound the calls of a run, beside Options.MaxSteps. What is 0 has no
-// bound. They count what the run's own loop does, whoever answers: a run that is
-// a tool of this one has its own.
+// bound. They count whoever answers, and also what runs that are tools of this one
+// call: those have limits of their own, which their calls must not pass either.
+// MaxSteps are those of one loop.
 type Limits struct {
 	// ModelCalls is how often the model is asked: once a step, and again for each
 	// further next of a wrapper, for again of after_model, and for a module's own
 	// model calls. Retries and fallbacks inside one call do not count.
 	ModelCalls int
-	// ToolCalls is how many calls of tools the model may make, all tools together,
-	// and Tools how many of single tools. Calls of tools that it was not told of,
-	// or whose arguments do not parse, do not count: they reach no tool.
+	// ToolCalls is how many calls of tools the model and modules may make, all tools
+	// together, and Tools how many of single tools of this agent. Calls of tools
+	// that it was not told of, or whose arguments do not parse, do not count: they
+	// reach no tool.
 	ToolCalls int
 	Tools     map[string]int
 
@@ -144,14 +146,24 @@ func (r *run) modelCalls() int {
 	return r.state.ModelCalls
 }
 
-// countModelCall counts a call of the model before it is made.
+// countModelCall counts a call of the model before it is made, in this run and
+// those around it. A run around this one that is to end with an answer keeps its
+// last call for that.
 func (r *run) countModelCall() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if most := r.root.Limits.ModelCalls; most > 0 && r.state.ModelCalls >= most {
-		return &chain.Limited{Limit: LimitModelCalls, Value: int64(most)}
+	for at := r; at != nil; at = at.parent {
+		l := &at.root.Limits
+		most := l.ModelCalls
+		if at != r && l.OnLimit == LimitAnswer {
+			most--
+		}
+		at.mu.Lock()
+		if l.ModelCalls > 0 && at.state.ModelCalls >= most {
+			at.mu.Unlock()
+			return &chain.Limited{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
+		}
+		at.state.ModelCalls++
+		at.mu.Unlock()
 	}
-	r.state.ModelCalls++
 	return nil
 }
 
@@ -173,29 +185,19 @@ func (r *run) allot(calls []CallState) error {
 		}
 		return nil
 	}
-	r.mu.Lock()
-	used := maps.Clone(s.ToolCalls)
-	if used == nil {
-		used = map[string]int{}
-	}
 	var beyond []*chain.Limited
 	for i := range calls {
 		c := &calls[i]
 		if !r.reachesTool(&c.Call) {
 			continue
 		}
-		if c.Beyond = r.toolLimit(used, c.Call.Name); c.Beyond == nil {
-			used[c.Call.Name]++
-		} else if !slices.ContainsFunc(beyond, func(l *chain.Limited) bool { return *l == *c.Beyond }) {
+		if c.Beyond = r.countToolCall(c.Call.Name); c.Beyond != nil && !slices.ContainsFunc(beyond, func(l *chain.Limited) bool { return *l == *c.Beyond }) {
 			beyond = append(beyond, c.Beyond)
 		}
 	}
 	if len(beyond) > 0 && (on == LimitError || on == LimitEnd) {
-		r.mu.Unlock()
 		return beyond[0]
 	}
-	s.ToolCalls = used
-	r.mu.Unlock()
 	for _, l := range beyond {
 		if on == LimitAnswer && s.Last == nil {
 			s.Last = l
@@ -213,9 +215,36 @@ func (r *run) reachesTool(c *abi.Call) bool {
 	return ok && err == nil && slices.Contains(r.state.Told, c.Name)
 }
 
-// toolLimit is the limit that one more call of a tool would pass.
-func (r *run) toolLimit(used map[string]int, name string) *chain.Limited {
-	l := &r.root.Limits
+// CountTool implements [chain.Nester]: a tool call of a module's own counts as one
+// of the model's does. Beyond a limit it ends the run, or is refused.
+func (r *run) CountTool(name string) error {
+	l := r.countToolCall(name)
+	switch on := r.root.Limits.OnToolLimit; {
+	case l == nil:
+		return nil
+	case on == LimitError || on == LimitEnd:
+		return l
+	}
+	r.tellLimit(l, actionRefused)
+	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l))}
+}
+
+// countToolCall counts a tool call in this run and those around it, or returns
+// the limit that it would pass.
+func (r *run) countToolCall(name string) *chain.Limited {
+	for at := r; at != nil; at = at.parent {
+		if l := at.countTool(name); l != nil {
+			return l
+		}
+		name = at.agent.Name + "/" + name // which is no tool of the run around it
+	}
+	return nil
+}
+
+func (r *run) countTool(name string) *chain.Limited {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l, used := &r.root.Limits, r.state.ToolCalls
 	if most := l.Tools[name]; most > 0 && used[name] >= most {
 		return &chain.Limited{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
 	}
@@ -226,6 +255,10 @@ func (r *run) toolLimit(used map[string]int, name string) *chain.Limited {
 	if l.ToolCalls > 0 && all >= l.ToolCalls {
 		return &chain.Limited{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
 	}
+	if r.state.ToolCalls = maps.Clone(used); used == nil { // what was handed out stays as it is
+		r.state.ToolCalls = map[string]int{}
+	}
+	r.state.ToolCalls[name]++
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (r *run) OwnModel() chain.ModelCall {
 	}
 }
 
-// OwnTool implements [chain.Nester]. Limits of tool calls are for those of the model.
+// OwnTool implements [chain.Nester].
 func (r *run) OwnTool(name string) (chain.ToolCall, error) {
 	t, ok := r.state.tool(name)
 	switch {

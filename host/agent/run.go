@@ -341,11 +341,32 @@ func (r *run) start(ctx context.Context) (Phase, error) {
 	}
 	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
 	s.Messages, s.Tools = begun.Messages, begun.Tools
+	if err := r.checkReturnDirectly(); err != nil {
+		return "", err
+	}
 	s.Active = nil
 	for _, t := range s.Tools {
 		s.Active = append(s.Active, t.Name)
 	}
 	return PhaseStep, nil
+}
+
+// checkReturnDirectly refuses names that the agent gives and no tool has: a
+// module might have added it.
+func (r *run) checkReturnDirectly() error {
+	for _, name := range r.agent.ReturnDirectly {
+		if _, ok := r.state.tool(name); !ok && r.agent.tools[name] == nil {
+			return &abi.Error{Code: abi.CodeInvalid, Message: noReturnDirectly(name, r.state.Tools)}
+		}
+	}
+	return nil
+}
+
+func noReturnDirectly(name string, tools []abi.Tool) string {
+	if len(tools) == 0 {
+		return fmt.Sprintf("return_directly names %q, but the agent has no tools", name)
+	}
+	return fmt.Sprintf("return_directly names %q, which is no tool of the agent; it has %s", name, strings.Join(toolNames(tools), ", "))
 }
 
 // beginStep begins a step.

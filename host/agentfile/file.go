@@ -131,8 +131,8 @@ type Limits struct {
 	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h, a week."`
 	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8."`
 
-	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked: more often than there are steps only where modules ask again. Retries do not count. Default: no limit."`
-	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"Tool calls that the model may make, all tools together. Default: no limit."`
+	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked, also by modules and by agents that are tools. Retries do not count. Default: no limit."`
+	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"Tool calls that the model, modules, and agents that are tools may make, all tools together. Default: no limit."`
 	Tools       map[string]int `json:"tools,omitempty" jsonschema:"Calls of single tools, by their names. Default: no limit."`
 	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"What happens at max_steps and model_calls: error ends the run (default), end ends it with the answer so far, answer makes the last call one without tools so that the model answers."`
 	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"What happens at tool_calls and tools: error ends the run (default), end ends it with the answer so far, answer refuses calls beyond the limit and lets the model answer without tools, refuse only refuses them."`

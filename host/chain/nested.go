@@ -25,6 +25,9 @@ type Nester interface {
 	// an *abi.Error of code not_found if there is no such tool, and denied if it
 	// is not active.
 	OwnTool(name string) (ToolCall, error)
+	// CountTool counts a call of a tool before it is made, once over all passes.
+	// The error is an *abi.Error of code limit, or ends the run.
+	CountTool(name string) error
 	// Room takes what the hooks within a call of that import come to use, and
 	// gives it back by release. It must not wait: the middleware that calls holds
 	// what others may wait for. The error is an *abi.Error, unavailable or limit.
@@ -203,6 +206,11 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 		return nil, err
 	}
 	defer release()
+	if !c.run.record.hasBegun(key) {
+		if err := host.CountTool(call.Call.Name); err != nil {
+			return nil, err
+		}
+	}
 	r := c.within(OwnTool, id)
 	r.tellOnce(r.record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
 	r.record.open(key, &call.Call)
@@ -342,6 +350,15 @@ func (r *Record) open(key string, call *abi.Call) {
 	own := *call
 	r.at(key).Own = &own
 	put(&r.dirty, key, true)
+}
+
+// hasBegun reports whether a tool call of a middleware's own has begun in an
+// earlier pass.
+func (r *Record) hasBegun(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[key]
+	return e != nil && e.Own != nil
 }
 
 // opened are the calls that have begun, and whose end was not told of.

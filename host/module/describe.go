@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +87,8 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
 }
 
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
-	m.loader.log.Debug("a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
+	at := slog.Level(min(max(level, 0), 3)-1) * 4 // the same four levels, four apart
+	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
 		"level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
 }
 
