@@ -28,6 +28,7 @@ type entry struct {
 	Messages *messagesDelta          `json:"messages,omitempty"`
 	Calls    map[int]json.RawMessage `json:"calls,omitempty"` // CallStates by index, where they changed
 	NoCalls  bool                    `json:"no_calls,omitempty"`
+	Inner    map[int]*innerRun       `json:"inner,omitempty"` // runs of calls, by the calls' index
 	Live     *live                   `json:"live,omitempty"`
 }
 
@@ -103,6 +104,14 @@ func restore(log [][]byte) (*State, int64, error) {
 	}
 	s.Instruction, s.Tools, s.Input = f.fixed.Instruction, f.fixed.Tools, f.fixed.Input
 	s.Messages, s.Calls = chain.NewList(chain.NewRevisions(), f.messages), f.calls
+	for i, inner := range f.inner {
+		if i < 0 || i >= len(s.Calls) {
+			return nil, 0, fmt.Errorf("the run's log: a run of call %d in a round of %d", i, len(s.Calls))
+		}
+		if err := inner.restore(&s.Calls[i]); err != nil {
+			return nil, 0, fmt.Errorf("the run's log: call %s: %w", s.Calls[i].Call.ID, err)
+		}
+	}
 	for _, d := range f.records {
 		if err := d.ApplyRecord(s.Record); err != nil {
 			return nil, 0, fmt.Errorf("the run's log: %w", err)
@@ -134,6 +143,7 @@ type folded struct {
 	fixed    *fixed
 	messages []abi.Message
 	calls    []CallState
+	inner    map[int]*innerRun
 	phase    int64
 	records  []phaseDelta // of the current phase
 }
@@ -165,7 +175,7 @@ func (f *folded) add(e *entry) error {
 		}
 	}
 	if e.NoCalls {
-		f.calls = nil
+		f.calls, f.inner = nil, nil
 	}
 	for _, i := range sortedKeys(e.Calls) {
 		if i < 0 || i > len(f.calls) {
@@ -178,6 +188,15 @@ func (f *folded) add(e *entry) error {
 		if err := json.Unmarshal(e.Calls[i], &f.calls[i]); err != nil {
 			return err
 		}
+	}
+	for i, more := range e.Inner {
+		if f.inner == nil {
+			f.inner = map[int]*innerRun{}
+		}
+		if f.inner[i] == nil {
+			f.inner[i] = &innerRun{}
+		}
+		f.inner[i].add(more)
 	}
 	return f.edit(e.Messages)
 }

@@ -80,6 +80,7 @@ type world struct {
 	mu     sync.Mutex
 	calls  map[string]int // of tools, by call
 	models int
+	depth  int // of the agent that works in the world: 1 is a tool of another, and so on
 }
 
 func (w *world) count(key string) {
@@ -181,8 +182,14 @@ func (w *world) agent(t *testing.T, j agent.Journal) *agent.Agent {
 		chain.Entry{Name: "gate", Middleware: asks("asked")},
 	)
 	require.NoError(t, err)
-	a, err := agent.New(&agent.Options{Model: w, Chain: c, Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)},
-		Journal: &agent.JournalOptions{Journal: j, Owner: t.Name(), Gone: func(string) bool { return true }}})
+	o := &agent.Options{Name: "worker", Model: w, Chain: c, Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)}}
+	for range w.depth {
+		inner, err := agent.New(o)
+		require.NoError(t, err)
+		o = &agent.Options{Name: "asker", Model: &asker{w, inner.Name}, Tools: []tool.Tool{agent.Tool(inner, nil)}}
+	}
+	o.Journal = &agent.JournalOptions{Journal: j, Owner: t.Name(), Gone: func(string) bool { return true }}
+	a, err := agent.New(o)
 	require.NoError(t, err)
 	return a
 }
@@ -232,9 +239,9 @@ func (c *taker) types() map[abi.EventType]int {
 
 // live runs the run to its end, through deaths: the first process dies at its
 // write number at, the later ones not.
-func live(t *testing.T, at int64, after bool) (w *world, c *taker, writes int64) {
+func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	s := openStore(t)
-	w, c = &world{calls: map[string]int{}}, &taker{t: t}
+	w, c = &world{calls: map[string]int{}, depth: depth}, &taker{t: t}
 	m := &mortal{Journal: s, at: at, after: after}
 	err := c.take(w.agent(t, m).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 	if m.dead.Load() {
@@ -277,7 +284,7 @@ func live(t *testing.T, at int64, after bool) (w *world, c *taker, writes int64)
 
 func TestDeathAtEveryWrite(t *testing.T) {
 	t.Parallel()
-	w, c, writes := live(t, 0, false)
+	w, c, writes := live(t, 0, false, 0)
 	require.Greater(t, writes, int64(8))
 	requireLived(t, w, c)
 	require.Equal(t, map[string]int{"pay": 1, "look": 1, "asked": 1}, w.calls)
@@ -286,7 +293,7 @@ func TestDeathAtEveryWrite(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprint(at, map[bool]string{true: " after", false: " before"}[after]), func(t *testing.T) {
 				t.Parallel()
-				w, c, _ := live(t, at, after)
+				w, c, _ := live(t, at, after, 0)
 				requireLived(t, w, c)
 				require.LessOrEqual(t, w.models, 3, "what the model answered is not asked again")
 			})

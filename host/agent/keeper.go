@@ -124,7 +124,9 @@ func (k *keeper) release() {
 // call takes the state of a tool call. Callers have told of it while nothing is
 // collected.
 func (k *keeper) call(i int, c *CallState) {
-	b, err := abi.Marshal(c)
+	state := *c
+	state.Child, state.Kept = nil, nil // it has a log of its own
+	b, err := abi.Marshal(&state)
 	if err != nil {
 		_ = k.fail(err)
 	}
@@ -240,8 +242,13 @@ func (k *keeper) keep(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-k.done:
+		return errEnded
 	}
 }
+
+// errEnded is the error of what a run is left to keep when it is over.
+var errEnded = errors.New("the run has ended")
 
 // work commits until the run has ended.
 func (k *keeper) work() {

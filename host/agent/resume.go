@@ -93,16 +93,22 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 			return nil, err
 		}
 	}
+	r.crashed, r.canceled = wasRunning, cancel
+	r.goOnKept(o, kept, phase)
+	return r, nil
+}
+
+// goOnKept says that the run is kept already, and how much of it.
+func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
 		c.Started = c.Started || r.state.Record.BegunTool(c.Call.ID)
 	}
-	r.crashed, r.canceled = wasRunning, cancel
+	r.journal = o
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
 	r.keeper.phase, r.keeper.fuel = phase, kept.Fuel
 	r.keeper.revision = r.state.Messages.Revision()
 	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
-	return r, nil
 }
 
 // mayContinue says why a run cannot go on, before it is claimed.
@@ -135,8 +141,8 @@ func waits(kept *KeptRun) bool { return kept.Status == StatusPaused || len(kept.
 // openJournal begins to keep the run, where it is kept. Its context ends when
 // the journal fails, or somebody cancels the run there.
 func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
-	o := r.root.Journal
-	if o == nil || r.parent != nil { // kept with the run around it
+	o := r.journal
+	if o == nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -26,6 +26,7 @@ type run struct {
 	wrong    error   // with what the run was to begin with
 	err      *Error  // set before run_finished is sent
 	paused   *Paused // set before run_paused is sent
+	journal  *JournalOptions
 	keeper   *keeper // nil: the run is not kept
 	crashed  bool    // the process that ran it before has ended in the middle
 	canceled bool    // it goes on only to end
@@ -57,7 +58,7 @@ func newRun(a *Agent, in Input) *run {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, wrong: wrong, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
 		Locals: chain.NewLocals(), Record: chain.NewRecord()}
 	r.equip(a)

@@ -83,8 +83,10 @@ type CallState struct {
 	Streamed bool `json:"streamed,omitempty"`
 	// Beyond is the limit that the call is beyond: it is not run.
 	Beyond *chain.Limited `json:"beyond,omitempty"`
-	// Child is the run that the call made, while that waits for answers.
-	Child *State `json:"child,omitempty"`
+	// Child is the run that the call made, while that waits for answers, or when a
+	// journal had it and its process was gone; Kept is then set.
+	Child *State     `json:"child,omitempty"`
+	Kept  *KeptChild `json:"kept,omitempty"`
 	// Transfer is the agent that the call hands the conversation over to.
 	Transfer string        `json:"transfer,omitempty"`
 	Result   *abi.Result   `json:"result,omitempty"`

@@ -35,8 +35,12 @@ type ToolOptions struct {
 // is the call's result; a run that comes to none is an error result.
 //
 // Where it waits for an answer, so does the run around it: under the
-// interrupts' ids, with the call's id and a slash before them. A run that goes
-// on elsewhere after a crash makes the call again, or not, as any other.
+// interrupts' ids, with the call's id and a slash before them.
+//
+// A journal keeps it with the run around it, which goes on elsewhere after a crash:
+// this one then goes on too, where it was, and does nothing twice. It is not so
+// where a middleware calls the agent of its own: nobody knows then what came of a
+// call that had begun, and it is not made again.
 func Tool(a *Agent, o *ToolOptions) tool.Tool {
 	if o == nil {
 		o = &ToolOptions{}
@@ -80,6 +84,10 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	if from == nil {
 		from = &caller{}
 	}
+	if res, ok, err := from.ended(t.agent); ok {
+		from.keep(nil)
+		return res, err
+	}
 	r, err := t.begin(ctx, from, call)
 	if err != nil {
 		return nil, err
@@ -88,7 +96,10 @@ func (t *agentTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	var ended error
 	for e, err := range stream(ctx, r) {
 		last, ended = e.Event, err
-		if from.run != nil {
+		switch {
+		case r.keeper != nil && from.run != nil: // they are told of together with what they tell of
+			from.run.keeper.room(ctx)
+		case from.run != nil:
 			from.run.childEvent(&call, e.Event, t.forward)
 		}
 	}
@@ -109,17 +120,11 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 	if depth > MaxDepth {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("agent %q is not run: runs may stand %d deep in one another", t.agent.Name, MaxDepth)}
 	}
-	var r *run
-	if answer, ok := tool.Answer(ctx); ok && from.call != nil && from.call.Child != nil {
-		var answers map[string]json.RawMessage
-		err := json.Unmarshal(answer, &answers)
-		if err == nil {
-			r, err = answered(t.agent, from.call.Child, answers)
-		}
-		if err != nil {
-			return nil, err
-		}
-	} else {
+	r, err := from.again(ctx, t.agent)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
 		text, err := t.request(call.Arguments)
 		if err != nil {
 			return nil, err
@@ -127,6 +132,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 		r = newRun(t.agent, from.input(call, text))
 	}
 	r.parent, r.depth = from.run, depth
+	from.keptInside(r, &call, t.forward)
 	return r, nil
 }
 
@@ -180,6 +186,9 @@ func (c *caller) wait(a *Agent, paused *Paused) error {
 func (c *caller) keep(child *State) {
 	if c.call == nil || c.call.Child == child {
 		return
+	}
+	if child == nil {
+		c.call.Kept = nil
 	}
 	c.run.keepChild(c.call, child)
 }

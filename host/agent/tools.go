@@ -189,6 +189,7 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 			c.Ran = context.Cause(ctx) == nil
 			return res, err
 		},
+		Anew: r.anew(c),
 		Mark: func(ended bool) { c.Started, c.Ran = true, ended }})
 	c.Streamed = c.Streamed || streamed.Load()
 	if err != nil {

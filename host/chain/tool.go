@@ -25,6 +25,10 @@ type ToolCall struct {
 	// Out takes what leaves the outermost ring while the call is made, if it is
 	// streamed. A result that came as a whole is not among it.
 	Out Sink
+	// Anew, if there is one, says that the tool goes on by itself with a call that had
+	// begun when its process ended: such a call is made again, whether the tool is
+	// idempotent or not. Anew is called before one that begins.
+	Anew func()
 	// Mark, if there is one, is told that a tool which an entry owns is
 	// called, and then that it came to its end: what Run sees of the others.
 	Mark func(ended bool)
@@ -126,8 +130,11 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	if waits != nil {
 		return reply[abi.Result]{}, &Interrupted{*waits}
 	}
-	if record.begun(key) && !q.Idempotent {
+	switch begun := record.begun(key); {
+	case begun && !q.Idempotent && k.call.Anew == nil:
 		return k.unknown(ctx, key, q)
+	case !begun && resume == nil && k.call.Anew != nil:
+		k.call.Anew()
 	}
 	record.setBegun(key, true)
 	if !q.Idempotent {
