@@ -2702,6 +2702,176 @@ func (x *GateToolInput) fill(t *trusted) {
 	}
 }
 
+var fieldsOfHTTPHeader = []string{"name", "value"}
+
+func (x *HTTPHeader) fieldNames() []string { return fieldsOfHTTPHeader }
+
+func (x *HTTPHeader) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readString(s, &x.Name)
+	case 1:
+		return readString(s, &x.Value)
+	}
+	return nil
+}
+
+func (x *HTTPHeader) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *HTTPHeader) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	w.key("\"name\":")
+	w.text(string(x.Name))
+	w.key("\"value\":")
+	w.text(string(x.Value))
+	w.b = append(w.b, '}')
+}
+
+func (x *HTTPHeader) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x656d616e: // name
+			x.Name = t.text()
+		case 0x65756c6176: // value
+			x.Value = t.text()
+		default:
+			t.skip()
+		}
+	}
+}
+
+var fieldsOfHTTPRequest = []string{"method", "url", "headers", "body", "body_base64", "timeout_ms"}
+
+func (x *HTTPRequest) fieldNames() []string { return fieldsOfHTTPRequest }
+
+func (x *HTTPRequest) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readString(s, &x.Method)
+	case 1:
+		return readString(s, &x.URL)
+	case 2:
+		return readSlice(s, &x.Headers, func(s *scanner, v *HTTPHeader) error { return (*v).readValue(s) })
+	case 3:
+		return readString(s, &x.Body)
+	case 4:
+		return readString(s, &x.BodyBase64)
+	case 5:
+		return readInt(s, &x.TimeoutMS)
+	}
+	return nil
+}
+
+func (x *HTTPRequest) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *HTTPRequest) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	if x.Method != "" {
+		w.key("\"method\":")
+		w.text(string(x.Method))
+	}
+	w.key("\"url\":")
+	w.text(string(x.URL))
+	if len(x.Headers) > 0 {
+		w.key("\"headers\":")
+		writeSlice(w, x.Headers, func(w *writer, v *HTTPHeader) { (*v).writeValue(w) })
+	}
+	if x.Body != "" {
+		w.key("\"body\":")
+		w.text(string(x.Body))
+	}
+	if x.BodyBase64 != "" {
+		w.key("\"body_base64\":")
+		w.text(string(x.BodyBase64))
+	}
+	if x.TimeoutMS != 0 {
+		w.key("\"timeout_ms\":")
+		w.int(int64(x.TimeoutMS))
+	}
+	w.b = append(w.b, '}')
+}
+
+func (x *HTTPRequest) append(b []byte) ([]byte, error) {
+	w := writer{b: b}
+	x.writeValue(&w)
+	return w.b, w.err
+}
+
+var fieldsOfHTTPResponse = []string{"status", "url", "headers", "body", "body_base64"}
+
+func (x *HTTPResponse) fieldNames() []string { return fieldsOfHTTPResponse }
+
+func (x *HTTPResponse) readField(s *scanner, i int) error {
+	switch i {
+	case 0:
+		return readInt(s, &x.Status)
+	case 1:
+		return readString(s, &x.URL)
+	case 2:
+		return readSlice(s, &x.Headers, func(s *scanner, v *HTTPHeader) error { return (*v).readValue(s) })
+	case 3:
+		return readString(s, &x.Body)
+	case 4:
+		return readString(s, &x.BodyBase64)
+	}
+	return nil
+}
+
+func (x *HTTPResponse) readValue(s *scanner) error { return s.fields(x) }
+
+func (x *HTTPResponse) writeValue(w *writer) {
+	w.b = append(w.b, '{')
+	w.key("\"status\":")
+	w.int(int64(x.Status))
+	if x.URL != "" {
+		w.key("\"url\":")
+		w.text(string(x.URL))
+	}
+	if len(x.Headers) > 0 {
+		w.key("\"headers\":")
+		writeSlice(w, x.Headers, func(w *writer, v *HTTPHeader) { (*v).writeValue(w) })
+	}
+	if x.Body != "" {
+		w.key("\"body\":")
+		w.text(string(x.Body))
+	}
+	if x.BodyBase64 != "" {
+		w.key("\"body_base64\":")
+		w.text(string(x.BodyBase64))
+	}
+	w.b = append(w.b, '}')
+}
+
+func (x *HTTPResponse) fill(t *trusted) {
+	for {
+		w, ok := t.key()
+		if !ok {
+			return
+		}
+		switch w {
+		case 0x737574617473: // status
+			x.Status = int(t.int())
+		case 0x6c7275: // url
+			x.URL = t.text()
+		case 0x73726564616568: // headers
+			fillSlice(t, &x.Headers, func(t *trusted, v *HTTPHeader) { v.fill(t) })
+		case 0x79646f62: // body
+			x.Body = t.text()
+		default:
+			switch string(t.last) {
+			case "body_base64":
+				x.BodyBase64 = t.text()
+			default:
+				t.skip()
+			}
+		}
+	}
+}
+
 var fieldsOfInterrupt = []string{"reason", "payload"}
 
 func (x *Interrupt) fieldNames() []string { return fieldsOfInterrupt }

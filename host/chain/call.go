@@ -54,15 +54,16 @@ type Call struct {
 	ending error
 	staged []localWrite
 	// touched are the run-local values that the call has changed.
-	touched []touch
-	waited  time.Duration
-	nexts   int            // of both kinds
-	owns    int            // calls of Model and Tool
-	same    map[string]int // of them, those of the same
-	emits   int
-	sent    int // bytes of custom events
-	logs    int
-	told    int // events
+	touched  []touch
+	waited   time.Duration
+	nexts    int            // of both kinds
+	owns     int            // calls of Model and Tool
+	same     map[string]int // of them, those of the same
+	requests int            // of HTTP
+	emits    int
+	sent     int // bytes of custom events
+	logs     int
+	told     int // events
 }
 
 // Where says where in the run it is.

@@ -60,6 +60,8 @@ type Options struct {
 	// Values keep the durable values of entries, for Tenant; nil: there are none.
 	Values Values
 	Tenant string
+	// HTTP sends requests of middlewares; nil: none are sent.
+	HTTP HTTP
 	// Tracer is told of hooks, and by the agent of the rest; nil: nobody is.
 	Tracer Tracer
 }
@@ -70,8 +72,8 @@ func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers,
 // Join returns the chain with the entries of another: in each ring those of c
 // come first, and then those of o, in their order. So those of c are the outer
 // ones, and see first what goes in; who is to see last what comes out is in a
-// ring further out. The options are those of c, but for Values and Tenant where o
-// has them. It fails if two entries have the same name.
+// ring further out. The options are those of c, but for Values and Tenant, and
+// HTTP, where o has them. It fails if two entries have the same name.
 func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined, err := New(slices.Concat(c.entries, o.entries)...)
 	if err != nil {
@@ -81,6 +83,9 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	joined.breakers = slices.Concat(c.breakers, o.breakers)
 	if o.Values != nil {
 		joined.Values, joined.Tenant = o.Values, o.Tenant
+	}
+	if o.HTTP != nil {
+		joined.HTTP = o.HTTP
 	}
 	return joined, nil
 }

@@ -1,0 +1,50 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// maxHTTP is how many requests one hook may send.
+const maxHTTP = 100
+
+// An HTTP sends requests of middlewares.
+type HTTP interface {
+	// Send sends a request to one of the hosts that the entry was granted, and
+	// returns the answer. The error is an *abi.Error, without secrets.
+	Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error)
+}
+
+// HTTP sends a request, at once: a hook that is called again sends it again. It
+// goes to one of the hosts in granted, with secrets that the host fills in. Its
+// time is not the hook's. The error is an *abi.Error, or an ending.
+func (c *Call) HTTP(ctx context.Context, r *abi.HTTPRequest, granted []string) (res *abi.HTTPResponse, err error) {
+	sender := c.run.HTTP
+	c.mu.Lock()
+	c.requests++
+	n := c.requests
+	c.mu.Unlock()
+	switch {
+	case sender == nil:
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: this host sends no requests"}
+	case n > maxHTTP:
+		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("http: a hook may send %d requests", maxHTTP)}
+	}
+	err = c.waitFor(func() (err error) {
+		if res, err = sender.Send(ctx, r, granted); err != nil && over(ctx) != nil {
+			err = over(ctx) // the run has ended
+		}
+		return err
+	})
+	var known *abi.Error
+	switch {
+	case err == nil, errors.As(err, &known), IsEnding(err):
+		return res, err
+	default:
+		c.Log(abi.LogError, "http: "+err.Error())
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: the request could not be sent"}
+	}
+}

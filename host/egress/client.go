@@ -1,0 +1,305 @@
+// Package egress sends the HTTP requests of modules: to hosts that were
+// granted and to addresses of the public Internet, with secrets that modules
+// never see, and within limits of time and size.
+//
+// A request passes these checks, in this order:
+//
+//  1. its URL and headers are in the one spelling that cannot be misread;
+//  2. its host is granted to the entry, and allowed to all;
+//  3. each secret in it is for that host;
+//  4. the address that is connected to, after DNS, is a public one;
+//  5. and all of that again for each redirect.
+package egress
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// The defaults of [Options].
+const (
+	DefaultTimeout       = 30 * time.Second
+	DefaultRequestBytes  = 1 << 20
+	DefaultResponseBytes = 4 << 20
+	DefaultConcurrent    = 64
+)
+
+const (
+	maxRedirects       = 5
+	maxServerHeader    = 64 << 10 // bytes of a response's header that are read at all
+	maxConnsPerHost    = 16
+	idleConns          = 32
+	idleTime           = 30 * time.Second
+	connectTime        = 10 * time.Second
+	userAgent          = "agent-runner"
+	retryAfterInFlight = 1000 // ms
+)
+
+// Options make a [Client]. They are copied.
+type Options struct {
+	// Hosts are patterns of the hosts that may be sent to at all; what an entry is
+	// granted beside that is of no use. Nil: any that an entry is granted.
+	Hosts []string
+	// Private are ranges of private and reserved addresses that may be connected
+	// to, for development and for services of one's own network. Nil: none.
+	Private []netip.Prefix
+	// Secrets may stand in requests.
+	Secrets []Secret
+
+	Timeout       time.Duration // of an exchange with its redirects; DefaultTimeout when 0
+	RequestBytes  int           // of a body; DefaultRequestBytes when 0
+	ResponseBytes int           // of a body; DefaultResponseBytes when 0
+	Concurrent    int           // requests under way at once, others wait; DefaultConcurrent when 0
+
+	// Resolver answers questions of DNS; net.DefaultResolver when nil.
+	Resolver *net.Resolver
+	// RootCAs are who servers' certificates are from; the system's when nil.
+	RootCAs *x509.CertPool
+}
+
+// A Client sends requests. It is safe for concurrent use.
+type Client struct {
+	hosts    []Pattern
+	anyHost  bool
+	private  []netip.Prefix
+	secrets  map[string]*secret
+	timeout  time.Duration
+	request  int
+	response int
+	turns    chan struct{}
+
+	transport *http.Transport
+}
+
+// New returns a client. The caller closes it.
+func New(o *Options) (*Client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	hosts, err := ParsePatterns(o.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{hosts: hosts, anyHost: o.Hosts == nil, secrets: map[string]*secret{},
+		private: append([]netip.Prefix(nil), o.Private...),
+		timeout: cmp.Or(o.Timeout, DefaultTimeout), request: cmp.Or(o.RequestBytes, DefaultRequestBytes),
+		response: cmp.Or(o.ResponseBytes, DefaultResponseBytes),
+		turns:    make(chan struct{}, max(0, cmp.Or(o.Concurrent, DefaultConcurrent)))}
+	if c.timeout < 0 || c.request < 0 || c.response < 0 || o.Concurrent < 0 {
+		return nil, errors.New("limits of outbound requests are above 0, or 0 for their defaults")
+	}
+	for i := range o.Secrets {
+		k, err := o.Secrets[i].parse()
+		if err != nil {
+			return nil, err
+		}
+		if c.secrets[k.name] != nil {
+			return nil, fmt.Errorf("secret %s is there twice", k.name)
+		}
+		c.secrets[k.name] = k
+	}
+	c.transport = &http.Transport{
+		Proxy:       nil, // a proxy would connect in our place, to what we cannot check
+		DialContext: (&net.Dialer{Timeout: connectTime, Resolver: o.Resolver, Control: c.control}).DialContext,
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: o.RootCAs,
+		},
+		TLSHandshakeTimeout:    connectTime,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // nothing is unpacked here, so nothing grows
+		MaxResponseHeaderBytes: maxServerHeader,
+		MaxConnsPerHost:        maxConnsPerHost,
+		MaxIdleConns:           idleConns,
+		IdleConnTimeout:        idleTime,
+	}
+	return c, nil
+}
+
+// Close closes the connections that nobody uses.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// isPrivate reports whether a host is an address that was allowed although it
+// is private.
+func (c *Client) isPrivate(host string) bool {
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, p := range c.private {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Send sends a request of an entry that was granted hosts, in the form of
+// [Pattern], and returns the answer. Redirects are followed where they lead to
+// such hosts too. The error is an *abi.Error; no secret is in it. If ctx ends
+// it is unavailable.
+func (c *Client) Send(ctx context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
+	hosts, err := ParsePatterns(granted)
+	if err != nil {
+		return nil, failed(abi.CodeDenied, "a grant of this entry: %v", err)
+	}
+	next, err := prepare(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(next.body) > c.request {
+		return nil, tooLarge("the body of the request", c.request)
+	}
+	timeout := c.timeout
+	if r.TimeoutMS > 0 && r.TimeoutMS < timeout.Milliseconds() {
+		timeout = time.Duration(r.TimeoutMS) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	// Hosts are checked before a turn is waited for.
+	if err := c.may(next.to, hosts); err != nil {
+		return nil, err
+	}
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Retryable: true, RetryAfterMS: retryAfterInFlight, Message: "http: too many requests are under way"}
+	}
+	return c.exchange(ctx, next, hosts)
+}
+
+func (c *Client) may(to endpoint, granted []Pattern) error {
+	switch {
+	case !anyMatch(granted, to):
+		return failed(abi.CodeDenied, "http:%s is not granted to this entry; grants: [http:%s] in agent.yaml would", to, to)
+	case !c.anyHost && !anyMatch(c.hosts, to):
+		return failed(abi.CodeDenied, "%s is not among the hosts that the operator allows", to)
+	}
+	return nil
+}
+
+// exchange sends a request, and those that redirects ask for.
+func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern) (*abi.HTTPResponse, error) {
+	f := &filler{client: c}
+	for hop := 0; ; hop++ {
+		if err := c.may(next.to, granted); err != nil {
+			if hop > 0 {
+				return nil, failed(abi.CodeDenied, "it was redirected to %s: %s", next.to, strings.TrimPrefix(err.Error(), "http: "))
+			}
+			return nil, err
+		}
+		f.to = next.to
+		res, err := c.send(ctx, next, f)
+		if err != nil {
+			var known *abi.Error
+			if errors.As(err, &known) {
+				return nil, known
+			}
+			return nil, c.failure(ctx, next.to, err, f)
+		}
+		location := res.Header.Get("Location")
+		if location == "" || !redirects(res.StatusCode) {
+			defer res.Body.Close()
+			return c.answer(ctx, res, next, hop, f)
+		}
+		res.Body.Close()
+		if hop == maxRedirects {
+			return nil, failed(abi.CodeLimit, "more than %d redirects", maxRedirects)
+		}
+		if next, err = next.redirected(res.StatusCode, location, f.redact); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// send fills in the secrets and sends one request.
+func (c *Client) send(ctx context.Context, r *request, f *filler) (*http.Response, error) {
+	address, err := f.url(r.url)
+	if err != nil {
+		return nil, err
+	}
+	body, err := f.fill("body", r.body, nil)
+	if err != nil {
+		return nil, err
+	}
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, address, reader)
+	if err != nil || req.URL.Host != r.to.String() {
+		return nil, failed(abi.CodeInvalid, "url: it is malformed")
+	}
+	req.Header.Set("User-Agent", userAgent)
+	agents := false
+	for _, h := range r.headers {
+		value, err := f.fill("header "+short(h.Name), h.Value, nil)
+		if err != nil {
+			return nil, err
+		}
+		if strings.EqualFold(h.Name, "User-Agent") && !agents {
+			agents = true
+			req.Header.Del("User-Agent")
+		}
+		req.Header.Add(h.Name, value)
+	}
+	return c.transport.RoundTrip(req)
+}
+
+func tooLarge(what string, limit int) error {
+	return failed(abi.CodeLimit, "%s has more than %d bytes", what, limit)
+}
+
+// failure tells why there is no answer, in words that say nothing of the host's
+// network.
+func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler) error {
+	var private *addressError
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	out := &abi.Error{Code: abi.CodeUnavailable, Retryable: true}
+	why := "the connection failed"
+	var timeout net.Error
+	switch {
+	case errors.As(err, &private):
+		return failed(abi.CodeDenied, "%s: %s", to, private)
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		why, out.Retryable = "canceled", false
+	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
+		why = "it did not answer in time"
+	case errors.As(err, &dns):
+		why, out.Retryable = "there is no such name", dns.IsTemporary
+		if !dns.IsNotFound {
+			why = "its name could not be resolved"
+		}
+	case errors.As(err, &certificate):
+		why, out.Retryable = certificate.Err.Error(), false
+	case strings.Contains(err.Error(), "server response headers exceeded"):
+		return tooLarge("the header of the response", maxServerHeader)
+	case strings.Contains(err.Error(), "gave HTTP response to HTTPS client"):
+		why, out.Retryable = "it does not speak https at that port", false
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		why = "the answer broke off"
+	}
+	out.Message = f.redact(fmt.Sprintf("http: %s: %s", to, why))
+	return out
+}

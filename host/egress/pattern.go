@@ -1,0 +1,227 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// A Pattern says which hosts are meant, and which ports of them:
+//
+//	api.example.com        the ports 443 of https and 80 of http
+//	api.example.com:8443   that port alone
+//	api.example.com:*      any port
+//	*.example.com          all names below example.com, not itself
+//	*                      any host
+//	192.0.2.7, [2001:db8::7]:8443
+type Pattern struct {
+	host string // without the star
+	sub  bool   // of a name that ends in host
+	port string // empty: the scheme's; "*": any
+}
+
+// ParsePattern reads a pattern. Names count without regard to case; those that
+// are not ASCII are written in their ASCII form.
+func ParsePattern(s string) (Pattern, error) {
+	host, port, err := splitPort(strings.ToLower(s))
+	if err != nil {
+		return Pattern{}, err
+	}
+	p := Pattern{port: port}
+	if host == "*" {
+		p.sub = true
+		return p, nil
+	}
+	rest, sub := strings.CutPrefix(host, "*.")
+	if p.host, err = checkHost(rest); err != nil {
+		return Pattern{}, err
+	}
+	if sub {
+		if _, err := netip.ParseAddr(p.host); err == nil {
+			return Pattern{}, errors.New("an address has no names below it")
+		}
+		p.sub, p.host = true, "."+p.host
+	}
+	return p, nil
+}
+
+// ParsePatterns reads several.
+func ParsePatterns(list []string) ([]Pattern, error) {
+	var out []Pattern
+	for _, s := range list {
+		p, err := ParsePattern(s)
+		if err != nil {
+			return nil, fmt.Errorf("host %q: %w", short(s), err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// splitPort takes the port, a number or a star, from a host that may be an IPv6
+// address in brackets.
+func splitPort(s string) (host, port string, err error) {
+	host = s
+	if rest, ok := strings.CutPrefix(s, "["); ok {
+		at := strings.IndexByte(rest, ']')
+		if at < 0 {
+			return "", "", errors.New("an address begins with [ and does not end with ]")
+		}
+		host, rest = rest[:at], rest[at+1:]
+		if !strings.Contains(host, ":") {
+			return "", "", errors.New("only IPv6 addresses stand in brackets")
+		}
+		if rest == "" {
+			return host, "", nil
+		}
+		if rest[0] != ':' {
+			return "", "", errors.New("want a port after ]")
+		}
+		port = rest[1:]
+	} else {
+		var has bool
+		if host, port, has = strings.Cut(s, ":"); !has {
+			return host, "", nil
+		}
+		if strings.Contains(port, ":") {
+			return "", "", errors.New("an IPv6 address stands in brackets: [::1]:8080")
+		}
+	}
+	if port == "*" {
+		return host, port, nil
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return "", "", fmt.Errorf("%q is not a port", short(port))
+	}
+	return host, port, nil
+}
+
+const (
+	maxHost  = 253
+	maxLabel = 63
+)
+
+// checkHost returns a host in its one spelling: a name in lower case, or an
+// address. What some resolvers take for an address, and others do not, is
+// neither: 0x7f.1, 017700000001, 127.1.
+func checkHost(host string) (string, error) {
+	switch {
+	case host == "":
+		return "", errors.New("there is no host")
+	case len(host) > maxHost:
+		return "", fmt.Errorf("a host of %d bytes; at most %d are allowed", len(host), maxHost)
+	case strings.Contains(host, "%"):
+		return "", errors.New("a host has no zone and no %")
+	}
+	host = strings.ToLower(host)
+	if strings.Contains(host, ":") {
+		a, err := netip.ParseAddr(host)
+		if err != nil {
+			return "", errors.New("the host is no valid IPv6 address")
+		}
+		return a.Unmap().String(), nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.String(), nil
+	}
+	labels := strings.Split(host, ".")
+	for _, label := range labels {
+		if err := checkLabel(label); err != nil {
+			return "", err
+		}
+	}
+	if looksNumeric(labels[len(labels)-1]) {
+		return "", errors.New("the host looks like an address, but not one of four decimal numbers; write it as 192.0.2.7")
+	}
+	return host, nil
+}
+
+func checkLabel(label string) error {
+	switch {
+	case label == "":
+		return errors.New("a name has no empty part, and no dot at its end")
+	case len(label) > maxLabel:
+		return fmt.Errorf("a part of the name has %d bytes; at most %d are allowed", len(label), maxLabel)
+	}
+	for _, c := range []byte(label) {
+		switch {
+		case c >= 0x80:
+			return errors.New("a name has ASCII characters alone; write others in their ASCII form, xn--…")
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return fmt.Errorf("a name has no %q", c)
+		}
+	}
+	return nil
+}
+
+// looksNumeric reports whether the last part of a name makes it an address to
+// inet_aton, which knows decimal, octal and hexadecimal numbers.
+func looksNumeric(label string) bool {
+	if _, err := strconv.ParseUint(label, 10, 64); err == nil {
+		return true
+	}
+	rest, ok := strings.CutPrefix(label, "0x")
+	if !ok {
+		return strings.Trim(label, "0123456789") == ""
+	}
+	return strings.Trim(rest, "0123456789abcdef") == ""
+}
+
+// match reports whether an endpoint is meant.
+func (p Pattern) match(e endpoint) bool {
+	switch {
+	case p.port == "" && e.port != defaultPort(e.scheme), p.port != "" && p.port != "*" && p.port != e.port:
+		return false
+	case !p.sub:
+		return p.host == e.host
+	case p.host == "":
+		return true
+	}
+	if _, err := netip.ParseAddr(e.host); err == nil {
+		return false
+	}
+	return strings.HasSuffix(e.host, p.host)
+}
+
+func anyMatch(list []Pattern, e endpoint) bool {
+	for _, p := range list {
+		if p.match(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// An endpoint is where a request goes.
+type endpoint struct{ scheme, host, port string }
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// String is the form that grants have.
+func (e endpoint) String() string {
+	host := e.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if e.port == defaultPort(e.scheme) {
+		return host
+	}
+	return host + ":" + e.port
+}
+
+// short cuts what a message quotes of others.
+func short(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

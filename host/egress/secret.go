@@ -1,0 +1,178 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Secret is a value that stands in requests as {{secret:NAME}}. Modules do
+// not see it.
+type Secret struct {
+	Name  string   // letters, digits, _ and -
+	Value string   // 8 bytes and more, without control characters
+	Hosts []string // patterns of the hosts that it is sent to; see [Pattern]
+}
+
+// What a secret may be, in bytes.
+const (
+	minSecret     = 8 // less would be found in texts by chance
+	maxSecret     = 16 << 10
+	maxSecretName = 64
+	maxFilled     = 64 // secrets filled into one request
+)
+
+const (
+	opening = "{{secret:"
+	closing = "}}"
+)
+
+type secret struct {
+	name, value string
+	hosts       []Pattern
+	spellings   *strings.Replacer // of what must not come back
+}
+
+func (s *Secret) parse() (*secret, error) {
+	if !validName(s.Name) {
+		return nil, fmt.Errorf("secret %q: want a name of letters, digits, _ and -, at most %d", short(s.Name), maxSecretName)
+	}
+	switch n := len(s.Value); {
+	case n == 0:
+		return nil, fmt.Errorf("secret %s is empty", s.Name)
+	case n < minSecret:
+		return nil, fmt.Errorf("secret %s has fewer than %d bytes, so it could not be kept out of answers", s.Name, minSecret)
+	case n > maxSecret:
+		return nil, fmt.Errorf("secret %s has more than %d bytes", s.Name, maxSecret)
+	case !validValue(s.Value):
+		return nil, fmt.Errorf("secret %s has line breaks, control characters, or bytes that are not UTF-8; a line break at the end of a file is often one too many", s.Name)
+	case strings.Contains(s.Value, opening):
+		return nil, fmt.Errorf("secret %s holds %s itself", s.Name, opening)
+	case len(s.Hosts) == 0:
+		return nil, fmt.Errorf("secret %s names no host that it is for", s.Name)
+	}
+	hosts, err := ParsePatterns(s.Hosts)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+	}
+	quoted, err := abi.Marshal(s.Value)
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
+	}
+	mark := opening + s.Name + closing
+	r := strings.NewReplacer(s.Value, mark, url.QueryEscape(s.Value), mark, url.PathEscape(s.Value), mark,
+		string(quoted[1:len(quoted)-1]), mark)
+	return &secret{name: s.Name, value: s.Value, hosts: hosts, spellings: r}, nil
+}
+
+func validName(s string) bool {
+	return s != "" && len(s) <= maxSecretName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// A filler puts secrets into the parts of one request.
+type filler struct {
+	client *Client
+	to     endpoint
+	used   []*secret
+	filled int
+}
+
+// fill replaces {{secret:NAME}} in s. The error is an *abi.Error.
+func (f *filler) fill(where, s string, escape func(string) string) (string, error) {
+	if !strings.Contains(s, opening) {
+		return s, nil
+	}
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, opening)
+		b.WriteString(before)
+		if !ok {
+			return b.String(), nil
+		}
+		name, after, ok := strings.Cut(rest, closing)
+		if !ok || !validName(name) {
+			return "", failed(abi.CodeInvalid, "%s: %s is not followed by a name and %s", where, opening, closing)
+		}
+		k, err := f.secret(where, name)
+		if err != nil {
+			return "", err
+		}
+		value := k.value
+		if escape != nil {
+			value = escape(value)
+		}
+		b.WriteString(value)
+		s = after
+	}
+}
+
+func (f *filler) secret(where, name string) (*secret, error) {
+	k := f.client.secrets[name]
+	switch {
+	case k == nil:
+		return nil, failed(abi.CodeDenied, "%s: there is no secret %s for this agent", where, name)
+	case !anyMatch(k.hosts, f.to):
+		return nil, failed(abi.CodeDenied, "%s: secret %s is not for %s; the operator names the hosts of a secret", where, name, f.to)
+	case f.to.scheme != "https" && !f.client.isPrivate(f.to.host):
+		return nil, failed(abi.CodeDenied, "%s: secret %s is sent by https alone", where, name)
+	}
+	if f.filled++; f.filled > maxFilled {
+		return nil, failed(abi.CodeLimit, "more than %d secrets in one request", maxFilled)
+	}
+	for _, u := range f.used {
+		if u == k {
+			return k, nil
+		}
+	}
+	f.used = append(f.used, k)
+	return k, nil
+}
+
+// url fills a URL: values are escaped as a part of the path, or of the query.
+func (f *filler) url(s string) (string, error) {
+	path, query, has := strings.Cut(s, "?")
+	path, err := f.fill("url", path, url.PathEscape)
+	if err != nil || !has {
+		return path, err
+	}
+	query, err = f.fill("url", query, url.QueryEscape)
+	return path + "?" + query, err
+}
+
+// redact puts the names of the secrets that were sent in the place of their
+// values: as they are, as parts of a URL, and as parts of JSON.
+func (f *filler) redact(s string) string {
+	for _, k := range f.used {
+		s = k.spellings.Replace(s)
+	}
+	return s
+}
+
+func failed(code abi.Code, format string, args ...any) *abi.Error {
+	return &abi.Error{Code: code, Message: "http: " + fmt.Sprintf(format, args...)}
+}
+
+// ParseSecret reads a secret as it is written on a command line:
+// NAME=env:VARIABLE@HOST, with more hosts after commas.
+func ParseSecret(s string, getenv func(string) string) (Secret, error) {
+	const want = "want NAME=env:VARIABLE@HOST"
+	name, rest, ok := strings.Cut(s, "=")
+	variable, isEnv := strings.CutPrefix(rest, "env:")
+	if !ok || !isEnv {
+		return Secret{}, errors.New(want + "; a value stands in the environment, not here")
+	}
+	variable, hosts, ok := strings.Cut(variable, "@")
+	if !ok || variable == "" || hosts == "" {
+		return Secret{}, fmt.Errorf("%s: %s, with the hosts that it is sent to", short(name), want)
+	}
+	value := getenv(variable)
+	if value == "" {
+		return Secret{}, fmt.Errorf("the environment variable %s, for the secret %s, is not set", short(variable), short(name))
+	}
+	out := Secret{Name: name, Value: value, Hosts: strings.Split(hosts, ",")}
+	_, err := out.parse()
+	return out, err
+}
