@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // A Tool is what the model is told of a tool.
@@ -24,10 +25,17 @@ type StateTool struct {
 	Active bool `json:"active"`
 }
 
+// maxToolName is the length of the longest name of a tool that all models' APIs take.
+const maxToolName = 64
+
+func notInToolName(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
+}
+
 // Check reports what makes the tool unusable.
 func (t *Tool) Check() error {
-	if t.Name == "" || len(t.Name) > MaxName {
-		return fmt.Errorf("a tool needs a name of 1 to %d bytes", MaxName)
+	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
+		return fmt.Errorf("a tool needs a name that models take, of 1 to %d letters (a-z, A-Z), digits, _ and -; not %q", maxToolName, cut(t.Name, 80))
 	}
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
 		return fmt.Errorf("tool %q: parameters must be a JSON Schema object", t.Name)

@@ -79,7 +79,9 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 		if err != nil {
 			return usagef("--mcp: %v", err)
 		}
-		t.MCP = append(t.MCP, agentfile.MCPServer{Command: o.Command, URL: agentfile.URL(o.URL)})
+		server := agentfile.MCPServer{Command: o.Command, URL: agentfile.URL(o.URL)}
+		server.SetName()
+		t.MCP = append(t.MCP, server)
 	}
 	return nil
 }

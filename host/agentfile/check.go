@@ -85,7 +85,7 @@ func (f *File) checkTools() error {
 		case len(s.Command) == 0 && s.URL == "" || s.Command != nil && s.Command[0] == "":
 			return f.ErrorAt(at+".command", errors.New("command: want a program, and its arguments"))
 		}
-		s.setName()
+		s.SetName()
 		if names[s.Name] {
 			return f.ErrorAt(at, fmt.Errorf("two MCP servers are named %q; give one of them another name", s.Name))
 		}
@@ -94,8 +94,8 @@ func (f *File) checkTools() error {
 	return nil
 }
 
-// setName fills in the name of a server without one.
-func (s *MCPServer) setName() {
+// SetName fills in the name of a server without one: its command's, or its host.
+func (s *MCPServer) SetName() {
 	if s.Name != "" {
 		return
 	}

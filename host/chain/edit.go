@@ -150,13 +150,10 @@ func checkToolCount(tools []abi.Tool, p *abi.ToolsPatch) error {
 	return nil
 }
 
-// checkTool refuses a tool that a model or a terminal could not be told of.
+// checkTool refuses a tool that a model could not be told of.
 func checkTool(t *abi.Tool) error {
 	if err := t.Check(); err != nil {
 		return faultf("tools: %w", err)
-	}
-	if t.Name != cleanText(t.Name) {
-		return faultf("tools: %q has control characters in its name", t.Name)
 	}
 	return nil
 }

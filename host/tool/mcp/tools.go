@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -89,9 +88,6 @@ func (s *Server) declaration(t *sdk.Tool) (abi.Tool, error) {
 	}
 	if size := len(d.Name) + len(d.Description) + len(d.Parameters); size > s.o.MaxDeclaration {
 		return d, fmt.Errorf("its declaration has %d bytes; at most %d are allowed", size, s.o.MaxDeclaration)
-	}
-	if strings.ContainsFunc(d.Name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar }) {
-		return d, errors.New("its name has characters that a name cannot have")
 	}
 	var err error
 	if d.Parameters, err = schema(d.Parameters); err != nil {
