@@ -68,12 +68,14 @@ type live struct {
 
 	ToolCalls map[string]int `json:"tool_calls,omitempty"`
 	Streams   int64          `json:"streams"`
+	Observed  int64          `json:"observed,omitempty"`
 }
 
 // headOf is a copy of the state without what stands beside it in an entry.
 func headOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input = "", nil, nil
+	head.Used = nil // the journal has what was used beside the log
 	head.Messages, head.Locals, head.Record, head.Calls = nil, nil, nil, nil
 	head.Streamed = joined(s.Streamed)
 	return &head
@@ -169,7 +171,8 @@ func (f *folded) add(e *entry) error {
 		f.fixed = e.Fixed
 	}
 	if e.Live != nil {
-		s.Usage, s.LastID, s.ModelCalls, s.Streams = e.Live.Usage, e.Live.LastID, e.Live.ModelCalls, e.Live.Streams
+		s.Usage, s.LastID, s.ModelCalls = e.Live.Usage, e.Live.LastID, e.Live.ModelCalls
+		s.Streams, s.Observed = e.Live.Streams, e.Live.Observed
 		if e.Live.ToolCalls != nil {
 			s.ToolCalls = e.Live.ToolCalls
 		}

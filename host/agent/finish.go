@@ -28,8 +28,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
 	usage := r.Where().Usage // with that of what after_agent asked
 	e.Usage, e.Entries = &usage, r.stats()
-	r.chain.Note(r.peek(e))
-	r.chain.Observe(end)
+	r.observeLast(end, e)
 	e.Entries = r.stats()
 	r.traced = runOutcome(e, r.err)
 	r.out.Lock()

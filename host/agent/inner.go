@@ -22,6 +22,11 @@ type innerRun struct {
 	LastSeq int64             `json:"last_seq,omitempty"`
 	Expires time.Time         `json:"expires,omitzero"`
 	Ended   *abi.Event        `json:"ended,omitempty"`
+	Stats   []abi.EntryStats  `json:"stats,omitempty"`
+	// Events are those that its observers were not told of; the others are nowhere
+	// but, where they are forwarded, among the events of the run around it.
+	Events   []abi.Event `json:"events,omitempty"`
+	Observed int64       `json:"observed,omitempty"`
 }
 
 // add adds what a later entry has.
@@ -34,6 +39,11 @@ func (i *innerRun) add(more *innerRun) {
 	if more.Ended != nil {
 		i.Ended = more.Ended
 	}
+	if more.Stats != nil {
+		i.Stats = more.Stats
+	}
+	i.Observed = max(i.Observed, more.Observed)
+	i.Events = slices.DeleteFunc(append(i.Events, more.Events...), func(e abi.Event) bool { return e.Seq <= i.Observed })
 }
 
 // A KeptChild is what a journal knows of the run of a call, beside its State.
@@ -41,6 +51,8 @@ type KeptChild struct {
 	Phase int64 `json:"phase"`
 	// Ended is its run_finished event: the call has only to be told of it.
 	Ended *abi.Event `json:"ended,omitempty"`
+	// Events are those that its observers were not told of.
+	Events []abi.Event `json:"events,omitempty"`
 }
 
 // restore puts the run of a call together, as the entries so far tell of it.
@@ -56,8 +68,8 @@ func (i *innerRun) restore(c *CallState) error {
 	if err != nil {
 		return err
 	}
-	child.LastSeq, child.Expires = i.LastSeq, i.Expires
-	c.Child, c.Kept = child, &KeptChild{phase, i.Ended}
+	child.LastSeq, child.Expires, child.Used = i.LastSeq, i.Expires, i.Stats
+	c.Child, c.Kept = child, &KeptChild{phase, i.Ended, i.Events}
 	return nil
 }
 
@@ -69,6 +81,7 @@ type innerJournal struct {
 	inner   *run
 	call    *abi.Call
 	forward []abi.EventType
+	events  []abi.Event // that its observers were not told of, by an earlier process
 }
 
 // innerPatience is that of a run inside another. It is the journal of the
@@ -92,6 +105,14 @@ func (j *innerJournal) Commit(_ context.Context, c *Commit) error {
 			return err
 		}
 		events = append(events, e)
+	}
+	if j.inner.chain.Observers() {
+		j.inner.mu.Lock()
+		more.Observed, more.Events = j.inner.state.Observed, slices.Clone(events)
+		j.inner.mu.Unlock()
+	}
+	if c.Progress != nil {
+		more.Stats = c.Progress.Stats
 	}
 	if p := c.Progress; p != nil && p.Status == StatusFinished && len(events) > 0 {
 		more.Ended = &events[len(events)-1]
@@ -117,6 +138,11 @@ func (j *innerJournal) keep(more *innerRun, events []abi.Event, wait bool) error
 		return errors.New(err.Error()) // which is final: the outer keeper has tried again
 	}
 	return nil
+}
+
+// Events implements [Journal].
+func (j *innerJournal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
+	return slices.DeleteFunc(slices.Clone(j.events), func(e abi.Event) bool { return e.Seq <= after }), nil
 }
 
 // Load implements [Journal]: nobody looks for the run of a call.
@@ -163,9 +189,10 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 	if r.journal = nil; c.call == nil || c.run.keeper == nil {
 		return
 	}
-	r.journal = &JournalOptions{Lease: DefaultLease, Patience: innerPatience,
-		Journal: &innerJournal{outer: c.run, index: c.run.indexOf(c.call), inner: r, call: call, forward: forward}}
+	j := &innerJournal{outer: c.run, index: c.run.indexOf(c.call), inner: r, call: call, forward: forward}
+	r.journal = &JournalOptions{Lease: DefaultLease, Patience: innerPatience, Journal: j}
 	if kept := c.call.Kept; kept != nil && r.state.ID == c.call.Child.ID {
+		j.events = kept.Events
 		r.goOnKept(r.journal, &KeptRun{RunInfo: RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}}, kept.Phase)
 	}
 }

@@ -74,6 +74,10 @@ func requireChild(t *testing.T, w *world, c *taker) {
 		inner[e.Event.Type]++
 		require.Greater(t, e.Event.Seq, seq, "its events come in their order, and none twice")
 		seq = e.Event.Seq
+		w.requireSeen(t, e.Event)
+		if e.Event.Type == abi.EventRunFinished {
+			requireStats(t, e.Event)
+		}
 		if e.Event.Type == abi.EventToolResult && w.calls[e.Event.Call.Name] == 0 {
 			require.JSONEq(t, `{"outcome":"unknown"}`, string(e.Event.Result.Extra))
 		}

@@ -30,6 +30,9 @@ type Journal interface {
 	// Commit keeps a change and its events: all of it or nothing. Committing the
 	// same once more changes nothing.
 	Commit(ctx context.Context, c *Commit) error
+	// Events returns events of a run from behind number after on, at least one if
+	// there is one, and not many more than limit. Each is a line of JSON.
+	Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error)
 	// Renew says that the run is still run here, and tells whether somebody wants
 	// it canceled.
 	Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error)
@@ -87,8 +90,10 @@ type Progress struct {
 	FinishReason string        `json:"finish_reason,omitempty"`
 	Step         int           `json:"step"`
 	Usage        abi.Usage     `json:"usage"`
-	Fuel         int64         `json:"fuel"` // that its modules used
+	Fuel         int64         `json:"fuel"` // that its modules used, by Stats
 	Pending      []abi.Pending `json:"pending,omitempty"`
+	// Stats are what each entry of its chain used, up to the end of its last phase.
+	Stats []abi.EntryStats `json:"stats,omitempty"`
 }
 
 // A Pin is a module that a run began with, and goes on with.

@@ -80,13 +80,47 @@ type world struct {
 	mu     sync.Mutex
 	calls  map[string]int // of tools, by call
 	models int
-	depth  int // of the agent that works in the world: 1 is a tool of another, and so on
+	seen   map[int64]abi.EventType // by the worker's observer
+	depth  int                     // of the agent that works in the world: 1 is a tool of another, and so on
 }
 
 func (w *world) count(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls[key]++
+}
+
+func (w *world) observe(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range in.Events {
+		if w.seen != nil {
+			w.seen[e.Seq] = e.Type
+		}
+	}
+	return nil, nil
+}
+
+// requireSeen checks that an observer was told of an event, by one process or another.
+func (w *world) requireSeen(t *testing.T, e *abi.Event) {
+	t.Helper()
+	if w.seen != nil && e.Type != abi.EventChunk {
+		require.Equal(t, e.Type, w.seen[e.Seq], "event %d", e.Seq)
+	}
+}
+
+// requireStats checks that what entries used in all processes is told of.
+func requireStats(t *testing.T, finished *abi.Event) {
+	t.Helper()
+	for _, s := range finished.Entries {
+		if s.Entry == "counter" {
+			// It is called in both steps, and one call at most ends in the moment of a death.
+			require.Positive(t, s.Hooks[abi.HookWrapModel])
+			require.Positive(t, s.Calls)
+			return
+		}
+	}
+	t.Error("nothing of counter")
 }
 
 func (w *world) tool(name string, idempotent bool) tool.Tool {
@@ -180,6 +214,7 @@ func (w *world) agent(t *testing.T, j agent.Journal) *agent.Agent {
 	c, err := chain.New(
 		chain.Entry{Name: "counter", Middleware: countsHooks()},
 		chain.Entry{Name: "gate", Middleware: asks("asked")},
+		chain.Entry{Name: "observer", Middleware: &chain.Native{Observe: w.observe}},
 	)
 	require.NoError(t, err)
 	o := &agent.Options{Name: "worker", Model: w, Chain: c, Tools: []tool.Tool{w.tool("pay", false), w.tool("look", true), w.tool("asked", false)}}
@@ -241,7 +276,7 @@ func (c *taker) types() map[abi.EventType]int {
 // write number at, the later ones not.
 func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, writes int64) {
 	s := openStore(t)
-	w, c = &world{calls: map[string]int{}, depth: depth}, &taker{t: t}
+	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
 	m := &mortal{Journal: s, at: at, after: after}
 	err := c.take(w.agent(t, m).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 	if m.dead.Load() {
@@ -320,7 +355,9 @@ func requireLived(t *testing.T, w *world, c *taker) {
 	require.Equal(t, abi.RunStop, last.FinishReason)
 	require.Equal(t, eachOnce, last.Message.Content.String())
 	require.EqualValues(t, 20, last.Usage.TotalTokens)
+	requireStats(t, &last)
 	for _, e := range c.all {
+		w.requireSeen(t, &e)
 		if e.Type == abi.EventToolResult && w.calls[e.Call.Name] == 0 {
 			require.JSONEq(t, `{"outcome":"unknown"}`, string(e.Result.Extra), e.Call.Name)
 		}

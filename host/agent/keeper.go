@@ -37,7 +37,6 @@ type keeper struct {
 	id     string
 	epoch  int64
 	cancel context.CancelCauseFunc // of the run
-	fuel   int64                   // that was used before this process
 
 	mu       sync.Mutex
 	chain    *chain.Run
@@ -45,11 +44,12 @@ type keeper struct {
 	pending  entry   // of the phase that the run is in
 	changed  bool    // there is something in them
 	phase    int64
-	revision int64         // of the messages, when they were last kept
-	events   []ClientEvent // not kept
-	safe     int           // how many of them may be
-	fixed    *fixed        // when it was last kept
-	progress *Progress
+	revision int64                   // of the messages, when they were last kept
+	events   []ClientEvent           // not kept
+	safe     int                     // how many of them may be
+	fixed    *fixed                  // when it was last kept
+	progress *Progress               // but for what has been used since
+	used     func() []abi.EntryStats // by the entries, so far
 	waiters  []chan error
 	err      error // of the journal: nothing is kept any more
 
@@ -65,8 +65,8 @@ type keeper struct {
 // newKeeper returns a keeper of a run that is claimed.
 func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
 	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
-		pending: newEntry(),
-		wake:    make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		pending: newEntry(), progress: &Progress{Status: StatusRunning, Step: r.state.Step},
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
 }
 
@@ -82,7 +82,7 @@ func (k *keeper) begin(cancel context.CancelCauseFunc) {
 func (k *keeper) attach(c *chain.Run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.chain = c
+	k.chain, k.used = c, k.run.meter()
 }
 
 // end commits what is there, and waits until the caller has all events.
@@ -207,14 +207,18 @@ func (k *keeper) addDelta(d *chain.Delta) {
 // look is how far the run has come.
 func (k *keeper) look(status Status) *Progress {
 	s := &k.run.state
-	p := &Progress{Status: status, Step: s.Step, Fuel: k.fuel}
-	k.run.mu.Lock()
-	p.Usage = s.Usage
-	k.run.mu.Unlock()
-	for _, e := range k.run.stats() {
+	return &Progress{Status: status, Step: s.Step}
+}
+
+// progressed is how far the run has come, with what has been used. Callers hold
+// the lock.
+func (k *keeper) progressed(now *live) *Progress {
+	p := *k.progress
+	p.Usage, p.Stats, p.Fuel = now.Usage, k.used(), 0
+	for _, e := range p.Stats {
 		p.Fuel += e.Fuel
 	}
-	return p
+	return &p
 }
 
 // finish keeps how the run ended, or paused, together with its last event.
@@ -326,7 +330,7 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 	err = ch.Delta(false, func(d *chain.Delta) error {
 		k.run.mu.Lock()
 		s := &k.run.state
-		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load()}
+		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed}
 		k.run.mu.Unlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -339,8 +343,10 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 		k.events, k.safe = k.events[k.safe:], 0
 		log, changed = append(k.staged, k.pending), k.changed
 		k.staged, k.pending, k.changed = nil, newEntry(), false
-		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Progress: k.progress, Lease: k.Lease}
-		k.progress = nil
+		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Lease: k.Lease}
+		if changed {
+			c.Progress = k.progressed(&now)
+		}
 		return nil
 	})
 	if err != nil || !changed && len(events) == 0 {

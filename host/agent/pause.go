@@ -37,13 +37,13 @@ func (r *run) pause(ctx context.Context) {
 		r.state.Expires = time.Now().Add(limit)
 		e.ExpiresMS = r.state.Expires.UnixMilli()
 	}
-	r.chain.Note(r.peek(e))
-	r.chain.Observe(end)
+	r.observeLast(end, e)
 	r.out.Lock()
 	out := r.prepare(e)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	state := r.state
+	state.Used = r.stats()
 	r.paused = &Paused{State: &state, Interrupts: pending}
 	r.last(out, StatusPaused)
 }

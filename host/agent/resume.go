@@ -83,7 +83,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err != nil {
 		return nil, err
 	}
-	state.LastSeq, state.Expires = kept.LastSeq, expires
+	state.LastSeq, state.Expires, state.Used = kept.LastSeq, expires, kept.Stats
 	r, err := resumed(a, state)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
 	}
 	r.journal = o
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
-	r.keeper.phase, r.keeper.fuel = phase, kept.Fuel
+	r.keeper.phase = phase
 	r.keeper.revision = r.state.Messages.Revision()
 	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
 }
@@ -176,6 +176,10 @@ func (r *run) keepBegin(ctx context.Context) bool {
 	}
 	r.chain.Begin(r.state.Record)
 	k.attach(r.chain)
+	if err := r.tellObservers(ctx); err != nil {
+		_ = k.fail(err)
+		return false
+	}
 	k.mu.Lock()
 	k.progress, k.changed = k.look(StatusRunning), true
 	k.mu.Unlock()

@@ -303,7 +303,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 		r.state.Phase, r.state.Record = next, chain.NewRecord()
 		r.keepPhase()
 		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
-			r.chain.Observe(ctx) // before the run waits for others
+			r.observe(ctx) // before the run waits for others
 		}
 	}
 }

@@ -70,7 +70,11 @@ type State struct {
 	// Outcome is how the run ended, while after_agent has yet to see it.
 	Outcome *outcome `json:"outcome,omitempty"`
 	Streams int64    `json:"streams"` // so far
-	LastSeq int64    `json:"last_seq"`
+	// Used is what entries of its chain used in earlier processes.
+	Used []abi.EntryStats `json:"used,omitempty"`
+	// Observed is the number of the last event that the observers were told of.
+	Observed int64 `json:"observed,omitempty"`
+	LastSeq  int64 `json:"last_seq"`
 }
 
 // A CallState is one call of a round and, once there, what came of it.

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -166,7 +168,7 @@ func (r *run) handOver(ctx context.Context, to *Agent) (Phase, error) {
 	s := &r.state
 	r.chain.AfterAgent(ctx, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
 	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
-	r.chain.Observe(ctx)
+	r.observe(ctx)
 	within, err := r.admit(ctx, to)
 	if err != nil {
 		return "", err
@@ -177,18 +179,18 @@ func (r *run) handOver(ctx context.Context, to *Agent) (Phase, error) {
 		return "", err
 	}
 	old := r.chain
-	r.past = append(r.past, r.statsOf(r.agent, old)...)
+	r.past = append(r.past, statsOf(r.agent.Name, old)...)
 	next.Streams().Store(old.Streams().Load())
 	r.out.Lock()
 	r.chain = next
 	r.out.Unlock()
-	old.Close()
-	if r.keeper != nil {
-		r.keeper.attach(next)
-	}
 	r.mu.Lock()
 	r.agent, s.Agent = to, to.Name
 	r.mu.Unlock()
+	if r.keeper != nil {
+		r.keeper.attach(next)
+	}
+	old.Close()
 	r.equip(to)
 	return PhaseStart, nil
 }
@@ -216,18 +218,61 @@ func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
 	return c.Open(ctx, r.state.ID, r, r.state.Locals)
 }
 
-// stats tell what each entry used, of every agent that had its turn here.
-func (r *run) stats() []abi.EntryStats {
-	if r.agent == r.root && r.past == nil {
-		return r.chain.Stats()
+// stats tell what each entry used, of every agent that had its turn: here, and in
+// the processes that ran the run before.
+func (r *run) stats() []abi.EntryStats { return r.meter()() }
+
+// meter is what stats asks, for others than the run's own goroutine, until the run is
+// handed over.
+func (r *run) meter() func() []abi.EntryStats {
+	before, past, c, name := r.state.Used, slices.Clone(r.past), r.chain, r.agent.Name
+	several := r.agent != r.root || past != nil || slices.ContainsFunc(before, func(e abi.EntryStats) bool { return e.Agent != "" })
+	if !several {
+		return func() []abi.EntryStats { return addStats(before, c.Stats()) }
 	}
-	return append(slices.Clone(r.past), r.statsOf(r.agent, r.chain)...)
+	before = slices.Clone(before)
+	for i := range before {
+		before[i].Agent = cmp.Or(before[i].Agent, r.root.Name)
+	}
+	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
 }
 
-func (r *run) statsOf(a *Agent, c *chain.Run) []abi.EntryStats {
+// addStats adds what was used before to what was used since, entry by entry.
+func addStats(before, since []abi.EntryStats) []abi.EntryStats {
+	var gone []abi.EntryStats
+	for i := range before {
+		b := &before[i]
+		at := slices.IndexFunc(since, func(e abi.EntryStats) bool { return e.Entry == b.Entry && e.Agent == b.Agent })
+		if at < 0 {
+			gone = append(gone, *b)
+			continue
+		}
+		e := &since[at]
+		hooks := maps.Clone(b.Hooks)
+		for h, n := range e.Hooks {
+			if hooks == nil {
+				hooks = map[abi.Hook]int64{}
+			}
+			hooks[h] += n
+		}
+		e.Hooks = hooks
+		e.Calls += b.Calls
+		e.Faults += b.Faults
+		e.WallUS += b.WallUS
+		e.BytesIn += b.BytesIn
+		e.BytesOut += b.BytesOut
+		e.Fuel += b.Fuel
+		e.Instances += b.Instances
+		e.ModelCalls += b.ModelCalls
+		e.ToolCalls += b.ToolCalls
+	}
+	return append(gone, since...)
+}
+
+func statsOf(agent string, c *chain.Run) []abi.EntryStats {
 	out := c.Stats()
 	for i := range out {
-		out[i].Agent = a.Name
+		out[i].Agent = agent
 	}
 	return out
 }

@@ -92,6 +92,19 @@ func (r *Run) Observes() bool {
 	return len(r.queue.events) >= fullQueue
 }
 
+// Observers reports whether there are any.
+func (r *Run) Observers() bool { return len(r.inward(abi.HookObserve)) > 0 }
+
+// Unobserved reports whether there is something that observers are to be told of.
+func (r *Run) Unobserved() bool {
+	if !r.Observers() {
+		return false
+	}
+	r.queue.mu.Lock()
+	defer r.queue.mu.Unlock()
+	return len(r.queue.events) > 0
+}
+
 // Observe tells the observers of what has happened since they were last told.
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.inward(abi.HookObserve)

@@ -12,16 +12,16 @@ import (
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
-	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec`
+	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
 	var r agent.RunInfo
-	var usage, pending, modules string
+	var usage, pending, modules, stats string
 	var spec []byte
 	var step, lease, cancel, created, updated int64
 	if err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage, &r.Fuel, &pending,
-		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec); err != nil {
+		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats); err != nil {
 		return nil, err
 	}
 	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)
@@ -31,7 +31,7 @@ func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
 	for _, column := range []struct {
 		text string
 		to   any
-	}{{usage, &r.Usage}, {pending, &r.Pending}, {modules, &r.Modules}} {
+	}{{usage, &r.Usage}, {pending, &r.Pending}, {modules, &r.Modules}, {stats, &r.Stats}} {
 		if column.text == "" {
 			continue
 		}
@@ -62,7 +62,7 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 	}
 	return s.update(ctx, false, func(t tx) error {
 		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
-			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11) ON CONFLICT (id) DO NOTHING`,
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '') ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
 		if err != nil {
 			return err
@@ -168,8 +168,12 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 				return err
 			}
 		}
-		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13"
-		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending)
+		stats, err := marshal(p.Stats)
+		if err != nil {
+			return err
+		}
+		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
+		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
 	}
 	return s.update(ctx, c.Lazy, func(t tx) error {
 		n, err := t.exec(`UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7`+set+`
@@ -263,7 +267,7 @@ func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
 	return out, err
 }
 
-// Events implements [Store].
+// Events implements [agent.Journal].
 func (s *store) Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
 	var out []abi.Event
 	err := s.view(ctx, func(t tx) error {

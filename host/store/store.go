@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
 )
@@ -33,9 +32,6 @@ type Store interface {
 	Run(ctx context.Context, id string) (*agent.RunInfo, error)
 	// Runs lists runs, the newest first.
 	Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error)
-	// Events returns events of a run from behind number after on, at least one if
-	// there is one, and not many more than limit. Each is a line of JSON.
-	Events(ctx context.Context, run string, after int64, limit int) ([]abi.Event, error)
 	// Cancel asks whoever runs a run to cancel it.
 	Cancel(ctx context.Context, run string) error
 	// Abandon ends a run that nobody runs any more and that cannot go on, with the
