@@ -26,6 +26,7 @@ type entry struct {
 
 	Fixed    *fixed                  `json:"fixed,omitempty"`
 	Messages *messagesDelta          `json:"messages,omitempty"`
+	Rounds   []string                `json:"rounds,omitempty"` // that were added
 	Calls    map[int]json.RawMessage `json:"calls,omitempty"` // CallStates by index, where they changed
 	NoCalls  bool                    `json:"no_calls,omitempty"`
 	Inner    map[int]*innerRun       `json:"inner,omitempty"` // runs of calls, by the calls' index
@@ -76,7 +77,7 @@ func headOf(s *State) *State {
 	head := *s
 	head.Instruction, head.Tools, head.Input = "", nil, nil
 	head.Used = nil // the journal has what was used beside the log
-	head.Messages, head.Locals, head.Record, head.Calls = nil, nil, nil, nil
+	head.Messages, head.Rounds, head.Locals, head.Record, head.Calls = nil, nil, nil, nil, nil
 	head.Streamed = joined(s.Streamed)
 	return &head
 }
@@ -164,9 +165,10 @@ func (f *folded) add(e *entry) error {
 		}
 	}
 	if e.Head != nil {
-		e.Head.Locals, e.Head.Record = s.Locals, s.Record
+		e.Head.Rounds, e.Head.Locals, e.Head.Record = s.Rounds, s.Locals, s.Record
 		*s = *e.Head
 	}
+	s.Rounds = append(s.Rounds, e.Rounds...)
 	if e.Fixed != nil {
 		f.fixed = e.Fixed
 	}

@@ -47,6 +47,7 @@ type keeper struct {
 	revision int64                   // of the messages, when they were last kept
 	events   []ClientEvent           // not kept
 	safe     int                     // how many of them may be
+	rounds   int                     // how many are kept
 	fixed    *fixed                  // when it was last kept
 	progress *Progress               // but for what has been used since
 	used     func() []abi.EntryStats // by the entries, so far
@@ -149,6 +150,7 @@ func (k *keeper) round() {
 		}
 		k.mu.Lock()
 		k.pending.Head = head
+		k.takeRounds()
 		k.mu.Unlock()
 	})
 }
@@ -195,6 +197,14 @@ func (k *keeper) takeState(head *State) {
 		p.Messages, k.revision = &messagesDelta{from, items}, rev
 	}
 	p.NoCalls = s.Calls == nil
+	k.takeRounds()
+}
+
+// takeRounds takes the rounds that were added. Callers hold the lock.
+func (k *keeper) takeRounds() {
+	rounds := k.run.state.Rounds
+	k.pending.Rounds = append(k.pending.Rounds, rounds[k.rounds:]...)
+	k.rounds = len(rounds)
 }
 
 func (k *keeper) addDelta(d *chain.Delta) {

@@ -108,6 +108,7 @@ func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
 	r.keeper.phase = phase
 	r.keeper.revision = r.state.Messages.Revision()
+	r.keeper.rounds = len(r.state.Rounds)
 	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
 }
 
