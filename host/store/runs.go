@@ -353,11 +353,6 @@ func (s *store) Delete(ctx context.Context, id string) error {
 			}
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		for _, table := range []string{"run_log", "run_events"} {
-			if _, err := t.exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
-				return err
-			}
-		}
-		return nil
+		return forget(t, id)
 	})
 }

@@ -1,6 +1,6 @@
 // Package store keeps what outlasts a process: runs, with the journal of all
-// that they did, the modules that they run with, and the durable values of
-// modules. It is SQL, in SQLite or in PostgreSQL; package storetest is what
+// that they did, the modules that they run with, the durable values of modules,
+// and the tenants of a platform with what is theirs. It is SQL, in SQLite or in PostgreSQL; package storetest is what
 // both have to pass.
 //
 // A run is a row of its own, its log and its events. One transaction takes an
@@ -27,6 +27,7 @@ import (
 type Store interface {
 	agent.Journal
 	chain.Values
+	Platform
 
 	// Run returns what is known of a run, or fails with agent.ErrNoRun.
 	Run(ctx context.Context, id string) (*agent.RunInfo, error)
@@ -39,6 +40,10 @@ type Store interface {
 	Abandon(ctx context.Context, run, reason string) error
 	// Delete forgets a run. One that somebody runs stays: agent.ErrBusy.
 	Delete(ctx context.Context, run string) error
+
+	// Prune forgets runs of which nothing has changed for so long, and returns how
+	// many: of all tenants, those that have come to their end.
+	Prune(ctx context.Context, o PruneOptions) (int, error)
 
 	// PutModule keeps the bytes of a module and returns their SHA-256 in
 	// hexadecimal; Module returns them, or fails with [ErrNoModule].
@@ -58,8 +63,23 @@ type Filter struct {
 	Limit  int       // 100 when 0
 }
 
+// PruneOptions say which runs are forgotten.
+type PruneOptions struct {
+	// OlderThan is how long ago they last changed, by the database's clock.
+	OlderThan time.Duration
+	// Unfinished are forgotten too: those that wait for answers, or were cut off.
+	// One that somebody runs never is.
+	Unfinished bool
+	// DryRun counts them only.
+	DryRun bool
+}
+
 // Options open a store. The zero value has the defaults.
 type Options struct {
+	// Retention is how long runs are kept that have come to their end. They are
+	// looked for when the store is opened, and then every hour, or more often if it
+	// is shorter. 0: they are kept until somebody forgets them.
+	Retention time.Duration
 	// Quota bounds the durable values of each entry of a tenant.
 	Quota Quota
 }
@@ -105,10 +125,13 @@ func Open(ctx context.Context, where string, o *Options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{database: d, quota: o.Quota.complete()}
+	s := &store{database: d, quota: o.Quota.complete(), stop: func() {}}
 	if err := s.migrate(ctx); err != nil {
 		_ = d.close()
 		return nil, err
+	}
+	if o.Retention > 0 {
+		s.retain(o.Retention)
 	}
 	return s, nil
 }
@@ -117,6 +140,7 @@ func Open(ctx context.Context, where string, o *Options) (Store, error) {
 type store struct {
 	database
 	quota Quota
+	stop  func() // what goes on beside
 }
 
 // A database is what is different between the databases.
@@ -142,7 +166,10 @@ type tx interface {
 }
 
 // Close implements [Store].
-func (s *store) Close() error { return s.close() }
+func (s *store) Close() error {
+	s.stop()
+	return s.close()
+}
 
 // one reads one row, and reports whether there is one.
 func one(t tx, sql string, args []any, out ...any) (found bool, err error) {

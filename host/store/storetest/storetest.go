@@ -21,7 +21,7 @@ type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
-		"cancel": testCancel, "many": testMany, "modules": testModules, "migrations": testMigrations,
+		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "time to live": testTTL, "counters": testCounters,
 	} {
 		t.Run(name, func(t *testing.T) {
