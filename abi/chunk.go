@@ -40,7 +40,7 @@ func (c *Chunk) Check() error {
 		if c.Part == nil {
 			return fmt.Errorf("a part chunk needs a part")
 		}
-		return nil
+		return c.Part.Check()
 	default:
 		return fmt.Errorf("unknown kind of chunk %q; want text, reasoning, tool_call, tool_result or part", c.Kind)
 	}

@@ -2,6 +2,8 @@ package abi
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 )
@@ -141,6 +143,36 @@ type Part struct {
 
 	// Unknown holds the fields that this version does not know, as they came.
 	Unknown Fields `json:"-"`
+}
+
+// Check reports what makes the part unusable: a model would refuse all that is
+// asked with it.
+func (p *Part) Check() error {
+	var missing bool
+	switch p.Type {
+	case "":
+		return errors.New("a part of content needs a type")
+	case PartImage:
+		missing = p.ImageURL == nil
+	case PartAudio:
+		missing = p.InputAudio == nil
+	case PartFile:
+		missing = p.File == nil
+	}
+	if missing {
+		return fmt.Errorf("a part of the type %s needs %s", p.Type, p.Type)
+	}
+	return nil
+}
+
+// Check reports what makes one of the parts unusable.
+func (c *Content) Check() error {
+	for i := range c.parts {
+		if err := c.parts[i].Check(); err != nil {
+			return fmt.Errorf("content[%d]: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.

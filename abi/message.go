@@ -73,7 +73,7 @@ func (m *Message) Check() error {
 	if len(m.Extra) > 0 && m.Extra[0] != '{' && string(m.Extra) != "null" {
 		return fmt.Errorf("extra must be an object")
 	}
-	return nil
+	return m.Content.Check()
 }
 
 // MarshalJSON writes the known fields, then the unknown ones.

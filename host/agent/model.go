@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -70,7 +71,7 @@ func (r *run) allow(req *chain.ModelRequest) error {
 	if req.Model == r.agent.ModelName || r.agent.Models == nil || slices.Contains(r.agent.Models, req.Model) {
 		return nil
 	}
-	return fmt.Errorf("model %q is not one of this agent's: %s and %q", req.Model, r.agent.ModelName, r.agent.Models)
+	return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{r.agent.ModelName}, r.agent.Models...), ", "))
 }
 
 // generate asks the model itself: innermost, inside all rings.

@@ -189,8 +189,14 @@ func checkCalls(m *abi.Message) error {
 
 // checkResult refuses a tool result that cannot be recorded.
 func checkResult(res *abi.Result) error {
-	if res != nil && len(res.Extra) > 0 && res.Extra[0] != '{' && string(res.Extra) != "null" {
+	if res == nil {
+		return nil
+	}
+	if len(res.Extra) > 0 && res.Extra[0] != '{' && string(res.Extra) != "null" {
 		return faultf("result: extra must be an object")
+	}
+	if err := res.Content.Check(); err != nil {
+		return faultf("result: %w", err)
 	}
 	return nil
 }
