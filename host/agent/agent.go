@@ -104,19 +104,10 @@ func New(o *Options) (*Agent, error) {
 	a.Tools, a.ReturnDirectly, a.Models = slices.Clone(o.Tools), slices.Clone(o.ReturnDirectly), slices.Clone(o.Models)
 	var declared []abi.Tool
 	for _, t := range a.Tools {
-		d := t.Declaration()
-		declared = append(declared, d)
-		if err := d.Check(); err != nil {
+		if err := a.addTool(t); err != nil {
 			return nil, err
 		}
-		if a.tools[d.Name] != nil {
-			return nil, fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
-		}
-		if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
-			a.tools[d.Name] = inner
-			continue
-		}
-		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
+		declared = append(declared, t.Declaration())
 	}
 	for _, name := range a.ReturnDirectly {
 		if a.tools[name] == nil && a.Chain == nil {
@@ -142,6 +133,23 @@ func New(o *Options) (*Agent, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// addTool makes a tool one that the model may call.
+func (a *Agent) addTool(t tool.Tool) error {
+	d := t.Declaration()
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if a.tools[d.Name] != nil {
+		return fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
+	}
+	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
+		a.tools[d.Name] = inner
+	} else {
+		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
+	}
+	return nil
 }
 
 // An Input is what a run begins with.

@@ -3,10 +3,12 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 // With returns the agent with more middlewares: those of a run, a tenant or a
@@ -26,6 +28,22 @@ func (a *Agent) With(c *chain.Chain) (*Agent, error) {
 	b.with = slices.Clone(a.with)
 	for _, e := range c.Entries() {
 		b.with = append(b.with, e.Name)
+	}
+	return &b, nil
+}
+
+// WithTools returns the agent with more tools: those of a request, say, that the
+// client runs itself; see [tool.ByClient]. A run that pauses is resumed by an agent
+// with the same tools. It fails if a tool cannot be used, or has the name of one
+// of the agent's.
+func (a *Agent) WithTools(tools ...tool.Tool) (*Agent, error) {
+	b := *a
+	b.Tools, b.tools = slices.Clone(a.Tools), maps.Clone(a.tools)
+	for _, t := range tools {
+		if err := b.addTool(t); err != nil {
+			return nil, fmt.Errorf("agent %q with the tools of a run: %w", a.Name, err)
+		}
+		b.Tools = append(b.Tools, t)
 	}
 	return &b, nil
 }
