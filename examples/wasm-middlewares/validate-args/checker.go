@@ -1,0 +1,394 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits: schemas come from tools, and tools from anywhere.
+const (
+	maxSteps   = 200_000 // schemas that are compared with values, and values with each other
+	maxInner   = 200     // schemas within one another, references followed
+	maxPattern = 1000    // bytes of a regular expression
+)
+
+// A checker compares one value with one schema.
+type checker struct {
+	root     any
+	closed   bool
+	most     int // mistakes, of which more are not looked for
+	left     int // steps
+	depth    int
+	mistakes []mistake
+	patterns map[string]*regexp.Regexp // nil: cannot be applied
+
+	over  string // why the rest was not looked at
+	wrong error  // the first thing in the schema that cannot be applied
+}
+
+// end says that the rest is too much to look at.
+func (c *checker) end(why string) {
+	if c.left = 0; c.over == "" {
+		c.over = why
+	}
+}
+
+// spend takes steps, and reports whether they were left.
+func (c *checker) spend(steps int) bool {
+	if c.left -= steps; c.left <= 0 {
+		c.end("they are too large for their schema, or it is")
+	}
+	return c.left > 0
+}
+
+// schema notes something that cannot be applied.
+func (c *checker) schema(format string, args ...any) {
+	if c.wrong == nil {
+		c.wrong = fmt.Errorf(format, args...)
+	}
+}
+
+// A mistake is something of a value that does not fit.
+type mistake struct {
+	at   place
+	text string
+}
+
+func (m mistake) String() string {
+	if m.at.path == "" {
+		return m.text
+	}
+	return m.at.path + ": " + m.text
+}
+
+// A place is where in the arguments a value stands.
+type place struct{ path string }
+
+func (p place) key(key string) place {
+	plain := key != "" && !strings.ContainsFunc(key, func(c rune) bool {
+		return c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+	})
+	switch {
+	case !plain:
+		return place{p.path + "[" + strconv.Quote(clip(key)) + "]"}
+	case p.path == "":
+		return place{key}
+	default:
+		return place{p.path + "." + key}
+	}
+}
+
+func (p place) item(i int) place { return place{fmt.Sprintf("%s[%d]", p.path, i)} }
+
+func (c *checker) note(at place, format string, args ...any) {
+	if len(c.mistakes) < c.most {
+		c.mistakes = append(c.mistakes, mistake{at, fmt.Sprintf(format, args...)})
+	}
+}
+
+// check compares a value with a schema and notes its mistakes, and what of the
+// schema cannot be applied.
+func (c *checker) check(schema, value any, at place) {
+	if len(c.mistakes) >= c.most || !c.spend(1) {
+		return
+	}
+	if c.depth == maxInner {
+		c.end("their schema is nested too deeply, or refers to itself")
+		return
+	}
+	c.depth++
+	defer func() { c.depth-- }()
+	switch s := schema.(type) {
+	case bool:
+		if !s {
+			c.note(at, "is not allowed")
+		}
+	case map[string]any:
+		c.object(s, value, at)
+	default:
+		c.schema("a schema is an object or a boolean, not %s", kind(schema))
+	}
+}
+
+func (c *checker) object(s map[string]any, value any, at place) {
+	if ref, ok := s["$ref"]; ok {
+		target, err := c.resolve(ref)
+		if err != nil {
+			c.schema("%w", err)
+		} else {
+			c.check(target, value, at)
+		}
+	}
+	if !c.types(s, value, at) {
+		return // what is said of another type helps nobody
+	}
+	c.among(s, value, at)
+	switch v := value.(type) {
+	case string:
+		c.text(s, v, at)
+	case []any:
+		c.list(s, v, at)
+	case map[string]any:
+		c.members(s, v, at)
+	case json.Number:
+		c.number(s, v, at)
+	}
+	c.combined(s, value, at)
+}
+
+// resolve finds what a reference within the schema leads to.
+func (c *checker) resolve(ref any) (any, error) {
+	text, ok := ref.(string)
+	pointer, local := strings.CutPrefix(text, "#")
+	if !ok || !local || pointer != "" && pointer[0] != '/' || !c.spend(1+len(pointer)/8) {
+		return nil, fmt.Errorf("$ref %s leads out of the schema, or to a name; want #/…", show(ref))
+	}
+	at := c.root
+	for _, part := range strings.Split(pointer, "/")[min(1, len(pointer)):] {
+		if part == "" && pointer == "" {
+			break
+		}
+		key, err := url.PathUnescape(part)
+		if err != nil {
+			return nil, fmt.Errorf("$ref %s: %w", clip(text), err)
+		}
+		key = strings.ReplaceAll(strings.ReplaceAll(key, "~1", "/"), "~0", "~")
+		switch v := at.(type) {
+		case map[string]any:
+			at, ok = v[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if ok = err == nil && i >= 0 && i < len(v); ok {
+				at = v[i]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, fmt.Errorf("$ref %s leads nowhere", clip(text))
+		}
+	}
+	return at, nil
+}
+
+// try compares a value with a schema on the side; sure is false if the schema
+// cannot be applied.
+func (c *checker) try(schema, value any, at place) (mistakes []mistake, sure bool) {
+	outer, most, wrong := c.mistakes, c.most, c.wrong
+	c.mistakes, c.most, c.wrong = nil, 4, nil
+	c.check(schema, value, at)
+	mistakes, sure = c.mistakes, c.wrong == nil && c.over == ""
+	c.mistakes, c.most = outer, most
+	if wrong != nil {
+		c.wrong = wrong
+	}
+	return mistakes, sure
+}
+
+// combined applies the keywords that combine schemas.
+func (c *checker) combined(s map[string]any, value any, at place) {
+	for _, sub := range schemas(s["allOf"]) {
+		c.check(sub, value, at)
+	}
+	for _, name := range []string{"anyOf", "oneOf"} {
+		list := schemas(s[name])
+		if len(list) == 0 {
+			continue
+		}
+		switch fit, maybe, nearest := c.alternatives(list, value, at); {
+		case fit+maybe == 0:
+			c.note(at, "fits none of %d alternatives; of the nearest: %s", len(list), nearest)
+		case fit > 1 && name == "oneOf":
+			c.note(at, "fits %d alternatives, of which only one may fit", fit)
+		}
+	}
+	if not, ok := s["not"]; ok {
+		if mistakes, sure := c.try(not, value, at); sure && len(mistakes) == 0 {
+			c.note(at, "%s is excluded", show(value))
+		}
+	}
+	condition, ok := s["if"]
+	if !ok {
+		return
+	}
+	mistakes, sure := c.try(condition, value, at)
+	branch := "then"
+	if len(mistakes) > 0 {
+		branch = "else"
+	}
+	if then, ok := s[branch]; ok && sure {
+		c.check(then, value, at)
+	}
+}
+
+// alternatives counts those that fit, and those that may. Of the others the
+// nearest is the one with the fewest mistakes.
+func (c *checker) alternatives(list []any, value any, at place) (fit, maybe int, nearest string) {
+	fewest := -1
+	for _, sub := range list {
+		mistakes, sure := c.try(sub, value, at)
+		switch {
+		case !sure:
+			maybe++
+		case len(mistakes) == 0:
+			fit++
+		case fewest < 0 || len(mistakes) < fewest:
+			fewest = len(mistakes)
+			texts := make([]string, len(mistakes))
+			for i, m := range mistakes {
+				texts[i] = m.String()
+			}
+			nearest = strings.Join(texts, ", ")
+		}
+	}
+	return fit, maybe, nearest
+}
+
+// schemas is a list of schemas; nil if it is none.
+func schemas(list any) []any {
+	out, _ := list.([]any)
+	return out
+}
+
+// members compares an object's.
+func (c *checker) members(s, value map[string]any, at place) {
+	for _, name := range textsOf(s["required"]) {
+		if _, ok := value[name]; !ok && c.spend(1) {
+			c.note(at.key(name), "is required")
+		}
+	}
+	if n, ok := number(s["minProperties"]); ok && float64(len(value)) < n {
+		c.note(at, "has %d properties, fewer than %v", len(value), s["minProperties"])
+	}
+	if n, ok := number(s["maxProperties"]); ok && float64(len(value)) > n {
+		c.note(at, "has %d properties, more than %v", len(value), s["maxProperties"])
+	}
+	if needs, ok := s["dependentRequired"].(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(needs)) {
+			if _, there := value[name]; !there {
+				continue
+			}
+			for _, other := range textsOf(needs[name]) {
+				if _, there := value[other]; !there && c.spend(1) {
+					c.note(at.key(other), "is required beside %s", name)
+				}
+			}
+		}
+	}
+	properties, _ := s["properties"].(map[string]any)
+	patterns, _ := s["patternProperties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(value)) {
+		c.member(s, properties, patterns, name, value[name], at)
+	}
+}
+
+func (c *checker) member(s, properties, patterns map[string]any, name string, value any, at place) {
+	if len(c.mistakes) >= c.most || !c.spend(1+len(patterns)) {
+		return
+	}
+	if naming, ok := s["propertyNames"]; ok {
+		if mistakes, sure := c.try(naming, name, at); sure && len(mistakes) > 0 {
+			c.note(at.key(name), "has a name that is not allowed: %s", mistakes[0].text)
+		}
+	}
+	sub, known := properties[name]
+	if known {
+		c.check(sub, value, at.key(name))
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+		switch matches, sure := c.matches(pattern, name); {
+		case !sure:
+			known = true // it may be
+		case matches:
+			known = true
+			c.check(patterns[pattern], value, at.key(name))
+		}
+	}
+	if known {
+		return
+	}
+	others, says := s["additionalProperties"]
+	if !says && c.closed && len(properties) > 0 && s["allOf"] == nil && s["anyOf"] == nil && s["oneOf"] == nil && s["$ref"] == nil {
+		others, says = false, true
+	}
+	if others == false {
+		c.note(at.key(name), "is not known; want one of %s", clip(strings.Join(slices.Sorted(maps.Keys(properties)), ", ")))
+		return
+	}
+	if !says {
+		return
+	}
+	c.check(others, value, at.key(name))
+}
+
+// list compares an array's items.
+func (c *checker) list(s map[string]any, value []any, at place) {
+	if n, ok := number(s["minItems"]); ok && float64(len(value)) < n {
+		c.note(at, "has %d items, fewer than %v", len(value), s["minItems"])
+	}
+	if n, ok := number(s["maxItems"]); ok && float64(len(value)) > n {
+		c.note(at, "has %d items, more than %v", len(value), s["maxItems"])
+	}
+	if s["uniqueItems"] == true {
+		seen := map[string]bool{}
+		for i, item := range value {
+			key := c.canonical(item)
+			if seen[key] {
+				c.note(at.item(i), "%s stands there twice", show(item))
+			}
+			seen[key] = true
+		}
+	}
+	// Older schemas have the first items in a list of items.
+	first, items, rest := schemas(s["prefixItems"]), s["items"], true
+	if list, ok := items.([]any); ok {
+		first = list
+		items, rest = s["additionalItems"], s["additionalItems"] != nil
+	} else if items == nil {
+		rest = false
+	}
+	for i, item := range value {
+		sub := items
+		switch {
+		case i < len(first):
+			sub = first[i]
+		case !rest:
+			continue
+		}
+		c.check(sub, item, at.item(i))
+	}
+	c.contained(s, value, at)
+}
+
+func (c *checker) contained(s map[string]any, value []any, at place) {
+	want, ok := s["contains"]
+	if !ok {
+		return
+	}
+	found := 0
+	for i, item := range value {
+		mistakes, sure := c.try(want, item, at.item(i))
+		if !sure {
+			return
+		}
+		if len(mistakes) == 0 {
+			found++
+		}
+	}
+	least, ok := number(s["minContains"])
+	if !ok {
+		least = 1
+	}
+	if float64(found) < least {
+		c.note(at, "has %d items of the kind that it needs, fewer than %v", found, least)
+	}
+	if most, ok := number(s["maxContains"]); ok && float64(found) > most {
+		c.note(at, "has %d items of a kind, more than %v", found, most)
+	}
+}

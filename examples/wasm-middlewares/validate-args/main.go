@@ -1,0 +1,109 @@
+// Command validate-args is a middleware that compares the arguments of a tool call
+// with the tool's JSON Schema before the tool sees them, and tells the model what
+// does not fit.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+func init() {
+	middleware.Register(middleware.Options{
+		Name:        "validate-args",
+		Version:     "1.0.0",
+		Description: "Refuses tool calls whose arguments do not fit the tool's JSON Schema.",
+	}, newValidate())
+}
+
+func main() {}
+
+func newValidate() *validate { return &validate{MaxErrors: 10} }
+
+type validate struct {
+	Except    []string `json:"except" doc:"tools whose arguments are not looked at, by their names, * for any characters"`
+	Closed    bool     `json:"closed" doc:"objects of which the schema names the properties have no others, unless it says so"`
+	Strict    bool     `json:"strict" doc:"refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log"`
+	MaxErrors int      `json:"max_errors" doc:"how many mistakes the model is told of at once, 1 to 100"`
+}
+
+// Configure checks the number.
+func (v *validate) Configure(*middleware.Context) error {
+	if v.MaxErrors < 1 || v.MaxErrors > 100 {
+		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: max_errors: %d is not 1 to 100", v.MaxErrors)}
+	}
+	return nil
+}
+
+// GateTool judges the exact arguments that the tool would get.
+func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
+	if names.Match(v.Except, call.Name) || len(call.Tool.Parameters) == 0 || string(call.Tool.Parameters) == "null" {
+		return middleware.Allow(), nil
+	}
+	arguments := call.Arguments
+	if arguments == "" {
+		arguments = "{}"
+	}
+	value, err := decode([]byte(arguments))
+	if err != nil {
+		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
+	}
+	c := v.check(call.Tool.Parameters, value)
+	switch {
+	case len(c.mistakes) > 0:
+		return middleware.Deny(v.tell(call.Name, c.mistakes)), nil
+	case c.over != "":
+		// Not for want of strictness: else arguments that are large enough would
+		// pass any schema.
+		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be checked: %s.", call.Name, c.over)), nil
+	case c.wrong != nil && v.Strict:
+		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be checked: %v", call.Name, c.wrong)), nil
+	case c.wrong != nil:
+		ctx.Warnf("not all of the schema of %s can be applied: %v", call.Name, c.wrong)
+	}
+	return middleware.Allow(), nil
+}
+
+func (v *validate) tell(tool string, mistakes []mistake) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The arguments of %s do not fit:", tool)
+	for i, m := range mistakes {
+		if i == v.MaxErrors {
+			b.WriteString("\n- and more")
+			break
+		}
+		b.WriteString("\n- " + m.String())
+	}
+	b.WriteString("\nThe call was not made. Correct the arguments and call it again.")
+	return b.String()
+}
+
+// check compares a value with a schema.
+func (v *validate) check(schema json.RawMessage, value any) *checker {
+	c := &checker{closed: v.Closed, most: v.MaxErrors + 1, left: maxSteps}
+	root, err := decode(schema)
+	if err != nil {
+		c.schema("the schema is no JSON: %w", err)
+		return c
+	}
+	c.root = root
+	c.check(root, value, place{})
+	return c
+}
+
+// decode reads JSON strictly, as the host does, with numbers as they stand.
+func decode(b []byte) (value any, err error) {
+	if err := abi.Valid(b); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	err = d.Decode(&value)
+	return value, err
+}
