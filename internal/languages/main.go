@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
@@ -67,6 +68,46 @@ func run(ctx context.Context, out io.Writer) error {
 				return fmt.Errorf("%s in %s: %w", name, l.name, err)
 			}
 		}
+		if err := cases(out, root, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cases writes which test conversations of an example pass in which language: the
+// tests hold all but those that a language's folder says it leaves out.
+func cases(out io.Writer, root, name string) error {
+	folder := filepath.Join(root, filepath.FromSlash(examples), name)
+	all, err := conformance.Load(folder)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\n| conversation |")
+	var without []map[string]string
+	for _, l := range languages {
+		source := filepath.Join(folder, strings.ReplaceAll(l.source, "NAME", name))
+		if _, err := os.Stat(source); err != nil {
+			continue
+		}
+		fmt.Fprintf(out, " %s |", l.name)
+		leaves, err := conformance.LeavesOut(source)
+		if err != nil {
+			return err
+		}
+		without = append(without, leaves)
+	}
+	fmt.Fprintf(out, "\n|---|%s\n", strings.Repeat("---|", len(without)))
+	for _, c := range all {
+		fmt.Fprintf(out, "| [%s](../%s/%s/%s.txtar) |", c.Name, examples, name, c.Name)
+		for _, leaves := range without {
+			if why := leaves[c.Name]; why != "" {
+				fmt.Fprintf(out, " leaves out %s |", why)
+				continue
+			}
+			fmt.Fprint(out, " passes |")
+		}
+		fmt.Fprintln(out)
 	}
 	return nil
 }
@@ -151,7 +192,7 @@ func size(n int64) string {
 const head = `# The languages compared
 
 ` + "`make languages`" + ` writes this page: the examples that there are in several languages, each built, loaded, and run a hundred times on one
-conversation of twenty messages (%s). An example passes the same test conversations in every language. The SDKs for C, Rust and
+conversation of twenty messages (%s). Below each is which of its test conversations pass in which language. The SDKs for C, Rust and
 AssemblyScript pass the golden vectors of [testdata/abi](../testdata/abi) byte by byte, and ask the host for the same things in the same
 words ([internal/sdktest](../internal/sdktest)).
 

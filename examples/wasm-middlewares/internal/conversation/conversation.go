@@ -31,7 +31,8 @@ const Folder = "examples/wasm-middlewares"
 // Test runs all conversations (*.txtar) of the test's folder, in each language
 // that the example is written in. Their form is that of package conformance; a
 // module NAME.wasm is the example in folder NAME: built from its source in Go, or in the
-// folder of another language there, or the script NAME.ts. It also checks that the folder's README says all that
+// folder of another language there, or the script NAME.ts. What a language leaves out, by a file leaves-out
+// in its folder, must be refused. It also checks that the folder's README says all that
 // there is to configure.
 func Test(t *testing.T) {
 	t.Helper()
@@ -49,18 +50,27 @@ func Test(t *testing.T) {
 				if slices.Contains(guestbuild.Languages, language) {
 					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // or the test is skipped here
 				}
-				test(t, modules{t, newLoader(t), language}, cases)
+				leaves, err := conformance.LeavesOut(source)
+				require.NoError(t, err)
+				test(t, modules{t, newLoader(t), language}, cases, leaves)
 			})
 		}
 	}
 }
 
-func test(t *testing.T, ms modules, cases []*conformance.Case) {
+func test(t *testing.T, ms modules, cases []*conformance.Case, leaves map[string]string) {
 	t.Run("README", ms.readme)
+	for name := range leaves {
+		require.True(t, slices.ContainsFunc(cases, func(c *conformance.Case) bool { return c.Name == name }), "there is no case %s", name)
+	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			outcome, err := c.Run(t.Context(), &conformance.Suite{}, ms)
 			require.NoError(t, err)
+			if leaves[c.Name] != "" {
+				require.Error(t, outcome.Err, "what is left out is refused, not passed over")
+				return
+			}
 			got, err := c.Got(outcome)
 			require.NoError(t, err)
 			if *update {

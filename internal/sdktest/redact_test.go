@@ -1,0 +1,163 @@
+package sdktest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+// redactors runs a test of the example redact in every language that it is in.
+func redactors(t *testing.T, test func(t *testing.T, r *redactor)) {
+	t.Helper()
+	const example = "examples/wasm-middlewares/redact/"
+	met := 0
+	for _, language := range guestbuild.Languages {
+		if _, err := os.Stat("../../" + example + language); err != nil {
+			continue
+		}
+		met++
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			h, err := New(t.Context(), guestbuild.Foreign(t, example+language))
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+			r := &redactor{t: t, h: h, values: map[string]string{}}
+			h.Answer = r.answer
+			test(t, r)
+		})
+	}
+	require.Equal(t, len(guestbuild.Languages), met)
+}
+
+type redactor struct {
+	t      *testing.T
+	h      *Host
+	values map[string]string
+	stream int
+}
+
+// answer keeps run-local values, as the host does.
+func (r *redactor) answer(c Call) (string, *abi.Error) {
+	switch c.Import {
+	case "local_get":
+		if v, ok := r.values[c.Args[0]]; ok {
+			return `{"value":` + v + `,"version":1}`, nil
+		}
+		return "", nil
+	case "local_set":
+		r.values[c.Args[0]] = c.Args[1]
+		return `{"version":1}`, nil
+	default:
+		return "", nil
+	}
+}
+
+func (r *redactor) configure(config string) {
+	r.t.Helper()
+	output, ok, err := r.h.Hook(r.t.Context(), "configure", `{"entry":"e","config":`+config+`}`)
+	require.NoError(r.t, err)
+	require.True(r.t, ok, output)
+}
+
+// says streams a text in pieces, and returns all that was shown, and the longest
+// that was held back.
+func (r *redactor) says(pieces ...string) (shown string, most int) {
+	r.t.Helper()
+	r.stream++
+	said := 0
+	for i, p := range append(pieces, "") {
+		text, err := json.Marshal(p)
+		require.NoError(r.t, err)
+		chunks, final := `{"seq":1,"kind":"text","text":`+string(text)+`}`, i == len(pieces)
+		if final {
+			chunks = ""
+		}
+		output, ok, err := r.h.Hook(r.t.Context(), "on_chunk", fmt.Sprintf(`{%s,"chunks":[%s],"stream":%d,"final":%v}`, envelope, chunks, r.stream, final))
+		require.NoError(r.t, err)
+		require.True(r.t, ok, output)
+		var answer abi.OnChunkAnswer
+		_, err = abi.Decode([]byte(output), &answer)
+		require.NoError(r.t, err, output)
+		for _, c := range answer.Chunks {
+			shown += c.Text
+		}
+		said += len(p)
+		most = max(most, said-len(shown))
+	}
+	return shown, most
+}
+
+// redactions are texts and what is left of them.
+var redactions = map[string]string{
+	"":           "",
+	"no data, 日本": "no data, 日本",
+	"Write to bob@example.com, or a.b+c@mail.example.co.uk.": "Write to [EMAIL], or [EMAIL].",
+	"bob@localhost @x.com bob@.com a@b.c a@b-.com":           "bob@localhost @x.com bob@.com a@b.c a@b-.com",
+	"...bob@example.com-- <eve@x.org>":                       "...[EMAIL]-- <[EMAIL]>",
+	"é bob@example.com é":                                    "é [EMAIL] é",
+	"4111 1111 1111 1111":                                    "[CREDIT_CARD]",
+	"pay 4111-1111-1111-1111, not 4111 1111 1111 1112.":      "pay [CREDIT_CARD], not 4111 1111 1111 1112.",
+	"5500005555555559 x378282246310005 378282246310005":      "[CREDIT_CARD] x378282246310005 [CREDIT_CARD]",
+	"1.4111111111111111 41 11 11":                            "1.4111111111111111 41 11 11",
+	"from 10.0.0.1. 256.1.1.1 1.2.3 1.2.3.4.5 v1.2.3.4":      "from [IP]. 256.1.1.1 1.2.3 1.2.3.4.5 v1.2.3.4",
+	"(192.168.0.255), 0.0.0.0":                               "([IP]), [IP]",
+	"DE89 3704 0044 0532 0130 00 and GB82WEST12345698765432": "[IBAN] and [IBAN]",
+	"de89370400440532013000 DE89370400440532013001 XX00":     "[IBAN] DE89370400440532013001 XX00",
+	"NO93 8601 1117 947, BE68539007547034":                   "[IBAN], [IBAN]",
+	"order 123456, tel. 030 1234567, DE, D, 4":               "order 123456, tel. 030 1234567, DE, D, 4",
+}
+
+// TestRedact has the examples find the same, however a text is cut into pieces.
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	redactors(t, func(t *testing.T, r *redactor) {
+		r.configure(`{}`)
+		for text, want := range redactions {
+			want = strings.NewReplacer("[", "[REDACTED_").Replace(want)
+			for size := 1; size <= max(1, len(text)); size++ {
+				var pieces []string
+				for rest := []rune(text); len(rest) > 0; {
+					n := min(size, len(rest))
+					pieces = append(pieces, string(rest[:n]))
+					rest = rest[n:]
+				}
+				got, _ := r.says(pieces...)
+				require.Equal(t, want, got, "in pieces of %d", size)
+			}
+		}
+	})
+}
+
+// TestRedactHoldsLittle shows what cannot become a find at once.
+func TestRedactHoldsLittle(t *testing.T) {
+	t.Parallel()
+	redactors(t, func(t *testing.T, r *redactor) {
+		r.configure(`{}`)
+		_, most := r.says(strings.Split("It was a bright cold day in April, and the 12 clocks were striking 13. ", "")...)
+		require.Less(t, most, 12, "no more than a word")
+		_, most = r.says(strings.Split(strings.Repeat("a", 500)+strings.Repeat("1", 500)+strings.Repeat("a@a.", 125), "")...)
+		require.Less(t, most, 400)
+	})
+}
+
+// TestRedactMasks keeps the last digits of numbers.
+func TestRedactMasks(t *testing.T) {
+	t.Parallel()
+	redactors(t, func(t *testing.T, r *redactor) {
+		r.configure(`{"strategy":"mask","detect":["email","credit_card"]}`)
+		got, _ := r.says("bob@example.com 4111 1111 1111 1111 10.0.0.1")
+		require.Equal(t, "***@*******.*** **** **** **** 1111 10.0.0.1", got)
+		output, ok, err := r.h.Hook(t.Context(), "configure", `{"entry":"e","config":{"detect":["email","phone"]}}`)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Contains(t, output, `config: detect[1]: \"phone\" is not one of email, credit_card, ip, iban`)
+	})
+}
