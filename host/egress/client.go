@@ -276,15 +276,16 @@ func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler)
 	var private *addressError
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
 	out := &abi.Error{Code: abi.CodeUnavailable, Retryable: true}
 	why := "the connection failed"
-	var timeout net.Error
+	var slow net.Error
 	switch {
 	case errors.As(err, &private):
 		return failed(abi.CodeDenied, "%s: %s", to, private)
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		why, out.Retryable = "canceled", false
-	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
+	case ctx.Err() != nil, errors.As(err, &slow) && slow.Timeout():
 		why = "it did not answer in time"
 	case errors.As(err, &dns):
 		why, out.Retryable = "there is no such name", dns.IsTemporary
@@ -295,7 +296,7 @@ func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler)
 		why, out.Retryable = certificate.Err.Error(), false
 	case strings.Contains(err.Error(), "server response headers exceeded"):
 		return tooLarge("the header of the response", maxServerHeader)
-	case strings.Contains(err.Error(), "gave HTTP response to HTTPS client"):
+	case errors.As(err, &record):
 		why, out.Retryable = "it does not speak https at that port", false
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		why = "the answer broke off"

@@ -63,7 +63,6 @@ func ParsePatterns(list []string) ([]Pattern, error) {
 // splitPort takes the port, a number or a star, from a host that may be an IPv6
 // address in brackets.
 func splitPort(s string) (host, port string, err error) {
-	host = s
 	if rest, ok := strings.CutPrefix(s, "["); ok {
 		at := strings.IndexByte(rest, ']')
 		if at < 0 {

@@ -36,8 +36,9 @@ type secret struct {
 	spellings   *strings.Replacer // of what must not come back
 }
 
+// parse checks a secret. No error has its value.
 func (s *Secret) parse() (*secret, error) {
-	if !validName(s.Name) {
+	if !ValidSecretName(s.Name) {
 		return nil, fmt.Errorf("secret %q: want a name of letters, digits, _ and -, at most %d", short(s.Name), maxSecretName)
 	}
 	switch n := len(s.Value); {
@@ -68,7 +69,8 @@ func (s *Secret) parse() (*secret, error) {
 	return &secret{name: s.Name, value: s.Value, hosts: hosts, spellings: r}, nil
 }
 
-func validName(s string) bool {
+// ValidSecretName reports whether a secret may be named so.
+func ValidSecretName(s string) bool {
 	return s != "" && len(s) <= maxSecretName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
@@ -93,7 +95,7 @@ func (f *filler) fill(where, s string, escape func(string) string) (string, erro
 			return b.String(), nil
 		}
 		name, after, ok := strings.Cut(rest, closing)
-		if !ok || !validName(name) {
+		if !ok || !ValidSecretName(name) {
 			return "", failed(abi.CodeInvalid, "%s: %s is not followed by a name and %s", where, opening, closing)
 		}
 		k, err := f.secret(where, name)
