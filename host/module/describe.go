@@ -137,9 +137,7 @@ func (m *Module) refusal(err error) error {
 func features() []string {
 	out := []string{"hold_stream"}
 	for _, row := range nativeImports() {
-		if row.served() {
-			out = append(out, row.name)
-		}
+		out = append(out, row.name)
 	}
 	slices.Sort(out)
 	return out

@@ -119,6 +119,8 @@ type plugin struct {
 	outputAt  uint64
 	failure   []byte // the text of error_set
 	failureAt uint64
+	status    int    // of the last response
+	headers   []byte // of it, JSON
 }
 
 // asPlugin returns the visit's plugin. Its first block is the input.

@@ -7,8 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"net/url"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,13 +22,13 @@ type extismImport struct {
 	result string
 	does   string
 	grant  string
-	denied bool // by this version of the host, to everybody
 
 	// quick is for those that move bytes between the plug-in and its blocks. They
 	// are no host calls: a plug-in needs thousands to read its input.
 	quick func(p *plugin, v *visit, g *sandbox.Guest, stack []uint64)
-	// do is for the others.
-	do func(p *plugin, v *visit, g *sandbox.Guest, stack []uint64)
+	// do is for the others, and send for what waits.
+	do   func(p *plugin, v *visit, g *sandbox.Guest, stack []uint64)
+	send func(ctx context.Context, p *plugin, v *visit, g *sandbox.Guest, stack []uint64)
 }
 
 // extismImports are all functions of extism:host/env.
@@ -60,9 +58,9 @@ func extismImports() []extismImport {
 		{name: "config_get", params: "I", result: "I", do: extismConfigGet, does: "read its configuration"},
 		{name: "var_get", params: "I", result: "I", do: extismVarGet, does: "read run-local values"},
 		{name: "var_set", params: "II", do: extismVarSet, does: "keep run-local values"},
-		{name: "http_request", params: "II", result: "I", grant: "http:HOST", denied: true, do: extismHTTPRequest, does: "send HTTP requests"},
-		{name: "http_status_code", result: "i", quick: extismZero, does: "read the reply to its request"},
-		{name: "http_headers", result: "I", quick: extismZero, does: "read the reply to its request"},
+		{name: "http_request", params: "II", result: "I", grant: "http:HOST", send: extismHTTPRequest, does: "send HTTP requests"},
+		{name: "http_status_code", result: "i", quick: extismStatus, does: "read the reply to its request"},
+		{name: "http_headers", result: "I", quick: extismHeaders, does: "read the reply to its request"},
 		{name: "get_log_level", result: "i", quick: extismZero, does: "learn what is logged: everything"},
 	}
 	for name, level := range map[string]int32{"log_trace": abi.LogDebug, "log_debug": abi.LogDebug, "log_info": abi.LogInfo, "log_warn": abi.LogWarn, "log_error": abi.LogError} {
@@ -82,7 +80,11 @@ func (row *extismImport) call(ctx context.Context, g *sandbox.Guest, stack []uin
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
-	row.do(v.asPlugin(), v, g, stack)
+	if row.send != nil {
+		row.send(ctx, v.asPlugin(), v, g, stack)
+	} else {
+		row.do(v.asPlugin(), v, g, stack)
+	}
 	v.inside = false
 }
 
@@ -194,7 +196,7 @@ func extismMemoryBytes(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) {
 
 // extismReset frees everything. Offsets go on from where they were.
 func extismReset(p *plugin, _ *visit, _ *sandbox.Guest, _ []uint64) {
-	*p = plugin{blocks: blocks{next: p.next, most: p.most}}
+	*p = plugin{blocks: blocks{next: p.next, most: p.most}, status: p.status, headers: p.headers}
 }
 
 func extismInputOffset(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) { stack[0] = p.inputAt }
@@ -349,33 +351,6 @@ func variable(b []byte) ([]byte, error) {
 	const open, end = `{"base64":"`, `"}`
 	out := make([]byte, 0, len(open)+base64.StdEncoding.EncodedLen(len(b))+len(end))
 	return append(base64.StdEncoding.AppendEncode(append(out, open...), b), end...), nil
-}
-
-// extismHTTPRequest sends nothing: it ends the call, as Extism does where a host
-// is not allowed.
-func extismHTTPRequest(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
-	request := p.take(v, g, "http_request", stack[0])
-	_, err := v.ask(HostCall{Name: "http_request", Bytes: []Blob{request}}, func() ([]byte, error) {
-		return nil, v.noHTTP(request)
-	})
-	v.abortCall(g, "http_request", err)
-}
-
-func (v *visit) noHTTP(request []byte) error {
-	var r struct {
-		URL string `json:"url"`
-	}
-	if _, err := abi.Decode(request, &r); err != nil {
-		return &abi.Error{Code: abi.CodeInvalid, Message: "the request: " + err.Error()}
-	}
-	address, err := url.Parse(r.URL)
-	if err != nil || address.Hostname() == "" {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("the request's url is %q", short(r.URL))}
-	}
-	if host := address.Hostname(); !slices.Contains(v.grants.HTTP, host) && !slices.Contains(v.grants.HTTP, address.Host) {
-		return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("http:%s is not granted to this entry", short(host))}
-	}
-	return &abi.Error{Code: abi.CodeDenied, Message: "http_request is not available in this version of the host"}
 }
 
 func extismLog(level int32) func(*plugin, *visit, *sandbox.Guest, []uint64) {

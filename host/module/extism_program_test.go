@@ -468,9 +468,9 @@ func TestExtismAttacks(t *testing.T) {
 			p.do(opConst, 0, 0, 2, 5)
 			p.do(opOutputSet, 1, 2, 0)
 		}},
-		"http to nowhere": {`http_request: invalid: the request's url is "x"`, chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"x"}`); p.do(opHTTPRequest, 1, 0, 2) }},
-		"http":            {"http_request: denied: http:169.254.169.254 is not granted to this entry", chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"http://169.254.169.254/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
-		"http, granted":   {"http_request: denied: http_request is not available in this version of the host", chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http to nowhere": {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"x"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http":            {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"http://169.254.169.254/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
+		"http, granted":   {"http_request: unavailable: http: this host sends no requests", chain.StageHostCall, Limits{}, func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,7 +46,7 @@ func TestExtismHostCalls(t *testing.T) {
 		"no next":  {`{"call1":"a"}`, []string{`{"error":{"code":"denied","message":"next is for wrap_model and wrap_tool_call, not for before_agent"}}`}},
 		"no model": {`{"call1":"m","arg1":{}}`, []string{`{"error":{"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}}`}},
 		"no tool":  {`{"call1":"n","arg1":{"name":"t"}}`, []string{`{"error":{"code":"denied","message":"tool:t is not granted to this entry; grants: [tool:t] in agent.yaml would"}}`}},
-		"no http":  {`{"call1":"o","arg1":{}}`, []string{`{"error":{"code":"denied","message":"http is not available in this version of the host"}}`}},
+		"no http":  {`{"call1":"o","arg1":{}}`, []string{`{"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`}},
 		"no store": {`{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1},"call3":"r","arg3":{"key":"k"},"call4":"s","arg4":{"key":"k"}}`, []string{
 			`{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`,
 			`{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`, `{"error":{"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}}`}},
@@ -296,7 +296,7 @@ func TestExtismInfo(t *testing.T) {
 		require.Equal(t, extismEnv, p.Module)
 		require.NotEmpty(t, p.Does, p.Name)
 	}
-	require.Contains(t, info.Imports, Power{Module: extismEnv, Name: "http_request", Type: "(i64, i64) -> i64", Does: "send HTTP requests", Grant: "http:HOST", Denied: true})
+	require.Contains(t, info.Imports, Power{Module: extismEnv, Name: "http_request", Type: "(i64, i64) -> i64", Does: "send HTTP requests", Grant: "http:HOST"})
 	require.Contains(t, info.Imports, Power{Module: extismEnv, Name: "var_set", Type: "(i64, i64) -> ()", Does: "keep run-local values"})
 	info = loadPlugin(t, "caller.wasm", Limits{}).Info()
 	require.Contains(t, info.Imports, Power{Module: extismUser, Name: "tool", Type: "(i64) -> i64", Does: "call tools of the agent", Grant: "tool:NAME"})

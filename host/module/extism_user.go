@@ -20,7 +20,7 @@ type userImport struct {
 	bare bool // it takes nothing
 	// waits says that time may go by, which the guest's clock shows then.
 	waits bool
-	// do makes the call; nil answers denied. The rules of when it may be called
+	// do makes the call. The rules of when it may be called
 	// are those of the native import of the same name.
 	do func(ctx context.Context, v *visit, arg []byte) ([]byte, error)
 }
@@ -45,7 +45,7 @@ func userImports() []userImport {
 		{name: "config", bare: true, do: func(_ context.Context, v *visit, _ []byte) ([]byte, error) { return v.config, nil }},
 		{name: "model", waits: true, do: func(ctx context.Context, v *visit, arg []byte) ([]byte, error) { return v.model(ctx, arg) }},
 		{name: "tool", waits: true, do: func(ctx context.Context, v *visit, arg []byte) ([]byte, error) { return v.tool(ctx, arg) }},
-		{name: "http"},
+		{name: "http", waits: true, do: func(ctx context.Context, v *visit, arg []byte) ([]byte, error) { return v.http(ctx, arg) }},
 		{name: "store_get", waits: true, do: keyed(func(ctx context.Context, v *visit, a *keyArg) ([]byte, error) { return v.storeGet(ctx, a.Key) })},
 		{name: "store_set", waits: true, do: keyed(func(ctx context.Context, v *visit, a *keyArg) ([]byte, error) {
 			return v.storeSet(ctx, a.Key, a.Value, a.version(), a.TTL)
@@ -93,7 +93,7 @@ func (row *userImport) call(ctx context.Context, g *sandbox.Guest, stack []uint6
 }
 
 func (row *userImport) reply(ctx context.Context, v *visit, arg []byte) ([]byte, error) {
-	if err := v.may(row.name, row.do != nil); err != nil {
+	if err := v.may(row.name); err != nil {
 		return nil, err
 	}
 	return row.do(ctx, v, arg)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/egress"
 )
 
 // Grants are the powers that an entry is given beyond computing. The zero
@@ -15,7 +16,7 @@ type Grants struct {
 	Read  chain.Read // which messages; chain.ReadAll when empty
 	Model bool       // model calls of its own
 	Tools []string   // tools of the agent that it may call, by name
-	HTTP  []string   // hosts that it may send requests to
+	HTTP  []string   // hosts that it may send requests to; see [egress.Pattern]
 	Store bool       // durable values
 }
 
@@ -54,6 +55,9 @@ func (g *Grants) add(s string) error {
 	case "http":
 		if what == "" || strings.ContainsAny(what, "/?#@ \t") {
 			return fmt.Errorf("want http:HOST, with a host and perhaps a port (http:api.example.com), not an address")
+		}
+		if _, err := egress.ParsePattern(what); err != nil {
+			return fmt.Errorf("want http:HOST: %w", err)
 		}
 		g.HTTP = appendNew(g.HTTP, strings.ToLower(what))
 		return nil

@@ -137,7 +137,6 @@ func TestAnswers(t *testing.T) {
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
 	m := load(t, "puppet.wasm", Limits{})
-	const later = ` is not available in this version of the host"}`
 	for letter, want := range map[string][]string{
 		"a": {"count 4", `reply {"do":"a"}`},
 		"M": {`reply [{"id":"m0","role":"user","content":"hello"},{"id":"m1","role":"user","content":"how are you?"}]`},
@@ -160,7 +159,7 @@ func TestHostCalls(t *testing.T) {
 		"2": {`error {"code":"denied","message":"send is for wrap_model, wrap_tool_call and call_tool, not for before_agent"}`},
 		"3": {`error {"code":"denied","message":"model is not granted to this entry; grants: [model] in agent.yaml would"}`},
 		"4": {`error {"code":"denied","message":"tool:NAME is not granted to this entry; grants: [tool:NAME] in agent.yaml would"}`},
-		"5": {`error {"code":"denied","message":"http` + later},
+		"5": {`error {"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}`},
 		"6": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
 		"7": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},
 		"8": {`error {"code":"denied","message":"store is not granted to this entry; grants: [store] in agent.yaml would"}`},

@@ -104,7 +104,7 @@ func TestDescribeRefused(t *testing.T) {
 	for describe, want := range map[string]string{
 		`not json`:                      "describe: the answer: want a JSON value",
 		`{"name":7}`:                    "describe: the answer: name: want a string",
-		`{"requires":["http"]}`:         `describe: requires "http", which this host does not have; it has the hooks before_agent, `,
+		`{"requires":["mail"]}`:         `describe: requires "mail", which this host does not have; it has the hooks before_agent, `,
 		`{"requires":["interrupt"]}`:    "and the features changed, config, emit, hold_stream, ",
 		`{"hooks":["before_lunch"]}`:    `describe: hooks names "before_lunch", which is no hook; there are describe, `,
 		`{"hooks":["translate_after"]}`: "describe: hooks names translate_after, which the module does not export",

@@ -144,8 +144,6 @@ type Power struct {
 	Type   string `json:"type"`
 	Does   string `json:"does"`            // in words
 	Grant  string `json:"grant,omitempty"` // without which it is denied
-	// Denied says that this version of the host denies it to everybody.
-	Denied bool `json:"denied,omitempty"`
 }
 
 // powers puts imports in words. Toolchains import some functions twice.
@@ -172,12 +170,12 @@ func knownPowers() map[[2]string]Power {
 	guard := scriptImport()
 	out[[2]string{guard.Module, guard.Name}] = Power{Does: "learn that it has passed a limit and is to end"}
 	for _, row := range nativeImports() {
-		p := Power{Does: row.does, Grant: row.grant, Denied: !row.served()}
+		p := Power{Does: row.does, Grant: row.grant}
 		out[[2]string{abi.ImportModule, row.name}] = p
 		out[[2]string{extismUser, row.name}] = p // what is there of them
 	}
 	for _, row := range extismImports() {
-		out[[2]string{extismEnv, row.name}] = Power{Does: row.does, Grant: row.grant, Denied: row.denied}
+		out[[2]string{extismEnv, row.name}] = Power{Does: row.does, Grant: row.grant}
 	}
 	return out
 }

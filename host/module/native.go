@@ -56,7 +56,7 @@ type nativeImport struct {
 	grant  string // without which it is denied
 
 	// do makes the host call. It is called only where there is a run, or a
-	// configuration for config; nil answers denied.
+	// configuration for config.
 	do func(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) (reply []byte, err error)
 	// raw stands in the place of do for imports that leave no reply.
 	raw func(v *visit, g *sandbox.Guest, p []uint64)
@@ -82,16 +82,13 @@ func nativeImports() []nativeImport {
 		{name: "log", params: "iii", raw: nativeLog, does: "log"},
 		{name: "model", params: "ii", result: "i", grant: "model", do: nativeModel, does: "call a model"},
 		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: nativeTool, does: "call tools of the agent"},
-		{name: "http", params: "ii", result: "i", grant: "http:HOST", does: "send HTTP requests"},
+		{name: "http", params: "ii", result: "i", grant: "http:HOST", do: nativeHTTP, does: "send HTTP requests"},
 		{name: "store_get", params: "ii", result: "i", grant: "store", do: nativeStoreGet, does: "read durable values"},
 		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: nativeStoreSet, does: "keep durable values"},
 		{name: "store_delete", params: "ii", result: "i", grant: "store", do: nativeStoreDelete, does: "delete durable values"},
 		{name: "store_add", params: "iiI", result: "i", grant: "store", do: nativeStoreAdd, does: "count in durable values"},
 	}
 }
-
-// served reports whether this version of the host does it.
-func (row *nativeImport) served() bool { return row.do != nil || row.raw != nil }
 
 // surface is what native modules may import and how their hooks are typed.
 func surface() sandbox.Surface {
@@ -167,27 +164,19 @@ func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64)
 }
 
 func (row *nativeImport) reply(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	if err := v.may(row.name, row.do != nil); err != nil {
+	if err := v.may(row.name); err != nil {
 		return nil, err
 	}
 	return row.do(ctx, v, g, p)
 }
 
 // may tells why a host call cannot be made at all, if so: there is no run, or,
-// for config, no configuration; or this version of the host does not serve it.
-func (v *visit) may(name string, served bool) error {
-	switch {
-	case name == "config" && v.config != nil:
-		return nil
-	case !v.running():
-		return errBuilding(name)
-	case served:
+// for config, no configuration.
+func (v *visit) may(name string) error {
+	if v.running() || name == "config" && v.config != nil {
 		return nil
 	}
-	_, err := v.ask(HostCall{Name: name}, func() ([]byte, error) {
-		return nil, &abi.Error{Code: abi.CodeDenied, Message: name + " is not available in this version of the host"}
-	})
-	return err
+	return errBuilding(name)
 }
 
 func errBuilding(name string) error {
