@@ -44,6 +44,7 @@ AM_IMPORT(store_add) int32_t am_host_store_add(const void *key, int32_t len, int
 AM_IMPORT(emit) int32_t am_host_emit(const void *ptr, int32_t len);
 AM_IMPORT(model) int32_t am_host_model(const void *ptr, int32_t len);
 AM_IMPORT(tool) int32_t am_host_tool(const void *ptr, int32_t len);
+AM_IMPORT(http) int32_t am_host_http(const void *ptr, int32_t len);
 AM_IMPORT(config) int32_t am_host_config(void);
 AM_IMPORT(log) void am_host_log(int32_t level, const void *ptr, int32_t len);
 
@@ -346,6 +347,9 @@ typedef struct am_model_reply am_model_reply;
 typedef struct am_call_patch am_call_patch;
 typedef struct am_tool_reply am_tool_reply;
 typedef struct am_tool_request am_tool_request;
+typedef struct am_http_header am_http_header;
+typedef struct am_http_request am_http_request;
+typedef struct am_http_response am_http_response;
 typedef struct am_sent am_sent;
 typedef struct am_stream_end am_stream_end;
 typedef struct am_received am_received;
@@ -365,6 +369,7 @@ typedef struct { am_ask *items; int32_t len; bool set; } am_asks;
 typedef struct { am_entry_stats *items; int32_t len; bool set; } am_entry_stats_list;
 typedef struct { am_pending *items; int32_t len; bool set; } am_pendings;
 typedef struct { am_event *items; int32_t len; bool set; } am_events;
+typedef struct { am_http_header *items; int32_t len; bool set; } am_http_headers;
 
 /* A Description is what a module says of itself in answer to describe. */
 struct am_description {
@@ -1017,6 +1022,31 @@ struct am_tool_request {
 	am_str arguments; /* a JSON object in a string; empty counts as {} */
 };
 
+/* An HTTPHeader is a line of a header. */
+struct am_http_header {
+	am_str name;
+	am_str value;
+};
+
+/* An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+struct am_http_request {
+	am_str method; /* GET if empty */
+	am_str url; /* https, or http without secrets */
+	am_http_headers headers;
+	am_str body;
+	am_str body_base64; /* BodyBase64 takes the place of Body for bytes that are not UTF-8. */
+	int64_t timeout_ms; /* TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+};
+
+/* An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+struct am_http_response {
+	int32_t status;
+	am_str url; /* that answered, if there were redirects */
+	am_http_headers headers; /* names in lower case, sorted */
+	am_str body; /* as it was sent, if it is UTF-8 */
+	am_str body_base64; /* otherwise */
+};
+
 /* A Sent is what a module hands to send. */
 struct am_sent {
 	am_chunks chunks;
@@ -1130,6 +1160,9 @@ static const am_type am_type_model_reply;
 static const am_type am_type_call_patch;
 static const am_type am_type_tool_reply;
 static const am_type am_type_tool_request;
+static const am_type am_type_http_header;
+static const am_type am_type_http_request;
+static const am_type am_type_http_response;
 static const am_type am_type_sent;
 static const am_type am_type_stream_end;
 static const am_type am_type_received;
@@ -1760,6 +1793,31 @@ static const am_field am_fields_tool_request[] = {
 	{"arguments", 9, offsetof(am_tool_request, arguments), AM_TEXT, AM_OMIT, 0},
 };
 static const am_type am_type_tool_request = {am_fields_tool_request, 2, sizeof(am_tool_request), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_http_header[] = {
+	{"name", 4, offsetof(am_http_header, name), AM_TEXT, 0, 0},
+	{"value", 5, offsetof(am_http_header, value), AM_TEXT, 0, 0},
+};
+static const am_type am_type_http_header = {am_fields_http_header, 2, sizeof(am_http_header), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_http_request[] = {
+	{"method", 6, offsetof(am_http_request, method), AM_TEXT, AM_OMIT, 0},
+	{"url", 3, offsetof(am_http_request, url), AM_TEXT, 0, 0},
+	{"headers", 7, offsetof(am_http_request, headers), AM_OBJECTS, AM_OMIT, &am_type_http_header},
+	{"body", 4, offsetof(am_http_request, body), AM_TEXT, AM_OMIT, 0},
+	{"body_base64", 11, offsetof(am_http_request, body_base64), AM_TEXT, AM_OMIT, 0},
+	{"timeout_ms", 10, offsetof(am_http_request, timeout_ms), AM_LONG, AM_OMIT, 0},
+};
+static const am_type am_type_http_request = {am_fields_http_request, 6, sizeof(am_http_request), AM_FORM_FIELDS, 0};
+
+static const am_field am_fields_http_response[] = {
+	{"status", 6, offsetof(am_http_response, status), AM_INT, 0, 0},
+	{"url", 3, offsetof(am_http_response, url), AM_TEXT, AM_OMIT, 0},
+	{"headers", 7, offsetof(am_http_response, headers), AM_OBJECTS, AM_OMIT, &am_type_http_header},
+	{"body", 4, offsetof(am_http_response, body), AM_TEXT, AM_OMIT, 0},
+	{"body_base64", 11, offsetof(am_http_response, body_base64), AM_TEXT, AM_OMIT, 0},
+};
+static const am_type am_type_http_response = {am_fields_http_response, 5, sizeof(am_http_response), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_sent[] = {
 	{"chunks", 6, offsetof(am_sent, chunks), AM_OBJECTS, 0, &am_type_chunk},
@@ -2754,6 +2812,13 @@ AM_FN am_error *am_call_tool(am_str name, am_json arguments, am_result **out) {
 	if (e == AM_OK && reply.result == 0) e = am_fail("internal", AM_S("the host's reply to tool has no result"));
 	*out = reply.result;
 	return e;
+}
+
+/* am_http sends a request, with the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
+ * Any status is an answer; no answer is an error. */
+AM_FN am_error *am_http(const am_http_request *request, am_http_response *out) {
+	am_json p = am_encode(&am_type_http_request, request);
+	return am_reply_as(am_host_http(p.p, p.n), &am_type_http_response, out);
 }
 
 /* Run-local values. One that is not there is all zero: version 0. */

@@ -383,6 +383,39 @@ export interface GateToolInput extends Common {
 	readonly tool: Tool;
 }
 
+/** An HTTPHeader is a line of a header. */
+export interface HTTPHeader {
+	readonly name: string;
+	readonly value: string;
+}
+
+/** An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+export interface HTTPRequest {
+	/** GET if empty */
+	readonly method?: string;
+	/** https, or http without secrets */
+	readonly url: string;
+	readonly headers?: readonly HTTPHeader[];
+	readonly body?: string;
+	/** BodyBase64 takes the place of Body for bytes that are not UTF-8. */
+	readonly body_base64?: string;
+	/** TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+	readonly timeout_ms?: number;
+}
+
+/** An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+export interface HTTPResponse {
+	readonly status: number;
+	/** that answered, if there were redirects */
+	readonly url?: string;
+	/** names in lower case, sorted */
+	readonly headers?: readonly HTTPHeader[];
+	/** as it was sent, if it is UTF-8 */
+	readonly body?: string;
+	/** otherwise */
+	readonly body_base64?: string;
+}
+
 /** A Hook is the name of an export that the host calls: a point in the agent's loop. */
 export type Hook = "describe" | "configure" | "before_agent" | "before_model_rewrite_state" | "before_model" | "wrap_model" | "on_chunk" | "after_model" | "after_model_rewrite_state" | "before_tool" | "wrap_tool_call" | "gate_tool" | "call_tool" | "after_tool" | "tool_messages" | "after_tools" | "after_agent" | "observe" | "translate_before" | "translate_after";
 

@@ -1,5 +1,5 @@
 import type {
-	CallPatch, Chunk, Code, Description, HookTypes, ModelRequest, ModelResponse, RequestPatch, Result, Run,
+	CallPatch, Chunk, Code, Description, HTTPRequest, HTTPResponse, HookTypes, ModelRequest, ModelResponse, RequestPatch, Result, Run,
 	GateToolAnswer, Control, Content,
 } from "./abi.js";
 
@@ -62,8 +62,11 @@ export interface Context<Config = unknown> {
 	model(request: RequestPatch): ModelResponse;
 	/** Calls one of the agent's tools. With the grant tool:NAME. */
 	tool(name: string, args?: object | string): Result;
-	/** Sends an HTTP request. With the grant http:HOST. */
-	http(request: object): unknown;
+	/**
+	 * Sends an HTTP request. With the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
+	 * Any status is an answer; no answer is a HookError.
+	 */
+	http(request: HTTPRequest): HTTPResponse;
 
 	/** return ctx.stop(…) ends the run: nothing catches it. */
 	stop(reason: string, code?: string): Control;

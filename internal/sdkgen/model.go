@@ -58,7 +58,7 @@ type field struct {
 var special = map[string]bool{"Content": true, "ListPatch": true, "ToolsPatch": true}
 
 // roots are types that cross the border and are neither input nor answer.
-var roots = []string{"Error", "RequestPatch", "ModelReply", "CallPatch", "ToolReply", "ToolRequest", "Sent", "Received",
+var roots = []string{"Error", "RequestPatch", "ModelReply", "CallPatch", "ToolReply", "ToolRequest", "HTTPRequest", "HTTPResponse", "Sent", "Received",
 	"LocalValue", "LocalVersion", "Custom", "Event", "Approval"}
 
 // A reader reads the sources of package abi.
@@ -211,7 +211,7 @@ func (r *reader) typeOf(f *field, t ast.Expr) {
 
 var (
 	link  = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
-	upper = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	upper = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
 )
 
 // comment is a comment's text in one line.
@@ -220,4 +220,6 @@ func comment(doc *ast.CommentGroup) string {
 }
 
 // snake is a Go name in the spelling of C.
-func snake(name string) string { return strings.ToLower(upper.ReplaceAllString(name, "${1}_$2")) }
+func snake(name string) string {
+	return strings.ToLower(upper.ReplaceAllString(name, "${1}${3}_${2}${4}"))
+}

@@ -129,7 +129,7 @@ func generate(dir string) (string, error) {
 		}
 		fmt.Fprintf(&hooks, "\t%s: { input: %s; answer: %s };\n", camel(string(h)), g.ref(input), g.ref(answer))
 	}
-	for _, name := range []string{"Description", "Event", "CallPatch", "RequestPatch"} {
+	for _, name := range []string{"Description", "Event", "CallPatch", "RequestPatch", "HTTPRequest", "HTTPResponse"} {
 		g.ref(name)
 	}
 	var b strings.Builder

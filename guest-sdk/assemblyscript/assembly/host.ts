@@ -2,7 +2,7 @@
 // the host answered with.
 
 import { Json, Reader, Value, Writer, encode } from "./json";
-import { CallPatch, Chunk, Custom, Failure, LocalValue, Message, ModelReply, Received, RequestPatch, Response, Sent, ToolReply, ToolRequest, ToolResult } from "./types";
+import { CallPatch, Chunk, Custom, Failure, HTTPRequest, HTTPResponse, LocalValue, Message, ModelReply, Received, RequestPatch, Response, Sent, ToolReply, ToolRequest, ToolResult } from "./types";
 
 @external("agent_middleware_v1", "read") declare function host_read(ptr: usize, cap: i32): i32;
 @external("agent_middleware_v1", "write") declare function host_write(ptr: usize, len: i32): void;
@@ -23,6 +23,7 @@ import { CallPatch, Chunk, Custom, Failure, LocalValue, Message, ModelReply, Rec
 @external("agent_middleware_v1", "emit") declare function host_emit(ptr: usize, len: i32): i32;
 @external("agent_middleware_v1", "model") declare function host_model(ptr: usize, len: i32): i32;
 @external("agent_middleware_v1", "tool") declare function host_tool(ptr: usize, len: i32): i32;
+@external("agent_middleware_v1", "http") declare function host_http(ptr: usize, len: i32): i32;
 @external("agent_middleware_v1", "log") declare function host_log(level: i32, ptr: usize, len: i32): void;
 
 /** The version with which localSet and storeSet set whatever was there. */
@@ -209,6 +210,15 @@ export function tool(name: string, args: string): Reply<ToolResult> {
 	request.arguments = args;
 	const b = given(request);
 	return result(host_tool(b.ptr, b.length));
+}
+
+/**
+ * Sends a request, with the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
+ * Any status is an answer; no answer is a failure.
+ */
+export function http(request: HTTPRequest): Reply<HTTPResponse> {
+	const b = given(request);
+	return reply<HTTPResponse>(host_http(b.ptr, b.length));
 }
 
 class MessageList extends Value {

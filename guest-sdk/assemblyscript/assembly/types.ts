@@ -1969,6 +1969,89 @@ export class ToolRequest extends Value {
 	}
 }
 
+/** An HTTPHeader is a line of a header. */
+export class HTTPHeader extends Value {
+	name: string = "";
+	value: string = "";
+
+	readField(key: string, r: Reader): bool {
+		if (key == "name") this.name = r.text();
+		else if (key == "value") this.value = r.text();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		w.textField("name", this.name);
+		w.textField("value", this.value);
+	}
+}
+
+/** An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+export class HTTPRequest extends Value {
+	/** GET if empty */
+	method: string = "";
+	/** https, or http without secrets */
+	url: string = "";
+	headers: HTTPHeader[] = [];
+	body: string = "";
+	/** BodyBase64 takes the place of Body for bytes that are not UTF-8. */
+	body_base64: string = "";
+	/** TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+	timeout_ms: i64 = 0;
+
+	readField(key: string, r: Reader): bool {
+		if (key == "method") this.method = r.text();
+		else if (key == "url") this.url = r.text();
+		else if (key == "headers") this.headers = r.list<HTTPHeader>();
+		else if (key == "body") this.body = r.text();
+		else if (key == "body_base64") this.body_base64 = r.text();
+		else if (key == "timeout_ms") this.timeout_ms = r.whole();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		if (this.method.length > 0) w.textField("method", this.method);
+		w.textField("url", this.url);
+		if (this.headers.length > 0) w.listField<HTTPHeader>("headers", this.headers);
+		if (this.body.length > 0) w.textField("body", this.body);
+		if (this.body_base64.length > 0) w.textField("body_base64", this.body_base64);
+		if (this.timeout_ms != 0) w.wholeField("timeout_ms", this.timeout_ms);
+	}
+}
+
+/** An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+export class HTTPResponse extends Value {
+	status: i32 = 0;
+	/** that answered, if there were redirects */
+	url: string = "";
+	/** names in lower case, sorted */
+	headers: HTTPHeader[] = [];
+	/** as it was sent, if it is UTF-8 */
+	body: string = "";
+	/** otherwise */
+	body_base64: string = "";
+
+	readField(key: string, r: Reader): bool {
+		if (key == "status") this.status = r.small();
+		else if (key == "url") this.url = r.text();
+		else if (key == "headers") this.headers = r.list<HTTPHeader>();
+		else if (key == "body") this.body = r.text();
+		else if (key == "body_base64") this.body_base64 = r.text();
+		else return false;
+		return true;
+	}
+
+	writeFields(w: Writer): void {
+		w.wholeField("status", this.status);
+		if (this.url.length > 0) w.textField("url", this.url);
+		if (this.headers.length > 0) w.listField<HTTPHeader>("headers", this.headers);
+		if (this.body.length > 0) w.textField("body", this.body);
+		if (this.body_base64.length > 0) w.textField("body_base64", this.body_base64);
+	}
+}
+
 /** A Sent is what a module hands to send. */
 export class Sent extends Value {
 	chunks: Chunk[] = [];

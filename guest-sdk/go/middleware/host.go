@@ -39,6 +39,8 @@ type Host interface {
 	// Tool calls a tool of the agent: an abi.ToolRequest, answered by an
 	// abi.ToolReply.
 	Tool(request []byte) ([]byte, error)
+	// HTTP sends an abi.HTTPRequest, answered by an abi.HTTPResponse.
+	HTTP(request []byte) ([]byte, error)
 	// Emit sends an abi.Custom.
 	Emit(event []byte) error
 	Log(level int, text string)

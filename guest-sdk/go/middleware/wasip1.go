@@ -171,6 +171,9 @@ func hostModel(ptr unsafe.Pointer, n int32) int32
 //go:wasmimport agent_middleware_v1 tool
 func hostTool(ptr unsafe.Pointer, n int32) int32
 
+//go:wasmimport agent_middleware_v1 http
+func hostHTTP(ptr unsafe.Pointer, n int32) int32
+
 //go:wasmimport agent_middleware_v1 emit
 func hostEmit(ptr unsafe.Pointer, n int32) int32
 
@@ -314,6 +317,13 @@ func (h *imports) Model(request []byte) ([]byte, error) {
 // Tool implements [Host].
 func (h *imports) Tool(request []byte) ([]byte, error) {
 	n := hostTool(bytesAt(request))
+	runtime.KeepAlive(request)
+	return h.reply(n)
+}
+
+// HTTP implements [Host].
+func (h *imports) HTTP(request []byte) ([]byte, error) {
+	n := hostHTTP(bytesAt(request))
 	runtime.KeepAlive(request)
 	return h.reply(n)
 }

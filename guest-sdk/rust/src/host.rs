@@ -26,6 +26,7 @@ mod import {
         pub fn emit(ptr: *const u8, len: i32) -> i32;
         pub fn model(ptr: *const u8, len: i32) -> i32;
         pub fn tool(ptr: *const u8, len: i32) -> i32;
+        pub fn http(ptr: *const u8, len: i32) -> i32;
         pub fn log(level: i32, ptr: *const u8, len: i32);
     }
 }
@@ -126,6 +127,12 @@ pub fn model(request: &RequestPatch) -> Result<Response, Error> {
 /// there is a result that says so.
 pub fn tool(name: &str, arguments: &str) -> Result<ToolResult, Error> {
     result(given(Some(&ToolRequest { name: name.into(), arguments: arguments.into() }), import::tool))
+}
+
+/// Sends a request, with the grant `http:HOST`. `{{secret:NAME}}` in it is filled in
+/// by the host. Any status is an answer; no answer is an error.
+pub fn http(request: &HTTPRequest) -> Result<HTTPResponse, Error> {
+    read_as(given(Some(request), import::http))
 }
 
 /// See [List::at].

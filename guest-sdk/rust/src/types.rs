@@ -2240,6 +2240,101 @@ impl Object for ToolRequest {
     }
 }
 
+/// An HTTPHeader is a line of a header.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HTTPHeader {
+    pub name: String,
+    pub value: String,
+}
+
+impl Object for HTTPHeader {
+    fn read_field(&mut self, key: &str, r: &mut Reader) -> Result<bool, Malformed> {
+        match key {
+            "name" => self.name = r.read()?,
+            "value" => self.value = r.read()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.field("name", &self.name);
+        w.field("value", &self.value);
+    }
+}
+
+/// An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HTTPRequest {
+    /// GET if empty
+    pub method: String,
+    /// https, or http without secrets
+    pub url: String,
+    pub headers: Vec<HTTPHeader>,
+    pub body: String,
+    /// BodyBase64 takes the place of Body for bytes that are not UTF-8.
+    pub body_base64: String,
+    /// TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows.
+    pub timeout_ms: i64,
+}
+
+impl Object for HTTPRequest {
+    fn read_field(&mut self, key: &str, r: &mut Reader) -> Result<bool, Malformed> {
+        match key {
+            "method" => self.method = r.read()?,
+            "url" => self.url = r.read()?,
+            "headers" => self.headers = r.read()?,
+            "body" => self.body = r.read()?,
+            "body_base64" => self.body_base64 = r.read()?,
+            "timeout_ms" => self.timeout_ms = r.read()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.optional("method", &self.method);
+        w.field("url", &self.url);
+        w.optional("headers", &self.headers);
+        w.optional("body", &self.body);
+        w.optional("body_base64", &self.body_base64);
+        w.optional("timeout_ms", &self.timeout_ms);
+    }
+}
+
+/// An HTTPResponse is the reply of http. Any status is one, also 404 and 500.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HTTPResponse {
+    pub status: i32,
+    /// that answered, if there were redirects
+    pub url: String,
+    /// names in lower case, sorted
+    pub headers: Vec<HTTPHeader>,
+    /// as it was sent, if it is UTF-8
+    pub body: String,
+    /// otherwise
+    pub body_base64: String,
+}
+
+impl Object for HTTPResponse {
+    fn read_field(&mut self, key: &str, r: &mut Reader) -> Result<bool, Malformed> {
+        match key {
+            "status" => self.status = r.read()?,
+            "url" => self.url = r.read()?,
+            "headers" => self.headers = r.read()?,
+            "body" => self.body = r.read()?,
+            "body_base64" => self.body_base64 = r.read()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+    fn write_fields(&self, w: &mut Writer) {
+        w.field("status", &self.status);
+        w.optional("url", &self.url);
+        w.optional("headers", &self.headers);
+        w.optional("body", &self.body);
+        w.optional("body_base64", &self.body_base64);
+    }
+}
+
 /// A Sent is what a module hands to send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sent {

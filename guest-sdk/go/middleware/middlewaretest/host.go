@@ -38,6 +38,9 @@ type Host struct {
 	// agent's tools; without them they are denied, as without a grant.
 	OwnModel func(call ModelCall) (*abi.Response, error)
 	OwnTool  func(name, arguments string) (*abi.Result, error)
+	// HTTP answers the module's requests, in which secrets stand by their names;
+	// without it they are denied, as without a grant.
+	HTTP func(request abi.HTTPRequest) (*abi.HTTPResponse, error)
 
 	// NoStore takes the grant store from the module.
 	NoStore bool

@@ -55,6 +55,25 @@ func (i *imports) Tool(request []byte) ([]byte, error) {
 	return abi.Marshal(abi.ToolReply{Result: res})
 }
 
+// HTTP runs Host.HTTP.
+func (i *imports) HTTP(request []byte) ([]byte, error) {
+	if i.hook == abi.HookDescribe || i.hook == abi.HookConfigure {
+		return nil, fail(abi.CodeUnavailable, "http is not available while the module's image is built")
+	}
+	if i.h.HTTP == nil {
+		return nil, fail(abi.CodeDenied, "http:HOST is not granted to this entry: the test's Host has no HTTP")
+	}
+	var q abi.HTTPRequest
+	if err := decode(request, &q); err != nil {
+		return nil, err
+	}
+	res, err := i.h.HTTP(q)
+	if err != nil {
+		return nil, asError(err, abi.CodeUnavailable)
+	}
+	return abi.Marshal(res)
+}
+
 // mayCall refuses calls of a module's own where a host does.
 func (i *imports) mayCall(what string) error {
 	switch i.hook {
