@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/egress"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/openai"
 	"github.com/agent-runner/agent-runner/host/module"
@@ -51,6 +52,9 @@ type FileOptions struct {
 	// Values keep the durable values of modules, for Tenant; nil: there are none.
 	Values chain.Values
 	Tenant string
+	// Network is what modules' requests may reach and need beside the grants and
+	// secrets of the file; nil: public addresses, and nothing more.
+	Network *egress.Options
 	// Tracer is told of what the runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
@@ -90,6 +94,7 @@ type builder struct {
 	around      *builder // of the agent in whose file it stands, if it does
 	description string
 	asked       model.Model // its model, once that is made
+	http        *egress.Client
 }
 
 func (b *builder) closeModules() {
@@ -126,6 +131,10 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	if o.Model, err = b.model(); err != nil {
 		return nil, err
 	}
+	if err := b.network(); err != nil {
+		return nil, err
+	}
+	o.HTTP = b.http
 	b.place(o)
 	if err := b.load(ctx); err != nil {
 		return nil, err
@@ -159,6 +168,35 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 		return nil, b.file.ErrorAt("agents", err)
 	}
 	return a, nil
+}
+
+// network makes what sends the modules' requests, once for all agents of a file.
+func (b *builder) network() error {
+	if b.around != nil {
+		if len(b.file.Secrets) > 0 {
+			return b.file.ErrorAt("secrets", errors.New("secrets are named in the outermost file, for all agents in it"))
+		}
+		b.http = b.around.http
+		return nil
+	}
+	var o egress.Options
+	if b.opts.Network != nil {
+		o = *b.opts.Network
+	}
+	o.Secrets = slices.Clone(o.Secrets)
+	for i, s := range b.file.Secrets {
+		value := b.opts.Getenv(s.Env)
+		if value == "" {
+			return b.file.ErrorAt(fmt.Sprintf("secrets[%d].env", i), fmt.Errorf("the environment variable %s, for the secret %s, is not set", s.Env, s.Name))
+		}
+		o.Secrets = append(o.Secrets, egress.Secret{Name: s.Name, Value: value, Hosts: s.Hosts})
+	}
+	var err error
+	if b.http, err = egress.New(&o); err != nil {
+		return b.file.ErrorAt("secrets", err)
+	}
+	b.closers = append(b.closers, b.http.Close)
+	return nil
 }
 
 // A slot is one entry of the file.

@@ -52,6 +52,9 @@ func (c *runCommand) agentFile() (*agentfile.File, error) {
 	if err := c.addModules(f); err != nil {
 		return nil, err
 	}
+	if err := c.grant(f); err != nil {
+		return nil, err
+	}
 	return f, c.configure(f)
 }
 
@@ -118,6 +121,30 @@ func entries(f *agentfile.File) []*agentfile.Middleware {
 		}
 	}
 	return out
+}
+
+// grant applies --grant.
+func (c *runCommand) grant(f *agentfile.File) error {
+	all := entries(f)
+	for _, text := range c.grants {
+		name, power, ok := strings.Cut(text, "=")
+		if !ok || name == "" || power == "" {
+			return usagef("--grant %q: want NAME=POWER", short(text, 60))
+		}
+		at := slices.IndexFunc(all, func(e *agentfile.Middleware) bool { return e.Name == name })
+		if at < 0 {
+			return usagef("--grant: there is no module %q%s", name, among(name, entryNames(f)))
+		}
+		var grant agentfile.Grant
+		if err := grant.UnmarshalText([]byte(power)); err != nil {
+			return usagef("--grant %s: %v", name, err)
+		}
+		all[at].Grants = append(all[at].Grants, grant)
+		if _, err := all[at].ModuleGrants(); err != nil {
+			return usagef("--grant %s: %v", name, err)
+		}
+	}
+	return nil
 }
 
 // configure applies --module-config.

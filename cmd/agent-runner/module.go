@@ -62,7 +62,7 @@ func powersText(imports []module.Power) string {
 	var others, idle []module.Power
 	for _, p := range imports {
 		switch {
-		case p.Module == abi.ImportModule, p.Grant != "", p.Denied:
+		case p.Module == abi.ImportModule, p.Grant != "":
 			fmt.Fprintf(w, "  %s\t%s%s\n", p.Name, p.Does, condition(p))
 		case strings.HasPrefix(p.Does, "nothing"):
 			idle = append(idle, p)
@@ -91,10 +91,7 @@ func powersText(imports []module.Power) string {
 
 // condition says when a power is denied.
 func condition(p module.Power) string {
-	switch {
-	case p.Denied:
-		return " (this version denies it)"
-	case p.Grant != "":
+	if p.Grant != "" {
 		return " (if granted " + p.Grant + ")"
 	}
 	return ""

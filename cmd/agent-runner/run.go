@@ -27,6 +27,7 @@ type runCommand struct {
 	root, instruction, messages        string
 	resume, pausedAt, storeAt          string
 	answers                            []string
+	grants, secrets, private           []string
 	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
 	timeout                            time.Duration
@@ -86,6 +87,8 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f.SortFlags = false
 	f.StringArrayVarP(&c.modules, "module", "m", nil, "a module `PATH`, after those of -f; may be given more than once")
 	f.StringArrayVar(&c.configs, "module-config", nil, "a module's configuration, `NAME=JSON` or NAME=@FILE")
+	f.StringArrayVar(&c.grants, "grant", nil, "a power of a module, `NAME=POWER`, as in agent.yaml: notify=http:hooks.example.com")
+	networkFlags(cmd, c)
 	f.StringVarP(&c.file, "file", "f", "", "an agent.yaml; flags go before what it says")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
 	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
@@ -193,6 +196,9 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 		return err
 	}
 	defer flush()
+	if o.Network, err = c.network(); err != nil {
+		return err
+	}
 	o.Getenv, o.Logger, o.Tracer = c.env.getenv, c.logger(), tracer
 	a, err := h.NewAgentFromFile(ctx, file, o)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host/egress"
 	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 )
@@ -25,6 +26,9 @@ func (f *File) check() error {
 		return err
 	}
 	if err := f.checkMiddlewares(); err != nil {
+		return err
+	}
+	if err := f.checkSecrets(); err != nil {
 		return err
 	}
 	if err := f.checkAgents(); err != nil {
@@ -105,6 +109,28 @@ func (s *MCPServer) SetName() {
 	}
 	at, _ := url.Parse(string(s.URL))
 	s.Name = at.Host
+}
+
+func (f *File) checkSecrets() error {
+	names := map[string]bool{}
+	for i := range f.Secrets {
+		s, at := &f.Secrets[i], fmt.Sprintf("secrets[%d]", i)
+		_, err := egress.ParsePatterns(s.Hosts)
+		switch {
+		case !egress.ValidSecretName(s.Name):
+			return f.ErrorAt(at, errors.New("a secret needs a name of letters, digits, _ and -"))
+		case names[s.Name]:
+			return f.ErrorAt(at, fmt.Errorf("two secrets are named %s", s.Name))
+		case s.Env == "":
+			return f.ErrorAt(at, fmt.Errorf("secret %s needs the environment variable that holds it: env", s.Name))
+		case len(s.Hosts) == 0:
+			return f.ErrorAt(at, fmt.Errorf("secret %s needs the hosts that it is sent to: hosts", s.Name))
+		case err != nil:
+			return f.ErrorAt(at+".hosts", err)
+		}
+		names[s.Name] = true
+	}
+	return nil
 }
 
 func (f *File) checkMiddlewares() error {

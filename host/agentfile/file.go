@@ -29,6 +29,8 @@ type File struct {
 	Instruction string `json:"instruction,omitempty" jsonschema:"What the model is told first, as a system message."`
 	Tools       Tools  `json:"tools,omitzero" jsonschema:"What the model may call."`
 
+	Secrets []Secret `json:"secrets,omitempty" jsonschema:"Values that modules put into requests as {{secret:NAME}} and never see. They come from the environment."`
+
 	ReturnDirectly []string `json:"return_directly,omitempty" jsonschema:"Tools whose result ends the run, as its answer."`
 
 	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"The modules around the agent's loop, in their order: the first is the outermost."`
@@ -87,6 +89,14 @@ type MCPServer struct {
 	Dir string `json:"-"`
 
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"How long the server may take to answer when it is connected to, and again to list its tools. Default: 10s."`
+}
+
+// A Secret is a value of the environment that the host fills into requests of
+// modules.
+type Secret struct {
+	Name  string   `json:"name" jsonschema:"The name by which requests ask for it: letters, digits, _ and -."`
+	Env   string   `json:"env" jsonschema:"The environment variable that holds the value, of 8 bytes and more."`
+	Hosts []string `json:"hosts" jsonschema:"The hosts that it is sent to, by https: api.example.com, api.example.com:8443, *.example.com."`
 }
 
 // A Middleware is one entry of the chain.

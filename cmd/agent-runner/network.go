@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/egress"
+)
+
+// networkFlags are those about the requests of modules.
+func networkFlags(cmd *cobra.Command, c *runCommand) {
+	f := cmd.Flags()
+	f.StringArrayVar(&c.secrets, "secret", nil, "what modules send and never see, `NAME=env:VARIABLE@HOST`, as {{secret:NAME}}")
+	f.StringArrayVar(&c.private, "allow-private", nil, "let modules connect to private addresses in `RANGE`, such as 127.0.0.0/8, at granted hosts")
+}
+
+// network is what the requests of modules may reach and need.
+func (c *runCommand) network() (*egress.Options, error) {
+	o := &egress.Options{}
+	for _, text := range c.secrets {
+		s, err := egress.ParseSecret(text, c.env.getenv)
+		if err != nil {
+			return nil, usagef("--secret: %w", err)
+		}
+		o.Secrets = append(o.Secrets, s)
+	}
+	for _, text := range c.private {
+		p, err := egress.ParsePrivate(text)
+		if err != nil {
+			return nil, usagef("--allow-private: %w", err)
+		}
+		o.Private = append(o.Private, p)
+	}
+	return o, nil
+}
