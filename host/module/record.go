@@ -59,6 +59,9 @@ type Visit struct {
 	Output Blob       `json:"output,omitempty"` // what it wrote last
 	Failed bool       `json:"failed,omitempty"` // it returned 1
 	Fuel   uint64     `json:"fuel"`
+	// Stopped says that the host ended it for its time, which was where it had
+	// used Fuel.
+	Stopped bool `json:"stopped,omitempty"`
 	// Cut says that not all host calls are there: they were too many, or too large.
 	Cut bool `json:"cut,omitempty"`
 }
@@ -157,7 +160,7 @@ func (r *recorder) end(v *visit, failed bool) {
 
 func (r *recorder) complete(v *visit, failed bool) {
 	r.visit.Hook, r.visit.Input, r.visit.Seed = v.hook, v.input, v.seed
-	r.visit.Output, r.visit.Failed, r.visit.Fuel = v.output, failed, v.report.Fuel
+	r.visit.Output, r.visit.Failed, r.visit.Fuel, r.visit.Stopped = v.output, failed, v.report.Fuel, v.report.TimedOut
 }
 
 // errDiverged ends a replay that does not do what was recorded.
@@ -177,6 +180,16 @@ func (p *player) clock() int64 {
 	now := p.visit.Clock[min(p.looks, len(p.visit.Clock)-1)]
 	p.looks++
 	return now
+}
+
+// most is the fuel that a call may use which may use that much at most. A
+// recorded one that was ended for its time is ended by its fuel, at the same
+// place: time is not the same again. The player may be nil.
+func (p *player) most(left int64) int64 {
+	if p == nil || !p.visit.Stopped {
+		return left
+	}
+	return int64(min(uint64(left), max(p.visit.Fuel, 1)-1))
 }
 
 func (p *player) answer(q *HostCall) ([]byte, error) {

@@ -71,7 +71,7 @@ func (l *Loader) Replay(ctx context.Context, b *Bundle) (*Replay, error) {
 	switch {
 	case errors.As(err, &fault):
 		out.Cause = fault.Text()
-	case b.Fault.Judged:
+	case b.Fault.Judged, b.late(err):
 		out.Cause = b.Fault.Cause // of an answer that is the same or is among the differences
 	}
 	out.Same = len(out.Differences) == 0
@@ -83,16 +83,6 @@ func (l *Loader) Replay(ctx context.Context, b *Bundle) (*Replay, error) {
 func (b *Bundle) replayLimits() Limits {
 	l := b.Limits
 	l.HookTime = max(minReplayTime, 10*min(l.HookTime, time.Hour))
-	if b.Fault.Limit != "hook_time" || b.Visit.Fuel < 2 {
-		return l
-	}
-	before := uint64(0)
-	for i := range b.Earlier {
-		before = max(before, b.Earlier[i].Fuel)
-	}
-	if most := b.Visit.Fuel - 1; before <= most && most < uint64(l.Fuel) {
-		l.Fuel = int64(most)
-	}
 	return l
 }
 
@@ -162,6 +152,7 @@ func (b *Bundle) compare(v *visit, err error) []string {
 	switch {
 	case errors.Is(err, errDiverged):
 		out = append(out, err.Error())
+	case b.late(err):
 	case !errors.As(err, &fault):
 		out = append(out, "it did not fault")
 	case b.Fault.Limit == "hook_time" && (fault.Limit == "fuel" || fault.Limit == "hook_time"):
@@ -170,6 +161,12 @@ func (b *Bundle) compare(v *visit, err error) []string {
 		out = append(out, b.Fault.compare(fault)...)
 	}
 	return append(out, compareWork(&b.Visit, v)...)
+}
+
+// late says that the module came to its end there, and here again, but that the
+// host had no time left there to read its answer.
+func (b *Bundle) late(err error) bool {
+	return err == nil && b.Fault.Limit == "hook_time" && !b.Visit.Stopped
 }
 
 func (f *BundleFault) compare(now *chain.Fault) []string {

@@ -181,6 +181,20 @@ func TestReplayJudged(t *testing.T) {
 	require.Equal(t, []string{"it wrote another answer"}, replay(t, b).Differences)
 }
 
+// TestReplayLate checks an answer that the host had no time left to read.
+func TestReplayLate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
+	_, err := r.callTool(t.Context(), nil)
+	require.NoError(t, err)
+	b := onlyBundle(t, dir)
+	b.Fault = BundleFault{Stage: chain.StageHook, Limit: "hook_time", Cause: "its answer could not be read in time"}
+	require.Equal(t, b.Fault.Cause, requireSame(t, b).Cause)
+	b.Visit.Fuel++
+	require.Len(t, replay(t, b).Differences, 1)
+}
+
 // TestReplayDropped checks that a history that was too large to keep is told.
 func TestReplayDropped(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 		v.call.Until(v.stop)
 	}
 	left := s.fuelLeft()
-	w.in.LimitFuel(left)
+	w.in.LimitFuel(v.replay.most(left))
 	failed, err := m.transport.call(ctx, w.in, v)
 	v.report = w.in.Report()
 	if left < v.limits.Fuel {

@@ -149,6 +149,7 @@ func (in *Instance) checkpoint(left int64) time.Duration {
 		in.ending = context.Cause(in.hostCtx)
 		panic(unwind{})
 	case ran > limits.HookTime:
+		in.report.TimedOut = true
 		in.fail(FaultTimeout, fmt.Sprintf("ran longer than %v", limits.HookTime), nil)
 	case in.tank.used(left) > in.fuel:
 		in.fail(FaultFuel, fmt.Sprintf("used more than its %d fuel", in.fuel), nil)

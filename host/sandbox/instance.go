@@ -46,6 +46,7 @@ type Report struct {
 	HostCalls int           // calls of imports, WASI's included
 	Memory    int64         // linear memory at the end, in bytes
 	Dropped   int           // bytes that it printed beyond the limits
+	TimedOut  bool          // it was ended for Limits.HookTime, at Fuel
 }
 
 // Instance is a running module. Its methods are safe for concurrent use, but it
