@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,7 +41,7 @@ without --store that of $` + envStore + `, else the default.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete())
+	cmd.AddCommand(c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune())
 	return cmd
 }
 
@@ -194,6 +195,7 @@ Exit codes: those of run; 2 also if the run cannot go on.`,
 	})
 	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
 	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more of what happens")
+	networkFlags(cmd, r)
 	hostFlags(cmd, r)
 	return cmd
 }
@@ -217,7 +219,7 @@ func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, in
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, err := a.Continue(ctx, info.ID, answers)
+	events, err := a.Continue(agent.AnsweredBy(ctx, whoami()), info.ID, answers)
 	if err != nil {
 		return err
 	}
@@ -252,7 +254,7 @@ one that waits, or was cut off, the modules learn that it has ended.`,
 			if err := c.store.Cancel(ctx, id); err != nil {
 				return err
 			}
-			return c.say("asked %s to end run %s", info.Owner, id)
+			return c.say(did{Run: id, Did: "asked"}, "asked %s to end run %s", info.Owner, id)
 		}
 		err = c.again(ctx, r, info, func(a *host.Agent) error {
 			events, err := a.Cancel(ctx, id)
@@ -271,7 +273,7 @@ one that waits, or was cut off, the modules learn that it has ended.`,
 		if err != nil {
 			return fmt.Errorf("%w\nTo end it without its modules: agent-runner runs cancel --force %s", err, id)
 		}
-		return c.say("run %s has ended", id)
+		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "end it although its modules cannot learn of it")
 	hostFlags(cmd, r)
@@ -288,13 +290,20 @@ func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
 	if err := c.store.Abandon(ctx, info.ID, "somebody ended it"); err != nil {
 		return err
 	}
-	return c.say("run %s has ended", info.ID)
+	return c.say(did{Run: info.ID, Did: "ended"}, "run %s has ended", info.ID)
 }
 
-// say tells a person what was done.
-func (c *runsCommand) say(format string, args ...any) error {
+// did is what a command did, for programs.
+type did struct {
+	Run  string `json:"run,omitempty"`
+	Did  string `json:"did"` // asked (to end), ended, forgotten, would_forget
+	Runs *int   `json:"runs,omitempty"`
+}
+
+// say tells what was done.
+func (c *runsCommand) say(d did, format string, args ...any) error {
 	if c.output == "json" {
-		return nil
+		return printJSON(c.env, d)
 	}
 	_, err := fmt.Fprintln(c.env.out, clean(fmt.Sprintf(format, args...)))
 	return err
@@ -305,8 +314,55 @@ func (c *runsCommand) delete() *cobra.Command {
 		if err := c.store.Delete(ctx, id); err != nil {
 			return err
 		}
-		return c.say("run %s is forgotten", id)
+		return c.say(did{Run: id, Did: "forgotten"}, "run %s is forgotten", id)
 	})
+}
+
+func (c *runsCommand) prune() *cobra.Command {
+	var age string
+	var o store.PruneOptions
+	cmd := c.command(&cobra.Command{
+		Use:   "prune",
+		Short: "Forget runs that are old",
+		Long: `Forgets runs of which nothing has changed for some time: those that have come to
+their end, and with --unfinished also those that wait for answers or were cut off.
+A run that some process runs is never forgotten. The file of an SQLite database
+does not become smaller: new runs take the room.`,
+		Example: "  agent-runner runs prune --older-than 30d",
+	}, func(ctx context.Context, _ string) error {
+		var err error
+		if o.OlderThan, err = parseAge(age); err != nil {
+			return err
+		}
+		n, err := c.store.Prune(ctx, o)
+		switch {
+		case err != nil:
+			return err
+		case o.DryRun:
+			return c.say(did{Did: "would_forget", Runs: &n}, "%s would be forgotten", count(int64(n), "run"))
+		default:
+			return c.say(did{Did: "forgotten", Runs: &n}, "forgot %s", count(int64(n), "run"))
+		}
+	})
+	cmd.Flags().StringVar(&age, "older-than", "", "those of which nothing has changed for `AGE`: 30d, 12h, 90m")
+	cmd.Flags().BoolVar(&o.Unfinished, "unfinished", false, "also those that wait for answers or were cut off")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say how many")
+	return cmd
+}
+
+// parseAge reads an age: a duration of Go's, or so many days.
+func parseAge(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, usagef("say which runs are old: --older-than 30d")
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d, nil
+	}
+	return 0, usagef("--older-than is %q; want days, hours or minutes, such as 30d, 12h or 90m", text)
 }
 
 // An exported run is all that is known of it.

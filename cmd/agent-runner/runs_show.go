@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +48,8 @@ type runView struct {
 	most  int // characters of a text
 	out   strings.Builder
 
-	steps map[int][]abi.Event
+	steps   map[int][]abi.Event
+	answers []agent.Answered
 }
 
 // line writes a line, in a style, behind so many steps of indentation.
@@ -75,13 +79,14 @@ func (v *runView) text(x *exported, now time.Time) string {
 	for _, m := range x.History.Input {
 		v.message(0, "", m)
 	}
-	v.steps = map[int][]abi.Event{}
+	v.steps, v.answers = map[int][]abi.Event{}, x.History.Answered
 	for _, e := range x.Events {
 		v.steps[e.Step] = append(v.steps[e.Step], e)
 	}
 	step := -1
 	for _, p := range x.History.Phases {
 		if p.Step != step {
+			v.pauses(step)
 			step = p.Step
 			v.step(step)
 		}
@@ -92,6 +97,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 			v.events(step, abi.EventMessage)
 		}
 	}
+	v.pauses(step)
 	v.ending(x)
 	return v.out.String()
 }
@@ -142,6 +148,60 @@ func (v *runView) event(e *abi.Event) {
 	case abi.EventRunResumed:
 		v.line(1, amber, "• went on here after its process had ended")
 	}
+}
+
+// pauses writes what was asked in a step, and who answered what. What nobody has
+// answered is written at the end.
+func (v *runView) pauses(step int) {
+	told := map[string]bool{} // what waits through several pauses is asked once
+	for _, e := range v.steps[step] {
+		if e.Type != abi.EventRunPaused {
+			continue
+		}
+		for _, p := range e.Interrupts {
+			at := slices.IndexFunc(v.answers, func(a agent.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
+			if at < 0 || told[p.ID] {
+				continue
+			}
+			told[p.ID] = true
+			a := v.answers[at]
+			waited := time.Duration(a.TimeMS-e.TimeMS) * time.Millisecond
+			v.line(1, amber, "‖ %s asks: %s%s", cmp.Or(p.Entry, p.Agent, "the tool"), v.cut(p.Reason), after("  ", callText(p.Call)))
+			v.line(2, plain, "→ %s%s, after %s", v.cut(answerText(a.Answers[p.ID])), after(", by ", a.By), waitedText(waited))
+		}
+	}
+}
+
+// answerText is an answer to an interrupt, for a person to read.
+func answerText(answer json.RawMessage) string {
+	var a abi.Approval
+	var text string
+	switch {
+	case string(answer) == "true":
+		return abi.Approve
+	case string(answer) == "false":
+		return abi.Reject
+	case json.Unmarshal(answer, &text) == nil:
+		return text
+	case decode(answer, &a) && a.Decision != "":
+		out := a.Decision + after(": ", a.Message)
+		if a.Arguments != nil {
+			out += " to " + *a.Arguments
+		}
+		return out
+	}
+	return string(answer)
+}
+
+// waitedText is how long somebody was waited for.
+func waitedText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 48*time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
 func (v *runView) message(depth int, mark string, m abi.Message) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -52,6 +53,16 @@ func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
 		return nil, beforeRun(ctx, err)
 	}
 	return s, nil
+}
+
+// whoami names the person who answers: the user of this machine.
+func whoami() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + after("@", host)
 }
 
 // A process is one of this machine, for good: another one of the same number

@@ -27,10 +27,11 @@ type entry struct {
 	Fixed    *fixed                  `json:"fixed,omitempty"`
 	Messages *messagesDelta          `json:"messages,omitempty"`
 	Rounds   []string                `json:"rounds,omitempty"` // that were added
-	Calls    map[int]json.RawMessage `json:"calls,omitempty"` // CallStates by index, where they changed
+	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // CallStates by index, where they changed
 	NoCalls  bool                    `json:"no_calls,omitempty"`
 	Inner    map[int]*innerRun       `json:"inner,omitempty"` // runs of calls, by the calls' index
 	Live     *live                   `json:"live,omitempty"`
+	Answered *Answered               `json:"answered,omitempty"`
 }
 
 func newEntry() entry { return entry{Calls: map[int]json.RawMessage{}} }

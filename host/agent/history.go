@@ -2,9 +2,11 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -17,6 +19,27 @@ type History struct {
 	Phases []PhaseDeeds  `json:"phases"`
 	// Answers are those that it was given to its interrupts, by their ids.
 	Answers map[string]json.RawMessage `json:"answers,omitempty"`
+	// Answered says the same of each time that somebody gave some.
+	Answered []Answered `json:"answered,omitempty"`
+}
+
+// Answered are answers that somebody gave at once.
+type Answered struct {
+	By      string                     `json:"by,omitempty"` // as [AnsweredBy] says
+	TimeMS  int64                      `json:"time_ms"`
+	Answers map[string]json.RawMessage `json:"answers"` // by the ids of the interrupts
+}
+
+type answererKey struct{}
+
+// AnsweredBy returns a context in which [Agent.Continue] notes who gave the answers.
+func AnsweredBy(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, answererKey{}, who)
+}
+
+func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *Answered {
+	by, _ := ctx.Value(answererKey{}).(string)
+	return &Answered{By: by, TimeMS: time.Now().UnixMilli(), Answers: answers}
 }
 
 // PhaseDeeds are what was done in one phase.
@@ -92,6 +115,9 @@ func (r *reader) add(e *entry) error {
 	}
 	if err := r.fold.add(e); err != nil {
 		return err
+	}
+	if e.Answered != nil {
+		r.history.Answered = append(r.history.Answered, *e.Answered)
 	}
 	if first {
 		r.history.Input = slices.Clone(r.fold.messages)

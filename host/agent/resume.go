@@ -95,6 +95,9 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	}
 	r.crashed, r.canceled = wasRunning, cancel
 	r.goOnKept(o, kept, phase)
+	if len(answers) > 0 {
+		r.keeper.pending.Answered = noteAnswers(ctx, answers)
+	}
 	return r, nil
 }
 

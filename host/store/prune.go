@@ -20,7 +20,7 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (int, error) {
 	if o.Unfinished {
 		unfinished = 1
 	}
-	const which = `updated_ms <= NOW_MS - $1 AND (status = 'finished' OR $2 = 1 AND lease_ms <= NOW_MS)`
+	const which = `updated_ms <= NOW_MS - $1 AND (status = 'finished' OR $2 = 1 AND (status = 'paused' OR lease_ms <= NOW_MS))`
 	args := []any{o.OlderThan.Milliseconds(), unfinished}
 	if o.DryRun {
 		var n int64

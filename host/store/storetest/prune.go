@@ -21,7 +21,7 @@ func newRuns(t *testing.T, s store.Store) {
 		lease  time.Duration
 	}{
 		"finished": {agent.StatusFinished, lease},
-		"paused":   {agent.StatusPaused, 0},
+		"paused":   {agent.StatusPaused, lease},
 		"cut off":  {agent.StatusRunning, -time.Second},
 		"running":  {agent.StatusRunning, lease},
 	} {
