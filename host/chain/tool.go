@@ -393,7 +393,7 @@ func (r *Run) checkToolMessages(messages []abi.Message, call abi.Call, entry str
 		m.Name, m.Origin = either(m.Name, call.Name), abi.OriginTool
 		answers++
 	}
-	if len(messages) > 0 && answers != 1 {
+	if messages != nil && answers != 1 {
 		return faultf("%d of the messages answer the call; exactly one must", answers)
 	}
 	return nil
