@@ -114,10 +114,12 @@ func run(t tx, id string) (info *agent.RunInfo, err error) {
 		return err
 	}, `SELECT `+runColumns+` FROM runs WHERE id = $1`, id)
 	if err == nil && info == nil {
-		err = ownError{fmt.Errorf("run %s: %w", id, agent.ErrNoRun)}
+		err = ownError{noRun(id)}
 	}
 	return info, err
 }
+
+func noRun(id string) error { return fmt.Errorf("run %s: %w", id, agent.ErrNoRun) }
 
 // Claim implements [agent.Journal].
 func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {

@@ -1,7 +1,7 @@
 // Package store keeps what outlasts a process: runs, with the journal of all
 // that they did, the modules that they run with, the durable values of modules,
-// and the tenants of a platform with what is theirs. It is SQL, in SQLite or in PostgreSQL; package storetest is what
-// both have to pass.
+// and the tenants of a platform with what is theirs. It is SQL, in SQLite or in
+// PostgreSQL; package storetest is what both have to pass.
 //
 // A run is a row of its own, its log and its events. One transaction takes an
 // entry of the log, the events that it led to and the run's counters, and
@@ -82,6 +82,8 @@ type Options struct {
 	Retention time.Duration
 	// Quota bounds the durable values of each entry of a tenant.
 	Quota Quota
+	// Keyring seals the secrets of tenants; nil: none can be kept.
+	Keyring *Keyring
 }
 
 // A Quota bounds durable values.
@@ -125,7 +127,7 @@ func Open(ctx context.Context, where string, o *Options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{database: d, quota: o.Quota.complete(), stop: func() {}}
+	s := &store{database: d, quota: o.Quota.complete(), keyring: o.Keyring, stop: func() {}}
 	if err := s.migrate(ctx); err != nil {
 		_ = d.close()
 		return nil, err
@@ -139,8 +141,9 @@ func Open(ctx context.Context, where string, o *Options) (Store, error) {
 // A store is a Store over either database.
 type store struct {
 	database
-	quota Quota
-	stop  func() // what goes on beside
+	quota   Quota
+	keyring *Keyring
+	stop    func() // what goes on beside
 }
 
 // A database is what is different between the databases.

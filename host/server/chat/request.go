@@ -1,0 +1,212 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Request is a completion that somebody asks for.
+type Request struct {
+	Model    string // the agent
+	Messages []abi.Message
+	Tools    []abi.Tool // that the client runs itself
+	Metadata abi.Params
+	// Run is the run that goes on, with Answers by the ids of its interrupts; empty:
+	// a new one begins with Messages.
+	Run     string
+	Answers map[string]json.RawMessage
+
+	stream bool
+	usage  bool // is told at the end of a stream
+}
+
+// body is what a client sends, as far as it means something here.
+type body struct {
+	Model         string                     `json:"model"`
+	Messages      []abi.Message              `json:"messages"`
+	Tools         []toolSpec                 `json:"tools"`
+	Stream        bool                       `json:"stream"`
+	StreamOptions *streamOptions             `json:"stream_options"`
+	Metadata      map[string]json.RawMessage `json:"metadata"`
+	N             *int                       `json:"n"`
+	ToolChoice    json.RawMessage            `json:"tool_choice"`
+	Modalities    []string                   `json:"modalities"`
+	Functions     json.RawMessage            `json:"functions"`
+	Logprobs      bool                       `json:"logprobs"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type toolSpec struct {
+	Type     string   `json:"type"`
+	Function abi.Tool `json:"function"`
+}
+
+// Limits of a request.
+const (
+	maxMessages = 10_000
+	maxTools    = 128
+)
+
+// ParseRequest reads a request. What cannot be done is refused; parameters of the
+// model, such as temperature, are the agent's own, and those of the request are
+// passed over. The error is an *Error.
+func ParseRequest(b []byte) (*Request, error) {
+	var in body
+	if _, err := abi.Decode(b, &in); err != nil {
+		return nil, badf("", "the body is no request for a chat completion: %v", err)
+	}
+	switch {
+	case in.Model == "":
+		return nil, badf("model", "model is missing; it names an agent, see GET /v1/models")
+	case len(in.Messages) == 0:
+		return nil, badf("messages", "messages is empty; want a conversation")
+	case len(in.Messages) > maxMessages:
+		return nil, badf("messages", "there are %d messages; at most %d are taken", len(in.Messages), maxMessages)
+	case in.N != nil && *in.N != 1:
+		return nil, badf("n", "n is %d; a run has one answer, so want 1", *in.N)
+	case in.Logprobs:
+		return nil, badf("logprobs", "agents do not tell log probabilities; leave logprobs out")
+	case in.Functions != nil:
+		return nil, badf("functions", "functions are not taken; give them as tools")
+	case slices.ContainsFunc(in.Modalities, func(m string) bool { return m != "text" }):
+		return nil, badf("modalities", "agents answer with text; leave modalities out")
+	case len(in.Tools) > maxTools:
+		return nil, badf("tools", "there are %d tools; at most %d are taken", len(in.Tools), maxTools)
+	}
+	r := &Request{Model: in.Model, Messages: in.Messages, Metadata: in.Metadata, stream: in.Stream, usage: in.StreamOptions != nil && in.StreamOptions.IncludeUsage}
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		if err := m.Check(); err != nil {
+			return nil, badf(fmt.Sprintf("messages[%d]", i), "messages[%d]: %v", i, err)
+		}
+		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
+	}
+	if err := r.addTools(in.Tools, in.ToolChoice); err != nil {
+		return nil, err
+	}
+	return r, r.goesOn()
+}
+
+// addTools takes the client's tools, unless it wants none called.
+func (r *Request) addTools(specs []toolSpec, choice json.RawMessage) error {
+	switch c := strings.TrimSpace(string(choice)); c {
+	case "", `"auto"`, "null":
+	case `"none"`:
+		return nil
+	default:
+		return badf("tool_choice", "tool_choice is %.80s; which tools are called is the agent's to say, so want auto or none", c)
+	}
+	for i, s := range specs {
+		if s.Type != "function" && s.Type != "" {
+			return badf("tools", "tools[%d] is of type %q; want function", i, s.Type)
+		}
+		if err := s.Function.Check(); err != nil {
+			return badf("tools", "tools[%d]: %v", i, err)
+		}
+		r.Tools = append(r.Tools, s.Function)
+	}
+	return nil
+}
+
+// goesOn looks for results of the client's tools at the end of the conversation,
+// which go on with the run that called them.
+func (r *Request) goesOn() error {
+	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == abi.RoleTool; i-- {
+		m := &r.Messages[i]
+		run, interrupt, ok := splitCallID(m.ToolCallID)
+		switch {
+		case !ok:
+			continue // a conversation of its own
+		case r.Run != "" && r.Run != run:
+			return badf("messages", "the results at the end of the conversation belong to several runs, %s and %s", r.Run, run)
+		}
+		if r.Answers[interrupt] != nil {
+			continue // the later one counts
+		}
+		answer, err := abi.Marshal(abi.Result{Content: m.Content})
+		if err != nil {
+			return badf("messages", "messages[%d]: %v", i, err)
+		}
+		r.Run = run
+		if r.Answers == nil {
+			r.Answers = map[string]json.RawMessage{}
+		}
+		r.Answers[interrupt] = answer
+	}
+	return nil
+}
+
+// The id of a call that the client is to make names the run that waits for it, and
+// the interrupt that it answers.
+const callPrefix = "call_"
+
+func callID(run, interrupt string) string { return callPrefix + run + "." + interrupt }
+
+func splitCallID(id string) (run, interrupt string, ok bool) {
+	rest, ok := strings.CutPrefix(id, callPrefix)
+	if !ok {
+		return "", "", false
+	}
+	run, interrupt, ok = strings.Cut(rest, ".")
+	return run, interrupt, ok && strings.HasPrefix(run, "run_") && interrupt != ""
+}
+
+// An Error is a problem in the form of OpenAI's API.
+type Error struct {
+	Status  int
+	Message string
+	Param   string // the part of the request that is wrong
+	Code    string
+	Header  http.Header // beside the usual
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+func badf(param, format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Param: param}
+}
+
+// object is the error as it is sent.
+func (e *Error) object() any {
+	kind := "invalid_request_error"
+	switch {
+	case e.Status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
+	case e.Status == http.StatusUnauthorized:
+		kind = "authentication_error"
+	case e.Status == http.StatusForbidden:
+		kind = "permission_error"
+	case e.Status >= 500:
+		kind = "server_error"
+	}
+	o := map[string]any{"message": e.Message, "type": kind, "param": nil, "code": nil}
+	if e.Param != "" {
+		o["param"] = e.Param
+	}
+	if e.Code != "" {
+		o["code"] = e.Code
+	}
+	return map[string]any{"error": o}
+}
+
+// Write answers a request with the error.
+func (e *Error) Write(w http.ResponseWriter) {
+	maps.Copy(w.Header(), e.Header)
+	b, err := abi.Marshal(e.object())
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(append(b, '\n'))
+}

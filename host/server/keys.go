@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// keys are those of tenants: the operator's to give, and the tenants' own.
+type keys struct{ store store.Store }
+
+// A Key is one as the API shows it. Its secret is shown once, in Secret.
+type Key struct {
+	ID      string     `json:"id"`
+	Name    string     `json:"name"`
+	Scopes  []string   `json:"scopes"`
+	Created time.Time  `json:"created"`
+	Expires *time.Time `json:"expires,omitempty"`
+	Revoked *time.Time `json:"revoked,omitempty"`
+	Used    *time.Time `json:"used,omitempty" doc:"When it was used last, to a minute."`
+	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is shown this once: the server does not keep it."`
+}
+
+func showKey(k *store.Key) *Key {
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		t = t.UTC()
+		return &t
+	}
+	return &Key{ID: k.ID, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
+}
+
+type (
+	keyPath struct {
+		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: what stands between ar_ and the next _."`
+	}
+	keyOutput  struct{ Body *Key }
+	keysOutput struct {
+		Body struct {
+			Keys []*Key `json:"keys"`
+		}
+	}
+	newKeyBody struct {
+		Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"What the key is for."`
+		Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"What it may do. Default: everything that the tenant may; for a key that a tenant makes, what the key that makes it may."`
+		ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
+	}
+	rotateBody struct {
+		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds that the old key goes on to work. Default: 0."`
+	}
+	createKeyInput       struct{ Body newKeyBody }
+	createTenantKeyInput struct {
+		tenantPath
+		Body newKeyBody
+	}
+	tenantKeyPath struct {
+		tenantPath
+		keyPath
+	}
+	rotateKeyInput struct {
+		keyPath
+		Body *rotateBody
+	}
+	rotateTenantKeyInput struct {
+		tenantKeyPath
+		Body *rotateBody
+	}
+)
+
+func (k *keys) routes(s *Server) {
+	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
+	route(s, Route{ID: "create-key", Method: "POST", Path: "/v1/keys", Scope: KeysWrite, Tag: tag, Status: 201, Summary: "Create a key of one's own tenant"},
+		func(ctx context.Context, c *Caller, in *createKeyInput) (*keyOutput, error) {
+			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
+		})
+	route(s, Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: KeysRead, Tag: tag, Summary: "List one's own tenant's keys"},
+		func(ctx context.Context, c *Caller, _ *struct{}) (*keysOutput, error) { return k.list(ctx, c.Tenant) })
+	route(s, Route{ID: "rotate-key", Method: "POST", Path: one + "/rotate", Scope: KeysWrite, Tag: tag, Status: 201, Summary: "Replace a key"},
+		func(ctx context.Context, c *Caller, in *rotateKeyInput) (*keyOutput, error) {
+			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
+		})
+	route(s, Route{ID: "revoke-key", Method: "DELETE", Path: one, Scope: KeysWrite, Tag: tag, Summary: "Revoke a key"},
+		func(ctx context.Context, c *Caller, in *keyPath) (*struct{}, error) {
+			return nil, c.Tenant.RevokeKey(ctx, in.Key)
+		})
+	route(s, Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a key of a tenant"},
+		func(ctx context.Context, c *Caller, in *createTenantKeyInput) (*keyOutput, error) {
+			return k.create(ctx, c, k.store.Tenant(in.Tenant), texts(TenantScopes), &in.Body)
+		})
+	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys"},
+		func(ctx context.Context, _ *Caller, in *tenantPath) (*keysOutput, error) {
+			if _, err := k.store.TenantInfo(ctx, in.Tenant); err != nil {
+				return nil, err
+			}
+			return k.list(ctx, k.store.Tenant(in.Tenant))
+		})
+	route(s, Route{ID: "rotate-tenant-key", Method: "POST", Path: of + "/rotate", Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Replace a tenant's key"},
+		func(ctx context.Context, c *Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
+			return k.rotate(ctx, c, k.store.Tenant(in.Tenant), in.Key, in.Body)
+		})
+	route(s, Route{ID: "revoke-tenant-key", Method: "DELETE", Path: of, Scope: OperatorScope, Tag: tag, Summary: "Revoke a tenant's key"},
+		func(ctx context.Context, _ *Caller, in *tenantKeyPath) (*struct{}, error) {
+			return nil, k.store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
+		})
+}
+
+// create makes a key with some of the scopes that may be given.
+func (k *keys) create(ctx context.Context, _ *Caller, t *store.Tenant, may []string, in *newKeyBody) (*keyOutput, error) {
+	scopes := in.Scopes
+	if len(scopes) == 0 {
+		scopes = may
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(may, scope) {
+			return nil, problem(codeForbidden, "scope %q cannot be given here; these can: %v", scope, may)
+		}
+	}
+	made, shown, err := t.CreateKey(ctx, &store.NewKey{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+		Life: time.Duration(in.ExpiresIn) * time.Second})
+	return keyAnswer(made, shown, err)
+}
+
+func keyAnswer(k *store.Key, shown string, err error) (*keyOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &keyOutput{showKey(k)}
+	out.Body.Secret = shown
+	return out, nil
+}
+
+func (k *keys) list(ctx context.Context, t *store.Tenant) (*keysOutput, error) {
+	list, err := t.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &keysOutput{}
+	out.Body.Keys = []*Key{}
+	for i := range list {
+		out.Body.Keys = append(out.Body.Keys, showKey(&list[i]))
+	}
+	return out, nil
+}
+
+// rotate replaces a key. Nobody gets scopes by it that they do not have: the
+// new key would show its secret to a caller who may do less than it.
+func (k *keys) rotate(ctx context.Context, c *Caller, t *store.Tenant, id string, in *rotateBody) (*keyOutput, error) {
+	old, err := t.Key(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Has(OperatorScope) {
+		for _, scope := range old.Scopes {
+			if !c.Has(Scope(scope)) {
+				return nil, problem(codeForbidden, "key %s may do more than this one: %s; rotate it with one that has that scope", id, scope)
+			}
+		}
+	}
+	var grace time.Duration
+	if in != nil {
+		grace = time.Duration(in.Grace) * time.Second
+	}
+	made, shown, err := t.RotateKey(ctx, id, grace)
+	return keyAnswer(made, shown, err)
+}

@@ -1,0 +1,184 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// A Problem is an error as programs and people read it (RFC 9457).
+type Problem struct {
+	// Type names the problem for programs, as urn:agent-runner:problem:<code>.
+	Type   string `json:"type" doc:"What is wrong, for programs: urn:agent-runner:problem:<code>."`
+	Title  string `json:"title" doc:"What is wrong, in few words that are always the same."`
+	Status int    `json:"status" doc:"The status of the answer."`
+	Detail string `json:"detail,omitempty" doc:"What is wrong here, and what to do."`
+	// Instance is the request's id.
+	Instance string `json:"instance,omitempty" doc:"The request, as urn:agent-runner:request:<id>; the server's log has the same id."`
+	// Quota is the limit that was reached, for status 429.
+	Quota  string  `json:"quota,omitempty" doc:"The quota that was reached."`
+	Errors []Wrong `json:"errors,omitempty" doc:"Every place of the request that is wrong."`
+
+	retry  time.Duration
+	header http.Header
+	cause  error // for the log
+}
+
+// A Wrong is one thing that is wrong with a request.
+type Wrong struct {
+	Location string `json:"location,omitempty" doc:"Where, such as body.quota.modules."`
+	Message  string `json:"message" doc:"What is wrong there."`
+}
+
+// Codes of problems; a type is problemType and one of them.
+const (
+	problemType = "urn:agent-runner:problem:"
+
+	codeInvalid      = "invalid-request"
+	codeUnauthorized = "no-valid-key"
+	codeForbidden    = "scope-missing"
+	codeNotFound     = "not-found"
+	codeMethod       = "method-not-allowed"
+	codeConflict     = "conflict"
+	codeTooLarge     = "too-large"
+	codeMediaType    = "media-type"
+	codeRefused      = "refused"
+	codeBlocked      = "blocked"
+	codeQuota        = "quota-reached"
+	codeInternal     = "internal"
+	codeUnavailable  = "unavailable"
+)
+
+// titles of problems by their codes.
+var titles = map[string]struct {
+	status int
+	title  string
+}{
+	codeInvalid:      {http.StatusUnprocessableEntity, "The request is not valid"},
+	codeUnauthorized: {http.StatusUnauthorized, "There is no valid key"},
+	codeForbidden:    {http.StatusForbidden, "The key may not do this"},
+	codeNotFound:     {http.StatusNotFound, "There is nothing here"},
+	codeMethod:       {http.StatusMethodNotAllowed, "The method is not allowed here"},
+	codeConflict:     {http.StatusConflict, "It is in the way of something else"},
+	codeTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeMediaType:    {http.StatusUnsupportedMediaType, "The body's type is not known here"},
+	codeRefused:      {http.StatusUnprocessableEntity, "It is refused"},
+	codeBlocked:      {http.StatusForbidden, "The operator blocks it"},
+	codeQuota:        {http.StatusTooManyRequests, "A quota is reached"},
+	codeInternal:     {http.StatusInternalServerError, "The server failed"},
+	codeUnavailable:  {http.StatusServiceUnavailable, "The server cannot do it now"},
+}
+
+// problem makes one of a code.
+func problem(code, format string, args ...any) *Problem {
+	t := titles[code]
+	return &Problem{Type: problemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// quotaProblem says which quota was reached, and when to try again.
+func quotaProblem(quota string, retry time.Duration, format string, args ...any) *Problem {
+	p := problem(codeQuota, format, args...)
+	p.Quota, p.retry = quota, retry
+	return p
+}
+
+// Error is what is wrong here.
+func (p *Problem) Error() string { return p.Detail }
+
+// Unwrap is what the log has, and the caller has not.
+func (p *Problem) Unwrap() error { return p.cause }
+
+// GetStatus implements [huma.StatusError].
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements [huma.HeadersError].
+func (p *Problem) GetHeaders() http.Header {
+	h := p.header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	if p.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
+	}
+	return h
+}
+
+// ContentType implements [huma.ContentTypeFilter].
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// problemOf is what the caller is told of an error.
+func problemOf(err error) *Problem {
+	var known *Problem
+	var model *huma.ErrorModel
+	var full *store.QuotaError
+	var db *store.Error
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &model):
+		return problemOfModel(model)
+	case errors.As(err, &full):
+		return quotaProblem(full.Quota, full.RetryAfter, "%v", full)
+	case errors.As(err, &size):
+		return problem(codeTooLarge, "the body has more than %d bytes", size.Limit)
+	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
+		errors.Is(err, store.ErrNoModule), errors.Is(err, agent.ErrNoRun):
+		return problem(codeNotFound, "%v", err)
+	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished):
+		return problem(codeConflict, "%v", err)
+	case errors.Is(err, store.ErrNoKeyring):
+		p := problem(codeUnavailable, "this server keeps no secrets: its operator has given it no key for them")
+		p.cause = err
+		return p
+	case errors.As(err, &db) && (db.Retryable() || db.Kind == store.Full):
+		p := problem(codeUnavailable, "the database cannot be used now; try again")
+		p.retry, p.cause = time.Second, err
+		return p
+	}
+	p := problem(codeInternal, "something failed that is not the request's fault; the server's log has the reason under this request's id")
+	p.cause = err
+	return p
+}
+
+// problemOfModel is what huma says is wrong with a request, without the values:
+// they may be secrets.
+func problemOfModel(m *huma.ErrorModel) *Problem {
+	code := codeInvalid
+	for c, t := range titles {
+		if t.status == m.Status && c != codeRefused && c != codeBlocked && c != codeInvalid {
+			code = c
+		}
+	}
+	p := problem(code, "%s", m.Detail)
+	p.Status = m.Status
+	if code == codeInternal {
+		p.cause = m
+	}
+	for _, e := range m.Errors {
+		p.Errors = append(p.Errors, Wrong{Location: e.Location, Message: e.Message})
+	}
+	return p
+}
+
+// writeProblem answers a request with a problem, where no handler of huma does.
+func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := *problemOf(err)
+	p.Instance = instance(r)
+	note(r, p.cause)
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(&p)
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// A Route is an operation of the API.
+type Route struct {
+	ID      string // such as create-tenant; clients are named by it
+	Method  string
+	Path    string
+	Scope   Scope // what a key needs; Public for everybody
+	Tag     string
+	Summary string
+	About   string // more about it; may be empty
+	Body    int64  // bytes of the body at most; 1 MiB when 0
+	Status  int    // of a success; 200, or 204 without a body, when 0
+}
+
+// bodyTime is how long a body of JSON may take to arrive.
+const bodyTime = 30 * time.Second
+
+// scopeMeta and the others are where the document has what tests go by.
+const (
+	scopeMeta = "x-scope"
+	bodyMeta  = "x-max-body"
+)
+
+// operation is the route as huma has it.
+func (s *Server) operation(r Route) huma.Operation {
+	if r.Scope == "" || r.Scope != Public && !r.Scope.known() {
+		panic(fmt.Sprintf("route %s %s: it declares no scope; say Public if it is for everybody", r.Method, r.Path))
+	}
+	if r.Body == 0 {
+		r.Body = 1 << 20
+	}
+	op := huma.Operation{OperationID: r.ID, Method: r.Method, Path: r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.About,
+		MaxBodyBytes: r.Body, BodyReadTimeout: bodyTime, DefaultStatus: r.Status,
+		Extensions: map[string]any{scopeMeta: string(r.Scope), bodyMeta: r.Body},
+		Responses: map[string]*huma.Response{"default": {Description: "What is wrong", Content: map[string]*huma.MediaType{
+			"application/problem+json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")}}}},
+	}
+	if r.Scope != Public {
+		op.Security = []map[string][]string{{"key": {}}}
+	}
+	op.Middlewares = huma.Middlewares{s.guard(r)}
+	return op
+}
+
+// route registers a handler of JSON.
+func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
+	huma.Register(s.api, s.operation(r), func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, callerOf(ctx), in)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		return out, nil
+	})
+}
+
+// raw registers a handler that has the response and the request for itself: the
+// body is bounded and has [bodyTime], which it may change with
+// [http.ResponseController]. An error that is returned before anything is written
+// is answered as a problem. describe adds parameters, bodies and answers to the
+// document.
+func (s *Server) raw(r Route, describe func(*huma.Operation, huma.Registry), handle func(w http.ResponseWriter, r *http.Request, c *Caller) error) {
+	op := s.operation(r)
+	if describe != nil {
+		describe(&op, s.api.OpenAPI().Components.Schemas)
+	}
+	s.api.OpenAPI().AddOperation(&op)
+	s.api.Adapter().Handle(&op, s.api.Middlewares().Handler(op.Middlewares.Handler(func(ctx huma.Context) {
+		req, w := humago.Unwrap(ctx)
+		req = req.WithContext(ctx.Context())
+		req.Body = http.MaxBytesReader(w, req.Body, op.MaxBodyBytes)
+		if err := handle(w, req, callerOf(ctx.Context())); err != nil {
+			if a := answerOf(req.Context()); a != nil && a.status != 0 {
+				note(req, err) // it is too late to answer
+				return
+			}
+			writeProblem(w, req, err)
+		}
+	})))
+}
+
+// newAPI is the document, and how bodies are read and written.
+func newAPI(mux *http.ServeMux, version string) huma.API {
+	c := huma.DefaultConfig("agent-runner", version)
+	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."
+	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
+	c.RejectUnknownQueryParameters = true
+	format := huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
+	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", BearerFormat: "ar_…"}}
+	c.Transformers = []huma.Transformer{func(ctx huma.Context, _ string, v any) (any, error) {
+		err, ok := v.(error)
+		if !ok {
+			return v, nil
+		}
+		p := *problemOf(err)
+		r, _ := humago.Unwrap(ctx)
+		p.Instance = instance(r)
+		note(r, p.cause)
+		return &p, nil
+	}}
+	return humago.New(mux, c)
+}
+
+var writeJSON = huma.DefaultJSONFormat.Marshal
+
+// maxDepth is how deeply a body of JSON may be nested.
+const maxDepth = 64
+
+// readJSON reads what is JSON in every respect: in UTF-8, and not nested for
+// its own sake.
+func readJSON(b []byte, v any) error {
+	if !utf8.Valid(b) {
+		return errors.New("the body is not UTF-8")
+	}
+	if err := shallow(b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// shallow refuses JSON that is nested deeper than maxDepth.
+func shallow(b []byte) error {
+	depth, text := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("the body is nested deeper than %d", maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// checkPath refuses addresses that mean one thing here and another elsewhere.
+func checkPath(r *http.Request) error {
+	for _, part := range []string{r.URL.Path, r.URL.RawQuery} {
+		if !utf8.ValidString(part) || strings.ContainsFunc(part, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return &Problem{Type: problemType + codeInvalid, Title: titles[codeInvalid].title, Status: http.StatusBadRequest,
+				Detail: "the address has characters that no address has"}
+		}
+	}
+	for name, values := range r.URL.Query() {
+		for _, v := range append(values, name) {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+				return &Problem{Type: problemType + codeInvalid, Title: titles[codeInvalid].title, Status: http.StatusBadRequest,
+					Detail: "a parameter of the address is not UTF-8"}
+			}
+		}
+	}
+	return nil
+}

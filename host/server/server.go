@@ -1,0 +1,140 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// Options make a server.
+type Options struct {
+	// Store keeps everything. The caller closes it after the server.
+	Store store.Store
+	// Host loads modules and runs agents. The caller closes it after the server.
+	Host *host.Host
+	// Logger hears of requests; nil: nobody.
+	Logger *slog.Logger
+	// Version is this program's, for the document.
+	Version string
+	// MaxUpload is the largest module, in bytes; 16 MiB when 0. Tenants may have
+	// less.
+	MaxUpload int64
+	// DrainTime is how long requests and runs may take to end when the server
+	// does; 30 s when 0.
+	DrainTime time.Duration
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+}
+
+// A Server is the platform's HTTP. It is made by [New].
+type Server struct {
+	store   store.Store
+	host    *host.Host
+	log     *slog.Logger
+	now     func() time.Time
+	options Options
+
+	mux    *http.ServeMux
+	api    huma.API
+	rates  *rates
+	blocks *blocks
+
+	draining chan struct{}
+	drain    sync.Once
+	work     sync.WaitGroup
+}
+
+// New makes a server. Serve, or another HTTP server, calls it.
+func New(o *Options) (*Server, error) {
+	if o == nil || o.Store == nil || o.Host == nil {
+		return nil, errors.New("a server needs a store and a host")
+	}
+	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, mux: http.NewServeMux(), draining: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
+	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
+	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
+	s.rates = newRates(s.now)
+	s.blocks = newBlocks(s.store, s.log)
+	for _, r := range []interface{ routes(*Server) }{
+		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
+	} {
+		r.routes(s)
+	}
+	return s, nil
+}
+
+// Store is where the server keeps everything.
+func (s *Server) Store() store.Store { return s.store }
+
+// Draining is closed when the server begins to end: what goes on for long
+// comes to its end, or is handed back to the journal.
+func (s *Server) Draining() <-chan struct{} { return s.draining }
+
+// Go runs fn beside the requests; a server that ends waits for it.
+func (s *Server) Go(fn func()) { s.work.Go(fn) }
+
+// Serve answers requests until ctx ends, then lets those under way end. It
+// returns nil if all of them did.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	hs := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.blocks.watch(background)
+	}()
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(l) }()
+	select {
+	case err := <-failed:
+		stop()
+		<-watched
+		return err
+	case <-ctx.Done():
+	}
+	err := s.shutdown(context.WithoutCancel(ctx), hs)
+	stop()
+	<-watched
+	return err
+}
+
+// shutdown ends what is under way, for the time that there is.
+func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
+	s.drain.Do(func() { close(s.draining) })
+	ctx, cancel := context.WithTimeout(ctx, s.options.DrainTime)
+	defer cancel()
+	err := hs.Shutdown(ctx)
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = cmp.Or(err, context.Cause(ctx))
+	}
+	if err != nil {
+		_ = hs.Close()
+		return errors.New("not everything ended in time; runs go on from the journal at the next start")
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// tenants are the operator's business.
+type tenants struct{ store store.Store }
+
+// A Policy is what the operator allows a tenant. Its zero value allows a module
+// what harms nobody: reading the conversation of its own agent.
+type Policy struct {
+	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml; a trailing * stands for anything. Default: messages."`
+	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may ask; a trailing * stands for anything. Default: any, with the tenant's own credentials."`
+	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
+	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" doc:"Steps of a run at most. Default: what the agent says."`
+}
+
+// A Tenant is one as the API shows it.
+type Tenant struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name"`
+	Quota   store.TenantQuota `json:"quota"`
+	Policy  Policy            `json:"policy"`
+	Created time.Time         `json:"created"`
+	Updated time.Time         `json:"updated"`
+}
+
+func showTenant(info *store.TenantInfo) (*Tenant, error) {
+	t := &Tenant{ID: info.ID, Name: info.Name, Quota: info.Quota, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	return t, json.Unmarshal(info.Policy, &t.Policy)
+}
+
+// policyOf is what the operator allows the caller's tenant.
+func policyOf(c *Caller) (p Policy, err error) {
+	return p, json.Unmarshal(c.Info.Policy, &p)
+}
+
+type (
+	tenantPath struct {
+		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
+	}
+	tenantOutput      struct{ Body *Tenant }
+	createTenantInput struct {
+		Body struct {
+			ID     string            `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id, for good."`
+			Name   string            `json:"name,omitempty" maxLength:"200" doc:"What people call it. Default: the id."`
+			Quota  store.TenantQuota `json:"quota,omitempty" doc:"Default: no limits."`
+			Policy Policy            `json:"policy,omitempty"`
+		}
+	}
+	listTenantsInput struct {
+		After string `query:"after" maxLength:"63" doc:"The last id of the page before."`
+		Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	}
+	listTenantsOutput struct {
+		Body struct {
+			Tenants []*Tenant `json:"tenants"`
+		}
+	}
+	updateTenantInput struct {
+		tenantPath
+		Body struct {
+			Name   *string            `json:"name,omitempty" maxLength:"200"`
+			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Takes the place of the whole quota."`
+			Policy *Policy            `json:"policy,omitempty" doc:"Takes the place of the whole policy."`
+		}
+	}
+)
+
+func (t *tenants) routes(s *Server) {
+	const tag = "tenants"
+	route(s, Route{ID: "create-tenant", Method: "POST", Path: "/v1/tenants", Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a tenant"}, t.create)
+	route(s, Route{ID: "list-tenants", Method: "GET", Path: "/v1/tenants", Scope: OperatorScope, Tag: tag, Summary: "List tenants"}, t.list)
+	route(s, Route{ID: "get-tenant", Method: "GET", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag, Summary: "Show a tenant"}, t.get)
+	route(s, Route{ID: "update-tenant", Method: "PATCH", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
+		Summary: "Change a tenant's name, quota or policy"}, t.update)
+	route(s, Route{ID: "delete-tenant", Method: "DELETE", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
+		Summary: "Forget a tenant and everything that belongs to it"}, t.delete)
+}
+
+func (t *tenants) create(ctx context.Context, _ *Caller, in *createTenantInput) (*tenantOutput, error) {
+	policy, err := json.Marshal(in.Body.Policy)
+	if err != nil {
+		return nil, err
+	}
+	name := in.Body.Name
+	if name == "" {
+		name = in.Body.ID
+	}
+	info, err := t.store.CreateTenant(ctx, in.Body.ID, name, in.Body.Quota, policy)
+	return tenantAnswer(info, err)
+}
+
+func tenantAnswer(info *store.TenantInfo, err error) (*tenantOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	shown, err := showTenant(info)
+	return &tenantOutput{shown}, err
+}
+
+func (t *tenants) list(ctx context.Context, _ *Caller, in *listTenantsInput) (*listTenantsOutput, error) {
+	infos, err := t.store.Tenants(ctx, in.After, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &listTenantsOutput{}
+	out.Body.Tenants = []*Tenant{}
+	for i := range infos {
+		shown, err := showTenant(&infos[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Tenants = append(out.Body.Tenants, shown)
+	}
+	return out, nil
+}
+
+func (t *tenants) get(ctx context.Context, _ *Caller, in *tenantPath) (*tenantOutput, error) {
+	return tenantAnswer(t.store.TenantInfo(ctx, in.Tenant))
+}
+
+func (t *tenants) update(ctx context.Context, _ *Caller, in *updateTenantInput) (*tenantOutput, error) {
+	u := &store.TenantUpdate{Name: in.Body.Name, Quota: in.Body.Quota}
+	if in.Body.Policy != nil {
+		var err error
+		if u.Policy, err = json.Marshal(in.Body.Policy); err != nil {
+			return nil, err
+		}
+	}
+	return tenantAnswer(t.store.UpdateTenant(ctx, in.Tenant, u))
+}
+
+func (t *tenants) delete(ctx context.Context, _ *Caller, in *tenantPath) (*struct{}, error) {
+	return nil, t.store.DeleteTenant(ctx, in.Tenant)
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+const digestPrefix = "sha256:"
+
+// bare is a digest as the store has it.
+func bare(digest string) string { return strings.TrimPrefix(digest, digestPrefix) }
+
+// usage is what tenants used.
+type usage struct{ now func() time.Time }
+
+type (
+	usageInput struct {
+		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
+		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`
+	}
+	tenantUsageInput struct {
+		tenantPath
+		usageInput
+	}
+	usageOutput struct {
+		Body struct {
+			Total store.Usage   `json:"total" doc:"Of all days together. Its day, agent and module are empty."`
+			Rows  []store.Usage `json:"rows" doc:"By day, agent and module."`
+		}
+	}
+)
+
+func (u *usage) routes(s *Server) {
+	route(s, Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: UsageRead, Tag: "usage", Summary: "What one's own tenant used"},
+		func(ctx context.Context, c *Caller, in *usageInput) (*usageOutput, error) {
+			return u.get(ctx, c.Tenant, in)
+		})
+	route(s, Route{ID: "get-tenant-usage", Method: "GET", Path: "/v1/tenants/{tenant}/usage", Scope: OperatorScope, Tag: "usage", Summary: "What a tenant used"},
+		func(ctx context.Context, _ *Caller, in *tenantUsageInput) (*usageOutput, error) {
+			if _, err := s.store.TenantInfo(ctx, in.Tenant); err != nil {
+				return nil, err
+			}
+			return u.get(ctx, s.store.Tenant(in.Tenant), &in.usageInput)
+		})
+}
+
+func (u *usage) get(ctx context.Context, t *store.Tenant, in *usageInput) (*usageOutput, error) {
+	today := store.Day(u.now())
+	from, to := in.From, in.To
+	if from == "" {
+		from = today
+	}
+	if to == "" {
+		to = today
+	}
+	rows, err := t.Usage(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	out := &usageOutput{}
+	out.Body.Rows = append([]store.Usage{}, rows...)
+	for _, r := range rows {
+		out.Body.Total.Add(r)
+	}
+	return out, nil
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+)
+
+// A SecretInfo is what is told of a secret.
+type SecretInfo struct {
+	Name     string
+	SealedBy string // the key of the keyring
+	Updated  time.Time
+}
+
+// place binds a sealed secret to its row: moved to another one it does not
+// open. No name has a zero byte.
+func (n *Tenant) place(name string) string { return n.id + "\x00" + name }
+
+// SetSecret keeps a secret, sealed. Without a keyring it fails with
+// [ErrNoKeyring].
+func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) error {
+	by, sealed, err := n.s.keyring.seal(secret, n.place(name))
+	if err != nil {
+		return err
+	}
+	return n.update(ctx, func(t scoped) error {
+		_, err := t.exec(`INSERT INTO secrets (tenant, name, sealed_by, sealed, updated_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+			ON CONFLICT (tenant, name) DO UPDATE SET sealed_by = $3, sealed = $4, updated_ms = NOW_MS`, name, by, sealed)
+		return err
+	})
+}
+
+// Secret opens one, or fails with [ErrNoSecret].
+func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
+	var by string
+	var sealed []byte
+	err := n.view(ctx, func(t scoped) error {
+		return t.query(func(scan func(...any) error) error {
+			err := scan(&by, &sealed)
+			sealed = bytes.Clone(sealed)
+			return err
+		}, `SELECT sealed_by, sealed FROM secrets WHERE tenant = $1 AND name = $2`, name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if by == "" {
+		return nil, fmt.Errorf("secret %s: %w", name, ErrNoSecret)
+	}
+	return n.s.keyring.open(by, sealed, n.place(name))
+}
+
+// Secrets lists the tenant's secrets, without what is in them.
+func (n *Tenant) Secrets(ctx context.Context) (out []SecretInfo, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		return t.query(func(scan func(...any) error) error {
+			var i SecretInfo
+			var updated int64
+			err := scan(&i.Name, &i.SealedBy, &updated)
+			i.Updated = time.UnixMilli(updated)
+			out = append(out, i)
+			return err
+		}, `SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 ORDER BY name`)
+	})
+	return out, err
+}
+
+// DeleteSecret forgets one, or fails with [ErrNoSecret].
+func (n *Tenant) DeleteSecret(ctx context.Context, name string) error {
+	return n.update(ctx, func(t scoped) error {
+		gone, err := t.exec(`DELETE FROM secrets WHERE tenant = $1 AND name = $2`, name)
+		if err == nil && gone == 0 {
+			err = ownError{fmt.Errorf("secret %s: %w", name, ErrNoSecret)}
+		}
+		return err
+	})
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A StoredAgent is a version of an agent.
+type StoredAgent struct {
+	Name    string
+	Version int64 // from 1
+	Digest  string
+	Body    []byte   // the agent.yaml
+	Modules []string // digests of the modules that it names
+	Created time.Time
+}
+
+// maxAgentVersions is how many versions of an agent are kept.
+const maxAgentVersions = 100
+
+const agentColumns = `name, version, digest, body, modules, created_ms`
+
+func scanAgent(scan func(...any) error) (*StoredAgent, error) {
+	var a StoredAgent
+	var body []byte
+	var modules string
+	var created int64
+	if err := scan(&a.Name, &a.Version, &a.Digest, &body, &modules, &created); err != nil {
+		return nil, err
+	}
+	a.Body, a.Created = bytes.Clone(body), time.UnixMilli(created)
+	if err := json.Unmarshal([]byte(modules), &a.Modules); err != nil {
+		return nil, ownError{&Error{Corrupt, "", fmt.Errorf("agent %s: %w", a.Name, err)}}
+	}
+	return &a, nil
+}
+
+// PutAgent keeps another version of an agent, unless it is the same as the
+// newest, and returns the version that it is. Of many versions the oldest goes.
+func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules []string) (a *StoredAgent, err error) {
+	sum := sha256.Sum256(body)
+	digest := hex.EncodeToString(sum[:])
+	list, err := marshal(append([]string{}, modules...))
+	if err != nil {
+		return nil, err
+	}
+	err = n.update(ctx, func(t scoped) error {
+		newest, err := newestAgent(t, name)
+		if err != nil {
+			return err
+		}
+		version := int64(1)
+		if newest != nil {
+			if newest.Digest == digest && slices.Equal(newest.Modules, modules) {
+				a = newest
+				return nil
+			}
+			version = newest.Version + 1
+		}
+		if _, err := t.exec(`INSERT INTO agents (tenant, name, version, digest, body, modules, created_ms) VALUES ($1, $2, $3, $4, $5, $6, NOW_MS)`,
+			name, version, digest, body, list); err != nil {
+			return err
+		}
+		if _, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+			return err
+		}
+		a, err = newestAgent(t, name)
+		return err
+	})
+	return a, err
+}
+
+func newestAgent(t scoped, name string) (a *StoredAgent, err error) {
+	err = t.query(func(scan func(...any) error) error {
+		a, err = scanAgent(scan)
+		return err
+	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 ORDER BY version DESC LIMIT 1`, name)
+	return a, err
+}
+
+// Agent returns a version of an agent, the newest if that is 0, or fails with
+// [ErrNoAgent].
+func (n *Tenant) Agent(ctx context.Context, name string, version int64) (a *StoredAgent, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		err := t.query(func(scan func(...any) error) error {
+			a, err = scanAgent(scan)
+			return err
+		}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
+		if err == nil && a == nil {
+			err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+		}
+		return err
+	})
+	return a, err
+}
+
+// Agents lists the newest version of each agent, in the order of their names.
+func (n *Tenant) Agents(ctx context.Context, after string, limit int) (out []StoredAgent, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		out, err = agents(t, after, limit)
+		return err
+	})
+	return out, err
+}
+
+func agents(t scoped, after string, limit int) (out []StoredAgent, err error) {
+	err = t.query(func(scan func(...any) error) error {
+		a, err := scanAgent(scan)
+		if err == nil {
+			out = append(out, *a)
+		}
+		return err
+	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
+		AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
+		ORDER BY name LIMIT $3`, after, int64(limit))
+	return out, err
+}
+
+// agentsWith names the agents whose newest version names a module.
+func agentsWith(t scoped, digest string) (names []string, err error) {
+	list, err := agents(t, "", 1<<31-1)
+	for _, a := range list {
+		if slices.Contains(a.Modules, digest) {
+			names = append(names, a.Name)
+		}
+	}
+	return names, err
+}
+
+// DeleteAgent forgets an agent with all its versions, or fails with [ErrNoAgent].
+// Its runs stay.
+func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
+	return n.update(ctx, func(t scoped) error {
+		gone, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)
+		if err == nil && gone == 0 {
+			err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+		}
+		return err
+	})
+}

@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A TenantModule is a module as one tenant has it. That others may have the same
+// bytes is not seen.
+type TenantModule struct {
+	Digest  string
+	Kind    string // what the bytes are: wasm, extism, script
+	Size    int64
+	About   json.RawMessage // what it says of itself, as whoever put it has it
+	Names   []ModuleName
+	Created time.Time
+}
+
+// A ModuleName is a name and version that a tenant gave to a module.
+type ModuleName struct {
+	Name    string
+	Version string
+	Digest  string
+	Created time.Time
+}
+
+// PutModule keeps a module whose bytes are in the store already, and its name
+// if that is not empty. A version that names another module fails with
+// [ErrTaken], a quota that is reached with a [*QuotaError].
+func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version string) error {
+	return n.update(ctx, func(t scoped) error {
+		info, err := tenantIn(t.tx, n.id)
+		if err != nil {
+			return err
+		}
+		var has, count, size int64
+		if err := t.query(func(scan func(...any) error) error { return scan(&has, &count, &size) },
+			`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*), CAST(COALESCE(sum(size), 0) AS BIGINT)
+			FROM tenant_modules WHERE tenant = $1`, m.Digest); err != nil {
+			return err
+		}
+		if has == 0 {
+			if err := over("modules", info.Quota.Modules, count, 1, 0); err != nil {
+				return err
+			}
+			if err := over("storage_bytes", info.Quota.StorageBytes, size, m.Size, 0); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(`INSERT INTO tenant_modules (tenant, digest, kind, size, about, created_ms) VALUES ($1, $2, $3, $4, $5, NOW_MS)
+			ON CONFLICT (tenant, digest) DO UPDATE SET about = $5, kind = $3`, m.Digest, m.Kind, m.Size, string(m.About)); err != nil || name == "" {
+			return err
+		}
+		added, err := t.exec(`INSERT INTO module_names (tenant, name, version, digest, created_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+			ON CONFLICT (tenant, name, version) DO NOTHING`, name, version, m.Digest)
+		if err != nil || added == 1 {
+			return err
+		}
+		var digest string
+		if err := t.query(func(scan func(...any) error) error { return scan(&digest) },
+			`SELECT digest FROM module_names WHERE tenant = $1 AND name = $2 AND version = $3`, name, version); err != nil || digest == m.Digest {
+			return err
+		}
+		return ownError{fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrTaken)}
+	})
+}
+
+// Module returns one of the tenant's modules, or fails with [ErrNoModule].
+func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		list, err := tenantModules(t, "AND digest = $2", digest)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+		}
+		m = &list[0]
+		return nil
+	})
+	return m, err
+}
+
+// Modules lists the tenant's modules, the newest first.
+func (n *Tenant) Modules(ctx context.Context, limit int) (out []TenantModule, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		out, err = tenantModules(t, "ORDER BY created_ms DESC, digest LIMIT $2", int64(limit))
+		return err
+	})
+	return out, err
+}
+
+// tenantModules reads modules with their names; more follows the tenant in SQL.
+func tenantModules(t scoped, more string, args ...any) ([]TenantModule, error) {
+	var out []TenantModule
+	at := map[string]int{}
+	err := t.query(func(scan func(...any) error) error {
+		var m TenantModule
+		var about string
+		var created int64
+		err := scan(&m.Digest, &m.Kind, &m.Size, &about, &created)
+		m.About, m.Created = json.RawMessage(about), time.UnixMilli(created)
+		at[m.Digest] = len(out)
+		out = append(out, m)
+		return err
+	}, `SELECT digest, kind, size, about, created_ms FROM tenant_modules WHERE tenant = $1 `+more, args...)
+	if err != nil || len(out) == 0 {
+		return nil, err
+	}
+	return out, t.query(func(scan func(...any) error) error {
+		name, err := scanModuleName(scan)
+		if i, ok := at[name.Digest]; ok {
+			out[i].Names = append(out[i].Names, name)
+		}
+		return err
+	}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 ORDER BY name, created_ms, version`)
+}
+
+func scanModuleName(scan func(...any) error) (m ModuleName, err error) {
+	var created int64
+	err = scan(&m.Name, &m.Version, &m.Digest, &created)
+	m.Created = time.UnixMilli(created)
+	return m, err
+}
+
+// ModuleName returns what a name stands for: in a version, or in the newest one
+// if that is empty. It fails with [ErrNoModule].
+func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m ModuleName, err error) {
+	found := false
+	err = n.view(ctx, func(t scoped) error {
+		err := t.query(func(scan func(...any) error) error {
+			m, err = scanModuleName(scan)
+			found = true
+			return err
+		}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 AND name = $2 AND ($3 = '' OR version = $3)
+			ORDER BY created_ms DESC, version DESC LIMIT 1`, name, version)
+		if err == nil && !found {
+			if version != "" {
+				name += "@" + version
+			}
+			err = ownError{fmt.Errorf("module %s: %w", name, ErrNoModule)}
+		}
+		return err
+	})
+	return m, err
+}
+
+// DeleteModule forgets a module and its names. One that an agent's newest version
+// names stays: [ErrInUse].
+func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
+	return n.update(ctx, func(t scoped) error {
+		users, err := agentsWith(t, digest)
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			return ownError{fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, users[0])}
+		}
+		gone, err := t.exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
+		if err != nil {
+			return err
+		}
+		if gone == 0 {
+			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+		}
+		_, err = t.exec(`DELETE FROM module_names WHERE tenant = $1 AND digest = $2`, digest)
+		return err
+	})
+}

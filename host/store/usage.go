@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Usage is what was used on a day by an agent. The row without a module has
+// the agent's runs, tokens and time; those with one have what the module used.
+type Usage struct {
+	Day              string `json:"day,omitempty" doc:"The day (UTC)."`
+	Agent            string `json:"agent,omitempty"`
+	Module           string `json:"module,omitempty" doc:"The module's digest; empty for the agent itself."`
+	Runs             int64  `json:"runs" doc:"Runs that began."`
+	PromptTokens     int64  `json:"prompt_tokens"`
+	CompletionTokens int64  `json:"completion_tokens"`
+	Fuel             int64  `json:"fuel" doc:"Fuel of the module."`
+	WallMS           int64  `json:"wall_ms" doc:"Time of the runs, or of the module's hooks."`
+	Calls            int64  `json:"calls" doc:"Calls of the model, or of the module's hooks."`
+}
+
+// Add adds what another one counts.
+func (u *Usage) Add(o Usage) {
+	u.Runs += o.Runs
+	u.PromptTokens += o.PromptTokens
+	u.CompletionTokens += o.CompletionTokens
+	u.Fuel += o.Fuel
+	u.WallMS += o.WallMS
+	u.Calls += o.Calls
+}
+
+// Day is the day of a time, as usage is counted.
+func Day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+// A QuotaError is a quota that was reached.
+type QuotaError struct {
+	Quota string // its name in [TenantQuota]'s JSON
+	Limit int64
+	Used  int64
+	// RetryAfter is when it may be otherwise; 0 where only the tenant can change it.
+	RetryAfter time.Duration
+}
+
+// Error says which, and what to do.
+func (e *QuotaError) Error() string {
+	wait := "; delete what is not needed, or ask the operator for more"
+	if e.RetryAfter > 0 {
+		wait = fmt.Sprintf("; try again in %v", e.RetryAfter.Round(time.Second))
+	}
+	return fmt.Sprintf("the quota %s is reached: %d of %d%s", e.Quota, e.Used, e.Limit, wait)
+}
+
+// over returns an error if one more does not fit in.
+func over(quota string, limit, used, more int64, retry time.Duration) error {
+	if limit <= 0 || used+more <= limit {
+		return nil
+	}
+	return ownError{&QuotaError{Quota: quota, Limit: limit, Used: used, RetryAfter: retry}}
+}
+
+// AddUsage counts what was used. Its runs were counted by [Tenant.AdmitRun].
+func (n *Tenant) AddUsage(ctx context.Context, rows ...Usage) error {
+	return n.update(ctx, func(t scoped) error {
+		for i := range rows {
+			if err := addUsage(t, &rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func addUsage(t scoped, u *Usage) error {
+	_, err := t.exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (tenant, day, agent, module) DO UPDATE SET runs = tenant_usage.runs + $5, prompt_tokens = tenant_usage.prompt_tokens + $6,
+		completion_tokens = tenant_usage.completion_tokens + $7, fuel = tenant_usage.fuel + $8, wall_ms = tenant_usage.wall_ms + $9,
+		calls = tenant_usage.calls + $10`,
+		u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls)
+	return err
+}
+
+// maxUsageRows is how many rows are listed at most.
+const maxUsageRows = 10_000
+
+// Usage lists what was used on the days from one to another, both included.
+func (n *Tenant) Usage(ctx context.Context, from, to string) (out []Usage, err error) {
+	err = n.view(ctx, func(t scoped) error {
+		return t.query(func(scan func(...any) error) error {
+			var u Usage
+			err := scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls)
+			out = append(out, u)
+			return err
+		}, `SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls FROM tenant_usage
+			WHERE tenant = $1 AND day >= $2 AND day <= $3 ORDER BY day, agent, module LIMIT $4`, from, to, int64(maxUsageRows))
+	})
+	return out, err
+}
+
+// placeTime is how long a run that was let in may take to be in the journal.
+const placeTime = time.Minute
+
+// AdmitRun lets a run begin, or go on after a pause, if the tenant's quotas have
+// room for it, on all machines together: it fails with a [*QuotaError]. A run
+// that begins is counted. One that never comes to the journal gives its place
+// back after a minute, or by [Tenant.ReleaseRun].
+func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, begins bool) error {
+	return n.update(ctx, func(t scoped) error {
+		info, err := tenantIn(t.tx, n.id)
+		if err != nil {
+			return err
+		}
+		// The day is the database's, whose clock all machines share.
+		var now int64
+		if _, err := one(t.tx, `SELECT NOW_MS`, nil, &now); err != nil {
+			return err
+		}
+		at := time.UnixMilli(now).UTC()
+		if err := admit(t, info.Quota, run, at, begins); err != nil {
+			return err
+		}
+		if _, err := t.exec(`DELETE FROM run_places WHERE tenant = $1 AND until_ms <= NOW_MS`); err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO run_places (tenant, run, until_ms) VALUES ($1, $2, NOW_MS + $3) ON CONFLICT (run) DO NOTHING`,
+			run, placeTime.Milliseconds()); err != nil || !begins {
+			return err
+		}
+		return addUsage(t, &Usage{Day: Day(at), Agent: agent, Runs: 1})
+	})
+}
+
+// admit compares what is used with the quota.
+func admit(t scoped, q TenantQuota, run string, at time.Time, begins bool) error {
+	var running, runs, tokens, fuel int64
+	scan := func(out ...any) func(func(...any) error) error {
+		return func(scan func(...any) error) error { return scan(out...) }
+	}
+	if err := t.query(scan(&running), `SELECT
+		(SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
+		(SELECT count(*) FROM run_places WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2
+			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run))`, run); err != nil {
+		return err
+	}
+	if err := t.query(scan(&runs, &tokens, &fuel), `SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT),
+		CAST(COALESCE(sum(prompt_tokens + completion_tokens), 0) AS BIGINT), CAST(COALESCE(sum(fuel), 0) AS BIGINT)
+		FROM tenant_usage WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+		return err
+	}
+	tomorrow := at.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at)
+	begun := int64(0)
+	if begins {
+		begun = 1
+	}
+	for _, err := range []error{
+		over("concurrent_runs", q.ConcurrentRuns, running, 1, time.Second),
+		over("runs_per_day", q.RunsPerDay, runs, begun, tomorrow),
+		over("tokens_per_day", q.TokensPerDay, tokens, 1, tomorrow),
+		over("fuel_per_day", q.FuelPerDay, fuel, 1, tomorrow),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReleaseRun gives back the place of a run that did not begin after all. That
+// it was counted stays.
+func (n *Tenant) ReleaseRun(ctx context.Context, run string) error {
+	return n.update(ctx, func(t scoped) error {
+		_, err := t.exec(`DELETE FROM run_places WHERE tenant = $1 AND run = $2`, run)
+		return err
+	})
+}
