@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +40,9 @@ import (
 //	                         FILE.events, with URL for $URL
 //	says FILE DESCRIBE HOOK  makes a module that answers every hook with HOOK
 //	id FILE                  sets $ID to the run of the events in FILE
+//	site FILE                starts a server at http://$SITE, which writes the header
+//	                         authorization of each request and its body to FILE, and
+//	                         answers with them
 //	requests FILE            writes the bodies that the endpoint was sent
 func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
@@ -75,7 +81,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID,
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite,
 		},
 	})
 }
@@ -91,6 +97,20 @@ func startModel(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(server.Close)
 	ts.Setenv("URL", server.URL)
 	servers.Store(ts.Name(), server)
+}
+
+func startSite(ts *testscript.TestScript, _ bool, args []string) {
+	file, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		fmt.Fprintf(io.MultiWriter(w, file), "%s: %s\n", r.Header.Get("Authorization"), body)
+	}))
+	ts.Defer(func() {
+		server.Close()
+		_ = file.Close()
+	})
+	ts.Setenv("SITE", server.Listener.Addr().String())
 }
 
 func requests(ts *testscript.TestScript, _ bool, args []string) {
