@@ -147,7 +147,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"unknown key": {"middlewares:\n  - modul: a.wasm\n", `agent.yaml:2:5: unknown key "modul" in middlewares[0]; did you mean "module"? (allowed: module, name, config, limits, grants, on_fault)
   2 |   - modul: a.wasm
     |     ^`},
-		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, stream)
+		"unknown key at the top": {"model: {}\ntool: {}\n", `agent.yaml:2:1: unknown key "tool"; did you mean "tools"? (allowed: name, model, instruction, tools, secrets, return_directly, middlewares, rings, continue_on_error, continue_on_response, agents, limits, stream)
   2 | tool: {}
     | ^`},
 		"key of another name": {"middlewares: [{module: a.wasm, limits: {memory_bytes: 5}}]", `did you mean "memory"?`},
@@ -186,6 +186,13 @@ func TestWhatIsWrong(t *testing.T) {
 		"two of a name, rings":   {"rings: {outer: [{module: x.wasm}]}\nmiddlewares:\n  - module: x.json\n", `rings.outer[0] is named "x" as well`},
 		"on_fault":               {"middlewares: [{module: x.wasm, on_fault: ignore}]\n", `on_fault: there is no on_fault "ignore"; there are fail, skip`},
 		"grant":                  {"middlewares:\n  - module: x.wasm\n    grants: [read:last, files]\n", `agent.yaml:3:25: grants[1]: grant "files": no such power; there are read:all`},
+		"grant of no host":       {"middlewares: [{module: x.wasm, grants: [\"http:0x7f.1\"]}]\n", `want http:HOST: the host looks like an address`},
+		"secret without a name":  {"secrets: [{env: KEY, hosts: [a.org]}]\n", `a secret needs a name of letters`},
+		"secret without env":     {"secrets: [{name: K, hosts: [a.org]}]\n", `secret K needs the environment variable that holds it: env`},
+		"secret without hosts":   {"secrets: [{name: K, env: KEY}]\n", `secret K needs the hosts that it is sent to`},
+		"secret for no host":     {"secrets: [{name: K, env: KEY, hosts: [\"https://a.org\"]}]\n", `host "https://a.org": `},
+		"secrets of one name":    {"secrets: [{name: K, env: KEY, hosts: [a.org]}, {name: K, env: KEY, hosts: [a.org]}]\n", `two secrets are named K`},
+		"secret with a value":    {"secrets: [{name: K, value: x, hosts: [a.org]}]\n", `unknown key "value" in secrets[0]`},
 		"grants that contradict": {"middlewares: [{module: x.wasm, grants: [read:last, read:all]}]\n", `contradicts read:last`},
 		"tool":                   {"tools: {builtin: [calculatr]}\n", `there is no built-in tool "calculatr"; did you mean "calculator"? (there are time`},
 		"tool twice":             {"tools: {builtin: [time, time]}\n", `built-in tool "time" is there twice`},
