@@ -214,27 +214,27 @@ func TestEndings(t *testing.T) {
 		return c
 	}
 	for _, tc := range []struct {
-		name string
-		o    agent.Options
-		want func(t *testing.T, s said)
+		name  string
+		reply scripted.Reply
+		o     agent.Options
+		want  func(t *testing.T, s said)
 	}{
-		{"stopped by a module", agent.Options{Model: scripted.New(scripted.Text("x")), Chain: entries(stop)}, func(t *testing.T, s said) {
+		{"stopped by a module", scripted.Text("x"), agent.Options{Chain: entries(stop)}, func(t *testing.T, s said) {
 			require.Equal(t, "content_filter", s.Finish)
 			require.Equal(t, "not about that", *s.Message.Refusal)
 		}},
-		{"waits for a person", agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "look", "{}"))), Tools: []tool.Tool{look()}, Chain: entries(gate)}, func(t *testing.T, s said) {
+		{"waits for a person", scripted.Calls(abi.NewToolCall("1", "look", "{}")), agent.Options{Tools: []tool.Tool{look()}, Chain: entries(gate)}, func(t *testing.T, s said) {
 			require.Equal(t, "stop", s.Finish)
 			require.Equal(t, "(The run waits for an answer: look outside?)", *s.Message.Content)
 		}},
-		{"the model fails", agent.Options{Model: scripted.New(scripted.Error(&model.Error{Code: abi.CodeModel, Message: "overloaded"}))}, func(t *testing.T, s said) {
+		{"the model fails", scripted.Error(&model.Error{Code: abi.CodeModel, Message: "overloaded"}), agent.Options{}, func(t *testing.T, s said) {
 			require.Contains(t, s.Failed, "overloaded")
-			require.Equal(t, "model_error", s.Code)
+			require.Equal(t, "model", s.Code)
 		}},
-		{"too many steps", agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "look", "{}"))), Tools: []tool.Tool{look()}, MaxSteps: 1}, func(t *testing.T, s said) {
+		{"too many steps", scripted.Calls(abi.NewToolCall("1", "look", "{}")), agent.Options{Tools: []tool.Tool{look()}, MaxSteps: 1}, func(t *testing.T, s said) {
 			require.Equal(t, "max_steps", s.Code)
 		}},
-		{"an answer at the limit", agent.Options{Model: scripted.New(scripted.Message(abi.Message{Role: abi.RoleAssistant, Content: abi.Text("so far"), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "look", "{}")}})),
-			Tools: []tool.Tool{look()}, MaxSteps: 1, Limits: agent.Limits{OnLimit: agent.LimitEnd}}, func(t *testing.T, s said) {
+		{"an answer at the limit", scripted.Message(abi.Message{Role: abi.RoleAssistant, Content: abi.Text("so far"), ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "look", "{}")}}), agent.Options{Tools: []tool.Tool{look()}, MaxSteps: 1, Limits: agent.Limits{OnLimit: agent.LimitEnd}}, func(t *testing.T, s said) {
 			require.Equal(t, "length", s.Finish)
 			require.Equal(t, "so far", *s.Message.Content)
 		}},
@@ -243,7 +243,7 @@ func TestEndings(t *testing.T) {
 			t.Run(tc.name+" "+stream, func(t *testing.T) {
 				t.Parallel()
 				o := tc.o
-				o.Model = scripted.New(o.Model.(*scripted.Model).Replies()...)
+				o.Model = scripted.New(tc.reply)
 				got := talk(t, o, `[{"stream":`+stream+`,"messages":[{"role":"user","content":"hi"}]}]`)
 				tc.want(t, got[0])
 			})
@@ -255,14 +255,14 @@ func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	srv := serve(t, agent.Options{Model: scripted.New()})
 	for body, want := range map[string]string{
-		`{`:                          "no request for a chat completion",
-		`{"messages":[]}`:            "model is missing",
-		`{"model":"a"}`:              "messages is empty",
-		`{"model":"a","messages":[{"role":"robot","content":"x"}]}`:                              `unknown role`,
-		`{"model":"a","messages":[{"role":"user","content":"x"}],"n":2}`:                          "n is 2",
-		`{"model":"a","messages":[{"role":"user","content":"x"}],"tool_choice":"required"}`:       "tool_choice",
-		`{"model":"a","messages":[{"role":"user","content":"x"}],"modalities":["text","audio"]}`: "modalities",
-		`{"model":"a","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"a b"}}]}`: "tools[0]",
+		`{`:               "no request for a chat completion",
+		`{"messages":[]}`: "model is missing",
+		`{"model":"a"}`:   "messages is empty",
+		`{"model":"a","messages":[{"role":"robot","content":"x"}]}`:                                                                                                                                `unknown role`,
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"n":2}`:                                                                                                                           "n is 2",
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"tool_choice":"required"}`:                                                                                                        "tool_choice",
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"modalities":["text","audio"]}`:                                                                                                   "modalities",
+		`{"model":"a","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"a b"}}]}`:                                                                         "tools[0]",
 		`{"model":"a","messages":[{"role":"user","content":"x"},{"role":"tool","tool_call_id":"call_run_1.int_1","content":"a"},{"role":"tool","tool_call_id":"call_run_2.int_1","content":"a"}]}`: "several runs",
 	} {
 		res, err := http.Post(srv.URL, "application/json", strings.NewReader(body))
