@@ -99,7 +99,7 @@ function luhn(number: string): boolean {
 }
 
 export const card: Detector = {
-	find: (text, from) => findEach(text, from, /[2-6]/g, cardAt),
+	find: (text, from) => findEach(text, from, /(?<![\w.])[2-6](?=[0-9]{2})/g, cardAt),
 	// It goes back group by group, as long as one could begin a number that more digits
 	// are a part of.
 	open(text, from) {
@@ -130,8 +130,8 @@ function findEach(text: string, from: number, begins: RegExp, endOf: (text: stri
 // The versions of the Internet protocol: the characters of their addresses, the
 // longest with a dot or colon behind it that ends a sentence, and what an address is.
 const versions = [
-	{ run: /[0-9.]+/g, in: (c: string) => /^[0-9.]$/.test(c), longest: 16, length: ipv4 },
-	{ run: /[0-9.:a-fA-F]+/g, in: (c: string) => /^[0-9.:a-fA-F]$/.test(c), longest: 46, length: ipv6 },
+	{ run: /[0-9.]+/g, mark: ".", in: (c: string) => /^[0-9.]$/.test(c), longest: 16, length: ipv4 },
+	{ run: /[0-9.:a-fA-F]+/g, mark: ":", in: (c: string) => /^[0-9.:a-fA-F]$/.test(c), longest: 46, length: ipv6 },
 ];
 
 // ipv4 is the length of the address that a run of characters is, or 0.
@@ -161,6 +161,7 @@ export const ip: Detector = {
 		const out: Range[] = [];
 		v.run.lastIndex = from;
 		for (let m; (m = v.run.exec(text)) !== null;) {
+			if (!m[0].includes(v.mark)) continue;
 			const end = v.run.lastIndex;
 			let begin = m.index;
 			if (begin === from && v.in(at(text, from - 1))) continue; // it began before
@@ -214,7 +215,7 @@ function mod97(compact: string): boolean {
 }
 
 export const iban: Detector = {
-	find: (text, from) => findEach(text, from, /[A-Za-z](?=[A-Za-z][0-9])/g, (text, i) => ibanAt(text, i).end),
+	find: (text, from) => findEach(text, from, /(?<![0-9A-Za-z])[A-Za-z](?=[A-Za-z][0-9])/g, (text, i) => ibanAt(text, i).end),
 	open(text, from) {
 		for (let i = Math.max(from, text.length - 41); i < text.length; i++) if (ibanAt(text, i).open) return i;
 		return text.length;

@@ -31,7 +31,7 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	calls := abi.Message{Role: abi.RoleAssistant, ReasoningContent: "ask " + mail, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)}}
 	messages := []abi.Message{
 		abi.System("be kind, " + mail), abi.User("I am " + mail), calls, abi.ToolMessage("1", "t", abi.Text("sent to "+mail)),
-		abi.Assistant("done, " + mail), {Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartImage})},
+		abi.Assistant("done, " + mail), {Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: mail}, abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"https://example.com/a.png"}`)})},
 	}
 	for name, c := range map[string]struct {
 		config object

@@ -204,7 +204,7 @@ static void find_kind(int32_t kind, am_str t, int32_t from, spans *out) {
 		end = 0;
 		if (kind == CARD) end = card(t, i);
 		if (kind == IP) end = ip(t, i);
-		if (kind == IBAN) end = iban(t, i, &open);
+		if (kind == IBAN && is_digit(byte_at(t, i + 2))) end = iban(t, i, &open);
 		if (kind == EMAIL && t.p[i] == '@') {
 			begin = local_part(t, back(t, from, i, in_others), i);
 			end = begin < i ? domain(t, i + 1) : 0;

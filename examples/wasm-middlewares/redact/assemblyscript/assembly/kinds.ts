@@ -11,7 +11,7 @@ export class Span {
 /** Adds what a kind finds. */
 export function find(kind: i32, t: string, from: i32, out: Span[]): void {
 	for (let i = from; i < t.length; ) {
-		const end = kind == EMAIL ? email(t, i) : kind == CARD ? card(t, i) : kind == IP ? ip(t, i) : iban(t, i);
+		const end = kind == EMAIL ? email(t, i) : kind == CARD ? card(t, i) : kind == IP ? ip(t, i) : digit(at(t, i + 2)) ? iban(t, i) : 0;
 		const begin = kind == EMAIL && end > 0 ? local(t, back(t, from, i, IN_OTHERS), i) : i;
 		if (end > 0 && begin < i + (kind == EMAIL ? 0 : 1)) out.push(new Span(begin, end, kind));
 		i = max(end, i + 1);

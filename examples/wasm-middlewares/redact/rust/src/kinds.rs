@@ -20,7 +20,8 @@ impl Kind {
                 Kind::Email => email(t, from, i),
                 Kind::Card => (i, card(t, i)),
                 Kind::Ip => (i, ip(t, i)),
-                Kind::Iban => (i, iban(t, i).0),
+                Kind::Iban if byte(t, i + 2).is_ascii_digit() => (i, iban(t, i).0),
+                Kind::Iban => (i, 0),
             };
             if end > begin {
                 found(begin, end);
