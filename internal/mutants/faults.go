@@ -14,6 +14,7 @@ const (
 	exchangeFile = "host/chain/exchange.go"
 	gateFile     = "host/chain/gate.go"
 	invokeFile   = "host/chain/invoke.go"
+	nestedFile   = "host/chain/nested.go"
 	recordFile   = "host/chain/record.go"
 	stateFile    = "host/chain/state.go"
 	streamFile   = "host/chain/stream.go"
@@ -21,6 +22,7 @@ const (
 	wrappingFile = "host/chain/wrapping.go"
 
 	agentFinish = "host/agent/finish.go"
+	agentLimits = "host/agent/limits.go"
 	agentModel  = "host/agent/model.go"
 	agentRun    = "host/agent/run.go"
 	agentTools  = "host/agent/tools.go"
@@ -118,4 +120,10 @@ var faults = []fault{
 		"\t\tif calls[i].Result != nil || i > 0 && slices.Contains(r.state.ReturnDirectly, calls[0].Call.Name) {\n\t\t\tcontinue\n\t\t}\n\t\tif !calls[i].Told"},
 	{"a tool that returns directly ends the run with its error", "own-return-directly-fails", agentTools,
 		"if c.Result.IsError || !slices.Contains(", "if !slices.Contains("},
+
+	// Limits.
+	{"a module's tool calls pass by the limits", "own-tool-calls-of-a-module-end-the-run", nestedFile,
+		"if !c.run.record.hasBegun(key) {", "if false {"},
+	{"a run that is a tool takes the other's last model call", "own-child-within-the-limits", agentLimits,
+		"\t\t\tmost--\n", "\t\t\tmost += 0\n"},
 }
