@@ -31,7 +31,7 @@ func newRoot(e *env) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	budgetFlags(root, &e.budget)
-	root.AddCommand(newRun(e), newRuns(e), newModule(e), newVersion(e))
+	root.AddCommand(newRun(e), newRuns(e), newModule(e), newServe(e), newVersion(e))
 	return root
 }
 

@@ -38,6 +38,11 @@ const (
 // TenantScopes are all scopes that a tenant's key may have.
 var TenantScopes = []Scope{KeysRead, KeysWrite, ModulesRead, ModulesWrite, AgentsRead, AgentsWrite, RunsRead, RunsWrite, UsageRead, SecretsWrite}
 
+// OperatorScopes are those of the operator's own key.
+func OperatorScopes() []string {
+	return append([]string{string(OperatorScope)}, texts(TenantScopes)...)
+}
+
 func (s Scope) known() bool { return s == OperatorScope || slices.Contains(TenantScopes, s) }
 
 // texts are scopes as the store has them.
