@@ -23,6 +23,8 @@ func Run(t *testing.T, open Opener) {
 		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "time to live": testTTL, "counters": testCounters,
+		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
+		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "secrets": testSecrets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
