@@ -181,12 +181,12 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 	fields := fieldsOfType(v.Type())
 	next := 0
 	for {
-		if _, ok := t.key(); !ok {
+		if !t.key() {
 			return nil
 		}
 		found := -1
 		for range fields { // they mostly come in order
-			if fields[next].name == string(t.last) {
+			if fields[next].name == t.last {
 				found = next
 			}
 			if next++; next == len(fields) {
@@ -232,10 +232,10 @@ func (t *trusted) authorMap(v reflect.Value) error {
 		v.Set(reflect.MakeMap(typ))
 	}
 	for {
-		if _, ok := t.key(); !ok {
+		if !t.key() {
 			return nil
 		}
-		name := string(t.last)
+		name := t.last
 		key := reflect.New(typ.Key()).Elem()
 		var err error
 		switch {
@@ -347,10 +347,10 @@ func (t *trusted) any() (any, error) {
 	case '{':
 		m := map[string]any{}
 		for {
-			if _, ok := t.key(); !ok {
+			if !t.key() {
 				return m, nil
 			}
-			key := string(t.last)
+			key := t.last
 			one, err := t.any()
 			if err != nil {
 				return nil, within(err, key)

@@ -2,6 +2,8 @@
 
 package abi
 
+import "unsafe"
+
 var fieldsOfAfterAgentAnswer = []string{"final"}
 
 func (x *AfterAgentAnswer) fieldNames() []string { return fieldsOfAfterAgentAnswer }
@@ -107,37 +109,7 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 }
 
 func (x *AfterAgentInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x6d6f72665f77656e: // new_from
-			x.NewFrom = int(t.int())
-		case 0x6c616e6966: // final
-			fillPointer(t, &x.Final, func(t *trusted, v *Message) { v.fill(t) })
-		case 0x726f727265: // error
-			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
-		case 0x6567617375: // usage
-			x.Usage.fill(t)
-		default:
-			switch string(t.last) {
-			case "finish_reason":
-				x.FinishReason = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
+	t.object(&shapes[shapeOfAfterAgentInput], unsafe.Pointer(x))
 }
 
 var fieldsOfAfterModelAnswer = []string{"stop", "interrupt", "response", "error", "again"}
@@ -277,30 +249,7 @@ func (x *AfterModelInput) writeValue(w *writer) {
 }
 
 func (x *AfterModelInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x74736575716572: // request
-			x.Request.fill(t)
-		case 0x65736e6f70736572: // response
-			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
-		case 0x726f727265: // error
-			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
-		case 0x656372756f73: // source
-			x.Source = t.text()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfAfterModelInput], unsafe.Pointer(x))
 }
 
 var fieldsOfAfterModelRewriteStateAnswer = []string{"stop", "interrupt", "messages"}
@@ -400,26 +349,7 @@ func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 }
 
 func (x *AfterModelRewriteStateInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x736c6f6f74: // tools
-			fillSlice(t, &x.Tools, func(t *trusted, v *StateTool) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfAfterModelRewriteStateInput], unsafe.Pointer(x))
 }
 
 var fieldsOfAfterToolAnswer = []string{"stop", "interrupt", "result", "error", "again"}
@@ -563,32 +493,7 @@ func (x *AfterToolInput) writeValue(w *writer) {
 }
 
 func (x *AfterToolInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		case 0x6c6f6f74: // tool
-			x.Tool.fill(t)
-		case 0x746c75736572: // result
-			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
-		case 0x726f727265: // error
-			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
-		case 0x656372756f73: // source
-			x.Source = t.text()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfAfterToolInput], unsafe.Pointer(x))
 }
 
 var fieldsOfAfterToolsAnswer = []string{"stop", "interrupt", "messages"}
@@ -684,26 +589,7 @@ func (x *AfterToolsInput) writeValue(w *writer) {
 }
 
 func (x *AfterToolsInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x736c6c6163: // calls
-			fillSlice(t, &x.Calls, func(t *trusted, v *Call) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfAfterToolsInput], unsafe.Pointer(x))
 }
 
 var fieldsOfApproval = []string{"decision", "message", "arguments"}
@@ -774,24 +660,7 @@ func (x *Ask) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Ask) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x6e6f73616572: // reason
-			x.Reason = t.text()
-		case 0x64616f6c796170: // payload
-			x.Payload = t.raw()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Ask) fill(t *trusted) { t.object(&shapes[shapeOfAsk], unsafe.Pointer(x)) }
 
 var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond"}
 
@@ -940,39 +809,7 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 }
 
 func (x *BeforeAgentInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736c6f6f74: // tools
-			fillSlice(t, &x.Tools, func(t *trusted, v *Tool) { v.fill(t) })
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x6c65646f6d: // model
-			x.Model = t.text()
-		case 0x736d61726170: // params
-			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
-		case 0x7374696d696c: // limits
-			x.Limits.fill(t)
-		default:
-			switch string(t.last) {
-			case "instruction":
-				x.Instruction = t.text()
-			case "return_directly":
-				fillSlice(t, &x.ReturnDirectly, func(t *trusted, v *string) { *v = t.text() })
-			default:
-				t.skip()
-			}
-		}
-	}
+	t.object(&shapes[shapeOfBeforeAgentInput], unsafe.Pointer(x))
 }
 
 var fieldsOfBeforeModelAnswer = []string{"stop", "interrupt", "request", "response"}
@@ -1074,24 +911,7 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 }
 
 func (x *BeforeModelInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x74736575716572: // request
-			x.Request.fill(t)
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfBeforeModelInput], unsafe.Pointer(x))
 }
 
 var fieldsOfBeforeModelRewriteStateAnswer = []string{"stop", "interrupt", "messages", "active"}
@@ -1207,30 +1027,7 @@ func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 }
 
 func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x736c6f6f74: // tools
-			fillSlice(t, &x.Tools, func(t *trusted, v *StateTool) { v.fill(t) })
-		case 0x6c65646f6d: // model
-			x.Model = t.text()
-		case 0x736d61726170: // params
-			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfBeforeModelRewriteStateInput], unsafe.Pointer(x))
 }
 
 var fieldsOfBeforeToolAnswer = []string{"stop", "interrupt", "arguments", "result"}
@@ -1346,28 +1143,7 @@ func (x *BeforeToolInput) writeValue(w *writer) {
 }
 
 func (x *BeforeToolInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		case 0x6c6f6f74: // tool
-			x.Tool.fill(t)
-		case 0x6d6165727473: // stream
-			x.Stream = t.boolean()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfBeforeToolInput], unsafe.Pointer(x))
 }
 
 var fieldsOfBy = []string{"entry", "hook", "call"}
@@ -1401,24 +1177,7 @@ func (x *By) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *By) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x6b6f6f68: // hook
-			x.Hook = Hook(t.text())
-		case 0x6c6c6163: // call
-			x.Call = t.text()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *By) fill(t *trusted) { t.object(&shapes[shapeOfBy], unsafe.Pointer(x)) }
 
 var fieldsOfCall = []string{"id", "name", "arguments", "owner", "idempotent", "original_arguments", "by"}
 
@@ -1477,35 +1236,7 @@ func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Call) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x72656e776f: // owner
-			x.Owner = t.text()
-		case 0x7962: // by
-			fillPointer(t, &x.By, func(t *trusted, v *By) { v.fill(t) })
-		default:
-			switch string(t.last) {
-			case "arguments":
-				x.Arguments = t.text()
-			case "idempotent":
-				x.Idempotent = t.boolean()
-			case "original_arguments":
-				x.OriginalArguments = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Call) fill(t *trusted) { t.object(&shapes[shapeOfCall], unsafe.Pointer(x)) }
 
 var fieldsOfCallPatch = []string{"arguments"}
 
@@ -1632,26 +1363,7 @@ func (x *CallToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *CallToolInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *CallToolInput) fill(t *trusted) { t.object(&shapes[shapeOfCallToolInput], unsafe.Pointer(x)) }
 
 var fieldsOfChunk = []string{"seq", "kind", "text", "index", "id", "name", "arguments", "call_id", "part"}
 
@@ -1683,39 +1395,7 @@ func (x *Chunk) readField(s *scanner, i int) error {
 
 func (x *Chunk) readValue(s *scanner) error { return s.fields(x) }
 
-func (x *Chunk) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x716573: // seq
-			x.Seq = t.int()
-		case 0x646e696b: // kind
-			x.Kind = t.text()
-		case 0x74786574: // text
-			x.Text = t.text()
-		case 0x7865646e69: // index
-			x.Index = int(t.int())
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x64695f6c6c6163: // call_id
-			x.CallID = t.text()
-		case 0x74726170: // part
-			fillPointer(t, &x.Part, func(t *trusted, v *Part) { v.fill(t) })
-		default:
-			switch string(t.last) {
-			case "arguments":
-				x.Arguments = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Chunk) fill(t *trusted) { t.object(&shapes[shapeOfChunk], unsafe.Pointer(x)) }
 
 var fieldsOfConfigureAnswer = []string{}
 
@@ -1764,20 +1444,7 @@ func (x *ConfigureInput) writeValue(w *writer) {
 }
 
 func (x *ConfigureInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x6769666e6f63: // config
-			x.Config = t.raw()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfConfigureInput], unsafe.Pointer(x))
 }
 
 var fieldsOfControl = []string{"stop", "interrupt"}
@@ -2016,47 +1683,7 @@ func (x *EntryStats) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *EntryStats) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x746e656761: // agent
-			x.Agent = t.text()
-		case 0x747365676964: // digest
-			x.Digest = t.text()
-		case 0x736b6f6f68: // hooks
-			fillMap(t, &x.Hooks, func(t *trusted, v *int64) { *v = t.int() })
-		case 0x736c6c6163: // calls
-			x.Calls = t.int()
-		case 0x73746c756166: // faults
-			x.Faults = t.int()
-		case 0x73755f6c6c6177: // wall_us
-			x.WallUS = t.int()
-		case 0x6e695f7365747962: // bytes_in
-			x.BytesIn = t.int()
-		case 0x6c657566: // fuel
-			x.Fuel = t.int()
-		default:
-			switch string(t.last) {
-			case "bytes_out":
-				x.BytesOut = t.int()
-			case "instances":
-				x.Instances = t.int()
-			case "model_calls":
-				x.ModelCalls = t.int()
-			case "tool_calls":
-				x.ToolCalls = t.int()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *EntryStats) fill(t *trusted) { t.object(&shapes[shapeOfEntryStats], unsafe.Pointer(x)) }
 
 var fieldsOfError = []string{"code", "message", "retryable", "status", "retry_after_ms"}
 
@@ -2101,31 +1728,7 @@ func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Error) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65646f63: // code
-			x.Code = Code(t.text())
-		case 0x6567617373656d: // message
-			x.Message = t.text()
-		case 0x737574617473: // status
-			x.Status = int(t.int())
-		default:
-			switch string(t.last) {
-			case "retryable":
-				x.Retryable = t.boolean()
-			case "retry_after_ms":
-				x.RetryAfterMS = t.int()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Error) fill(t *trusted) { t.object(&shapes[shapeOfError], unsafe.Pointer(x)) }
 
 func (x *Error) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -2428,107 +2031,7 @@ func (x *Event) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Event) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65707974: // type
-			x.Type = EventType(t.text())
-		case 0x716573: // seq
-			x.Seq = t.int()
-		case 0x6e7572: // run
-			x.Run = t.text()
-		case 0x736d5f656d6974: // time_ms
-			x.TimeMS = t.int()
-		case 0x70657473: // step
-			x.Step = int(t.int())
-		case 0x64695f70657473: // step_id
-			x.StepID = t.text()
-		case 0x746e656761: // agent
-			x.Agent = t.text()
-		case 0x6c65646f6d: // model
-			x.Model = t.text()
-		case 0x746e65726170: // parent
-			x.Parent = t.text()
-		case 0x6d6f7266: // from
-			x.From = t.text()
-		case 0x746e657665: // event
-			fillPointer(t, &x.Event, func(t *trusted, v *Event) { v.fill(t) })
-		case 0x74706d65747461: // attempt
-			x.Attempt = int(t.int())
-		case 0x7478656e: // next
-			x.Next = t.text()
-		case 0x736d5f79616c6564: // delay_ms
-			x.DelayMS = t.int()
-		case 0x6b6e756863: // chunk
-			fillPointer(t, &x.Chunk, func(t *trusted, v *Chunk) { v.fill(t) })
-		case 0x6567617373656d: // message
-			fillPointer(t, &x.Message, func(t *trusted, v *Message) { v.fill(t) })
-		case 0x646563616c706572: // replaced
-			x.Replaced = t.boolean()
-		case 0x6c6c6163: // call
-			fillPointer(t, &x.Call, func(t *trusted, v *Call) { v.fill(t) })
-		case 0x746c75736572: // result
-			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
-		case 0x656372756f73: // source
-			x.Source = t.text()
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x6b6f6f68: // hook
-			x.Hook = Hook(t.text())
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x61746164: // data
-			x.Data = t.raw()
-		case 0x6c6576656c: // level
-			x.Level = t.text()
-		case 0x74786574: // text
-			x.Text = t.text()
-		case 0x747365676964: // digest
-			x.Digest = t.text()
-		case 0x6567617473: // stage
-			x.Stage = t.text()
-		case 0x6573756163: // cause
-			x.Cause = t.text()
-		case 0x74696d696c: // limit
-			x.Limit = t.text()
-		case 0x65756c6176: // value
-			x.Value = t.int()
-		case 0x6e6f69746361: // action
-			x.Action = t.text()
-		case 0x727265647473: // stderr
-			fillSlice(t, &x.Stderr, func(t *trusted, v *string) { *v = t.text() })
-		case 0x6567617375: // usage
-			fillPointer(t, &x.Usage, func(t *trusted, v *Usage) { v.fill(t) })
-		case 0x726f727265: // error
-			fillPointer(t, &x.Error, func(t *trusted, v *Error) { v.fill(t) })
-		case 0x6e6f73616572: // reason
-			x.Reason = t.text()
-		case 0x73656972746e65: // entries
-			fillSlice(t, &x.Entries, func(t *trusted, v *EntryStats) { v.fill(t) })
-		case 0x656d75736572: // resume
-			x.Resume = t.text()
-		default:
-			switch string(t.last) {
-			case "finish_reason":
-				x.FinishReason = t.text()
-			case "stopped_by":
-				x.StoppedBy = t.text()
-			case "stop_code":
-				x.StopCode = t.text()
-			case "interrupts":
-				fillSlice(t, &x.Interrupts, func(t *trusted, v *Pending) { v.fill(t) })
-			case "expires_ms":
-				x.ExpiresMS = t.int()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Event) fill(t *trusted) { t.object(&shapes[shapeOfEvent], unsafe.Pointer(x)) }
 
 var fieldsOfFunctionCall = []string{"name", "arguments"}
 
@@ -2555,25 +2058,7 @@ func (x *FunctionCall) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *FunctionCall) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x656d616e: // name
-			x.Name = t.text()
-		default:
-			switch string(t.last) {
-			case "arguments":
-				x.Arguments = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *FunctionCall) fill(t *trusted) { t.object(&shapes[shapeOfFunctionCall], unsafe.Pointer(x)) }
 
 var fieldsOfGateToolAnswer = []string{"stop", "interrupt", "decision", "message", "payload"}
 
@@ -2679,28 +2164,7 @@ func (x *GateToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *GateToolInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		case 0x6c6f6f74: // tool
-			x.Tool.fill(t)
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *GateToolInput) fill(t *trusted) { t.object(&shapes[shapeOfGateToolInput], unsafe.Pointer(x)) }
 
 var fieldsOfHTTPHeader = []string{"name", "value"}
 
@@ -2934,26 +2398,7 @@ func (x *List) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *List) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x7473696c: // list
-			x.List = int(t.int())
-		case 0x6e6f697369766572: // revision
-			x.Revision = t.int()
-		case 0x6c61746f74: // total
-			x.Total = int(t.int())
-		case 0x736d657469: // items
-			fillSlice(t, &x.Items, func(t *trusted, v *Message) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *List) fill(t *trusted) { t.object(&shapes[shapeOfList], unsafe.Pointer(x)) }
 
 var fieldsOfLocalValue = []string{"value", "version"}
 
@@ -2980,22 +2425,7 @@ func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *LocalValue) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65756c6176: // value
-			x.Value = t.raw()
-		case 0x6e6f6973726576: // version
-			x.Version = t.int()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *LocalValue) fill(t *trusted) { t.object(&shapes[shapeOfLocalValue], unsafe.Pointer(x)) }
 
 var fieldsOfLocalVersion = []string{"version"}
 
@@ -3018,20 +2448,7 @@ func (x *LocalVersion) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *LocalVersion) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e6f6973726576: // version
-			x.Version = t.int()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *LocalVersion) fill(t *trusted) { t.object(&shapes[shapeOfLocalVersion], unsafe.Pointer(x)) }
 
 var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin"}
 
@@ -3098,39 +2515,7 @@ func (x *Message) writeFields(w *writer) {
 	}
 }
 
-func (x *Message) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x656c6f72: // role
-			x.Role = t.text()
-		case 0x746e65746e6f63: // content
-			x.Content.fill(t)
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x6172747865: // extra
-			x.Extra = t.raw()
-		case 0x6e696769726f: // origin
-			x.Origin = t.text()
-		default:
-			switch string(t.last) {
-			case "tool_calls":
-				fillSlice(t, &x.ToolCalls, func(t *trusted, v *ToolCall) { v.fill(t) })
-			case "tool_call_id":
-				x.ToolCallID = t.text()
-			case "reasoning_content":
-				x.ReasoningContent = t.text()
-			default:
-				x.keep(string(t.last), t.raw())
-			}
-		}
-	}
-}
+func (x *Message) fill(t *trusted) { t.object(&shapes[shapeOfMessage], unsafe.Pointer(x)) }
 
 func (x *Message) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -3192,20 +2577,7 @@ func (x *ModelReply) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ModelReply) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65736e6f70736572: // response
-			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *ModelReply) fill(t *trusted) { t.object(&shapes[shapeOfModelReply], unsafe.Pointer(x)) }
 
 var fieldsOfObserveAnswer = []string{}
 
@@ -3267,26 +2639,7 @@ func (x *ObserveInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ObserveInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x73746e657665: // events
-			fillSlice(t, &x.Events, func(t *trusted, v *Event) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *ObserveInput) fill(t *trusted) { t.object(&shapes[shapeOfObserveInput], unsafe.Pointer(x)) }
 
 var fieldsOfOnChunkAnswer = []string{"stop", "interrupt", "chunks"}
 
@@ -3386,30 +2739,7 @@ func (x *OnChunkInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *OnChunkInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x736b6e756863: // chunks
-			fillSlice(t, &x.Chunks, func(t *trusted, v *Chunk) { v.fill(t) })
-		case 0x6d6165727473: // stream
-			x.Stream = t.int()
-		case 0x6c616e6966: // final
-			x.Final = t.boolean()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *OnChunkInput) fill(t *trusted) { t.object(&shapes[shapeOfOnChunkInput], unsafe.Pointer(x)) }
 
 var fieldsOfPart = []string{"type", "text", "image_url", "input_audio", "file"}
 
@@ -3454,31 +2784,7 @@ func (x *Part) writeFields(w *writer) {
 	}
 }
 
-func (x *Part) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65707974: // type
-			x.Type = t.text()
-		case 0x74786574: // text
-			x.Text = t.text()
-		case 0x656c6966: // file
-			x.File = t.raw()
-		default:
-			switch string(t.last) {
-			case "image_url":
-				x.ImageURL = t.raw()
-			case "input_audio":
-				x.InputAudio = t.raw()
-			default:
-				x.keep(string(t.last), t.raw())
-			}
-		}
-	}
-}
+func (x *Part) fill(t *trusted) { t.object(&shapes[shapeOfPart], unsafe.Pointer(x)) }
 
 var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", "payload", "call", "asks"}
 
@@ -3551,36 +2857,7 @@ func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Pending) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x6e7572: // run
-			x.Run = t.text()
-		case 0x746e656761: // agent
-			x.Agent = t.text()
-		case 0x7972746e65: // entry
-			x.Entry = t.text()
-		case 0x6b6f6f68: // hook
-			x.Hook = Hook(t.text())
-		case 0x6e6f73616572: // reason
-			x.Reason = t.text()
-		case 0x64616f6c796170: // payload
-			x.Payload = t.raw()
-		case 0x6c6c6163: // call
-			fillPointer(t, &x.Call, func(t *trusted, v *Call) { v.fill(t) })
-		case 0x736b7361: // asks
-			fillSlice(t, &x.Asks, func(t *trusted, v *Ask) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Pending) fill(t *trusted) { t.object(&shapes[shapeOfPending], unsafe.Pointer(x)) }
 
 var fieldsOfReceived = []string{"chunks", "end"}
 
@@ -3615,22 +2892,7 @@ func (x *Received) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Received) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x736b6e756863: // chunks
-			fillSlice(t, &x.Chunks, func(t *trusted, v *Chunk) { v.fill(t) })
-		case 0x646e65: // end
-			fillPointer(t, &x.End, func(t *trusted, v *StreamEnd) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Received) fill(t *trusted) { t.object(&shapes[shapeOfReceived], unsafe.Pointer(x)) }
 
 var fieldsOfRequest = []string{"messages", "tools", "model", "params", "stream"}
 
@@ -3673,28 +2935,7 @@ func (x *Request) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Request) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x736567617373656d: // messages
-			x.Messages.fill(t)
-		case 0x736c6f6f74: // tools
-			fillSlice(t, &x.Tools, func(t *trusted, v *Tool) { v.fill(t) })
-		case 0x6c65646f6d: // model
-			x.Model = t.text()
-		case 0x736d61726170: // params
-			fillMap(t, &x.Params, func(t *trusted, v *rawJSON) { *v = t.raw() })
-		case 0x6d6165727473: // stream
-			x.Stream = t.boolean()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Request) fill(t *trusted) { t.object(&shapes[shapeOfRequest], unsafe.Pointer(x)) }
 
 var fieldsOfRequestPatch = []string{"messages", "tools", "model", "params"}
 
@@ -3780,27 +3021,7 @@ func (x *Response) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Response) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6567617373656d: // message
-			x.Message.fill(t)
-		case 0x6567617375: // usage
-			fillPointer(t, &x.Usage, func(t *trusted, v *Usage) { v.fill(t) })
-		default:
-			switch string(t.last) {
-			case "finish_reason":
-				x.FinishReason = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Response) fill(t *trusted) { t.object(&shapes[shapeOfResponse], unsafe.Pointer(x)) }
 
 func (x *Response) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -3841,24 +3062,7 @@ func (x *Result) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Result) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x746e65746e6f63: // content
-			x.Content.fill(t)
-		case 0x726f7272655f7369: // is_error
-			x.IsError = t.boolean()
-		case 0x6172747865: // extra
-			x.Extra = t.raw()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Result) fill(t *trusted) { t.object(&shapes[shapeOfResult], unsafe.Pointer(x)) }
 
 func (x *Result) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -3891,22 +3095,7 @@ func (x *Resume) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Resume) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x726577736e61: // answer
-			x.Answer = t.raw()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *Resume) fill(t *trusted) { t.object(&shapes[shapeOfResume], unsafe.Pointer(x)) }
 
 var fieldsOfRun = []string{"id", "agent", "step", "step_id", "max_steps", "usage", "metadata", "now_ms", "deadline_ms", "parent"}
 
@@ -3973,41 +3162,7 @@ func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Run) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x746e656761: // agent
-			x.Agent = t.text()
-		case 0x70657473: // step
-			x.Step = int(t.int())
-		case 0x64695f70657473: // step_id
-			x.StepID = t.text()
-		case 0x6567617375: // usage
-			x.Usage.fill(t)
-		case 0x617461646174656d: // metadata
-			fillMap(t, &x.Metadata, func(t *trusted, v *rawJSON) { *v = t.raw() })
-		case 0x736d5f776f6e: // now_ms
-			x.NowMS = t.int()
-		case 0x746e65726170: // parent
-			x.Parent = t.text()
-		default:
-			switch string(t.last) {
-			case "max_steps":
-				x.MaxSteps = int(t.int())
-			case "deadline_ms":
-				x.DeadlineMS = t.int()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Run) fill(t *trusted) { t.object(&shapes[shapeOfRun], unsafe.Pointer(x)) }
 
 var fieldsOfRunLimits = []string{"max_steps", "model_calls", "tool_calls", "tools"}
 
@@ -4048,29 +3203,7 @@ func (x *RunLimits) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *RunLimits) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x736c6f6f74: // tools
-			fillMap(t, &x.Tools, func(t *trusted, v *int) { *v = int(t.int()) })
-		default:
-			switch string(t.last) {
-			case "max_steps":
-				x.MaxSteps = int(t.int())
-			case "model_calls":
-				x.ModelCalls = int(t.int())
-			case "tool_calls":
-				x.ToolCalls = int(t.int())
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *RunLimits) fill(t *trusted) { t.object(&shapes[shapeOfRunLimits], unsafe.Pointer(x)) }
 
 var fieldsOfSent = []string{"chunks"}
 
@@ -4181,33 +3314,7 @@ func (x *StateTool) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *StateTool) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x656d616e: // name
-			x.Tool.Name = t.text()
-		case 0x72656e776f: // owner
-			x.Tool.Owner = t.text()
-		case 0x657669746361: // active
-			x.Active = t.boolean()
-		default:
-			switch string(t.last) {
-			case "description":
-				x.Tool.Description = t.text()
-			case "parameters":
-				x.Tool.Parameters = t.raw()
-			case "idempotent":
-				x.Tool.Idempotent = t.boolean()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *StateTool) fill(t *trusted) { t.object(&shapes[shapeOfStateTool], unsafe.Pointer(x)) }
 
 var fieldsOfStop = []string{"reason", "code"}
 
@@ -4273,22 +3380,7 @@ func (x *StreamEnd) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *StreamEnd) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x65736e6f70736572: // response
-			fillPointer(t, &x.Response, func(t *trusted, v *Response) { v.fill(t) })
-		case 0x746c75736572: // result
-			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *StreamEnd) fill(t *trusted) { t.object(&shapes[shapeOfStreamEnd], unsafe.Pointer(x)) }
 
 var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent"}
 
@@ -4335,31 +3427,7 @@ func (x *Tool) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Tool) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x72656e776f: // owner
-			x.Owner = t.text()
-		default:
-			switch string(t.last) {
-			case "description":
-				x.Description = t.text()
-			case "parameters":
-				x.Parameters = t.raw()
-			case "idempotent":
-				x.Idempotent = t.boolean()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Tool) fill(t *trusted) { t.object(&shapes[shapeOfTool], unsafe.Pointer(x)) }
 
 var fieldsOfToolAgain = []string{"arguments", "reason"}
 
@@ -4421,27 +3489,7 @@ func (x *ToolCall) writeFields(w *writer) {
 	x.Function.writeValue(w)
 }
 
-func (x *ToolCall) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6469: // id
-			x.ID = t.text()
-		case 0x65707974: // type
-			x.Type = t.text()
-		case 0x6e6f6974636e7566: // function
-			x.Function.fill(t)
-		default:
-			switch string(t.last) {
-			default:
-				x.keep(string(t.last), t.raw())
-			}
-		}
-	}
-}
+func (x *ToolCall) fill(t *trusted) { t.object(&shapes[shapeOfToolCall], unsafe.Pointer(x)) }
 
 var fieldsOfToolMessagesAnswer = []string{"messages"}
 
@@ -4524,30 +3572,7 @@ func (x *ToolMessagesInput) writeValue(w *writer) {
 }
 
 func (x *ToolMessagesInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		case 0x6c6f6f74: // tool
-			x.Tool.fill(t)
-		case 0x746c75736572: // result
-			x.Result.fill(t)
-		case 0x746c7561666564: // default
-			x.Default.fill(t)
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfToolMessagesInput], unsafe.Pointer(x))
 }
 
 var fieldsOfToolReply = []string{"result"}
@@ -4575,20 +3600,7 @@ func (x *ToolReply) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ToolReply) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x746c75736572: // result
-			fillPointer(t, &x.Result, func(t *trusted, v *Result) { v.fill(t) })
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *ToolReply) fill(t *trusted) { t.object(&shapes[shapeOfToolReply], unsafe.Pointer(x)) }
 
 var fieldsOfToolRequest = []string{"name", "arguments"}
 
@@ -4702,26 +3714,7 @@ func (x *TranslateInput) writeValue(w *writer) {
 }
 
 func (x *TranslateInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x746e657665: // event
-			x.Event = t.raw()
-		case 0x6c6f636f746f7270: // protocol
-			x.Protocol = t.text()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfTranslateInput], unsafe.Pointer(x))
 }
 
 var fieldsOfUsage = []string{"prompt_tokens", "completion_tokens", "total_tokens"}
@@ -4753,27 +3746,7 @@ func (x *Usage) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Usage) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		default:
-			switch string(t.last) {
-			case "prompt_tokens":
-				x.PromptTokens = t.int()
-			case "completion_tokens":
-				x.CompletionTokens = t.int()
-			case "total_tokens":
-				x.TotalTokens = t.int()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *Usage) fill(t *trusted) { t.object(&shapes[shapeOfUsage], unsafe.Pointer(x)) }
 
 var fieldsOfWrapModelAnswer = []string{"stop", "interrupt", "response"}
 
@@ -4868,24 +3841,7 @@ func (x *WrapModelInput) writeValue(w *writer) {
 }
 
 func (x *WrapModelInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x74736575716572: // request
-			x.Request.fill(t)
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfWrapModelInput], unsafe.Pointer(x))
 }
 
 var fieldsOfWrapToolCallAnswer = []string{"stop", "interrupt", "result"}
@@ -4991,26 +3947,434 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 }
 
 func (x *WrapToolCallInput) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x6e7572: // run
-			x.Common.Run.fill(t)
-		case 0x7972746e65: // entry
-			x.Common.Entry = t.text()
-		case 0x656d75736572: // resume
-			fillPointer(t, &x.Common.Resume, func(t *trusted, v *Resume) { v.fill(t) })
-		case 0x6c6c6163: // call
-			x.Call.fill(t)
-		case 0x6c6f6f74: // tool
-			x.Tool.fill(t)
-		case 0x6d6165727473: // stream
-			x.Stream = t.boolean()
-		default:
-			t.skip()
-		}
-	}
+	t.object(&shapes[shapeOfWrapToolCallInput], unsafe.Pointer(x))
+}
+
+const (
+	shapeOfAfterAgentInput uint8 = iota
+	shapeOfAfterModelInput
+	shapeOfAfterModelRewriteStateInput
+	shapeOfAfterToolInput
+	shapeOfAfterToolsInput
+	shapeOfAsk
+	shapeOfBeforeAgentInput
+	shapeOfBeforeModelInput
+	shapeOfBeforeModelRewriteStateInput
+	shapeOfBeforeToolInput
+	shapeOfBy
+	shapeOfCall
+	shapeOfCallToolInput
+	shapeOfChunk
+	shapeOfConfigureInput
+	shapeOfEntryStats
+	shapeOfError
+	shapeOfEvent
+	shapeOfFunctionCall
+	shapeOfGateToolInput
+	shapeOfList
+	shapeOfLocalValue
+	shapeOfLocalVersion
+	shapeOfMessage
+	shapeOfModelReply
+	shapeOfObserveInput
+	shapeOfOnChunkInput
+	shapeOfPart
+	shapeOfPending
+	shapeOfReceived
+	shapeOfRequest
+	shapeOfResponse
+	shapeOfResult
+	shapeOfResume
+	shapeOfRun
+	shapeOfRunLimits
+	shapeOfStateTool
+	shapeOfStreamEnd
+	shapeOfTool
+	shapeOfToolCall
+	shapeOfToolMessagesInput
+	shapeOfToolReply
+	shapeOfTranslateInput
+	shapeOfUsage
+	shapeOfWrapModelInput
+	shapeOfWrapToolCallInput
+)
+
+var shapes = [...]objectShape{
+	shapeOfAfterAgentInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "new_from", first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x226d6f72665f7765, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
+		{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
+		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: shapeOfUsage},
+	}},
+	shapeOfAfterModelInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
+		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
+	}},
+	shapeOfAfterModelRewriteStateInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	}},
+	shapeOfAfterToolInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
+	}},
+	shapeOfAfterToolsInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
+	}},
+	shapeOfAsk: {fields: []shapeField{
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
+		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
+		{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
+	}},
+	shapeOfBeforeAgentInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "instruction", first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x226e6f6974637572, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
+		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+		{name: "return_directly", first: 0x645f6e7275746572, mask: 0xffffffffffffffff, last: 0x22796c7463657269, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
+		}},
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
+		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		}},
+		{name: "limits", first: 0x227374696d696c, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: shapeOfRunLimits},
+	}},
+	shapeOfBeforeModelInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
+	}},
+	shapeOfBeforeModelRewriteStateInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
+		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		}},
+	}},
+	shapeOfBeforeToolInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
+	}},
+	shapeOfBy: {fields: []shapeField{
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
+		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
+	}},
+	shapeOfCall: {fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
+		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
+		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
+		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
+		{name: "original_arguments", first: 0x6c616e696769726f, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
+		{name: "by", first: 0x227962, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
+	}},
+	shapeOfCallToolInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+	}},
+	shapeOfChunk: {fields: []shapeField{
+		{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
+		{name: "kind", first: 0x22646e696b, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
+		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
+		{name: "index", first: 0x227865646e69, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
+		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
+		{name: "call_id", first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
+		{name: "part", first: 0x2274726170, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
+	}},
+	shapeOfConfigureInput: {fields: []shapeField{
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
+		{name: "config", first: 0x226769666e6f63, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
+	}},
+	shapeOfEntryStats: {fields: []shapeField{
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
+		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
+		{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
+		{name: "hooks", first: 0x22736b6f6f68, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*map[Hook]int64)(p), func(t *trusted, v *int64) { *v = t.int() })
+		}},
+		{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
+		{name: "faults", first: 0x2273746c756166, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
+		{name: "wall_us", first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
+		{name: "bytes_in", first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x226e695f73657479, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
+		{name: "bytes_out", first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x2274756f5f736574, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
+		{name: "fuel", first: 0x226c657566, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
+		{name: "instances", first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x227365636e617473, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
+		{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
+		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
+	}},
+	shapeOfError: {fields: []shapeField{
+		{name: "code", first: 0x2265646f63, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
+		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
+		{name: "retryable", first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x22656c6261797274, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
+		{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
+		{name: "retry_after_ms", first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x22736d5f72657466, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
+	}},
+	shapeOfEvent: {fields: []shapeField{
+		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
+		{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
+		{name: "time_ms", first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
+		{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
+		{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
+		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
+		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
+		{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
+		{name: "from", first: 0x226d6f7266, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
+		{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, of: shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
+		{name: "attempt", first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
+		{name: "next", first: 0x227478656e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
+		{name: "delay_ms", first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x22736d5f79616c65, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
+		{name: "chunk", first: 0x226b6e756863, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
+		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+		{name: "replaced", first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x22646563616c7065, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
+		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
+		{name: "data", first: 0x2261746164, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
+		{name: "level", first: 0x226c6576656c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
+		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
+		{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
+		{name: "stage", first: 0x226567617473, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
+		{name: "cause", first: 0x226573756163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
+		{name: "limit", first: 0x2274696d696c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
+		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
+		{name: "action", first: 0x226e6f69746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
+		{name: "stderr", first: 0x22727265647473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
+		}},
+		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
+		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+		{name: "stopped_by", first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x2279625f64657070, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
+		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
+		{name: "stop_code", first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x2265646f635f706f, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
+		{name: "entries", first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
+		{name: "interrupts", first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x2273747075727265, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
+		{name: "expires_ms", first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x22736d5f73657269, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
+	}},
+	shapeOfFunctionCall: {fields: []shapeField{
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
+		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
+	}},
+	shapeOfGateToolInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+	}},
+	shapeOfList: {fields: []shapeField{
+		{name: "list", first: 0x227473696c, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
+		{name: "revision", first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x226e6f6973697665, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
+		{name: "total", first: 0x226c61746f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
+		{name: "items", first: 0x22736d657469, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
+	}},
+	shapeOfLocalValue: {fields: []shapeField{
+		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
+		{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
+	}},
+	shapeOfLocalVersion: {fields: []shapeField{
+		{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
+	}},
+	shapeOfMessage: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*Message)(p).keep(name, raw) }, fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
+		{name: "role", first: 0x22656c6f72, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
+		{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
+		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
+		{name: "tool_call_id", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x2264695f6c6c6163, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
+		{name: "reasoning_content", first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, last: 0x22746e65746e6f63, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
+		{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
+		{name: "origin", first: 0x226e696769726f, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+	}},
+	shapeOfModelReply: {fields: []shapeField{
+		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	}},
+	shapeOfObserveInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "events", first: 0x2273746e657665, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
+	}},
+	shapeOfOnChunkInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
+		{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
+	}},
+	shapeOfPart: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*Part)(p).keep(name, raw) }, fields: []shapeField{
+		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
+		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
+		{name: "image_url", first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x226c72755f656761, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
+		{name: "input_audio", first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x226f696475615f74, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
+		{name: "file", first: 0x22656c6966, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+	}},
+	shapeOfPending: {fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
+		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
+		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
+		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
+		{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+		{name: "asks", first: 0x22736b7361, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
+	}},
+	shapeOfReceived: {fields: []shapeField{
+		{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+		{name: "end", first: 0x22646e65, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+	}},
+	shapeOfRequest: {fields: []shapeField{
+		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: shapeOfList},
+		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
+		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		}},
+		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
+	}},
+	shapeOfResponse: {fields: []shapeField{
+		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: shapeOfMessage},
+		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
+		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+	}},
+	shapeOfResult: {fields: []shapeField{
+		{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
+		{name: "is_error", first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x22726f7272655f73, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
+		{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+	}},
+	shapeOfResume: {fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
+		{name: "answer", first: 0x22726577736e61, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
+	}},
+	shapeOfRun: {fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
+		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
+		{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
+		{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
+		{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
+		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: shapeOfUsage},
+		{name: "metadata", first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x2261746164617465, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*map[string]rawJSON)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		}},
+		{name: "now_ms", first: 0x22736d5f776f6e, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
+		{name: "deadline_ms", first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x22736d5f656e696c, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
+		{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
+	}},
+	shapeOfRunLimits: {fields: []shapeField{
+		{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
+		{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
+		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
+		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+			fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
+		}},
+	}},
+	shapeOfStateTool: {fields: []shapeField{
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
+		{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
+		{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
+		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
+		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
+		{name: "active", first: 0x22657669746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
+	}},
+	shapeOfStreamEnd: {fields: []shapeField{
+		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	}},
+	shapeOfTool: {fields: []shapeField{
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
+		{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
+		{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
+		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
+		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+	}},
+	shapeOfToolCall: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*ToolCall)(p).keep(name, raw) }, fields: []shapeField{
+		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
+		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
+		{name: "function", first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x226e6f6974636e75, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: shapeOfFunctionCall},
+	}},
+	shapeOfToolMessagesInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: shapeOfResult},
+		{name: "default", first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: shapeOfMessage},
+	}},
+	shapeOfToolReply: {fields: []shapeField{
+		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	}},
+	shapeOfTranslateInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
+		{name: "protocol", first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x226c6f636f746f72, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
+	}},
+	shapeOfUsage: {fields: []shapeField{
+		{name: "prompt_tokens", first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
+		{name: "completion_tokens", first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
+		{name: "total_tokens", first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
+	}},
+	shapeOfWrapModelInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
+	}},
+	shapeOfWrapToolCallInput: {fields: []shapeField{
+		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: shapeOfRun},
+		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
+		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: shapeOfCall},
+		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
+	}},
 }

@@ -13,10 +13,10 @@ type Readable interface{ fill(t *trusted) }
 
 // Read is Decode for text that the host has written, as an SDK reads it: what
 // only a hostile text could have is not looked for, and a field that v does not
-// have is passed over. v is to be new, and keeps parts of b, which the caller may
-// not change any more.
+// have is passed over. v is to be new, and b is its own from then on: it keeps parts
+// of it, and changes others. Pad bytes of room behind b save a copy of it.
 func Read(b []byte, v Readable) error {
-	t := trusted{b: b}
+	t := trusted{b: b, own: true}
 	v.fill(&t)
 	return t.end()
 }
@@ -33,7 +33,7 @@ func Write(b []byte, v Writable) ([]byte, error) { return v.append(b) }
 
 // ReadMessages is Read for an array of messages, as messages replies.
 func ReadMessages(b []byte) (list []Message, err error) {
-	t := trusted{b: b}
+	t := trusted{b: b, own: true}
 	fillSlice(&t, &list, func(t *trusted, m *Message) { m.fill(t) })
 	return list, t.end()
 }
@@ -45,7 +45,8 @@ type trusted struct {
 	b    []byte
 	i    int
 	bad  bool
-	last []byte // the key that was read last
+	last string // the key that was read last
+	own  bool   // nobody else sees b
 }
 
 // Eight bytes of a kind, and the lowest and highest bits of eight bytes.
@@ -56,6 +57,9 @@ const (
 	quotes = '"' * ones
 	backs  = '\\' * ones
 )
+
+// Pad is how many bytes behind a text Read reads, though it does not look at them.
+const Pad = 16
 
 var errBroken = errors.New("what the host wrote is no JSON of the right form")
 
@@ -83,64 +87,40 @@ func (t *trusted) space() byte {
 }
 
 // key goes to the next value of an object, whose key is in last; false if there is
-// none any more. It begins where the object does, or null. A key of up to eight
-// bytes is returned too, as the word that it is in memory; others are 0.
-func (t *trusted) key() (uint64, bool) {
-	b, i := t.b, t.i
-	for i < len(b) {
-		c := b[i]
+// none any more. It begins where the object does, or null.
+func (t *trusted) key() bool {
+	for t.i < len(t.b) {
+		c := t.b[t.i]
 		if c == '"' {
-			break
+			return t.named()
 		}
-		i++
+		t.i++
 		switch c {
 		case '{', ',', ' ', '\n', '\r', '\t':
 			continue
 		case '}':
-			t.i = i
-			return 0, false
+			return false
 		}
-		if t.i = i - 1; c == 'n' {
-			t.null()
-		} else {
-			t.fail()
-		}
-		return 0, false
+		t.i--
+		break
 	}
-	t.i = i
-	i++
-	if i+8+len(`":0`) > len(b) { // what is that near to the end need not be fast
-		return t.slowKey()
+	if !t.null() {
+		t.fail()
 	}
-	w, n := word(b, i), 8
-	if x := w ^ quotes; (x-ones)&^x&highs != 0 {
-		n = bits.TrailingZeros64((x-ones)&^x&highs) >> 3
-		w &= 1<<(8*n) - 1
-	}
-	if y := w ^ backs; (y-ones)&^y&highs != 0 || b[i+n] != '"' || b[i+n+1] != ':' || b[i+n+2] <= ' ' {
-		return t.slowKey()
-	}
-	t.last = b[i : i+n]
-	t.i = i + n + 2
-	return w, true
+	return false
 }
 
-// slowKey is key for long ones, and where there are spaces.
-func (t *trusted) slowKey() (w uint64, ok bool) {
+// named reads a key, and goes to its value.
+func (t *trusted) named() bool {
 	key := t.text()
 	if t.space() != ':' {
 		t.fail()
-		return 0, false
+		return false
 	}
 	t.i++
 	t.space()
-	t.last = unsafe.Slice(unsafe.StringData(key), len(key))
-	if len(key) <= 8 {
-		for i := range len(key) {
-			w |= uint64(key[i]) << (8 * i)
-		}
-	}
-	return w, !t.bad
+	t.last = key
+	return !t.bad
 }
 
 // next goes to the next element of an array, which is no array itself; false if
@@ -194,27 +174,41 @@ func (t *trusted) text() string {
 	return unsafe.String(unsafe.SliceData(t.b[start:]), end-start) // nobody changes it
 }
 
-// escaped reads a string with escapes, the first of which is at end.
+// escaped reads a string with escapes, the first of which is at end. What escapes
+// say is shorter than they are: so a text that is nobody else's is written over.
 func (t *trusted) escaped(start, end int) string {
-	last := end
-	for last < len(t.b) && t.b[last] == '\\' {
-		last = special(t.b, last+2)
+	b := t.b
+	if !t.own {
+		last := end
+		for last < len(b) && b[last] == '\\' {
+			last = special(b, last+2)
+		}
+		b = Clone(b[:min(last+1, len(b))])
 	}
-	if last >= len(t.b) {
+	out, i := end, end
+	for i+1 < len(b) && b[i] == '\\' {
+		if c := escapes[b[i+1]]; c != 0 {
+			b[out] = c
+			out, i = out+1, i+2
+		} else {
+			var long []byte
+			long, i = unescape(b[out:out:len(b)], b, i)
+			out += len(long)
+		}
+		next := special(b, i)
+		out += copy(b[out:], b[i:next])
+		i = next
+	}
+	if i >= len(b) || b[i] != '"' {
 		t.fail()
 		return ""
 	}
-	raw := t.b[start:last]
-	out := append(make([]byte, 0, len(raw)), raw[:end-start]...)
-	for i := end - start; i < len(raw); {
-		out, i = unescape(out, raw, i)
-		next := special(raw, i)
-		out = append(out, raw[i:next]...)
-		i = next
-	}
-	t.i = last + 1
-	return unsafe.String(unsafe.SliceData(out), len(out)) // nobody else has it
+	t.i = i + 1
+	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // nobody changes it
 }
+
+// escapes are what the short escapes say.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // special is the first place from i on with a quote or a backslash, or the end.
 func special(b []byte, i int) int {
@@ -328,27 +322,14 @@ func (t *trusted) skip() {
 	t.bad = t.bad || depth > 0
 }
 
-func fillPointer[T any](t *trusted, v **T, fill func(*trusted, *T)) {
-	if !t.null() {
-		*v = new(T)
-		fill(t, *v)
-	}
-}
-
 func fillSlice[T any](t *trusted, v *[]T, fill func(*trusted, *T)) {
 	if t.null() {
 		return
 	}
-	list := []T{}
+	*v = []T{}
 	for t.next() {
-		n := len(list)
-		if n == cap(list) {
-			list = append(make([]T, 0, max(1, min(4*n, n+64))), list...)
-		}
-		list = list[:n+1]
-		fill(t, &list[n])
+		fill(t, (*T)(extended(v)))
 	}
-	*v = list
 }
 
 func fillMap[M ~map[K]V, K ~string, V any](t *trusted, v *M, fill func(*trusted, *V)) {
@@ -357,10 +338,10 @@ func fillMap[M ~map[K]V, K ~string, V any](t *trusted, v *M, fill func(*trusted,
 	}
 	m := M{}
 	for {
-		if _, ok := t.key(); !ok {
+		if !t.key() {
 			break
 		}
-		key := K(unsafe.String(unsafe.SliceData(t.last), len(t.last)))
+		key := K(t.last)
 		var one V
 		fill(t, &one)
 		m[key] = one

@@ -96,12 +96,15 @@ func export(hook abi.Hook, n int32) int32 {
 const (
 	room      = 1 << 20 // bytes that a run may use before memory grows
 	mostSmall = 2048    // bytes of the objects that a hook mostly makes
+	deep      = 24      // frames of 1 KB that a hook's calls may be deep before the stack grows
 )
 
-// warm makes the heap ready, since every run begins with it as it is now: without
-// garbage, with room, and with a place for the next object of each usual size.
-// Memory that grew is not given to another run.
+// warm makes the heap and the stack ready, since every run begins with them as they
+// are now: without garbage, with room, and with a place for the next object of each
+// usual size. Memory that grew is not given to another run. A stack that has to
+// grow is moved, which costs as much as some hooks; the collector makes it small.
 func warm() {
+	pool = make([]byte, blockBytes)
 	ballast = make([]byte, room)
 	ballast = nil
 	runtime.GC()
@@ -110,6 +113,18 @@ func warm() {
 		pointers = make([]*byte, n/8)
 	}
 	ballast, pointers = nil, nil
+	dive(deep)
+}
+
+// dive uses stack: n frames of 1 KB.
+//
+//go:noinline
+func dive(n int) byte {
+	var frame [1 << 10]byte
+	if n > 0 {
+		frame[n] = dive(n - 1)
+	}
+	return frame[n/2]
 }
 
 var (
@@ -184,14 +199,28 @@ func hostLog(level int32, ptr unsafe.Pointer, n int32)
 type imports struct{}
 
 // pending reads n bytes. They are the caller's: what is read from them keeps
-// parts of them.
+// parts of them. Many share a block, since making a slice costs as much as reading
+// some hundred bytes; the room behind each is for [abi.Read].
 func (*imports) pending(n int32) []byte {
 	if n == 0 {
 		return nil
 	}
-	b := make([]byte, n)
+	size := int(n) + abi.Pad
+	if size > len(pool) {
+		if size > blockBytes/4 {
+			b := make([]byte, size)
+			return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
+		}
+		pool = make([]byte, blockBytes)
+	}
+	b := pool[:n:size]
+	pool = pool[size:]
 	return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
 }
+
+const blockBytes = 32 << 10
+
+var pool []byte // what is left of the last one
 
 // reply reads what a host call that returned n left pending.
 func (h *imports) reply(n int32) ([]byte, error) {
