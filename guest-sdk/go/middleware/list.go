@@ -14,14 +14,14 @@ const maxBlock = 64
 type listCache struct {
 	run      string
 	revision int64
-	length   int      // what may be kept lies before it
-	blocks   []*block // by index/maxBlock; nil: nothing of it was pulled
-	pulled   bool     // something was
+	length   int        // what may be kept lies before it
+	blocks   []*stretch // by index/maxBlock; nil: nothing of it was pulled
+	pulled   bool       // something was
 }
 
-// A block is where messages that stand together are kept: a list is as long as the
+// A stretch is where messages that stand together are kept: a list is as long as the
 // conversation, and most hooks look at little of it.
-type block [maxBlock]*abi.Message
+type stretch [maxBlock]*abi.Message
 
 func (c *listCache) get(i int) *abi.Message {
 	if b := c.blocks[i/maxBlock]; b != nil {
@@ -33,7 +33,7 @@ func (c *listCache) get(i int) *abi.Message {
 func (c *listCache) set(i int, m *abi.Message) {
 	b := c.blocks[i/maxBlock]
 	if b == nil {
-		b = &block{}
+		b = &stretch{}
 		c.blocks[i/maxBlock] = b
 	}
 	b[i%maxBlock], c.pulled = m, true
@@ -51,7 +51,7 @@ func (c *listCache) resize(keep, total int) {
 	}
 	n := (total + maxBlock - 1) / maxBlock
 	if n > cap(c.blocks) {
-		c.blocks = append(make([]*block, 0, n+n/4+1), c.blocks[:last]...)
+		c.blocks = append(make([]*stretch, 0, n+n/4+1), c.blocks[:last]...)
 	}
 	c.blocks, c.length = c.blocks[:n], total
 }
