@@ -138,7 +138,7 @@ func native(ctx context.Context, h *host.Host) (*peer, error) {
 				return &abi.AfterToolAnswer{Result: &res}, nil
 			},
 		}},
-		{Name: "observe", Native: &chain.Native{Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		{Name: "observe", Native: &chain.Native{Description: abi.Description{Events: five.Counted}, Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			kept, _, err := c.LocalGet("run/counts")
 			if err != nil {
 				return nil, err
@@ -211,7 +211,7 @@ func forwarded(ctx context.Context, name string, h *host.Host, call func(ctx con
 				return &out, ask(ctx, "redact", "redact_result", in, &out)
 			},
 		}},
-		{Name: "observe", Native: &chain.Native{Observe: func(ctx context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		{Name: "observe", Native: &chain.Native{Description: abi.Description{Events: five.Counted}, Observe: func(ctx context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
 			var out abi.ObserveAnswer
 			return &out, ask(ctx, "observe", "observe", in, &out)
 		}}},

@@ -16,7 +16,7 @@ type Which struct {
 }
 
 func init() {
-	middleware.Register(middleware.Options{Name: "five"}, middleware.Build(func(w Which) (*only, error) {
+	middleware.Register(middleware.Options{Name: "five", Events: five.Counted}, middleware.Build(func(w Which) (*only, error) {
 		m, ok := map[string]any{"patch": patch{}, "policy": policy{}, "redact": redact{}, "cache": cache{}, "observe": observe{}}[w.Use]
 		if !ok {
 			return nil, fmt.Errorf("there is no %q", w.Use)

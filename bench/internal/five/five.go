@@ -77,6 +77,9 @@ func address(c byte) bool {
 // Key is what a tool's answer is kept under.
 func Key(name, arguments string) string { return name + " " + arguments }
 
+// Counted are the events that the observer asks for.
+var Counted = []abi.EventType{abi.EventMessage, abi.EventToolResult}
+
 // Count adds the events of a batch to what an observer has counted.
 func Count(counts map[string]int, events []abi.Event) {
 	for i := range events {
