@@ -113,6 +113,7 @@ func Cases() []Case {
 		{"Onion", onionCases()},
 		{"Streaming", streamCases()},
 		{"Storage and logs", storageCases()},
+		{"Shapes of code", shapeCases()},
 	} {
 		for _, c := range g.cases {
 			c.Group = g.name
