@@ -2191,22 +2191,7 @@ func (x *HTTPHeader) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *HTTPHeader) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x656d616e: // name
-			x.Name = t.text()
-		case 0x65756c6176: // value
-			x.Value = t.text()
-		default:
-			t.skip()
-		}
-	}
-}
+func (x *HTTPHeader) fill(t *trusted) { t.object(&shapes[shapeOfHTTPHeader], unsafe.Pointer(x)) }
 
 var fieldsOfHTTPRequest = []string{"method", "url", "headers", "body", "body_base64", "timeout_ms"}
 
@@ -2310,31 +2295,7 @@ func (x *HTTPResponse) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *HTTPResponse) fill(t *trusted) {
-	for {
-		w, ok := t.key()
-		if !ok {
-			return
-		}
-		switch w {
-		case 0x737574617473: // status
-			x.Status = int(t.int())
-		case 0x6c7275: // url
-			x.URL = t.text()
-		case 0x73726564616568: // headers
-			fillSlice(t, &x.Headers, func(t *trusted, v *HTTPHeader) { v.fill(t) })
-		case 0x79646f62: // body
-			x.Body = t.text()
-		default:
-			switch string(t.last) {
-			case "body_base64":
-				x.BodyBase64 = t.text()
-			default:
-				t.skip()
-			}
-		}
-	}
-}
+func (x *HTTPResponse) fill(t *trusted) { t.object(&shapes[shapeOfHTTPResponse], unsafe.Pointer(x)) }
 
 var fieldsOfInterrupt = []string{"reason", "payload"}
 
@@ -3971,6 +3932,8 @@ const (
 	shapeOfEvent
 	shapeOfFunctionCall
 	shapeOfGateToolInput
+	shapeOfHTTPHeader
+	shapeOfHTTPResponse
 	shapeOfList
 	shapeOfLocalValue
 	shapeOfLocalVersion
@@ -4206,6 +4169,17 @@ var shapes = [...]objectShape{
 		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
 		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
 		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
+	}},
+	shapeOfHTTPHeader: {fields: []shapeField{
+		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
+		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
+	}},
+	shapeOfHTTPResponse: {fields: []shapeField{
+		{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
+		{name: "url", first: 0x226c7275, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
+		{name: "headers", first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
+		{name: "body", first: 0x2279646f62, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
+		{name: "body_base64", first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x223436657361625f, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
 	}},
 	shapeOfList: {fields: []shapeField{
 		{name: "list", first: 0x227473696c, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
