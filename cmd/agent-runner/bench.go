@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
@@ -53,7 +52,7 @@ many pages of 64 KiB memory grew.`,
 				return err
 			}
 			defer closeHost(h)
-			m, err := h.Load(ctx, args[0], host.Limits{})
+			m, err := loadModule(ctx, e, h, args[0])
 			if err != nil {
 				return beforeRun(ctx, err)
 			}

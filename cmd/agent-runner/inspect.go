@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
@@ -43,7 +42,7 @@ Limits are those that hold where agent.yaml has no others.`,
 				return err
 			}
 			defer closeHost(h)
-			m, err := h.Load(ctx, args[0], host.Limits{})
+			m, err := loadModule(ctx, e, h, args[0])
 			if err != nil {
 				return beforeRun(ctx, err)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
@@ -54,6 +56,15 @@ modules need no building: run and test them as they are.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE`; default DIR/NAME.wasm")
 	return cmd
+}
+
+// loadModule loads the module at a path, which may be the folder of its sources.
+func loadModule(ctx context.Context, e *env, h *host.Host, path string) (*module.Module, error) {
+	path, err := buildable(ctx, e, path)
+	if err != nil {
+		return nil, err
+	}
+	return h.Load(ctx, path, host.Limits{})
 }
 
 // buildable returns the path of a module: path itself, or that of what is built

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 )
@@ -65,7 +64,7 @@ Exit codes: 0 it answered, 1 it failed or faulted, 2 the input or the module is 
 				return err
 			}
 			defer closeHost(h)
-			m, err := h.Load(ctx, args[0], host.Limits{})
+			m, err := loadModule(ctx, e, h, args[0])
 			if err != nil {
 				return beforeRun(ctx, err)
 			}

@@ -61,6 +61,9 @@ conversation that tests it: what you write your own from.`,
 			if err != nil {
 				return err
 			}
+			if lang == "go" && values.SDK == "" && values.Version == unreleased {
+				return usagef("this agent-runner is no release, so that Go cannot fetch its SDK; name a checkout of %s: --sdk DIR", sdkModule)
+			}
 			written, err := writeTemplate(folder, dir, values)
 			if err == nil {
 				err = copySDK(path.Base(folder), dir)
@@ -112,14 +115,17 @@ type templateValues struct {
 	SDK     string // a checkout to take it from; may be empty
 }
 
+// unreleased is the version of what was built from a checkout.
+const unreleased = "v0.0.0"
+
 const sdkModule = "github.com/agent-runner/agent-runner"
 
 func newTemplateValues(name, sdk string) (*templateValues, error) {
-	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: "v0.0.0", SDK: sdk}
+	v := &templateValues{Name: name, Ident: strings.ReplaceAll(name, "-", "_"), Version: unreleased, SDK: sdk}
 	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") && !strings.Contains(info.Main.Version, "+dirty") && sdk == "" {
 		v.Version = info.Main.Version
 	}
-	if v.SDK == "" && (v.Version == "v0.0.0" || strings.HasPrefix(v.Version, "v0.0.0-")) {
+	if v.SDK == "" && (v.Version == unreleased || strings.HasPrefix(v.Version, unreleased+"-")) {
 		v.SDK = checkout()
 	}
 	if v.SDK == "" {

@@ -97,7 +97,7 @@ func (r *redactor) says(pieces ...string) (shown string, most int) {
 
 // redactions are texts and what is left of them.
 var redactions = map[string]string{
-	"":           "",
+	"":            "",
 	"no data, 日本": "no data, 日本",
 	"Write to bob@example.com, or a.b+c@mail.example.co.uk.": "Write to [EMAIL], or [EMAIL].",
 	"bob@localhost @x.com bob@.com a@b.c a@b-.com":           "bob@localhost @x.com bob@.com a@b.c a@b-.com",

@@ -155,7 +155,19 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	if err != nil {
 		return err
 	}
-	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+	env := []string{"GOOS=wasip1", "GOARCH=wasm"}
+	build := func() error {
+		return p.run(ctx, env, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+	}
+	err = build()
+	if err == nil || file("go.sum")(p.Dir) != "" {
+		return err
+	}
+	// A new module has no go.sum yet, and what it requires may have to be fetched.
+	if tidied := p.run(ctx, nil, tool, "mod", "tidy"); tidied != nil {
+		return errors.Join(err, tidied)
+	}
+	return build()
 }
 
 // linkers are the names that lld goes by.
