@@ -55,10 +55,14 @@ type FileOptions struct {
 	// Network is what modules' requests may reach and need beside the grants and
 	// secrets of the file; nil: public addresses, and nothing more.
 	Network *egress.Options
+	// GuardMCP holds MCP servers at urls to the hosts and addresses of Network, as
+	// is right where somebody else wrote the file. Otherwise they may be anywhere.
+	GuardMCP bool
 	// Tracer is told of what the runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
-	// it returns nothing that file is loaded. It is called for .wasm files alone.
+	// it returns nothing that file is loaded. It is called for .wasm files alone. The
+	// entries of an agent inside another's file have its name and a slash before theirs.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
 }
 
@@ -260,7 +264,11 @@ func callLimits(l *agentfile.Limits) agent.Limits {
 func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	path, limits := string(s.from.Module), moduleLimits(&s.from.Limits)
 	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
-		wasm, err := b.opts.ReadModule(ctx, s.from.Name, path)
+		entry := s.from.Name
+		if b.around != nil {
+			entry = b.file.Name + "/" + entry
+		}
+		wasm, err := b.opts.ReadModule(ctx, entry, path)
 		switch {
 		case err != nil:
 			return nil, err
@@ -422,6 +430,9 @@ func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Se
 	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Logger: b.opts.Logger}
 	for name, value := range s.Env {
 		o.Env = append(o.Env, name+"="+value)
+	}
+	if b.opts.GuardMCP {
+		o.Guard = b.http.Guard()
 	}
 	if s.APIKeyEnv != "" {
 		key := b.opts.Getenv(s.APIKeyEnv)

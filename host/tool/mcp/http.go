@@ -18,7 +18,8 @@ import (
 // bounds what is read, and keeps responses exact; when gone ends, so do all
 // requests.
 type roundTripper struct {
-	next    *http.Transport
+	next    http.RoundTripper
+	own     *http.Transport // next, unless that is the options'
 	url     *url.URL
 	headers map[string]string
 	max     int
@@ -32,7 +33,11 @@ func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransp
 	if err != nil {
 		return nil, nil, err
 	}
-	rt := &roundTripper{next: http.DefaultTransport.(*http.Transport).Clone(), url: u, headers: o.Headers, max: o.MaxMessage, gone: gone}
+	rt := &roundTripper{next: o.Guard, url: u, headers: o.Headers, max: o.MaxMessage, gone: gone}
+	if rt.next == nil {
+		rt.own = http.DefaultTransport.(*http.Transport).Clone()
+		rt.next = rt.own
+	}
 	return &sdk.StreamableClientTransport{
 		Endpoint:   o.URL,
 		HTTPClient: &http.Client{Transport: rt},
@@ -42,6 +47,13 @@ func newTransport(gone context.Context, o *Options) (*sdk.StreamableClientTransp
 		// Nothing here listens to what a server says unasked.
 		DisableStandaloneSSE: true,
 	}, rt, nil
+}
+
+// close closes the connections that nobody uses, of a transport of its own.
+func (t *roundTripper) close() {
+	if t.own != nil {
+		t.own.CloseIdleConnections()
+	}
 }
 
 // RoundTrip sends a request. The headers may be secrets: a redirect to

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,10 @@ type Options struct {
 	URL string
 	// Headers go with each request to the URL's host, and to no other.
 	Headers map[string]string
+	// Guard sends the requests to the URL, and to where it redirects, in place of a
+	// transport of the server's own: one that refuses addresses, say. Whoever made
+	// it closes its connections. Nil: any address, through the environment's proxy.
+	Guard http.RoundTripper
 
 	// Timeout is for connecting, and again for listing tools; DefaultTimeout when 0.
 	Timeout time.Duration

@@ -155,7 +155,7 @@ func (s *Server) release() {
 		<-s.conn.p.done
 	}
 	if s.http != nil {
-		s.http.next.CloseIdleConnections()
+		s.http.close()
 	}
 }
 
