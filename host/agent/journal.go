@@ -48,6 +48,8 @@ var (
 	ErrNoRun = errors.New("there is no such run")
 	// ErrExists is the error of creating a run that is there already.
 	ErrExists = errors.New("there is a run of this id already")
+	// ErrHandedBack is why a run ends here whose process is about to end.
+	ErrHandedBack = errors.New("its process is about to end, and another one may go on with it")
 	// ErrFinished is the error of resuming a run that has come to its end.
 	ErrFinished = errors.New("the run has come to its end")
 )
@@ -166,6 +168,10 @@ type JournalOptions struct {
 	// Patience is how long a run waits for a journal that is not reached;
 	// DefaultPatience when 0.
 	Patience time.Duration
+	// HandBack, once it is closed, lets runs end here where a phase of theirs does,
+	// with a [*JournalError] of [ErrHandedBack]: the process is about to end. They
+	// can be gone on with at once, by any other. Nil: they run to their end.
+	HandBack <-chan struct{}
 	// Spec is kept with each run: from it the agent can be made again. JSON.
 	Spec json.RawMessage
 }

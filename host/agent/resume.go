@@ -156,8 +156,12 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	k := r.keeper
 	k.begin(cancel)
 	return ctx, func() {
-		if err := k.end(); err != nil {
+		err := k.end()
+		switch {
+		case err != nil:
 			r.lost = err
+		case errors.Is(r.lost, ErrHandedBack):
+			_, _ = o.Journal.Renew(context.WithoutCancel(ctx), r.state.ID, k.epoch, 0) // else who comes waits for the lease to end
 		}
 		cancel(nil)
 	}
@@ -237,6 +241,19 @@ func title(l *chain.List) string {
 		}
 	}
 	return ""
+}
+
+// mustHandBack reports whether the run is to end here, and to go on elsewhere.
+func (r *run) mustHandBack() bool {
+	if r.keeper == nil || r.keeper.HandBack == nil {
+		return false
+	}
+	select {
+	case <-r.keeper.HandBack:
+		return true
+	default:
+		return false
+	}
 }
 
 // keepPhase keeps the state at the end of a phase.

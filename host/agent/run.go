@@ -219,6 +219,10 @@ func (r *run) execute(ctx context.Context) {
 	if err == nil && r.state.Phase != PhaseEnd {
 		err = r.loop(ctx)
 	}
+	if errors.Is(err, ErrHandedBack) {
+		r.lost, r.traced.Err = err, err
+		return
+	}
 	if r.isLost() {
 		return
 	}
@@ -302,6 +306,9 @@ func (r *run) loop(ctx context.Context) (err error) {
 		}
 		r.state.Phase, r.state.Record = next, chain.NewRecord()
 		r.keepPhase()
+		if r.mustHandBack() {
+			return &JournalError{r.state.ID, ErrHandedBack}
+		}
 		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
 			r.observe(ctx) // before the run waits for others
 		}
