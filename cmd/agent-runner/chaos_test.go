@@ -104,6 +104,7 @@ func (m *mortalJournal) Commit(ctx context.Context, c *agent.Commit) error {
 // A chaosWorld is what the processes have effects on.
 type chaosWorld struct {
 	dir, cache, store, file string
+	outer                   string // the file of an agent that has the other one as a tool
 	at                      store.Store
 
 	mu    sync.Mutex
@@ -122,6 +123,9 @@ var chaosTools = []string{"pay", "look", "send"}
 // rounds is how often the agent's model calls all tools, at once.
 const rounds = 2
 
+// outerPrefix is before what the agent is asked that asks the other one.
+const outerPrefix = "outer "
+
 // Generate implements [model.Model]: it goes by the conversation alone.
 func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	key, answered := "", 0
@@ -134,7 +138,12 @@ func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func
 		}
 	}
 	res := &abi.Response{Usage: &abi.Usage{TotalTokens: 10}, FinishReason: abi.FinishStop, Message: abi.Assistant("it is all done")}
-	if answered < rounds*len(chaosTools) {
+	if of, ok := strings.CutPrefix(key, outerPrefix); ok {
+		if answered == 0 {
+			res.FinishReason, res.Message = abi.FinishToolCalls, abi.Assistant("")
+			res.Message.ToolCalls = []abi.ToolCall{abi.NewToolCall("sub", "worker", fmt.Sprintf(`{"request":%q}`, of))}
+		}
+	} else if answered < rounds*len(chaosTools) {
 		res.FinishReason, res.Message = abi.FinishToolCalls, abi.Assistant("let me see")
 		for i, name := range chaosTools {
 			id := fmt.Sprintf("c%d", answered+i)
@@ -207,6 +216,12 @@ middlewares:
   - {module: %s/wrap.wasm, name: wrap, config: {next: "1"}}
   - {module: %s/gate.wasm}
 `, endpoint.URL, tools.URL, modules, w.dir), 0o600))
+	w.outer = filepath.Join(w.dir, "outer.yaml")
+	require.NoError(t, os.WriteFile(w.outer, fmt.Appendf(nil, `
+model: {name: m, base_url: %q}
+tools: {builtin: []}
+agents: [{name: worker, file: agent.yaml}]
+`, endpoint.URL), 0o600))
 	w.at, err = store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.at.Close()) })
@@ -218,6 +233,7 @@ type victim struct {
 	t     *testing.T
 	w     *chaosWorld
 	key   string
+	outer bool // its agent has another as a tool, which does the work
 	run   string
 	rand  *rand.Rand
 	last  int64            // number of the last event that its client has
@@ -298,9 +314,19 @@ func (v *victim) take(line, how string) {
 	b, err := abi.Marshal(&e)
 	require.NoError(v.t, err)
 	v.lines[e.Seq] = string(b)
-	if e.Type == abi.EventToolResult {
+	if e := v.work(&e); e != nil && e.Type == abi.EventToolResult {
 		v.after[e.Call.ID] = v.w.called(v.key + "/" + e.Call.ID)
 	}
+}
+
+func (v *victim) prompt() string { return map[bool]string{true: outerPrefix}[v.outer] + v.key }
+
+// work is an event of the run that does the work: the one inside, if it is one.
+func (v *victim) work(e *abi.Event) *abi.Event {
+	if v.outer {
+		return e.Event
+	}
+	return e
 }
 
 // find finds the run of a process that was killed before it told of it.
@@ -313,7 +339,7 @@ func (v *victim) find() *agent.RunInfo {
 	runs, err := v.w.at.Runs(v.t.Context(), &store.Filter{Limit: 1000})
 	require.NoError(v.t, err)
 	for i := range runs {
-		if runs[i].Title == v.key {
+		if runs[i].Title == v.prompt() {
 			v.run = runs[i].ID
 			return &runs[i]
 		}
@@ -336,12 +362,13 @@ func (v *victim) catchUp() {
 
 // live brings the run to its end.
 func (v *victim) live() {
-	v.process("run", "-f", v.w.file, v.key)
+	begin := []string{"run", "-f", map[bool]string{true: v.w.outer, false: v.w.file}[v.outer], v.prompt()}
+	v.process(begin...)
 	for range 200 {
 		info := v.find()
 		switch {
 		case info == nil: // it was killed before there was a run
-			v.process("run", "-f", v.w.file, v.key)
+			v.process(begin...)
 			continue
 		case info.Status == agent.StatusFinished:
 			v.catchUp()
@@ -371,6 +398,14 @@ func (v *victim) check(info *agent.RunInfo) {
 		b, err := abi.Marshal(&e)
 		require.NoError(t, err)
 		require.Equal(t, v.lines[e.Seq], string(b), "what was told is what is kept")
+		if i == len(kept)-1 {
+			require.Equal(t, abi.EventRunFinished, e.Type)
+		}
+		work := v.work(&e)
+		if work == nil {
+			continue
+		}
+		e = *work
 		counts[e.Type]++
 		if e.Type != abi.EventToolResult {
 			continue
@@ -396,7 +431,6 @@ func (v *victim) check(info *agent.RunInfo) {
 	require.Equal(t, rounds+1, counts[abi.EventMessage])
 	require.Equal(t, rounds+1, counts[abi.EventStepStarted])
 	require.Equal(t, rounds+1, counts[abi.EventStepFinished])
-	require.Equal(t, abi.EventRunFinished, kept[len(kept)-1].Type)
 }
 
 func TestChaos(t *testing.T) {
@@ -419,7 +453,7 @@ func chaos(t *testing.T, where string) {
 	for worker := range 2 {
 		wg.Go(func() {
 			for n := 0; w.kills.Load() > 0 || n == 0; n++ {
-				v := &victim{t: t, w: w, key: fmt.Sprintf("key-%d-%d", worker, n), lines: map[int64]string{}, told: map[int64]bool{}, after: map[string]int{},
+				v := &victim{t: t, w: w, key: fmt.Sprintf("key-%d-%d", worker, n), outer: n%2 == 1, lines: map[int64]string{}, told: map[int64]bool{}, after: map[string]int{},
 					rand: rand.New(rand.NewPCG(seed, uint64(worker)<<32|uint64(n)))}
 				v.live()
 				if t.Failed() {

@@ -290,12 +290,12 @@ func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, e
 		}
 		var waits *agent.Paused
 		if !errors.As(ended, &waits) {
-			return exitOf(ended)
+			return exitOf(ended, c.storeAt)
 		}
 		answers := c.ask(ctx, waits.Interrupts)
 		if answers == nil && c.store != nil {
 			id := waits.State.ID
-			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept; go on with: agent-runner runs resume %s --answer ID=ANSWER, one for each:%s", ended, id, waiting(waits.Interrupts))}
+			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept; go on with: agent-runner runs resume %s%s --answer ID=ANSWER, one for each:%s", ended, id, storeFlag(c.storeAt), waiting(waits.Interrupts))}
 		}
 		if answers == nil {
 			path, err := c.keep(waits)
@@ -342,15 +342,15 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 	return ended, nil
 }
 
-// exitOf says with which code a run ended.
-func exitOf(ended error) error {
+// exitOf says with which code a run ended. storeAt is the flag that says where it is kept.
+func exitOf(ended error, storeAt string) error {
 	var end *host.Error
 	var journal *agent.JournalError
 	switch {
 	case ended == nil:
 		return nil
 	case errors.As(ended, &journal) && !errors.Is(ended, agent.ErrFenced) && !errors.Is(ended, agent.ErrExists):
-		return &endedError{exitFailed, fmt.Errorf("%w\nWhat was told of it is kept; once the store works again, go on with: agent-runner runs resume %s", ended, journal.Run)}
+		return &endedError{exitFailed, fmt.Errorf("%w\nWhat was told of it is kept; once the store works again, go on with: agent-runner runs resume %s%s", ended, journal.Run, storeFlag(storeAt))}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

@@ -68,7 +68,7 @@ func (c *runsCommand) command(cmd *cobra.Command, run func(ctx context.Context, 
 		defer stop()
 		at := c.env.storeAt(c.storeAt)
 		if at == "" {
-			at = defaultStore
+			at = c.env.storeAt(defaultStore)
 		}
 		var err error
 		if c.store, err = openStore(ctx, c.env, at); err != nil {
@@ -79,7 +79,10 @@ func (c *runsCommand) command(cmd *cobra.Command, run func(ctx context.Context, 
 		if one {
 			id = args[0]
 		}
-		return run(ctx, id)
+		if err = run(ctx, id); errors.Is(err, agent.ErrNoRun) {
+			err = fmt.Errorf("%w in %s; agent-runner runs list%s shows those that there are", err, place(at), storeFlag(c.storeAt))
+		}
+		return err
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`text` or json")
@@ -93,6 +96,9 @@ func (c *runsCommand) list() *cobra.Command {
 	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
 		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) {
 			return usagef("--status is %q; want running, paused or finished", status)
+		}
+		if limit < 1 {
+			return usagef("--limit is %d; want at least 1", limit)
 		}
 		runs, err := c.store.Runs(ctx, &store.Filter{Status: agent.Status(status), Agent: named, Limit: limit})
 		if err != nil {
@@ -168,7 +174,7 @@ func (c *runsCommand) again(ctx context.Context, r *runCommand, info *agent.RunI
 	if err != nil {
 		return err
 	}
-	r.env, r.store, r.output, r.screen = c.env, c.store, c.output, newScreen(c.env)
+	r.env, r.store, r.storeAt, r.output, r.screen = c.env, c.store, c.storeAt, c.output, newScreen(c.env)
 	o := &host.FileOptions{Model: source.model, Values: c.store, Tenant: info.Tenant, ReadModule: keptModule(c.store, info),
 		Journal: c.env.journalOptions(c.store, info.Tenant, info.Spec)}
 	return r.withAgent(ctx, file, o, fn)

@@ -31,7 +31,7 @@ what gates decided, what the tools answered, faults, fuel and time.`,
 			return printJSON(c.env, x)
 		}
 		s := newScreen(c.env)
-		v := &runView{color: s.color && isTerminal(c.env.out), most: showShort}
+		v := &runView{storeFlag: storeFlag(c.storeAt), color: s.color && isTerminal(c.env.out), most: showShort}
 		if verbose {
 			v.most = showLong
 		}
@@ -44,9 +44,10 @@ what gates decided, what the tools answered, faults, fuel and time.`,
 
 // A runView writes a run for a person to read.
 type runView struct {
-	color bool
-	most  int // characters of a text
-	out   strings.Builder
+	color     bool
+	most      int    // characters of a text
+	storeFlag string // of the commands that are named
+	out       strings.Builder
 
 	steps   map[int][]abi.Event
 	answers []agent.Answered
@@ -319,7 +320,7 @@ func (v *runView) ending(x *exported) {
 		v.line(0, amber, "waits: %s  %s%s", p.ID, v.cut(p.Reason), after("  ", callText(p.Call)))
 	}
 	if len(x.Run.Pending) > 0 {
-		v.line(0, plain, "go on with: agent-runner runs resume %s --answer %s=ANSWER", x.Run.ID, x.Run.Pending[0].ID)
+		v.line(0, plain, "go on with: agent-runner runs resume %s%s --answer %s=ANSWER", x.Run.ID, v.storeFlag, x.Run.Pending[0].ID)
 	}
 	if len(x.Events) == 0 {
 		return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,23 +26,8 @@ type spec struct {
 // hold in any directory.
 func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	s := spec{Version: 1}
-	for _, e := range entries(f) {
-		if err := absolute(&e.Module); err != nil {
-			return nil, err
-		}
-	}
-	if err := absolute(&f.Tools.Root); err != nil {
+	if err := s.settle(f); err != nil {
 		return nil, err
-	}
-	for i := range f.Tools.MCP {
-		dir := agentfile.Path(f.Tools.MCP[i].Dir)
-		if dir == "" {
-			dir = "."
-		}
-		if err := absolute(&dir); err != nil {
-			return nil, err
-		}
-		s.Dirs = append(s.Dirs, string(dir))
 	}
 	at := agentfile.Path(replay)
 	if replay != builtinRecording {
@@ -55,6 +41,48 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 		return nil, err
 	}
 	return abi.Marshal(s)
+}
+
+// settle makes the paths of an agent's file, and of those of its agents, which become
+// parts of it, such that hold in any directory.
+func (s *spec) settle(f *agentfile.File) error {
+	for _, e := range entries(f) {
+		if err := absolute(&e.Module); err != nil {
+			return err
+		}
+	}
+	if err := absolute(&f.Tools.Root); err != nil {
+		return err
+	}
+	for i := range f.Tools.MCP {
+		dir := agentfile.Path(cmp.Or(f.Tools.MCP[i].Dir, "."))
+		if err := absolute(&dir); err != nil {
+			return err
+		}
+		s.Dirs = append(s.Dirs, string(dir))
+	}
+	for i := range f.Agents {
+		a := &f.Agents[i]
+		a.Agent, a.File = (*agentfile.Inline)(a.Spec()), ""
+		if err := s.settle((*agentfile.File)(a.Agent)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placed gives the MCP servers of an agent's file the directories that they run in,
+// in the order of settle, and returns those that are left.
+func placed(f *agentfile.File, dirs []string) []string {
+	for i := range f.Tools.MCP {
+		if len(dirs) > 0 {
+			f.Tools.MCP[i].Dir, dirs = dirs[0], dirs[1:]
+		}
+	}
+	for i := range f.Agents {
+		dirs = placed(f.Agents[i].Spec(), dirs)
+	}
+	return dirs
 }
 
 func absolute(p *agentfile.Path) error {
@@ -82,11 +110,7 @@ func fileOf(r *agent.RunInfo) (f *agentfile.File, replay string, err error) {
 	if f, err = agentfile.Parse("the agent of run "+r.ID, s.Agent); err != nil {
 		return nil, "", err
 	}
-	for i := range f.Tools.MCP {
-		if i < len(s.Dirs) {
-			f.Tools.MCP[i].Dir = s.Dirs[i]
-		}
-	}
+	placed(f, s.Dirs)
 	return f, s.Replay, nil
 }
 

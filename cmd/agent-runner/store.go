@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -53,6 +54,26 @@ func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
 		return nil, beforeRun(ctx, err)
 	}
 	return s, nil
+}
+
+// place is where a store is, without the password that may be in it.
+func place(at string) string {
+	if u, err := url.Parse(at); err == nil && u.Host != "" {
+		return u.Redacted()
+	}
+	return at
+}
+
+// storeFlag is what a command for the same store has to say of it, if that was said
+// with a flag.
+func storeFlag(flag string) string {
+	if flag == "" {
+		return ""
+	}
+	if at := place(flag); !strings.ContainsAny(at, " \t'\"$`&;|<>()*?[]#~\\") || strings.Contains(at, "://") {
+		return " --store " + at
+	}
+	return " --store '" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
 }
 
 // whoami names the person who answers: the user of this machine.
