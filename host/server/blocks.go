@@ -92,11 +92,12 @@ type Block struct {
 }
 
 type (
-	digestPath struct {
+	// DigestPath is a part of inputs.
+	DigestPath struct {
 		Digest string `path:"digest" pattern:"^(sha256:)?[0-9a-f]{64}$" doc:"The module's SHA-256 in hexadecimal."`
 	}
 	blockInput struct {
-		digestPath
+		DigestPath
 		Body struct {
 			Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why, as tenants read it whose runs end by it."`
 		}
@@ -123,7 +124,7 @@ func (b *blocks) block(ctx context.Context, _ *Caller, in *blockInput) (*struct{
 	return nil, b.refresh(ctx)
 }
 
-func (b *blocks) unblock(ctx context.Context, _ *Caller, in *digestPath) (*struct{}, error) {
+func (b *blocks) unblock(ctx context.Context, _ *Caller, in *DigestPath) (*struct{}, error) {
 	if err := b.store.Unblock(ctx, bare(in.Digest)); err != nil {
 		return nil, err
 	}

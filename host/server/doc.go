@@ -21,9 +21,10 @@
 //			Tag: "usage", Summary: "What the tenant used"}, u.get)
 //	}
 //
-//	func (u *usage) get(ctx context.Context, c *Caller, in *usageInput) (*usageOutput, error)
+//	func (u *usage) get(ctx context.Context, c *Caller, in *UsageInput) (*usageOutput, error)
 //
-// Inputs and outputs are huma's: path, query and header parameters by tags, a
+// Inputs and outputs are huma's (embedded parts of inputs are exported, or huma
+// leaves them empty): path, query and header parameters by tags, a
 // Body of JSON. What the document cannot say (streams of events, uploads) is
 // registered with [Server.raw], whose handler has the response and the request,
 // and describes itself in the document:

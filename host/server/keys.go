@@ -35,7 +35,8 @@ func showKey(k *store.Key) *Key {
 }
 
 type (
-	keyPath struct {
+	// KeyPath is a part of inputs.
+	KeyPath struct {
 		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: what stands between ar_ and the next _."`
 	}
 	keyOutput  struct{ Body *Key }
@@ -54,19 +55,20 @@ type (
 	}
 	createKeyInput       struct{ Body newKeyBody }
 	createTenantKeyInput struct {
-		tenantPath
+		TenantPath
 		Body newKeyBody
 	}
-	tenantKeyPath struct {
-		tenantPath
-		keyPath
+	// TenantKeyPath is a part of inputs.
+	TenantKeyPath struct {
+		TenantPath
+		KeyPath
 	}
 	rotateKeyInput struct {
-		keyPath
+		KeyPath
 		Body *rotateBody
 	}
 	rotateTenantKeyInput struct {
-		tenantKeyPath
+		TenantKeyPath
 		Body *rotateBody
 	}
 )
@@ -84,7 +86,7 @@ func (k *keys) routes(s *Server) {
 			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
 		})
 	route(s, Route{ID: "revoke-key", Method: "DELETE", Path: one, Scope: KeysWrite, Tag: tag, Summary: "Revoke a key"},
-		func(ctx context.Context, c *Caller, in *keyPath) (*struct{}, error) {
+		func(ctx context.Context, c *Caller, in *KeyPath) (*struct{}, error) {
 			return nil, c.Tenant.RevokeKey(ctx, in.Key)
 		})
 	route(s, Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a key of a tenant"},
@@ -92,7 +94,7 @@ func (k *keys) routes(s *Server) {
 			return k.create(ctx, c, k.store.Tenant(in.Tenant), texts(TenantScopes), &in.Body)
 		})
 	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys"},
-		func(ctx context.Context, _ *Caller, in *tenantPath) (*keysOutput, error) {
+		func(ctx context.Context, _ *Caller, in *TenantPath) (*keysOutput, error) {
 			if _, err := k.store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err
 			}
@@ -103,7 +105,7 @@ func (k *keys) routes(s *Server) {
 			return k.rotate(ctx, c, k.store.Tenant(in.Tenant), in.Key, in.Body)
 		})
 	route(s, Route{ID: "revoke-tenant-key", Method: "DELETE", Path: of, Scope: OperatorScope, Tag: tag, Summary: "Revoke a tenant's key"},
-		func(ctx context.Context, _ *Caller, in *tenantKeyPath) (*struct{}, error) {
+		func(ctx context.Context, _ *Caller, in *TenantKeyPath) (*struct{}, error) {
 			return nil, k.store.Tenant(in.Tenant).RevokeKey(ctx, in.Key)
 		})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -60,13 +61,33 @@ func (s *Server) operation(r Route) huma.Operation {
 
 // route registers a handler of JSON.
 func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
-	huma.Register(s.api, s.operation(r), func(ctx context.Context, in *I) (*O, error) {
+	op := s.operation(r)
+	defer s.checkParameters(r)
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, callerOf(ctx), in)
 		if err != nil {
 			return nil, problemOf(err)
 		}
 		return out, nil
 	})
+}
+
+// checkParameters panics if a part of the path goes nowhere: an input whose
+// embedded struct is not exported would have it empty, and an empty tenant is
+// the operator.
+func (s *Server) checkParameters(r Route) {
+	item := s.api.OpenAPI().Paths[r.Path]
+	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
+		if op == nil || op.Method != r.Method {
+			continue
+		}
+		for _, part := range strings.Split(r.Path, "/") {
+			name, ok := strings.CutPrefix(strings.TrimSuffix(part, "}"), "{")
+			if ok && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == name }) {
+				panic(fmt.Sprintf("route %s %s: its input has no field for {%s}; embedded structs have to be exported", r.Method, r.Path, name))
+			}
+		}
+	}
 }
 
 // raw registers a handler that has the response and the request for itself: the
@@ -80,6 +101,7 @@ func (s *Server) raw(r Route, describe func(*huma.Operation, huma.Registry), han
 		describe(&op, s.api.OpenAPI().Components.Schemas)
 	}
 	s.api.OpenAPI().AddOperation(&op)
+	s.checkParameters(r)
 	s.api.Adapter().Handle(&op, s.api.Middlewares().Handler(op.Middlewares.Handler(func(ctx huma.Context) {
 		req, w := humago.Unwrap(ctx)
 		req = req.WithContext(ctx.Context())
@@ -94,8 +116,25 @@ func (s *Server) raw(r Route, describe func(*huma.Operation, huma.Registry), han
 	})))
 }
 
+// A mux knows its patterns, so that a test finds one that is not in the document.
+type mux struct {
+	*http.ServeMux
+	patterns []string
+}
+
+// HandleFunc implements [humago.Mux].
+func (m *mux) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
+	m.Handle(pattern, http.HandlerFunc(handle))
+}
+
+// Handle registers a handler.
+func (m *mux) Handle(pattern string, h http.Handler) {
+	m.patterns = append(m.patterns, pattern)
+	m.ServeMux.Handle(pattern, h)
+}
+
 // newAPI is the document, and how bodies are read and written.
-func newAPI(mux *http.ServeMux, version string) huma.API {
+func newAPI(m *mux, version string) huma.API {
 	c := huma.DefaultConfig("agent-runner", version)
 	c.Info.Description = "Tenants bring middlewares as WebAssembly modules, and run agents with them."
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
@@ -114,7 +153,7 @@ func newAPI(mux *http.ServeMux, version string) huma.API {
 		note(r, p.cause)
 		return &p, nil
 	}}
-	return humago.New(mux, c)
+	return humago.New(m, c)
 }
 
 var writeJSON = huma.DefaultJSONFormat.Marshal

@@ -44,7 +44,7 @@ type Server struct {
 	now     func() time.Time
 	options Options
 
-	mux    *http.ServeMux
+	mux    *mux
 	api    huma.API
 	rates  *rates
 	blocks *blocks
@@ -59,7 +59,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, mux: http.NewServeMux(), draining: make(chan struct{})}
+	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

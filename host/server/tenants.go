@@ -14,7 +14,7 @@ type tenants struct{ store store.Store }
 // A Policy is what the operator allows a tenant. Its zero value allows a module
 // what harms nobody: reading the conversation of its own agent.
 type Policy struct {
-	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml; a trailing * stands for anything. Default: messages."`
+	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml; a trailing * stands for anything: read:*, tool:*. Default: read:*, which harms nobody else."`
 	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may ask; a trailing * stands for anything. Default: any, with the tenant's own credentials."`
 	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
 	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" doc:"Steps of a run at most. Default: what the agent says."`
@@ -41,7 +41,9 @@ func policyOf(c *Caller) (p Policy, err error) {
 }
 
 type (
-	tenantPath struct {
+	// TenantPath is a part of inputs. Such parts are exported, or their fields would
+	// not be filled in.
+	TenantPath struct {
 		Tenant string `path:"tenant" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The tenant's id."`
 	}
 	tenantOutput      struct{ Body *Tenant }
@@ -63,7 +65,7 @@ type (
 		}
 	}
 	updateTenantInput struct {
-		tenantPath
+		TenantPath
 		Body struct {
 			Name   *string            `json:"name,omitempty" maxLength:"200"`
 			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Takes the place of the whole quota."`
@@ -121,7 +123,7 @@ func (t *tenants) list(ctx context.Context, _ *Caller, in *listTenantsInput) (*l
 	return out, nil
 }
 
-func (t *tenants) get(ctx context.Context, _ *Caller, in *tenantPath) (*tenantOutput, error) {
+func (t *tenants) get(ctx context.Context, _ *Caller, in *TenantPath) (*tenantOutput, error) {
 	return tenantAnswer(t.store.TenantInfo(ctx, in.Tenant))
 }
 
@@ -136,6 +138,6 @@ func (t *tenants) update(ctx context.Context, _ *Caller, in *updateTenantInput) 
 	return tenantAnswer(t.store.UpdateTenant(ctx, in.Tenant, u))
 }
 
-func (t *tenants) delete(ctx context.Context, _ *Caller, in *tenantPath) (*struct{}, error) {
+func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struct{}, error) {
 	return nil, t.store.DeleteTenant(ctx, in.Tenant)
 }

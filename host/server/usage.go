@@ -17,13 +17,14 @@ func bare(digest string) string { return strings.TrimPrefix(digest, digestPrefix
 type usage struct{ now func() time.Time }
 
 type (
-	usageInput struct {
+	// UsageInput is a part of inputs.
+	UsageInput struct {
 		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
 		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`
 	}
 	tenantUsageInput struct {
-		tenantPath
-		usageInput
+		TenantPath
+		UsageInput
 	}
 	usageOutput struct {
 		Body struct {
@@ -35,7 +36,7 @@ type (
 
 func (u *usage) routes(s *Server) {
 	route(s, Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: UsageRead, Tag: "usage", Summary: "What one's own tenant used"},
-		func(ctx context.Context, c *Caller, in *usageInput) (*usageOutput, error) {
+		func(ctx context.Context, c *Caller, in *UsageInput) (*usageOutput, error) {
 			return u.get(ctx, c.Tenant, in)
 		})
 	route(s, Route{ID: "get-tenant-usage", Method: "GET", Path: "/v1/tenants/{tenant}/usage", Scope: OperatorScope, Tag: "usage", Summary: "What a tenant used"},
@@ -43,11 +44,11 @@ func (u *usage) routes(s *Server) {
 			if _, err := s.store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err
 			}
-			return u.get(ctx, s.store.Tenant(in.Tenant), &in.usageInput)
+			return u.get(ctx, s.store.Tenant(in.Tenant), &in.UsageInput)
 		})
 }
 
-func (u *usage) get(ctx context.Context, t *store.Tenant, in *usageInput) (*usageOutput, error) {
+func (u *usage) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usageOutput, error) {
 	today := store.Day(u.now())
 	from, to := in.From, in.To
 	if from == "" {
