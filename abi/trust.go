@@ -337,10 +337,7 @@ func fillMap[M ~map[K]V, K ~string, V any](t *trusted, v *M, fill func(*trusted,
 		return
 	}
 	m := M{}
-	for {
-		if !t.key() {
-			break
-		}
+	for t.key() {
 		key := K(t.last)
 		var one V
 		fill(t, &one)
