@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/agent"
 )
 
 // What a caller of the platform's tables may branch on.
@@ -50,6 +52,10 @@ type Platform interface {
 	Block(ctx context.Context, digest, reason string) error
 	Unblock(ctx context.Context, digest string) error
 	Blocked(ctx context.Context) ([]Block, error)
+
+	// CutOff lists runs of tenants whose process is gone: nobody has shown a sign of
+	// life for them as long as their lease was. The longest gone come first.
+	CutOff(ctx context.Context, limit int) ([]agent.RunInfo, error)
 
 	// DeleteOrphans deletes modules of the store that no tenant names, and no run
 	// in it began with, if they were there for longer than age.
@@ -271,6 +277,20 @@ func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 			out = append(out, b)
 			return err
 		}, `SELECT digest, reason, created_ms FROM blocked_modules ORDER BY digest`)
+	})
+	return out, err
+}
+
+// CutOff implements [Platform].
+func (s *store) CutOff(ctx context.Context, limit int) (out []agent.RunInfo, err error) {
+	err = s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
+			info, err := scanRun(scan)
+			if err == nil {
+				out = append(out, *info)
+			}
+			return err
+		}, `SELECT `+runColumns+` FROM runs WHERE status = 'running' AND tenant <> '' AND parent = '' AND lease_ms <= NOW_MS ORDER BY lease_ms LIMIT $1`, int64(limit))
 	})
 	return out, err
 }

@@ -178,6 +178,10 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
 	}
 	return s.update(ctx, c.Lazy, func(t tx) error {
+		before, err := metered(t, c)
+		if err != nil {
+			return err
+		}
 		n, err := t.exec(`UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7`+set+`
 			WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args...)
 		if err != nil {
@@ -185,6 +189,9 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 		}
 		if n == 0 {
 			return refused(t, c)
+		}
+		if err := before.count(t, c.Progress); err != nil {
+			return err
 		}
 		if c.Log != nil {
 			if _, err := t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, $2, $3)`, c.Run, c.Entry, c.Log); err != nil {
