@@ -189,9 +189,6 @@ func userHTTP(request uint64) uint64
 //go:wasmimport extism:host/user emit
 func userEmit(request uint64) uint64
 
-//go:wasmimport extism:host/user http
-func userHTTP(request uint64) uint64
-
 // fill reads what lies at an offset, eight bytes at a time.
 func fill(b []byte, load func(uint64) uint64, loadByte func(uint64) uint32, at uint64) {
 	i := 0
@@ -312,8 +309,6 @@ func (plugin) StoreAdd(key string, delta int64) ([]byte, error) {
 func (plugin) Model(request []byte) ([]byte, error) { return ask(userModel, request) }
 
 func (plugin) Tool(request []byte) ([]byte, error) { return ask(userTool, request) }
-
-func (plugin) HTTP(request []byte) ([]byte, error) { return ask(userHTTP, request) }
 
 func (plugin) HTTP(request []byte) ([]byte, error) { return ask(userHTTP, request) }
 
