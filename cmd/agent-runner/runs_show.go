@@ -50,6 +50,7 @@ type runView struct {
 	out       strings.Builder
 
 	steps   map[int][]abi.Event
+	calls   map[string]string // names of tools, by the ids of calls
 	answers []agent.Answered
 }
 
@@ -80,9 +81,12 @@ func (v *runView) text(x *exported, now time.Time) string {
 	for _, m := range x.History.Input {
 		v.message(0, "", m)
 	}
-	v.steps, v.answers = map[int][]abi.Event{}, x.History.Answered
+	v.steps, v.calls, v.answers = map[int][]abi.Event{}, map[string]string{}, x.History.Answered
 	for _, e := range x.Events {
 		v.steps[e.Step] = append(v.steps[e.Step], e)
+		if e.Type == abi.EventToolCall {
+			v.calls[e.Call.ID] = e.Call.Name
+		}
 	}
 	step := -1
 	for _, p := range x.History.Phases {
@@ -255,18 +259,7 @@ func (v *runView) deed(d *agent.DeedOf) {
 }
 
 func (v *runView) tool(d *agent.DeedOf) {
-	call := d.Call
-	var name string
-	for _, events := range v.steps {
-		for _, e := range events {
-			if e.Type == abi.EventToolCall && e.Call.ID == call {
-				name = e.Call.Name
-			}
-		}
-	}
-	if name == "" {
-		name = call
-	}
+	name := cmp.Or(v.calls[d.Call], d.Call)
 	var res abi.Result
 	switch {
 	case !d.Done:

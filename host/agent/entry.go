@@ -146,6 +146,7 @@ type folded struct {
 	state    *State
 	fixed    *fixed
 	messages []abi.Message
+	shared   bool // somebody keeps them as they are
 	calls    []CallState
 	inner    map[int]*innerRun
 	phase    int64
@@ -218,7 +219,10 @@ func (f *folded) edit(d *messagesDelta) error {
 	if d.From < 0 || d.From > len(f.messages) {
 		return fmt.Errorf("messages from %d of %d", d.From, len(f.messages))
 	}
-	f.messages = append(f.messages[:d.From:d.From], items...)
+	if f.shared && d.From < len(f.messages) {
+		f.messages = slices.Clone(f.messages[:d.From])
+	}
+	f.messages = append(f.messages[:d.From], items...)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func ReadHistory(kept *KeptRun) (*History, error) {
 		return nil, err
 	}
 	h := &History{State: state, Answers: map[string]json.RawMessage{}}
-	r := &reader{history: h, fold: &folded{state: &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}}, rank: map[string]int{}, phase: -1}
+	r := &reader{history: h, fold: &folded{shared: true, state: &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}}, rank: map[string]int{}, phase: -1}
 	for i, p := range kept.Modules {
 		r.rank[p.Entry] = i
 	}
@@ -128,7 +128,7 @@ func (r *reader) add(e *entry) error {
 func (r *reader) begin(phase int64) {
 	r.phase, r.deeds = phase, map[string]DeedOf{}
 	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
-	r.messages = slices.Clone(r.fold.messages)
+	r.messages = slices.Clip(r.fold.messages)
 }
 
 // flush ends a phase.
