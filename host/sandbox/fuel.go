@@ -74,14 +74,15 @@ func (t *tank) measure(ran time.Duration, memory uint64) {
 	t.slice = max(leastSlice, min(t.slice, most))
 }
 
-// yield lets others have the processor for a moment, from time to time. Go takes
-// it from a goroutine after 10 ms only, which is long for who waits for it, or
-// for the collector that everybody waits for.
-func (t *tank) yield(ran time.Duration) {
-	if ran-t.yielded > turn {
-		t.yielded = ran
-		runtime.Gosched()
+// yields reports whether the guest has to let others have the processor for a
+// moment, as it has from time to time. Go takes it from a goroutine after 10 ms only,
+// which is long for who waits for it, or for the collector that everybody waits for.
+func (t *tank) yields(ran time.Duration) bool {
+	if ran-t.yielded <= turn {
+		return false
 	}
+	t.yielded = ran
+	return true
 }
 
 // used is what the call has used, given what the guest has left.
@@ -121,7 +122,11 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	}
 	ran := in.checkpoint(left)
 	in.tank.measure(ran, in.core.linear.size)
-	in.tank.yield(ran)
+	if in.tank.yields(ran) {
+		in.watch.pause() // while a thousand others have their turns, this one does not run
+		runtime.Gosched()
+		in.watch.resume()
+	}
 	stack[0] = uint64(in.grant(left))
 }
 

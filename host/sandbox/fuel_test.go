@@ -100,12 +100,10 @@ func TestSlices(t *testing.T) {
 func TestYield(t *testing.T) {
 	t.Parallel()
 	tank := tank{}
-	tank.yield(turn)
-	require.Zero(t, tank.yielded)
-	tank.yield(turn + 1)
-	require.Equal(t, turn+1, tank.yielded)
-	tank.yield(2 * turn)
-	require.Equal(t, turn+1, tank.yielded)
+	require.False(t, tank.yields(turn))
+	require.True(t, tank.yields(turn+1))
+	require.False(t, tank.yields(2*turn))
+	require.True(t, tank.yields(2*turn+2))
 }
 
 // Go's garbage collector stops the world, which a guest in a loop must not hold

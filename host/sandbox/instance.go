@@ -42,7 +42,7 @@ type InstanceConfig struct {
 type Report struct {
 	Fuel      uint64        // see Limits.Fuel; the same on every machine
 	Time      time.Duration // the guest's own running time
-	Waited    time.Duration // time spent in imports that wait
+	Waited    time.Duration // time spent in imports that wait, and waiting for a processor
 	HostCalls int           // calls of imports, WASI's included
 	Memory    int64         // linear memory at the end, in bytes
 	Dropped   int           // bytes that it printed beyond the limits
