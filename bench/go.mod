@@ -11,7 +11,7 @@ require (
 	github.com/hashicorp/go-plugin v1.7.0
 	github.com/tetratelabs/wazero v1.12.0
 	google.golang.org/grpc v1.75.0
-	google.golang.org/protobuf v1.36.8
+	google.golang.org/protobuf v1.36.11
 )
 
 require (

@@ -1,11 +1,12 @@
 // Command agents measures the same agent with the same five middlewares, in
 // several ways to run what one does not trust, or does:
 //
-//	agents [-runs N] [-history N] FIVE.wasm FIVE-EXTISM.wasm
+//	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm
 //
 // The peers run by turns, in one process, so that what counts is the ratio
 // between them. Each run of each peer is held against the same messages,
-// chunks and counters.
+// chunks and counters. With -concurrent it measures runs side by side, with
+// -memory what they have in memory, and with -line what each module more costs.
 package main
 
 import (
@@ -30,23 +31,37 @@ func main() {
 	messages := flag.Int("history", 10, "messages of 1 KB before the question")
 	only := flag.String("only", "", "measure the peers whose name has this in it")
 	profile := flag.String("cpuprofile", "", "write a profile of the turns to this file")
+	drawing := flag.String("svg", "", "write a plot to this file")
+	many := flag.Bool("concurrent", false, "measure runs side by side instead")
+	held := flag.Bool("memory", false, "measure the memory of runs that wait instead")
+	row := flag.Bool("line", false, "measure what each module more costs instead")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := measure(context.Background(), flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile); err != nil {
+	ctx := context.Background()
+	h, err := host.New(ctx, nil)
+	if err == nil {
+		defer h.Close(ctx)
+		switch {
+		case *many:
+			err = concurrent(ctx, h, flag.Arg(0), *messages, *each)
+		case *held:
+			err = memory(ctx, h, flag.Arg(0), history(*messages))
+		case *row:
+			err = line(ctx, h, flag.Arg(0), *messages, *each)
+		default:
+			err = measure(ctx, h, flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile, *drawing)
+		}
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "agents:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, module, extismModule string, turns int, each time.Duration, messages int, only, profile string) error {
-	h, err := host.New(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
+func measure(ctx context.Context, h *host.Host, module, extismModule string, turns int, each time.Duration, messages int, only, profile, drawing string) error {
 	var peers []*peer
 	for _, make := range []func() (*peer, error){
 		func() (*peer, error) { return ourModules(ctx, h, module, "here: five modules, Go guests") },
@@ -98,6 +113,7 @@ func measure(ctx context.Context, module, extismModule string, turns int, each t
 		}
 	}
 	fmt.Printf("| | runs a second | us a run | here is so many times as fast |\n|---|---|---|---|\n")
+	var bars []bar
 	for i, p := range peers {
 		ratios := make([]float64, turns)
 		for t := range turns {
@@ -105,6 +121,10 @@ func measure(ctx context.Context, module, extismModule string, turns int, each t
 		}
 		m := median(perSecond[i])
 		fmt.Printf("| %s | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, m, 1e6/m, median(ratios), slices.Min(ratios), slices.Max(ratios))
+		bars = append(bars, bar{p.name, m})
+	}
+	if drawing != "" {
+		return plot(drawing, "The same agent with the same five middlewares", "runs a second, one after the other (logarithmic)", bars)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/five"
@@ -227,9 +228,12 @@ func forwarded(ctx context.Context, name string, h *host.Host, call func(ctx con
 }
 
 // A spy reads what the observer left in the ring's shared run-local values.
-type spy struct{ seen map[string]map[string]int }
+type spy struct {
+	mu   sync.Mutex
+	seen map[string]map[string]int // by run
+}
 
-func newSpy() *spy { return &spy{map[string]map[string]int{}} }
+func newSpy() *spy { return &spy{seen: map[string]map[string]int{}} }
 
 func (s *spy) middleware() host.Middleware {
 	return host.Middleware{Name: "spy", Native: &chain.Native{
@@ -241,12 +245,16 @@ func (s *spy) middleware() host.Middleware {
 			}
 			var counts map[string]int
 			err = json.Unmarshal(kept.Value, &counts)
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.seen[in.Run.ID] = counts
 			return nil, err
 		}}}
 }
 
 func (s *spy) counts(run string) (map[string]int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	counts, ok := s.seen[run]
 	if !ok {
 		return nil, fmt.Errorf("the observer left no counts")

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// concurrent measures runs side by side: how many end in a second, on one
+// processor and on all.
+func concurrent(ctx context.Context, h *host.Host, path string, messages int, each time.Duration) error {
+	p, err := ourModules(ctx, h, path, "")
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	talk := history(messages)
+	fmt.Println("| runs at once | processors | runs a second | us a run |\n|---|---|---|---|")
+	all := runtime.GOMAXPROCS(0)
+	for _, processors := range []int{1, all} {
+		runtime.GOMAXPROCS(processors)
+		for _, n := range []int{1, 10, 100, 1000, 2000} {
+			perSecond, err := sideBySide(ctx, p, talk, n, each)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("| %d | %d | %.0f | %.0f |\n", n, processors, perSecond, 1e6/perSecond)
+		}
+		if processors == all {
+			break
+		}
+	}
+	runtime.GOMAXPROCS(all)
+	return nil
+}
+
+// sideBySide lets n runs go on at a time, for so long, and until those are over.
+func sideBySide(ctx context.Context, p *peer, talk []abi.Message, n int, each time.Duration) (float64, error) {
+	var done atomic.Int64
+	failed := make(chan error, n)
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range n {
+		wg.Go(func() {
+			for first := true; first || time.Since(began) < each; first = false {
+				got, err := p.run(ctx, talk)
+				if err == nil {
+					err = got.same(want())
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began).Seconds()
+	select {
+	case err := <-failed:
+		return 0, err
+	default:
+		return float64(done.Load()) / took, nil
+	}
+}
+
+// A waiting model lets its runs wait at their last step, until all are there.
+type waiting struct {
+	instant
+	there *sync.WaitGroup
+	goOn  chan struct{}
+}
+
+// Generate implements [model.Model].
+func (w waiting) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	if strings.Contains(req.Messages[len(req.Messages)-1].Content.String(), "not allowed") {
+		w.there.Done()
+		select {
+		case <-w.goOn:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return w.instant.Generate(ctx, req, sink)
+}
+
+// memory tells what a thousand runs have in memory that wait for the model, after
+// their modules were called.
+func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) error {
+	const runs = 1000
+	m, err := h.Load(ctx, path, host.Limits{})
+	if err != nil {
+		return err
+	}
+	var list []host.Middleware
+	for _, e := range entries {
+		config, _ := json.Marshal(map[string]string{"use": e.name})
+		list = append(list, host.Middleware{Name: e.name, Module: m, Config: config, Hooks: e.hooks})
+	}
+	var there sync.WaitGroup
+	there.Add(runs)
+	w := waiting{there: &there, goOn: make(chan struct{})}
+	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: w, Tools: []tool.Tool{search()}, Middlewares: list, Instruction: "You know all orders."})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	before, err := resident()
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, runs)
+	for range runs {
+		go func() {
+			for _, err := range a.Run(ctx, host.Input{Messages: talk}) {
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	arrived := make(chan struct{})
+	go func() { there.Wait(); close(arrived) }()
+	select {
+	case <-arrived:
+	case err := <-failed:
+		return fmt.Errorf("a run of %d ended before the others were there: %w", runs, err)
+	}
+	after, err := resident()
+	if err != nil {
+		return err
+	}
+	close(w.goOn)
+	for range runs {
+		err = errors.Join(err, <-failed)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d runs that wait for the model at once, each with instances of five modules: %.0f MB of memory, %.2f MB a run.\n",
+		runs, after, (after-before)/runs)
+	return nil
+}
+
+// resident is the memory of the process, in MB.
+func resident() (float64, error) {
+	runtime.GC()
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, errors.New("/proc/self/status has no VmRSS")
+}
+
+// line measures what each module more costs: the same one again and again.
+func line(ctx context.Context, h *host.Host, path string, messages int, each time.Duration) error {
+	m, err := h.Load(ctx, path, host.Limits{})
+	if err != nil {
+		return err
+	}
+	counts := []int{0, 1, 2, 4, 8, 16}
+	agents := make([]*host.Agent, len(counts))
+	for i, n := range counts {
+		var list []host.Middleware
+		for k := range n {
+			list = append(list, host.Middleware{Name: fmt.Sprintf("redact-%d", k), Module: m, Config: json.RawMessage(`{"use":"redact"}`), Hooks: []abi.Hook{abi.HookOnChunk, abi.HookAfterTool}})
+		}
+		if agents[i], err = h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: list}); err != nil {
+			return err
+		}
+		defer agents[i].Close()
+	}
+	talk := history(messages)
+	took := make([][]float64, len(counts))
+	for turn := range 6 {
+		for i, a := range agents {
+			n, began := 0, time.Now()
+			for time.Since(began) < each {
+				for _, err := range a.Run(ctx, host.Input{Messages: talk}) {
+					if err != nil {
+						return err
+					}
+				}
+				n++
+			}
+			if turn > 0 { // the first warms up
+				took[i] = append(took[i], float64(time.Since(began).Microseconds())/float64(n))
+			}
+		}
+	}
+	fmt.Println("| modules | us a run | us for each module |\n|---|---|---|")
+	none := median(took[0])
+	for i, n := range counts {
+		us := median(took[i])
+		fmt.Printf("| %d | %.0f | ", n, us)
+		if n > 0 {
+			fmt.Printf("%.0f |\n", (us-none)/float64(n))
+		} else {
+			fmt.Print("|\n")
+		}
+	}
+	return nil
+}
