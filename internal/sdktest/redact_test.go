@@ -122,7 +122,7 @@ func TestRedact(t *testing.T) {
 		r.configure(`{}`)
 		for text, want := range redactions {
 			want = strings.NewReplacer("[", "[REDACTED_").Replace(want)
-			for size := 1; size <= max(1, len(text)); size++ {
+			for _, size := range []int{1, 2, 3, 5, 8, 13, 100} {
 				var pieces []string
 				for rest := []rune(text); len(rest) > 0; {
 					n := min(size, len(rest))
