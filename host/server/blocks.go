@@ -104,7 +104,7 @@ type (
 	}
 	blocksOutput struct {
 		Body struct {
-			Blocks []Block `json:"blocks"`
+			Blocks []Block `json:"blocks" nullable:"false"`
 		}
 	}
 )

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -32,7 +33,9 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ctx := t.Context()
-	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), nil)
+	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	require.NoError(t, err)
+	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), &store.Options{Keyring: keyring})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	h, err := host.New(ctx, nil)

@@ -15,7 +15,7 @@ type keys struct{ store store.Store }
 type Key struct {
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`
-	Scopes  []string   `json:"scopes"`
+	Scopes  []string   `json:"scopes" nullable:"false"`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"`
 	Revoked *time.Time `json:"revoked,omitempty"`
@@ -42,7 +42,7 @@ type (
 	keyOutput  struct{ Body *Key }
 	keysOutput struct {
 		Body struct {
-			Keys []*Key `json:"keys"`
+			Keys []*Key `json:"keys" nullable:"false"`
 		}
 	}
 	newKeyBody struct {

@@ -48,6 +48,8 @@ type Server struct {
 	api    huma.API
 	rates  *rates
 	blocks *blocks
+	// What belongs to tenants, for services that build on them.
+	modules *modules
 
 	draining chan struct{}
 	drain    sync.Once
@@ -71,8 +73,10 @@ func New(o *Options) (*Server, error) {
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates = newRates(s.now)
 	s.blocks = newBlocks(s.store, s.log)
+	s.modules = newModules(s)
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
+		s.modules, &secrets{},
 	} {
 		r.routes(s)
 	}

@@ -61,7 +61,7 @@ type (
 	}
 	listTenantsOutput struct {
 		Body struct {
-			Tenants []*Tenant `json:"tenants"`
+			Tenants []*Tenant `json:"tenants" nullable:"false"`
 		}
 	}
 	updateTenantInput struct {

@@ -29,7 +29,7 @@ type (
 	usageOutput struct {
 		Body struct {
 			Total store.Usage   `json:"total" doc:"Of all days together. Its day, agent and module are empty."`
-			Rows  []store.Usage `json:"rows" doc:"By day, agent and module."`
+			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
 		}
 	}
 )

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// modules are those that tenants bring.
+type modules struct {
+	store  store.Store
+	host   *host.Host
+	blocks *blocks
+	limit  int64 // bytes of one
+
+	compiling chan struct{} // as many at once
+	mu        sync.Mutex
+	uploading map[string]int // by tenant
+}
+
+// How many uploads go on at once: what is received lies in a file, and only
+// those that are compiled take memory.
+const (
+	maxCompiling = 2
+	maxUploading = 4 // of a tenant
+)
+
+// moduleVersion is what a version of a module may be called.
+var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
+
+func newModules(s *Server) *modules {
+	return &modules{store: s.store, host: s.host, blocks: s.blocks, limit: s.options.MaxUpload,
+		compiling: make(chan struct{}, maxCompiling), uploading: map[string]int{}}
+}
+
+type (
+	// ModulePath is a part of inputs.
+	ModulePath struct {
+		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, or a name, or name@version; a name alone is its newest version."`
+	}
+	moduleOutput     struct{ Body *Module }
+	listModulesInput struct {
+		Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	}
+	listModulesOutput struct {
+		Body struct {
+			Modules []*Module `json:"modules" nullable:"false"`
+		}
+	}
+)
+
+func (m *modules) routes(s *Server) {
+	const tag, one = "modules", "/v1/modules/{module}"
+	s.raw(Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra,
+		Summary: "Upload a module",
+		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. It is verified,
+compiled and asked what it is before it is kept. With Accept: text/event-stream the answer is a stream of events: progress, then module or problem.`},
+		m.describeUpload, m.upload)
+	route(s, Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: ModulesRead, Tag: tag, Summary: "List modules, the newest first"}, m.list)
+	route(s, Route{ID: "get-module", Method: "GET", Path: one, Scope: ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
+	route(s, Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: ModulesWrite, Tag: tag, Summary: "Forget a module and its names",
+		About: "One that the newest version of an agent names stays: 409."}, m.delete)
+}
+
+func (m *modules) describeUpload(op *huma.Operation, schemas huma.Registry) {
+	bytes := &huma.Schema{Type: "string", Format: "binary"}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/wasm": {Schema: bytes}, "application/typescript": {Schema: bytes}, "application/javascript": {Schema: bytes},
+		"application/vnd.extism.manifest+json": {Schema: bytes},
+	}}
+	text := func(name, about string) *huma.Param {
+		return &huma.Param{Name: name, In: "query", Description: about, Schema: &huma.Schema{Type: "string"}}
+	}
+	op.Parameters = []*huma.Param{
+		text("name", "A name for it, such as redact. Without one it has its digest alone."),
+		text("version", "The version of that name, for good. Default: what the module says, else the first 12 characters of its digest."),
+	}
+	op.Responses["200"] = &huma.Response{Description: "The module", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+}
+
+// find returns a module by what a path or an agent calls it.
+func (m *modules) find(ctx context.Context, t *store.Tenant, ref string) (*store.TenantModule, error) {
+	digest := bare(ref)
+	if !isDigest(digest) {
+		name, version, _ := strings.Cut(ref, "@")
+		found, err := t.ModuleName(ctx, name, version)
+		if err != nil {
+			return nil, err
+		}
+		digest = found.Digest
+	}
+	return t.Module(ctx, digest)
+}
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func isDigest(s string) bool { return digestForm.MatchString(s) }
+
+func (m *modules) list(ctx context.Context, c *Caller, in *listModulesInput) (*listModulesOutput, error) {
+	list, err := c.Tenant.Modules(ctx, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &listModulesOutput{}
+	out.Body.Modules = []*Module{}
+	for i := range list {
+		shown, err := m.show(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Modules = append(out.Body.Modules, shown)
+	}
+	return out, nil
+}
+
+func (m *modules) get(ctx context.Context, c *Caller, in *ModulePath) (*moduleOutput, error) {
+	kept, err := m.find(ctx, c.Tenant, in.Module)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := m.show(kept)
+	return &moduleOutput{shown}, err
+}
+
+func (m *modules) delete(ctx context.Context, c *Caller, in *ModulePath) (*struct{}, error) {
+	kept, err := m.find(ctx, c.Tenant, in.Module)
+	if err != nil {
+		return nil, err
+	}
+	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
+}
+
+// bytes are those of a tenant's module, unless the operator blocks it.
+func (m *modules) bytes(ctx context.Context, t *store.Tenant, digest string) ([]byte, error) {
+	if why, blocked := m.blocks.reason(digest); blocked {
+		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
+	}
+	if _, err := t.Module(ctx, digest); err != nil {
+		return nil, err
+	}
+	return m.store.Module(ctx, digest)
+}
+
+// admit lets an upload begin, if the tenant has not too many under way.
+func (m *modules) admit(tenant string) (done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.uploading[tenant] >= maxUploading {
+		return nil, quotaProblem("uploads", uploadRetry, "%d uploads of this tenant are under way; wait until one of them has ended", maxUploading)
+	}
+	m.uploading[tenant]++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.uploading[tenant]--; m.uploading[tenant] == 0 {
+			delete(m.uploading, tenant)
+		}
+	}, nil
+}
+
+// nameOf is what an upload is to be called.
+func nameOf(r *http.Request) (name, version string, err error) {
+	q := r.URL.Query()
+	name, version = q.Get("name"), q.Get("version")
+	for parameter := range q {
+		if parameter != "name" && parameter != "version" {
+			return "", "", problem(codeInvalid, "there is no parameter %q; there are name and version", parameter)
+		}
+	}
+	switch {
+	case name == "" && version != "":
+		return "", "", problem(codeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
+	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
+		return "", "", problem(codeInvalid, "the name is %q; want up to 63 small letters, digits, dots, dashes and underscores, and no digest", name)
+	case version != "" && !moduleVersion.MatchString(version):
+		return "", "", problem(codeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
+	}
+	return name, version, nil
+}
+
+// versionOf is a version for a module that was uploaded without one.
+func versionOf(said, digest string) string {
+	if moduleVersion.MatchString(said) {
+		return said
+	}
+	return fmt.Sprintf("%.12s", digest)
+}

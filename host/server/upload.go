@@ -1,0 +1,289 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// How long an upload may take, and when another one is worth a try.
+const (
+	uploadTime    = 5 * time.Minute
+	uploadRetry   = 5 * time.Second
+	manifestExtra = 1 << 20
+	progressEvery = 1 << 20 // bytes
+)
+
+var moduleType = reflect.TypeFor[Module]()
+
+// An upload is on its way.
+type upload struct {
+	modules *modules
+	caller  *Caller
+	name    string
+	version string
+	tell    func(stage string, more map[string]any) // may be called at any stage
+
+	digest string // of what came
+	size   int64
+}
+
+// upload takes a module in.
+func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) error {
+	name, version, err := nameOf(r)
+	if err != nil {
+		return err
+	}
+	if most := c.Info.Quota.UploadBytes; most > 0 && r.ContentLength > most*4/3+manifestExtra {
+		return tooLarge(most)
+	}
+	done, err := m.admit(c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(uploadTime))
+	_ = control.SetWriteDeadline(time.Now().Add(2 * uploadTime))
+	u := &upload{modules: m, caller: c, name: name, version: version, tell: func(string, map[string]any) {}}
+	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		shown, err := u.run(r)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		return writeJSON(w, shown)
+	}
+	// What is told while the body still arrives does not end the body.
+	_ = control.EnableFullDuplex()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	send := func(event string, data any) {
+		b, err := json.Marshal(data)
+		if err == nil {
+			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b)
+			_ = control.Flush()
+		}
+	}
+	u.tell = func(stage string, more map[string]any) {
+		if more == nil {
+			more = map[string]any{}
+		}
+		more["stage"] = stage
+		send("progress", more)
+	}
+	shown, err := u.run(r)
+	if err != nil {
+		p := *problemOf(err)
+		p.Instance = instance(r)
+		note(r, p.cause)
+		send("problem", &p)
+		return nil
+	}
+	send("module", shown)
+	return nil
+}
+
+func tooLarge(most int64) *Problem {
+	p := problem(codeTooLarge, "the module has more than %d bytes, which is the quota upload_bytes of this tenant", most)
+	p.Quota = "upload_bytes"
+	return p
+}
+
+// run is an upload from its first byte to what is kept.
+func (u *upload) run(r *http.Request) (*Module, error) {
+	file, err := os.CreateTemp("", "agent-runner-upload-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if err := u.receive(file, r); err != nil {
+		return nil, err
+	}
+	u.tell("received", map[string]any{"bytes": u.size, "digest": digestPrefix + u.digest})
+	if why, blocked := u.modules.blocks.reason(u.digest); blocked {
+		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
+	}
+	u.tell("waiting", nil)
+	select {
+	case u.modules.compiling <- struct{}{}:
+		defer func() { <-u.modules.compiling }()
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+	content := make([]byte, u.size)
+	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return u.take(r.Context(), content, r.Header.Get("Content-Type"))
+}
+
+// receive writes the body to a file.
+func (u *upload) receive(file *os.File, r *http.Request) error {
+	sum := sha256.New()
+	told := int64(0)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := r.Body.Read(buffer)
+		u.size += int64(n)
+		_, _ = sum.Write(buffer[:n])
+		if _, err := file.Write(buffer[:n]); err != nil {
+			return err
+		}
+		if u.size-told >= progressEvery {
+			told = u.size
+			u.tell("receiving", map[string]any{"bytes": u.size})
+		}
+		var size *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			u.digest = hex.EncodeToString(sum.Sum(nil))
+			if u.size == 0 {
+				return problem(codeInvalid, "the body is empty; send the module's bytes")
+			}
+			return nil
+		case errors.As(err, &size):
+			return problem(codeTooLarge, "the module has more than %d bytes", u.modules.limit)
+		case err != nil:
+			p := problem(codeInvalid, "the body did not arrive whole")
+			p.cause = err
+			return p
+		}
+	}
+}
+
+// take verifies, compiles and describes what came, and keeps it.
+func (u *upload) take(ctx context.Context, content []byte, contentType string) (*Module, error) {
+	name, content, warnings, err := unwrap(content, contentType)
+	if err != nil {
+		return nil, err
+	}
+	most := u.modules.limit
+	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
+		return nil, tooLarge(q)
+	}
+	u.tell("compiling", nil)
+	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return nil, problem(codeRefused, "%s", strings.TrimPrefix(refused.Error(), refused.Name+": "))
+	case err != nil:
+		return nil, err
+	}
+	defer m.Close()
+	if why, blocked := u.modules.blocks.reason(m.Digest()); blocked {
+		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", m.Digest(), why)
+	}
+	u.tell("described", nil)
+	return u.keep(ctx, m, content, warnings)
+}
+
+// keep stores a module that was loaded.
+func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
+	kind := "wasm"
+	if b := m.Bundle(); b != nil {
+		kind, content = "script", b
+	}
+	about := describe(m)
+	about.Warnings = append(about.Warnings, warnings...)
+	text, err := json.Marshal(about)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := u.modules.store.PutModule(ctx, content)
+	if err != nil {
+		return nil, err
+	}
+	version := u.version
+	if version == "" {
+		version = versionOf(about.Version, digest)
+	}
+	if err := u.caller.Tenant.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: kind, Size: int64(len(content)), About: text}, u.name, version); err != nil {
+		return nil, err
+	}
+	kept, err := u.caller.Tenant.Module(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	return u.modules.show(kept)
+}
+
+// unwrap finds out what came: WebAssembly and bundles say so themselves, a
+// script is told by its type, and a manifest is an object of JSON. The name is
+// what the loader goes by.
+func unwrap(content []byte, contentType string) (name string, module []byte, warnings []string, err error) {
+	if bytes.HasPrefix(content, []byte("\x00asm")) {
+		return "module.wasm", content, nil, nil
+	}
+	kind, _, _ := mime.ParseMediaType(contentType)
+	switch kind {
+	case "application/typescript", "text/typescript", "text/x-typescript":
+		return "module.ts", content, nil, nil
+	case "application/javascript", "text/javascript", "text/x-javascript":
+		return "module.js", content, nil, nil
+	}
+	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
+		module, warnings, err = manifest(trimmed)
+		return "module.wasm", module, warnings, err
+	}
+	return "", nil, nil, problem(codeRefused, "this is no WebAssembly (it would begin with \\0asm), and no Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
+}
+
+// manifest takes the module out of an Extism manifest. What else is in there is
+// the agent's to say here: one module has one digest, whatever stood around it.
+func manifest(b []byte) (module []byte, warnings []string, err error) {
+	var m struct {
+		Wasm []struct {
+			Data []byte `json:"data"`
+			Hash string `json:"hash"`
+			Path string `json:"path"`
+			URL  string `json:"url"`
+		} `json:"wasm"`
+		Config map[string]string `json:"config"`
+		Hosts  []string          `json:"allowed_hosts"`
+		Memory json.RawMessage   `json:"memory"`
+		Time   json.RawMessage   `json:"timeout_ms"`
+	}
+	if err := readJSON(b, &m); err != nil {
+		return nil, nil, problem(codeRefused, "manifest: %v", err)
+	}
+	if len(m.Wasm) != 1 {
+		return nil, nil, problem(codeRefused, "manifest: wasm has %d modules; want one", len(m.Wasm))
+	}
+	w := m.Wasm[0]
+	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
+		return nil, nil, problem(codeRefused, `manifest: the module has to be in it, as "data" in base64: nothing is fetched from a path or a url`)
+	}
+	sum := sha256.Sum256(w.Data)
+	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {
+		return nil, nil, problem(codeRefused, "manifest: the module's SHA-256 is %s, and not its hash", got)
+	}
+	if len(m.Config) > 0 {
+		warnings = append(warnings, "the manifest's config is not kept: give it as config in agent.yaml")
+	}
+	if len(m.Hosts) > 0 {
+		warnings = append(warnings, "the manifest's allowed_hosts grant nothing: grant http:HOST in agent.yaml")
+	}
+	if len(m.Memory) > 0 || len(m.Time) > 0 {
+		warnings = append(warnings, "the manifest's limits are not kept: give them as limits in agent.yaml")
+	}
+	return w.Data, warnings, nil
+}
