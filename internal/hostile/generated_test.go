@@ -118,7 +118,9 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 	stuck := time.AfterFunc(stuckAfter, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	done := false
 	died = next
-	for lines := bufio.NewScanner(r); lines.Scan(); {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20) // a module of many hook calls has a long verdict
+	for lines.Scan() {
 		var v verdict
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			return died, err
@@ -136,6 +138,7 @@ func (s *summary) batch(seed uint64, next, last int) (died int, err error) {
 			s.add(&v)
 		}
 	}
+	_ = r.Close() // a child that still writes is to end
 	stuck.Stop()
 	if err = cmd.Wait(); !done || err != nil {
 		return died, fmt.Errorf("%w: %s", err, said.String())
