@@ -41,7 +41,11 @@ func main() {
 		os.Exit(2)
 	}
 	ctx := context.Background()
-	h, err := host.New(ctx, nil)
+	var options host.Options
+	if *held {
+		options.MemoryBytes = 1 << 42 // a run reserves the most that it may use, which is not measured here
+	}
+	h, err := host.New(ctx, &options)
 	if err == nil {
 		defer h.Close(ctx)
 		switch {
