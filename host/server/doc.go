@@ -38,6 +38,12 @@
 // is tested for keys, scopes, bodies and tenants without a word about it; one
 // with a path parameter that is not in the test's samples fails it.
 //
+// What runs need is in agents and modules: agents.load gives a version of an
+// agent with its modules pinned, agents.readModule is what host.FileOptions reads
+// them with, [store.Tenant.AdmitRun] counts the run against the quotas, and
+// blocks.current says what the operator blocks, and when that changes. The
+// environment of an agent is its tenant's secrets, never this process's.
+//
 // What goes on after its request (runs) is told to end by [Server.Draining], and
 // waited for if it was begun with [Server.Go].
 package server

@@ -50,6 +50,7 @@ type Server struct {
 	blocks *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
+	agents  *agents
 
 	draining chan struct{}
 	drain    sync.Once
@@ -74,9 +75,10 @@ func New(o *Options) (*Server, error) {
 	s.rates = newRates(s.now)
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
+	s.agents = &agents{s.modules}
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, &secrets{},
+		s.modules, s.agents, &secrets{},
 	} {
 		r.routes(s)
 	}

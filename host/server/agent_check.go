@@ -1,0 +1,249 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+var agentType = reflect.TypeFor[Agent]()
+
+// A checkedAgent is an agent whose modules were found.
+type checkedAgent struct {
+	entries  []Entry
+	warnings []string
+}
+
+func (a *checkedAgent) digests() []string {
+	out := []string{}
+	for _, e := range a.entries {
+		out = append(out, bare(e.Digest))
+	}
+	return out
+}
+
+// add notes an entry, and warns of grants that combine badly. Whether the
+// module looks at the conversation is not asked: the grants let it.
+func (a *checkedAgent) add(at string, m *agentfile.Middleware, digest string) {
+	a.entries = append(a.entries, Entry{At: at, Name: m.Name, Module: string(m.Module), Digest: digestPrefix + digest})
+	var grants []string
+	for _, g := range m.Grants {
+		grants = append(grants, string(g))
+	}
+	for _, w := range combined(true, grants, "") {
+		a.warnings = append(a.warnings, m.Name+": "+w)
+	}
+}
+
+func (a *checkedAgent) show(kept *store.StoredAgent) *Agent {
+	return &Agent{Name: kept.Name, Version: kept.Version, Created: kept.Created.UTC(), YAML: string(kept.Body),
+		Modules: append([]Entry{}, a.entries...), Warnings: append([]string{}, a.warnings...)}
+}
+
+// walk calls fn for each module of an agent, and of the agents inside of it.
+func walk(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
+	for _, ring := range []struct {
+		at   string
+		list []agentfile.Middleware
+	}{{"rings.outer", f.Rings.Outer}, {"middlewares", f.Middlewares}, {"rings.inner", f.Rings.Inner}} {
+		for i := range ring.list {
+			fn(f, fmt.Sprintf("%s[%d]", ring.at, i), &ring.list[i])
+		}
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			walk(inner, fn)
+		}
+	}
+}
+
+// check reads an agent.yaml, and refuses what could not be run, or not here.
+func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte) (*checkedAgent, error) {
+	policy, err := policyOf(c)
+	if err != nil {
+		return nil, err
+	}
+	f, err := agentfile.Parse(name, body)
+	if err == nil && f.Name != "" && f.Name != name {
+		err = f.ErrorAt("name", fmt.Errorf("name: the agent is put as %q; leave the name out, or make it the same", name))
+	}
+	if err == nil {
+		err = checkFile(f, c, &policy)
+	}
+	if err != nil {
+		return nil, misplaced(err)
+	}
+	out := &checkedAgent{}
+	var wrong error
+	walk(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
+		if wrong != nil {
+			return
+		}
+		digest, err := a.checkEntry(ctx, c, &policy, f, at, m)
+		if err != nil {
+			wrong = err
+			return
+		}
+		out.add(at, m, digest)
+	})
+	return out, wrong
+}
+
+// misplaced is what is wrong with a file, as a problem with its place.
+func misplaced(err error) error {
+	p := problem(codeInvalid, "%v", err)
+	var at *agentfile.Error
+	if errors.As(err, &at) {
+		p.Errors = []Wrong{{Location: fmt.Sprintf("line %d, column %d", at.Line, at.Column), Message: at.Err.Error()}}
+	}
+	return p
+}
+
+// checkFile refuses what reaches out of the tenant: files, programs, hosts and
+// models that the operator did not allow it.
+func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
+	operator := c.Key.Tenant == store.Operator
+	if f.Tools.Root != "" {
+		return f.ErrorAt("tools.root", errors.New("root: a server's agents read no files; leave root out"))
+	}
+	for i, s := range f.Tools.MCP {
+		at := fmt.Sprintf("tools.mcp[%d]", i)
+		switch u, err := url.Parse(string(s.URL)); {
+		case s.Command != nil:
+			return f.ErrorAt(at+".command", errors.New("command: a server's agents start no programs; give the url of an MCP server"))
+		case err != nil:
+			return f.ErrorAt(at+".url", err)
+		case !operator && !covered(p.Hosts, u.Host):
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s", u.Host, may(p.Hosts)))
+		}
+	}
+	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
+		return f.ErrorAt("rings", errors.New("rings are the operator's; put the modules under middlewares"))
+	}
+	if err := checkModels(f, operator, p); err != nil {
+		return err
+	}
+	if most := p.MaxSteps; !operator && most > 0 && f.Limits.MaxSteps > most {
+		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: the operator lets this tenant have %d", most))
+	}
+	for i := range f.Agents {
+		inner := f.Agents[i].Spec()
+		if inner == nil {
+			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: a server's agents read no files; write the agent here, under agent"))
+		}
+		if err := checkFile(inner, c, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkModels(f *agentfile.File, operator bool, p *Policy) error {
+	if operator || len(p.Models) == 0 {
+		return nil
+	}
+	asked := map[string]string{"model.name": f.Model.Name}
+	for i, fallback := range f.Model.Fallbacks {
+		asked[fmt.Sprintf("model.fallbacks[%d]", i)] = fallback.Name
+	}
+	for i, name := range f.Limits.Models {
+		asked[fmt.Sprintf("limits.models[%d]", i)] = name
+	}
+	for at, name := range asked {
+		if name != "" && !matches(p.Models, name) {
+			return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, may(p.Models)))
+		}
+	}
+	return nil
+}
+
+// may says what is allowed.
+func may(list []string) string {
+	if len(list) == 0 {
+		return "none are allowed"
+	}
+	return "allowed are " + strings.Join(list, ", ")
+}
+
+// defaultGrants are those that harm nobody but the agent that gives them.
+var defaultGrants = []string{"read:*"}
+
+// checkEntry finds an entry's module, and configures it as a run would.
+func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentfile.File, at string, m *agentfile.Middleware) (digest string, err error) {
+	found, err := a.modules.find(ctx, c.Tenant, string(m.Module))
+	if errors.Is(err, store.ErrNoModule) {
+		return "", misplaced(f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)))
+	}
+	if err != nil {
+		return "", err
+	}
+	if c.Key.Tenant != store.Operator {
+		allowed := p.Grants
+		if len(allowed) == 0 {
+			allowed = defaultGrants
+		}
+		for i, g := range m.Grants {
+			host, isHost := strings.CutPrefix(string(g), "http:")
+			if !matches(allowed, string(g)) && !(isHost && covered(p.Hosts, host)) {
+				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator does not let this tenant grant %s; %s", g, may(allowed))))
+			}
+		}
+	}
+	content, err := a.modules.bytes(ctx, c.Tenant, found.Digest)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case a.modules.compiling <- struct{}{}:
+		defer func() { <-a.modules.compiling }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	loaded, err := a.modules.host.LoadBytes(ctx, string(m.Module)+".wasm", content, host.Limits{})
+	if err != nil {
+		return "", misplaced(f.ErrorAt(at+".module", err))
+	}
+	defer loaded.Close()
+	grants, err := m.ModuleGrants()
+	if err != nil {
+		return "", misplaced(f.ErrorAt(at+".grants", err))
+	}
+	configured, err := loaded.Configure(ctx, m.Name, m.Config, grants)
+	var config *module.ConfigError
+	switch {
+	case errors.As(err, &config):
+		return "", misplaced(f.ErrorAt(at+".config", err))
+	case err != nil:
+		return "", err
+	}
+	configured.Close()
+	return found.Digest, nil
+}
+
+// matches reports whether one of the patterns, which may end in *, is for s.
+func matches(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		start, open := strings.CutSuffix(p, "*")
+		return p == s || open && strings.HasPrefix(s, start)
+	})
+}
+
+// covered reports whether hosts that are allowed have all of what is asked
+// for: a host, or *. and one. Ports count: what has one is allowed as it is.
+func covered(allowed []string, asked string) bool {
+	asked = strings.ToLower(asked)
+	return slices.ContainsFunc(allowed, func(p string) bool {
+		p = strings.ToLower(p)
+		under, open := strings.CutPrefix(p, "*.")
+		return p == "*" || p == asked || open && strings.HasSuffix(asked, "."+under)
+	})
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// agents are what tenants run.
+type agents struct {
+	modules *modules
+}
+
+// An Agent is a version of one as the API shows it.
+type Agent struct {
+	Name     string    `json:"name"`
+	Version  int64     `json:"version" doc:"From 1; each change is another one."`
+	Created  time.Time `json:"created"`
+	Modules  []Entry   `json:"modules" nullable:"false" doc:"The modules that it runs with: what their names stood for when it was put."`
+	Warnings []string  `json:"warnings" nullable:"false" doc:"What whoever runs it should know."`
+	YAML     string    `json:"yaml" doc:"The agent.yaml."`
+}
+
+// An Entry is a module of an agent.
+type Entry struct {
+	At     string `json:"at" doc:"Where it stands in the file, such as middlewares[0]."`
+	Name   string `json:"name" doc:"The entry's name."`
+	Module string `json:"module" doc:"What the file calls it."`
+	Digest string `json:"digest"`
+}
+
+type (
+	// AgentPath is a part of inputs.
+	AgentPath struct {
+		Agent string `path:"agent" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" doc:"The agent's name."`
+	}
+	getAgentInput struct {
+		AgentPath
+		Version int64 `query:"version" minimum:"1" doc:"Default: the newest."`
+	}
+	agentOutput     struct{ Body *Agent }
+	listAgentsInput struct {
+		After string `query:"after" maxLength:"63" doc:"The last name of the page before."`
+		Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	}
+	listAgentsOutput struct {
+		Body struct {
+			Agents []*Agent `json:"agents" nullable:"false"`
+		}
+	}
+)
+
+func (a *agents) routes(s *Server) {
+	const tag, one = "agents", "/v1/agents/{agent}"
+	s.raw(Route{ID: "put-agent", Method: "PUT", Path: one, Scope: AgentsWrite, Tag: tag, Body: agentfile.MaxSize, Summary: "Keep an agent",
+		About: `The body is an agent.yaml, as YAML or JSON. Its modules are names, name@version or digests of modules that were uploaded. It is
+checked before it is kept: the modules are there, their configurations fit, and the operator's policy allows what it grants.
+What the newest version is already makes no other version.`}, describePutAgent, a.put)
+	route(s, Route{ID: "get-agent", Method: "GET", Path: one, Scope: AgentsRead, Tag: tag, Summary: "Show an agent"}, a.get)
+	route(s, Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: AgentsRead, Tag: tag, Summary: "List the newest versions of agents"}, a.list)
+	route(s, Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: AgentsWrite, Tag: tag, Summary: "Forget an agent with all its versions",
+		About: "Its runs stay."}, a.delete)
+}
+
+func describePutAgent(op *huma.Operation, schemas huma.Registry) {
+	text := &huma.Schema{Type: "string"}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/yaml": {Schema: text}}}
+	op.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name.", Schema: text}}
+	op.Responses["200"] = &huma.Response{Description: "The agent", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: huma.SchemaFromType(schemas, agentType)}}}
+}
+
+func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
+	name := r.PathValue("agent")
+	if !store.Name.MatchString(name) {
+		return problem(codeInvalid, "the name is %q; want up to 63 small letters, digits, dots, dashes and underscores", name)
+	}
+	body, err := io.ReadAll(r.Body)
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &size):
+		return err
+	case err != nil:
+		p := problem(codeInvalid, "the body did not arrive whole")
+		p.cause = err
+		return p
+	case !utf8.Valid(body):
+		return problem(codeInvalid, "the body is not UTF-8")
+	}
+	checked, err := a.check(r.Context(), c, name, body)
+	if err != nil {
+		return err
+	}
+	kept, err := c.Tenant.PutAgent(r.Context(), name, body, checked.digests())
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return writeJSON(w, checked.show(kept))
+}
+
+func (a *agents) get(ctx context.Context, c *Caller, in *getAgentInput) (*agentOutput, error) {
+	_, shown, err := a.load(ctx, c.Tenant, in.Agent, in.Version)
+	return &agentOutput{shown}, err
+}
+
+func (a *agents) list(ctx context.Context, c *Caller, in *listAgentsInput) (*listAgentsOutput, error) {
+	list, err := c.Tenant.Agents(ctx, in.After, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &listAgentsOutput{}
+	out.Body.Agents = []*Agent{}
+	for i := range list {
+		_, shown, err := pinned(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Agents = append(out.Body.Agents, shown)
+	}
+	return out, nil
+}
+
+func (a *agents) delete(ctx context.Context, c *Caller, in *AgentPath) (*struct{}, error) {
+	return nil, c.Tenant.DeleteAgent(ctx, in.Agent)
+}
+
+// load returns a version of an agent, the newest if that is 0, ready to be
+// made: see [agents.readModule].
+func (a *agents) load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *Agent, error) {
+	kept, err := t.Agent(ctx, name, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pinned(kept)
+}
+
+// pinned reads what was kept, with the modules that its names stood for: each
+// path in the file is a digest, and .wasm.
+func pinned(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
+	f, err := agentfile.Parse(kept.Name, kept.Body)
+	if err != nil {
+		return nil, nil, err // it was read before it was kept
+	}
+	f.Name = kept.Name
+	checked := &checkedAgent{}
+	i := 0
+	walk(f, func(_ *agentfile.File, at string, m *agentfile.Middleware) {
+		if i < len(kept.Modules) {
+			checked.add(at, m, kept.Modules[i])
+			m.Module = agentfile.Path(kept.Modules[i] + ".wasm")
+		}
+		i++
+	})
+	if i != len(kept.Modules) {
+		return nil, nil, errors.New("agent " + kept.Name + ": its modules are not those of its file; put it again")
+	}
+	return f, checked.show(kept), nil
+}
+
+// readModule is [host.FileOptions.ReadModule] for files that load returned. A module
+// that the operator blocks is not read.
+func (a *agents) readModule(t *store.Tenant) func(ctx context.Context, entry, path string) ([]byte, error) {
+	return func(ctx context.Context, _, path string) ([]byte, error) {
+		return a.modules.bytes(ctx, t, strings.TrimSuffix(path, ".wasm"))
+	}
+}

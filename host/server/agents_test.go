@@ -1,0 +1,122 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/agentfile"
+)
+
+// apply puts an agent.
+func (f *fixture) apply(key, name, yaml string) *reply {
+	f.t.Helper()
+	return f.send("PUT", "/v1/agents/"+name, key, []byte(yaml), "Content-Type", "application/yaml")
+}
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var m Module
+	require.NoError(t, json.Unmarshal(f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
+	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
+	var a, again Agent
+	r := f.apply(f.acme, "helper", yaml)
+	require.Equal(t, 200, r.status, string(r.body))
+	require.NoError(t, json.Unmarshal(r.body, &a))
+	require.Equal(t, int64(1), a.Version)
+	require.Equal(t, []Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
+	require.Equal(t, yaml, a.YAML)
+	f.ok("GET", "/v1/agents/helper", f.acme, nil, &again)
+	require.Equal(t, a, again)
+	f.send("DELETE", "/v1/modules/wrap", f.acme, nil).problem(t, 409)
+
+	// A name that comes to stand for another module changes no agent that is there.
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
+	file, shown, err := f.server.agents.load(t.Context(), f.store.Tenant("acme"), "helper", 0)
+	require.NoError(t, err)
+	require.Equal(t, m.Digest, shown.Modules[0].Digest)
+	require.Equal(t, agentfile.Path(bare(m.Digest)+".wasm"), file.Middlewares[0].Module)
+	b, err := f.server.agents.readModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module))
+	require.NoError(t, err)
+	require.Equal(t, wasm(t, "wrap.wasm"), b)
+	_, err = f.server.agents.readModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module))
+	require.Error(t, err)
+	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
+	require.Equal(t, int64(2), a.Version, "put again it is another one")
+	require.NotEqual(t, m.Digest, a.Modules[0].Digest)
+
+	var list struct{ Agents []Agent }
+	f.ok("GET", "/v1/agents", f.acme, nil, &list)
+	require.Len(t, list.Agents, 1)
+	f.ok("GET", "/v1/agents/helper?version=1", f.acme, nil, &a)
+	f.send("GET", "/v1/agents/helper?version=3", f.acme, nil).problem(t, 404)
+	f.ok("DELETE", "/v1/agents/helper", f.acme, nil, nil)
+	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
+}
+
+func TestAgentRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.push(f.acme, "?name=sized", []byte(`export default { name: "sized",
+		configSchema: { type: "object", properties: { n: { type: "integer" } }, additionalProperties: false }, before_agent() { return {}; } };`), "application/javascript").status)
+	for yaml, want := range map[string]string{
+		"nmae: x":                              "did you mean",
+		"name: other":                          "put as",
+		"a: [":                                 "",
+		"\xff":                                 "UTF-8",
+		"middlewares: [{module: none}]":        "no such module",
+		"middlewares: [{module: wrap@9}]":      "no such module",
+		"middlewares: [{module: /etc/passwd}]": "no such module",
+		"middlewares: [{module: sized, config: {n: many}}]":                            "config",
+		"middlewares: [{module: wrap, grants: [model]}]":                               "does not let this tenant grant model; allowed are read:*",
+		"middlewares: [{module: wrap, grants: ['http:api.example.com']}]":              "does not let this tenant grant",
+		"rings: {outer: [{module: wrap}]}":                                             "operator's",
+		"tools: {root: /}":                                                             "read no files",
+		"tools: {mcp: [{command: sh -c id}]}":                                          "start no programs",
+		"tools: {mcp: [{url: 'http://169.254.169.254/'}]}":                             "does not let this tenant reach",
+		"agents: [{name: b, file: /etc/passwd}]":                                       "read no files",
+		"agents: [{name: b, agent: {tools: {root: /}}}]":                               "read no files",
+		"agents: [{name: b, agent: {middlewares: [{module: wrap, grants: [store]}]}}]": "does not let this tenant grant store",
+	} {
+		p := f.apply(f.acme, "helper", yaml).problem(t, 422, yaml)
+		require.Contains(t, p.Detail, want, yaml)
+	}
+	f.apply(f.acme, "helper", strings.Repeat("#", agentfile.MaxSize+1)).problem(t, 413)
+	f.apply(f.acme, "Helper", "{}").problem(t, 422)
+	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
+}
+
+// TestPolicy lets the operator allow more, and less.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": map[string]any{"grants": []string{"store", "tool:*"},
+		"hosts": []string{"*.example.com"}, "models": []string{"gpt-4*"}, "max_steps": 10}}, nil)
+	for yaml, status := range map[string]int{
+		"middlewares: [{module: wrap, grants: [store, 'tool:search', 'http:api.example.com']}]": 200,
+		"middlewares: [{module: wrap, grants: ['http:example.com']}]":                           422,
+		"middlewares: [{module: wrap, grants: ['http:*']}]":                                     422,
+		"middlewares: [{module: wrap, grants: ['read:last']}]":                                  422,
+		"tools: {mcp: [{url: 'https://tools.example.com/mcp'}]}":                                200,
+		"tools: {mcp: [{url: 'https://tools.example.com.evil.org/mcp'}]}":                       422,
+		"model: {name: gpt-4o}":                                       200,
+		"model: {name: gpt-5}":                                        422,
+		"model: {name: gpt-4o, fallbacks: [{name: other}]}":           422,
+		"limits: {models: [other]}":                                   422,
+		"limits: {max_steps: 10}":                                     200,
+		"limits: {max_steps: 11}":                                     422,
+		"agents: [{name: b, agent: {model: {name: gpt-4o}}}]":         200,
+		"agents: [{name: b, agent: {limits: {max_steps: 11}}}]":       422,
+		"agents: [{name: b, agent: {middlewares: [{module: wrap}]}}]": 200,
+	} {
+		r := f.apply(f.acme, "helper", yaml)
+		require.Equal(t, status, r.status, "%s: %s", yaml, r.body)
+	}
+	r := f.apply(f.acme, "helper", "middlewares: [{module: wrap, grants: ['http:api.example.com']}]")
+	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
+}
