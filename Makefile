@@ -42,7 +42,7 @@ check: lint tidy generated race ## what else must hold: lint, tidy, generated fi
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	cd adapters/eino && go vet ./...
-	cd bench && go vet ./figures && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
+	cd bench && go vet ./figures ./agents ./history ./codec ./report && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
@@ -107,7 +107,19 @@ mutants: ## faults seeded into the loop, each of which must turn a golden case r
 	go run ./internal/mutants
 
 .PHONY: bench
-bench: ## benchmarks, five counts each
+bench: bench-build ## docs/performance.md: against other ways to run middlewares, by history, side by side
+	cd bench && go run ./report ../build/bench ../docs/performance.md
+
+.PHONY: bench-build
+bench-build:
+	@mkdir -p build/bench
+	cd bench && for guest in five five-extism look codec; do \
+		GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -o ../build/bench/$$guest.wasm ./guests/$$guest || exit 1; \
+	done
+	cd bench && go build -o ../build/bench/ ./agents ./history ./codec
+
+.PHONY: bench-go
+bench-go: ## benchmarks of packages, five counts each
 	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
 
 .PHONY: languages
