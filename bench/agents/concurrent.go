@@ -158,20 +158,21 @@ func memory(ctx context.Context, h *host.Host, path string, talk []abi.Message) 
 	return nil
 }
 
-// resident is the memory of the process, in MB.
+// resident is the memory of the process, in MB, with what it has mapped several
+// times, as an image of many instances, counted once.
 func resident() (float64, error) {
 	runtime.GC()
-	b, err := os.ReadFile("/proc/self/status")
+	b, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
 			kb, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
 			return kb / 1024, err
 		}
 	}
-	return 0, errors.New("/proc/self/status has no VmRSS")
+	return 0, errors.New("/proc/self/smaps_rollup has no Pss")
 }
 
 // line measures what each module more costs: the same one again and again.

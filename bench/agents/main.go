@@ -43,7 +43,7 @@ func main() {
 	ctx := context.Background()
 	var options host.Options
 	if *held {
-		options.MemoryBytes = 1 << 42 // a run reserves the most that it may use, which is not measured here
+		options.MemoryBytes = 1 << 50 // a run reserves the most that it may use, which is not measured here
 	}
 	h, err := host.New(ctx, &options)
 	if err == nil {
