@@ -1,0 +1,103 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
+)
+
+// A rule is what a text looks like of which nothing but the small letters a to z
+// is left: so spaces, punctuation and line ends between or in words hide nothing.
+type rule struct {
+	what    string
+	pattern *regexp.Regexp
+}
+
+const (
+	drop     = `(?:ignor(?:e|ing)|disregard|forget|overrid(?:e|ing)|bypass|discard|neglect|skip|donotfollow|dontfollow|stopfollowing|paynoattentionto)`
+	former   = `(?:previous|prior|above|earlier|preceding|former|initial|original|existing|foregoing|your|system|safety)`
+	rulesOf  = `(?:instruction|rule|prompt|direction|directive|guideline|order|command|restriction|polic(?:y|ies)|constraint|guardrail|programming)`
+	secrets  = `(?:systemprompt|systemmessage|hiddenprompt|initialprompt|(?:hidden|initial|original|system|secret|developer)instructions?|yourinstructions|yourprompt)`
+	telling  = `(?:reveal|show|print|repeat|output|display|leak|disclose|tellme|giveme|recite|dump|writeout|share)`
+	sending  = `(?:send|forward|email|upload|post|exfiltrate|transmit|copy|leak)`
+	valuable = `(?:password|passwd|credential|apikey|secretkey|privatekey|accesstoken|sessiontoken|environmentvariable|sshkey)`
+	harm     = `(?:bomb|explosive|nervegas|ransomware|malware|keylogger|computervirus|phishing(?:email|page|site)|methamphetamine|bioweapon)`
+)
+
+var rules = []rule{
+	{"injection", regexp.MustCompile(drop + `[a-z]{0,25}` + former + `[a-z]{0,20}` + rulesOf)},
+	{"injection", regexp.MustCompile(drop + `(?:all|any|every|everything|whatever)[a-z]{0,20}(?:before|above|toldyou|weretold|saidearlier|sofar)`)},
+	{"injection", regexp.MustCompile(`(?:new|real|actual|updated)(?:system)?(?:instruction|directive)s?(?:foryou|are|follow|is)`)},
+	{"injection", regexp.MustCompile(`youarenow(?:a|an|in)?(?:dan|free|unrestricted|jailbroken|unfiltered|nolonger|developermode|evil)`)},
+	{"injection", regexp.MustCompile(`(?:pretend|act|behave|respond)[a-z]{0,20}(?:without|nofurther|haveno|hadno)(?:any)?(?:restriction|rule|limit|filter|guideline|safety)`)},
+	{"injection", regexp.MustCompile(`(?:enable|enter|activate|switchto)(?:the)?(?:developer|jailbreak|god|dan|debug)mode`)},
+	{"injection", regexp.MustCompile(`(?:donot|dont|never|without)(?:tell|inform|mention|notify|telling|informing|mentioning)[a-z]{0,12}(?:theuser|thisto|user)`)},
+	{"leak", regexp.MustCompile(telling + `[a-z]{0,25}` + secrets)},
+	{"exfiltration", regexp.MustCompile(sending + `[a-z]{0,30}` + valuable + `[a-z]{0,30}(?:to|http|at)`)},
+	{"unsafe", regexp.MustCompile(`(?:howto|howdoi|howcani|helpme|teachmeto|stepsto|instructions(?:to|for)|recipefor)[a-z]{0,12}(?:make|build|making|building|write|writing|create|creating|synthesi[sz]e|cook|deploy)[a-z]{0,20}` + harm)},
+}
+
+// image is Markdown that has a client fetch an address with data in it.
+var image = regexp.MustCompile(`!\[[^\]]*\]\(\s*<?https?://[^)\s]*[?&][^)\s]*=[^)\s]{16,}`)
+
+// markers are tokens by which models tell who speaks.
+var markers = regexp.MustCompile(`<\|(?:im_start|im_end|system|endoftext|start_header_id)\|?>|\[/?inst\]|<</?sys>>`)
+
+// find says what is wrong with a text, read in every way that is not too far
+// fetched; empty if nothing is.
+func (g *guard) find(text string) string {
+	if len(text) > g.MaxBytes {
+		return "too long to be looked at"
+	}
+	forms, complete := disguise.Forms(text)
+	for _, form := range forms {
+		if what := g.plain(strings.ToLower(form)); what != "" {
+			return what
+		}
+	}
+	if !complete {
+		return "too much encoded"
+	}
+	return ""
+}
+
+// plain looks at a text in small letters.
+func (g *guard) plain(text string) string {
+	for _, re := range g.own {
+		if re.MatchString(text) {
+			return "pattern"
+		}
+	}
+	switch {
+	case image.MatchString(text):
+		return "exfiltration"
+	case markers.MatchString(text):
+		return "injection"
+	}
+	letters := bare(text)
+	for _, l := range [2]string{letters, bare(leet.Replace(text))} {
+		for _, r := range rules {
+			if r.pattern.MatchString(l) {
+				return r.what
+			}
+		}
+		if l == letters && !strings.ContainsAny(text, "013457@$!|") {
+			break
+		}
+	}
+	return ""
+}
+
+// leet reads digits and signs as the letters that they are written for.
+var leet = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i", "|", "l")
+
+// bare leaves the letters.
+func bare(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < 'a' || c > 'z' {
+			return -1
+		}
+		return c
+	}, text)
+}
