@@ -237,9 +237,9 @@ func (e *PinError) Error() string {
 	return fmt.Sprintf("run %s goes on with the modules that it began with: %s; resume it with an agent that has the same modules", e.Run, e.What)
 }
 
-// pins are the agent's modules, and those of the agents that it may run or hand
+// Pins are the agent's modules, and those of the agents that it may run or hand
 // over to, under their names.
-func (a *Agent) pins() []Pin {
+func (a *Agent) Pins() []Pin {
 	var out []Pin
 	for _, b := range a.all() {
 		prefix := ""
@@ -255,7 +255,7 @@ func (a *Agent) pins() []Pin {
 
 // checkPins compares the agent's modules with those of a run.
 func (a *Agent) checkPins(run string, want []Pin) error {
-	have := a.pins()
+	have := a.Pins()
 	for i := range max(len(have), len(want)) {
 		switch {
 		case i >= len(have):

@@ -219,7 +219,7 @@ func (r *run) create(ctx context.Context) error {
 	}
 	s := &r.state
 	err = k.Journal.Create(context.WithoutCancel(ctx), &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
-		Owner: k.Owner, Lease: k.Lease, Modules: r.root.pins(), Spec: k.Spec, Log: log})
+		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log})
 	if err == nil {
 		k.entries = 1
 	}

@@ -1,0 +1,335 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// How streams of events are written.
+const (
+	streamWrite = 30 * time.Second // that a client may take to read a part
+	streamBeat  = 15 * time.Second // after which one that has nothing to read hears of the connection
+	elsewhere   = 250 * time.Millisecond
+	pageOf      = 500 // events that are read from the store at once
+)
+
+// A stream is server-sent events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	failed  error
+}
+
+// newStream begins one.
+func newStream(w http.ResponseWriter) *stream {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
+	s := &stream{w: w, control: http.NewResponseController(w)}
+	w.WriteHeader(http.StatusOK)
+	s.write([]byte("retry: 1000\n\n"))
+	return s
+}
+
+// write writes at once; a client that does not read in time is left.
+func (s *stream) write(b []byte) {
+	if s.failed != nil {
+		return
+	}
+	_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+	if _, s.failed = s.w.Write(b); s.failed == nil {
+		s.failed = s.control.Flush()
+	}
+}
+
+// lines writes events, and returns the number of the last.
+func (s *stream) lines(lines []line, after int64) int64 {
+	var b bytes.Buffer
+	for _, l := range lines {
+		if l.data != nil {
+			fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", l.seq, l.kind, l.data)
+		}
+		after = l.seq
+	}
+	if b.Len() > 0 {
+		s.write(b.Bytes())
+	}
+	return after
+}
+
+// A follower follows one run, whether it goes on here, elsewhere, or not at all.
+type follower struct {
+	runs   *runs
+	tenant *store.Tenant
+	run    string
+	after  int64 // the number of the last event that it has
+	hide   *hidden
+}
+
+// more waits for events, and returns them; none when there are no more to come: the
+// run has ended, or waits for answers. beat is called where nothing comes for long.
+func (f *follower) more(ctx context.Context, beat func()) ([]line, error) {
+	pulse := time.NewTicker(streamBeat)
+	defer pulse.Stop()
+	for {
+		lines, changed, over, err := f.now(ctx)
+		if err != nil || len(lines) > 0 || over {
+			return lines, err
+		}
+		select {
+		case <-changed:
+		case <-pulse.C:
+			beat()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// now returns what there is now: from memory, where the run goes on here, else from
+// the store.
+func (f *follower) now(ctx context.Context) (lines []line, changed <-chan struct{}, over bool, err error) {
+	if l := f.runs.lives.get(f.tenant.ID(), f.run); l != nil {
+		lines, changed, over, ok := l.since(f.after)
+		if ok && !over {
+			return f.taken(lines), changed, false, nil
+		}
+	}
+	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageOf)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	for i := range events {
+		lines = append(lines, f.hide.line(&events[i]))
+	}
+	if len(lines) > 0 {
+		return f.taken(lines), nil, false, nil
+	}
+	info, err := f.tenant.Run(ctx, f.run)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if info.Status != agent.StatusRunning && info.LastSeq <= f.after {
+		return nil, nil, true, nil
+	}
+	select {
+	case <-f.runs.server.Draining():
+		return nil, nil, true, nil // the client comes again, to another server
+	default:
+	}
+	soon := make(chan struct{})
+	time.AfterFunc(elsewhere, func() { close(soon) })
+	return nil, soon, false, nil
+}
+
+func (f *follower) taken(lines []line) []line {
+	if len(lines) > 0 {
+		f.after = lines[len(lines)-1].seq
+	}
+	return lines
+}
+
+// hidden are the entries that are the operator's: tenants learn nothing of their
+// logs, faults and values.
+type hidden struct{ entries map[string]bool }
+
+// operators is the name that stands for all of them.
+const operators = "operator"
+
+// hiddenIn are those of a run.
+func hiddenIn(pins []agent.Pin) *hidden {
+	h := &hidden{map[string]bool{}}
+	for _, p := range pins {
+		if p.Ring != "tenant" {
+			h.entries[p.Entry] = true
+		}
+	}
+	return h
+}
+
+func (h *hidden) has(agentName, entry string) bool {
+	return entry != "" && (h.entries[entry] || h.entries[agentName+"/"+entry])
+}
+
+// line is an event as the tenant is shown it; one that it is not shown has no data.
+func (h *hidden) line(e *abi.Event) line {
+	l := line{seq: e.Seq, kind: e.Type}
+	shown := h.event(e)
+	if shown == nil {
+		return l
+	}
+	b, err := abi.Marshal(shown)
+	if err != nil {
+		return l
+	}
+	l.data = b
+	return l
+}
+
+// event is what the tenant is shown of an event; nil for nothing.
+func (h *hidden) event(e *abi.Event) *abi.Event {
+	if len(h.entries) == 0 {
+		return e
+	}
+	switch e.Type {
+	case abi.EventLog, abi.EventCustom, abi.EventFault:
+		if h.has(e.Agent, e.Entry) {
+			return nil
+		}
+	case abi.EventChild:
+		inner := h.event(e.Event)
+		if inner == nil {
+			return nil
+		}
+		out := *e
+		out.Event = inner
+		return &out
+	case abi.EventRunFinished:
+		return h.finished(e)
+	case abi.EventRunPaused:
+		out := *e
+		out.Interrupts = h.pending(e.Interrupts)
+		return &out
+	case abi.EventToolResult:
+		if h.has("", e.Source) {
+			out := *e
+			out.Source = operators
+			return &out
+		}
+	}
+	return e
+}
+
+func (h *hidden) finished(e *abi.Event) *abi.Event {
+	out := *e
+	out.Entries = nil
+	for _, s := range e.Entries {
+		if !h.has(s.Agent, s.Entry) {
+			out.Entries = append(out.Entries, s)
+		}
+	}
+	if h.has("", e.StoppedBy) {
+		out.StoppedBy, out.Hook = operators, ""
+	}
+	if e.Error != nil {
+		failed := *e.Error
+		for name := range h.entries {
+			failed.Message = strings.ReplaceAll(failed.Message, name, operators)
+		}
+		out.Error = &failed
+	}
+	return &out
+}
+
+// pending are interrupts, of which those of the operator's have only its reason.
+func (h *hidden) pending(list []abi.Pending) []abi.Pending {
+	out := append([]abi.Pending{}, list...)
+	for i := range out {
+		if h.has(out[i].Agent, out[i].Entry) {
+			out[i].Entry = operators
+		}
+		asks := append([]abi.Ask{}, out[i].Asks...)
+		for j := range asks {
+			if h.has(out[i].Agent, asks[j].Entry) {
+				asks[j].Entry = operators
+			}
+		}
+		if len(asks) > 0 {
+			out[i].Asks = asks
+		}
+	}
+	return out
+}
+
+// events answers with the events of a run: a stream where the client takes one, else
+// those that there are.
+func (r *runs) events(w http.ResponseWriter, req *http.Request, c *Caller) error {
+	id := req.PathValue("run")
+	after, err := lastID(req)
+	if err != nil {
+		return err
+	}
+	info, err := r.find(req.Context(), c.Tenant, id)
+	if err != nil {
+		return err
+	}
+	f := &follower{runs: r, tenant: c.Tenant, run: id, after: after, hide: hiddenIn(info.Modules)}
+	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
+		return r.page(w, req, f)
+	}
+	if info.Status != agent.StatusRunning && after >= info.LastSeq && after > 0 {
+		w.WriteHeader(http.StatusNoContent) // which tells browsers not to come again
+		return nil
+	}
+	r.stream(w, req, f)
+	return nil
+}
+
+// stream writes events until there are no more, the client leaves, or the server ends.
+func (r *runs) stream(w http.ResponseWriter, req *http.Request, f *follower) {
+	ctx := req.Context()
+	if l := r.lives.get(f.tenant.ID(), f.run); l != nil {
+		defer l.follow()()
+	}
+	s := newStream(w)
+	after := f.after
+	for s.failed == nil {
+		lines, err := f.more(ctx, func() { s.write([]byte(": still here\n\n")) })
+		if err != nil || len(lines) == 0 {
+			return
+		}
+		after = s.lines(lines, after)
+	}
+}
+
+// page answers with events as JSON.
+func (r *runs) page(w http.ResponseWriter, req *http.Request, f *follower) error {
+	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageOf)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	var b bytes.Buffer
+	b.WriteString(`{"events":[`)
+	first := true
+	for i := range list {
+		l := f.hide.line(&list[i])
+		if l.data == nil {
+			continue
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		first = false
+		b.Write(l.data)
+	}
+	fmt.Fprintf(&b, `],"more":%v}`+"\n", len(list) == pageOf)
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// lastID is the number of the last event that a client has.
+func lastID(req *http.Request) (int64, error) {
+	text := req.Header.Get("Last-Event-Id")
+	if text == "" {
+		text = req.URL.Query().Get("after")
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, problem(codeInvalid, "Last-Event-ID, or after, is %.40q; want the number of an event", text)
+	}
+	return n, nil
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// How much of a run under way is kept in memory for those who follow it. Who is
+// further behind reads from the store.
+const (
+	maxTail      = 1024
+	maxTailBytes = 2 << 20
+)
+
+// lives are the runs that go on in this process.
+type lives struct {
+	mu   sync.Mutex
+	runs map[string]*live
+}
+
+func newLives() *lives { return &lives{runs: map[string]*live{}} }
+
+// add makes a run one that goes on here; nil if it does already.
+func (l *lives) add(id, tenant string, cancel context.CancelCauseFunc) *live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs[id] != nil {
+		return nil
+	}
+	r := &live{id: id, tenant: tenant, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
+	l.runs[id] = r
+	return r
+}
+
+func (l *lives) remove(r *live) {
+	l.mu.Lock()
+	delete(l.runs, r.id)
+	l.mu.Unlock()
+	r.end()
+}
+
+// get returns one of a tenant's runs; nil if it does not go on here.
+func (l *lives) get(tenant, id string) *live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.runs[id]; r != nil && r.tenant == tenant {
+		return r
+	}
+	return nil
+}
+
+// all are the runs that go on here now.
+func (l *lives) all() []*live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]*live, 0, len(l.runs))
+	for _, r := range l.runs {
+		out = append(out, r)
+	}
+	return out
+}
+
+// A live is a run that goes on in this process, and the end of what it told.
+type live struct {
+	id, tenant string
+	cancel     context.CancelCauseFunc
+	digests    []string // of its modules
+	begun      chan struct{}
+	ended      chan struct{}
+
+	from      int64 // the number of the event before those that are told here
+	followers atomic.Int64
+	attached  atomic.Bool // it ends when nobody follows it any more
+
+	mu      sync.Mutex
+	tail    []line
+	bytes   int
+	changed chan struct{} // closed when there is more
+	over    bool
+	failed  error // why it never began, or goes no further here
+}
+
+// A line is an event as followers are sent it. It is not changed.
+type line struct {
+	seq  int64
+	kind abi.EventType
+	data []byte
+}
+
+// put adds an event.
+func (r *live) put(l line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.tail) == 0 && r.bytes == 0 {
+		close(r.begun)
+	}
+	r.tail, r.bytes = append(r.tail, l), r.bytes+len(l.data)
+	drop := 0
+	for len(r.tail)-drop > maxTail || r.bytes > maxTailBytes && len(r.tail)-drop > 1 {
+		r.bytes -= len(r.tail[drop].data)
+		drop++
+	}
+	if drop > 0 {
+		r.tail = append([]line(nil), r.tail[drop:]...)
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// fail says why the run goes no further here.
+func (r *live) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = err
+}
+
+func (r *live) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *live) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	close(r.changed)
+	r.changed = make(chan struct{})
+	close(r.ended)
+}
+
+// since returns what came after an event, a channel that is closed when there is
+// more, and whether the run is over. ok is false where memory does not reach so far.
+func (r *live) since(after int64) (lines []line, changed <-chan struct{}, over, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ok = len(r.tail) == 0 && after == 0 || len(r.tail) > 0 && r.tail[0].seq <= after+1
+	for i, l := range r.tail {
+		if l.seq > after {
+			lines = r.tail[i:len(r.tail):len(r.tail)]
+			break
+		}
+	}
+	return lines, r.changed, r.over, ok
+}
+
+// wait returns when the run has told of its beginning, or why it did not begin.
+func (r *live) wait(ctx context.Context) error {
+	select {
+	case <-r.begun:
+	case <-r.ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.tail) == 0 && r.failed != nil {
+		return r.failed
+	}
+	return nil
+}
+
+// errLeft is why a run is canceled that nobody follows any more.
+var errLeft = errors.New("its client went away")
+
+// follow counts a follower, until it leaves.
+func (r *live) follow() (leave func()) {
+	r.followers.Add(1)
+	return func() {
+		if r.followers.Add(-1) == 0 && r.attached.Load() {
+			r.cancel(errLeft)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// runs are tenants' runs of their agents.
+type runs struct {
+	server *Server
+	store  store.Store
+	lives  *lives
+	fleet  agentSource
+}
+
+// An agentSource has the agents of tenants, ready to run.
+type agentSource interface {
+	// open returns a version of an agent, the newest if that is 0. It is given back by
+	// release, when its run is over.
+	open(ctx context.Context, t *store.Tenant, name string, version int64) (*opened, error)
+}
+
+// An opened is an agent that is ready to run.
+type opened struct {
+	*agent.Agent
+	version int64
+	release func()
+}
+
+// A Run is one as the API shows it.
+type Run struct {
+	ID           string        `json:"id"`
+	Agent        string        `json:"agent"`
+	Version      int64         `json:"version,omitempty" doc:"Of the agent."`
+	Title        string        `json:"title,omitempty" doc:"What the user said last when it began, cut."`
+	Status       string        `json:"status" enum:"queued,running,paused,finished" doc:"A paused run waits for answers to its interrupts."`
+	FinishReason string        `json:"finish_reason,omitempty"`
+	Step         int           `json:"step"`
+	Usage        abi.Usage     `json:"usage"`
+	Fuel         int64         `json:"fuel" doc:"That the modules used."`
+	Interrupts   []abi.Pending `json:"interrupts,omitempty"`
+	Output       string        `json:"output,omitempty" doc:"The answer's text, of a run that is asked for by its id."`
+	Error        string        `json:"error,omitempty" doc:"Why it came to no answer."`
+	LastEvent    int64         `json:"last_event" doc:"The number of its last event."`
+	Modules      []RunModule   `json:"modules,omitempty"`
+	Created      time.Time     `json:"created"`
+	Updated      time.Time     `json:"updated"`
+}
+
+// A RunModule is a module that a run began with, and goes on with.
+type RunModule struct {
+	Entry  string `json:"entry"`
+	Digest string `json:"digest,omitempty"`
+}
+
+// A runSpec is kept with a run: from it the run's agent is found again.
+type runSpec struct {
+	Agent   string `json:"agent"`
+	Version int64  `json:"version"`
+}
+
+func specOf(info *agent.RunInfo) (runSpec, error) {
+	var s runSpec
+	err := json.Unmarshal(info.Spec, &s)
+	return s, err
+}
+
+// showRun is a run as its tenant is shown it.
+func showRun(info *agent.RunInfo) *Run {
+	hide := hiddenIn(info.Modules)
+	spec, _ := specOf(info) // a run of the command has another
+	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
+		Step: info.Step, Usage: info.Usage, Interrupts: hide.pending(info.Pending), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+	if len(r.Interrupts) == 0 {
+		r.Interrupts = nil
+	}
+	for _, s := range info.Stats {
+		if !hide.has(s.Agent, s.Entry) {
+			r.Fuel += s.Fuel
+		}
+	}
+	for _, p := range info.Modules {
+		if !hide.entries[p.Entry] {
+			m := RunModule{Entry: p.Entry}
+			if p.Digest != "" {
+				m.Digest = digestPrefix + p.Digest
+			}
+			r.Modules = append(r.Modules, m)
+		}
+	}
+	return r
+}
+
+type (
+	runPath struct {
+		Run string `path:"run" pattern:"^run_[A-Za-z0-9_-]{1,80}$" doc:"The run's id."`
+	}
+	runOutput    struct{ Body *Run }
+	listRunInput struct {
+		Agent  string    `query:"agent" maxLength:"63" doc:"Runs of this agent only."`
+		Status string    `query:"status" enum:"running,paused,finished" doc:"Runs of this status only."`
+		Before time.Time `query:"before" doc:"Runs that were created before: the created of the last one of the page before."`
+		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500"`
+	}
+	listRunOutput struct {
+		Body struct {
+			Runs []*Run `json:"runs"`
+		}
+	}
+)
+
+func (r *runs) routes(s *Server) {
+	const tag = "runs"
+	s.raw(Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: RunsWrite, Tag: tag, Status: 202, Body: 8 << 20,
+		Summary: "Start a run, or go on with one that waits",
+		About: "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
+		describeStart, r.start)
+	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first"}, r.list)
+	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Summary: "Show a run"}, r.get)
+	s.raw(Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: RunsRead, Tag: tag, Summary: "The events of a run",
+		About: "With Accept: text/event-stream a stream, from behind Last-Event-ID on, until the run ends or waits for answers; otherwise a page of JSON."},
+		describeEvents, r.events)
+	route(s, Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: RunsRead, Tag: tag,
+		Summary: "What a run did, step by step", About: "Its messages, and in each phase what hooks answered and changed, what gates decided, and what tools answered."}, r.history)
+	route(s, Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: RunsWrite, Tag: tag, Status: 202, Summary: "Cancel a run",
+		About: "One that goes on ends soon, and its modules learn of it."}, r.cancel)
+	route(s, Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: RunsWrite, Tag: tag, Summary: "Forget a run that has ended or waits"}, r.delete)
+}
+
+func describeEvents(op *huma.Operation, registry huma.Registry) {
+	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
+	op.Parameters = append(op.Parameters,
+		&huma.Param{Name: "run", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"}, Description: "The run's id."},
+		&huma.Param{Name: "after", In: "query", Schema: &huma.Schema{Type: "integer"}, Description: "Events behind this number only, as Last-Event-ID says it."},
+		&huma.Param{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: "integer"}, Description: "The number of the last event that the client has."})
+	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
+		"text/event-stream": {Schema: &huma.Schema{Type: "string", Description: "Each event has its number as id, its type as event, and JSON as data."}},
+		"application/json": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
+			"events": {Type: "array", Items: event}, "more": {Type: "boolean", Description: "There are more behind the last."}}}},
+	}}
+	op.Responses["204"] = &huma.Response{Description: "The run is over, and the client has all its events."}
+}
+
+// find returns one of a tenant's runs, also one that has not come to the store yet.
+func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*agent.RunInfo, error) {
+	info, err := t.Run(ctx, id)
+	if errors.Is(err, agent.ErrNoRun) && r.lives.get(t.ID(), id) != nil {
+		return &agent.RunInfo{ID: id, Tenant: t.ID(), Progress: agent.Progress{Status: "queued"}, Created: time.Now(), Updated: time.Now()}, nil
+	}
+	return info, err
+}
+
+func (r *runs) list(ctx context.Context, c *Caller, in *listRunInput) (*listRunOutput, error) {
+	infos, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Before: in.Before, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	out := &listRunOutput{}
+	out.Body.Runs = []*Run{}
+	for i := range infos {
+		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))
+	}
+	return out, nil
+}
+
+func (r *runs) get(ctx context.Context, c *Caller, in *runPath) (*runOutput, error) {
+	info, err := r.find(ctx, c.Tenant, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := r.whole(ctx, c.Tenant, info)
+	return &runOutput{shown}, err
+}
+
+// whole is a run with what it came to.
+func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*Run, error) {
+	shown := showRun(info)
+	if info.Status != agent.StatusFinished {
+		return shown, nil
+	}
+	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1)
+	if err != nil || len(last) == 0 {
+		return shown, err
+	}
+	e := hiddenIn(info.Modules).event(&last[0])
+	if e.Message != nil {
+		shown.Output = e.Message.Content.String()
+	}
+	switch {
+	case e.Error != nil:
+		shown.Error = e.Error.Message
+	case e.StoppedBy != "":
+		shown.Error = "stopped by " + e.StoppedBy + after(": ", e.Reason)
+	}
+	return shown, nil
+}
+
+func after(mark, text string) string {
+	if text == "" {
+		return ""
+	}
+	return mark + text
+}
+
+func (r *runs) cancel(ctx context.Context, c *Caller, in *runPath) (*runOutput, error) {
+	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil {
+		l.cancel(errCanceled)
+		info, err := r.find(ctx, c.Tenant, in.Run)
+		if err != nil {
+			return nil, err
+		}
+		return &runOutput{showRun(info)}, nil
+	}
+	info, err := c.Tenant.Run(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if info.Status == agent.StatusRunning && info.Lease.After(time.Now()) {
+		err = c.Tenant.CancelRun(ctx, in.Run) // whoever runs it looks
+	} else {
+		err = r.end(ctx, c.Tenant, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err = c.Tenant.Run(ctx, in.Run); err != nil {
+		return nil, err
+	}
+	return &runOutput{showRun(info)}, nil
+}
+
+// errCanceled is why a run ends that its tenant cancels.
+var errCanceled = errors.New("its tenant canceled it")
+
+func (r *runs) delete(ctx context.Context, c *Caller, in *runPath) (*struct{}, error) {
+	return nil, c.Tenant.DeleteRun(ctx, in.Run)
+}
+
+// A RunHistory is what a run did.
+type RunHistory struct {
+	Input    []abi.Message       `json:"input" doc:"The messages that it began with."`
+	Messages []abi.Message       `json:"messages" doc:"The conversation as it is now."`
+	Phases   []agent.PhaseDeeds  `json:"phases" doc:"What was done, phase by phase."`
+	Answered []agent.Answered    `json:"answered,omitempty" doc:"Answers to interrupts."`
+}
+
+type historyOutput struct{ Body *RunHistory }
+
+func (r *runs) history(ctx context.Context, c *Caller, in *runPath) (*historyOutput, error) {
+	if _, err := c.Tenant.Run(ctx, in.Run); err != nil {
+		return nil, err
+	}
+	kept, err := r.store.Load(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	h, err := agent.ReadHistory(kept)
+	if err != nil {
+		return nil, err
+	}
+	hide := hiddenIn(kept.Modules)
+	out := &RunHistory{Input: h.Input, Messages: h.State.Messages.All(), Answered: h.Answered}
+	for _, p := range h.Phases {
+		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
+		for _, d := range p.Deeds {
+			if d.Entry == "" || !hide.has(kept.Agent, d.Entry) {
+				shown.Deeds = append(shown.Deeds, d)
+			}
+		}
+		out.Phases = append(out.Phases, shown)
+	}
+	return &historyOutput{out}, nil
+}
+
+var _ http.Handler = (*Server)(nil)

@@ -1,0 +1,380 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// A StartRun begins a run, or goes on with one that waits.
+type StartRun struct {
+	Agent    string                     `json:"agent,omitempty" doc:"The agent that runs."`
+	Version  int64                      `json:"version,omitempty" doc:"Its version. Default: the newest."`
+	Input    string                     `json:"input,omitempty" doc:"What the user says."`
+	Messages []abi.Message              `json:"messages,omitempty" doc:"A conversation, in the place of input."`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's own; modules see it."`
+	Run      string                     `json:"run,omitempty" doc:"The run that goes on."`
+	Answers  map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
+	// Disconnect says what becomes of the run when nobody follows it any more.
+	Disconnect string `json:"disconnect,omitempty" enum:"continue,cancel" doc:"What becomes of the run when nobody follows its events any more. Default: continue."`
+}
+
+func describeStart(op *huma.Operation, registry huma.Registry) {
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
+	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotency.String()},
+		Description: "Names the request: the same again is answered with the run that there is."})
+	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
+	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
+	op.Responses["200"] = &huma.Response{Description: "Its events, or the run that there was", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+}
+
+var idempotency = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
+
+// readBody reads JSON that is valid in every respect.
+func readBody(req *http.Request, v any) error {
+	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
+		return problem(codeMediaType, "the body is %.80q; want application/json", kind)
+	}
+	b, err := io.ReadAll(req.Body)
+	if err != nil {
+		return readError(err)
+	}
+	unknown, err := abi.Decode(b, v)
+	if err != nil {
+		return problem(codeInvalid, "the body is not valid: %v", err)
+	}
+	if len(unknown) > 0 {
+		return problem(codeInvalid, "the body has the unknown field %.80q", unknown[0])
+	}
+	return nil
+}
+
+// readError is why a body could not be read.
+func readError(err error) error {
+	var size *http.MaxBytesError
+	if errors.As(err, &size) {
+		return err
+	}
+	return problem(codeInvalid, "the body did not arrive: %v", err)
+}
+
+// start begins a run or goes on with one, and answers with it, or with its events.
+func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error {
+	var in StartRun
+	if err := readBody(req, &in); err != nil {
+		return err
+	}
+	if err := in.check(); err != nil {
+		return err
+	}
+	key := req.Header.Get("Idempotency-Key")
+	if key != "" && !idempotency.MatchString(key) {
+		return problem(codeInvalid, "Idempotency-Key has characters that it may not have, or more than 200 of them")
+	}
+	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
+	l, known, err := r.launch(req.Context(), c, &in, key)
+	if err != nil {
+		return err
+	}
+	id := in.Run
+	if l != nil {
+		id = l.id
+		l.attached.Store(in.Disconnect == "cancel" && streams)
+	} else if known != nil {
+		id = known.ID
+	}
+	w.Header().Set("Location", "/v1/runs/"+id)
+	if streams {
+		return r.follow(w, req, c, id, in.Run != "", l)
+	}
+	return r.answer(w, req, c, id, l)
+}
+
+// check refuses what makes no sense.
+func (in *StartRun) check() error {
+	switch {
+	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
+		return problem(codeInvalid, "run goes on with a run as it was: leave out agent, input, messages and metadata")
+	case in.Run != "" && len(in.Answers) == 0:
+		return problem(codeInvalid, "run waits for answers: give answers, by the ids of its interrupts")
+	case in.Run != "":
+		return nil
+	case in.Agent == "":
+		return problem(codeInvalid, "agent is missing; GET /v1/agents lists them")
+	case len(in.Answers) > 0:
+		return problem(codeInvalid, "answers go with run")
+	case (in.Input == "") == (len(in.Messages) == 0):
+		return problem(codeInvalid, "want either input or messages")
+	case in.Disconnect != "" && in.Disconnect != "cancel" && in.Disconnect != "continue":
+		return problem(codeInvalid, "disconnect is %.40q; want continue or cancel", in.Disconnect)
+	}
+	if in.Input != "" {
+		in.Messages = []abi.Message{abi.User(in.Input)}
+	}
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		if err := m.Check(); err != nil {
+			return problem(codeInvalid, "messages[%d]: %v", i, err)
+		}
+		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
+	}
+	return nil
+}
+
+// launch lets a run begin, or go on. known is the run that the same request began
+// before.
+func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) (l *live, known *agent.RunInfo, err error) {
+	if in.Run != "" {
+		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil)
+		return l, nil, err
+	}
+	id := newRunID()
+	if key != "" {
+		id = keyedRunID(c.Tenant.ID(), key)
+		if known, err = r.find(ctx, c.Tenant, id); err == nil || !errors.Is(err, agent.ErrNoRun) {
+			return nil, known, err
+		}
+	}
+	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: in.Messages, Metadata: in.Metadata}, nil)
+	return l, nil, err
+}
+
+func newRunID() string { return "run_" + strings.ToLower(rand.Text()) }
+
+func keyedRunID(tenant, key string) string {
+	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
+	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// begin begins a run of an agent, with tools that the client runs beside its own.
+func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool) (*live, error) {
+	o, err := r.fleet.open(ctx, t, name, version)
+	if err != nil {
+		return nil, err
+	}
+	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = t.AdmitRun(ctx, in.RunID, name, true)
+	}
+	if err != nil {
+		o.release()
+		return nil, err
+	}
+	l := r.run(t, in.RunID, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) { return a.Run(ctx, in), nil })
+	if l == nil {
+		return nil, problem(codeConflict, "run %s goes on already", in.RunID)
+	}
+	return l, l.wait(ctx)
+}
+
+// resume goes on with a run that waits for answers.
+func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool) (*live, error) {
+	info, err := t.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.agentOf(ctx, t, info)
+	if err != nil {
+		return nil, err
+	}
+	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = t.AdmitRun(ctx, id, info.Agent, false)
+	}
+	if err != nil {
+		o.release()
+		return nil, err
+	}
+	failed := make(chan error, 1)
+	l := r.run(t, id, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) {
+		events, err := a.Continue(ctx, id, answers)
+		failed <- err
+		return events, err
+	})
+	if l == nil {
+		return nil, problem(codeConflict, "run %s goes on already", id)
+	}
+	if err := <-failed; err != nil {
+		return nil, resumeProblem(err)
+	}
+	return l, nil
+}
+
+// resumeProblem is why a run cannot go on.
+func resumeProblem(err error) error {
+	var pins *agent.PinError
+	var waits *agent.WaitingError
+	switch {
+	case errors.Is(err, agent.ErrNoRun), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished):
+		return err
+	case errors.As(err, &pins):
+		return problem(codeConflict, "%v", pins)
+	case errors.As(err, &waits):
+		return problem(codeConflict, "%v", waits)
+	}
+	var db *store.Error
+	if errors.As(err, &db) {
+		return err
+	}
+	return problem(codeInvalid, "%v", err)
+}
+
+func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
+	if len(tools) == 0 {
+		return a, nil
+	}
+	var list []tool.Tool
+	for _, d := range tools {
+		list = append(list, tool.ByClient(d))
+	}
+	b, err := a.WithTools(list...)
+	if err != nil {
+		return nil, problem(codeInvalid, "%v", err)
+	}
+	return b, nil
+}
+
+// agentOf opens the agent of a run that was begun before.
+func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*opened, error) {
+	spec, err := specOf(info)
+	if err != nil || spec.Agent == "" {
+		return nil, problem(codeConflict, "run %s was not begun by a server", info.ID)
+	}
+	return r.fleet.open(ctx, t, spec.Agent, spec.Version)
+}
+
+// run runs a run beside the requests, to its end here; nil if it goes on already.
+func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Context) (iter.Seq2[abi.Event, error], error)) *live {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	l := r.lives.add(id, t.ID(), cancel)
+	if l == nil {
+		cancel(nil)
+		o.release()
+		return nil
+	}
+	pins := o.Pins()
+	hide := hiddenIn(pins)
+	for _, p := range pins {
+		l.digests = append(l.digests, p.Digest)
+	}
+	r.server.Go(func() {
+		defer o.release()
+		defer cancel(nil)
+		defer r.lives.remove(l)
+		defer r.released(t, id)
+		stream, err := events(ctx)
+		if err != nil {
+			l.fail(err)
+			return
+		}
+		for e, err := range stream {
+			if e.Type != "" {
+				l.put(hide.line(&e))
+			} else if err != nil {
+				l.fail(err)
+				r.goneOn(t, id, err)
+			}
+		}
+	})
+	return l
+}
+
+// released gives the place of a run back that never came to the store.
+func (r *runs) released(t *store.Tenant, id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := t.ReleaseRun(ctx, id); err != nil {
+		r.server.log.Warn("a run's place is not given back before its time", "run", id, "error", err)
+	}
+}
+
+// goneOn logs that a run goes no further here.
+func (r *runs) goneOn(t *store.Tenant, id string, err error) {
+	if errors.Is(err, agent.ErrHandedBack) {
+		r.server.log.Info("a run is handed back", "tenant", t.ID(), "run", id)
+		return
+	}
+	r.server.log.Error("a run goes no further here", "tenant", t.ID(), "run", id, "error", err)
+}
+
+// end ends a run that nobody runs: its modules learn of it, if its agent is there.
+func (r *runs) end(ctx context.Context, t *store.Tenant, info *agent.RunInfo) error {
+	o, err := r.agentOf(ctx, t, info)
+	if err != nil {
+		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
+	}
+	failed := make(chan error, 1)
+	l := r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) {
+		events, err := o.Cancel(ctx, info.ID)
+		failed <- err
+		return events, err
+	})
+	if l == nil {
+		return nil
+	}
+	if err := <-failed; err != nil {
+		return t.AbandonRun(ctx, info.ID, "canceled")
+	}
+	select {
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// follow answers with the events of a run that was begun or goes on.
+func (r *runs) follow(w http.ResponseWriter, req *http.Request, c *Caller, id string, resumed bool, l *live) error {
+	info, err := r.find(req.Context(), c.Tenant, id)
+	if err != nil {
+		return err
+	}
+	f := &follower{runs: r, tenant: c.Tenant, run: id, hide: hiddenIn(info.Modules)}
+	if resumed && l != nil {
+		f.after = l.from
+	}
+	r.stream(w, req, f)
+	return nil
+}
+
+// answer answers with the run.
+func (r *runs) answer(w http.ResponseWriter, req *http.Request, c *Caller, id string, l *live) error {
+	info, err := r.find(req.Context(), c.Tenant, id)
+	if errors.Is(err, agent.ErrNoRun) && l != nil && l.failure() != nil {
+		return fmt.Errorf("run %s did not begin: %w", id, l.failure())
+	}
+	if err != nil {
+		return err
+	}
+	shown, err := r.whole(req.Context(), c.Tenant, info)
+	if err != nil {
+		return err
+	}
+	b, err := abi.Marshal(shown)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
