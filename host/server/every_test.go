@@ -27,7 +27,7 @@ func furnish(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
-	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n")}))
 	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
 		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
 }

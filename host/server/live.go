@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
 )
 
 // How much of a run under way is kept in memory for those who follow it. Who is
@@ -25,13 +26,16 @@ type lives struct {
 func newLives() *lives { return &lives{runs: map[string]*live{}} }
 
 // add makes a run one that goes on here; nil if it does already.
-func (l *lives) add(id, tenant string, cancel context.CancelCauseFunc) *live {
+func (l *lives) add(id, tenant string, pins []agent.Pin, cancel context.CancelCauseFunc) *live {
+	r := &live{id: id, tenant: tenant, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
+	for _, p := range pins {
+		r.digests = append(r.digests, p.Digest)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.runs[id] != nil {
 		return nil
 	}
-	r := &live{id: id, tenant: tenant, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	l.runs[id] = r
 	return r
 }

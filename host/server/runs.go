@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"reflect"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 // runs are tenants' runs of their agents.
@@ -21,6 +21,10 @@ type runs struct {
 	store  store.Store
 	lives  *lives
 	fleet  agentSource
+}
+
+func newRuns(s *Server, fleet agentSource) *runs {
+	return &runs{server: s, store: s.store, lives: newLives(), fleet: fleet}
 }
 
 // An agentSource has the agents of tenants, ready to run.
@@ -39,22 +43,60 @@ type opened struct {
 
 // A Run is one as the API shows it.
 type Run struct {
-	ID           string        `json:"id"`
-	Agent        string        `json:"agent"`
-	Version      int64         `json:"version,omitempty" doc:"Of the agent."`
-	Title        string        `json:"title,omitempty" doc:"What the user said last when it began, cut."`
-	Status       string        `json:"status" enum:"queued,running,paused,finished" doc:"A paused run waits for answers to its interrupts."`
-	FinishReason string        `json:"finish_reason,omitempty"`
-	Step         int           `json:"step"`
-	Usage        abi.Usage     `json:"usage"`
-	Fuel         int64         `json:"fuel" doc:"That the modules used."`
-	Interrupts   []abi.Pending `json:"interrupts,omitempty"`
-	Output       string        `json:"output,omitempty" doc:"The answer's text, of a run that is asked for by its id."`
-	Error        string        `json:"error,omitempty" doc:"Why it came to no answer."`
-	LastEvent    int64         `json:"last_event" doc:"The number of its last event."`
-	Modules      []RunModule   `json:"modules,omitempty"`
-	Created      time.Time     `json:"created"`
-	Updated      time.Time     `json:"updated"`
+	ID           string      `json:"id"`
+	Agent        string      `json:"agent"`
+	Version      int64       `json:"version,omitempty" doc:"Of the agent."`
+	Title        string      `json:"title,omitempty" doc:"What the user said last when it began, cut."`
+	Status       string      `json:"status" enum:"queued,running,paused,finished" doc:"A paused run waits for answers to its interrupts."`
+	FinishReason string      `json:"finish_reason,omitempty"`
+	Step         int         `json:"step"`
+	Usage        Tokens      `json:"usage"`
+	Fuel         int64       `json:"fuel" doc:"That the modules used."`
+	Interrupts   []Interrupt `json:"interrupts,omitempty"`
+	Output       string      `json:"output,omitempty" doc:"The answer's text, of a run that is asked for by its id."`
+	Error        string      `json:"error,omitempty" doc:"Why it came to no answer."`
+	LastEvent    int64       `json:"last_event" doc:"The number of its last event."`
+	Modules      []RunModule `json:"modules,omitempty"`
+	Created      time.Time   `json:"created"`
+	Updated      time.Time   `json:"updated"`
+}
+
+// Tokens are those that models read and wrote.
+type Tokens struct {
+	PromptTokens     int64 `json:"prompt_tokens"`
+	CompletionTokens int64 `json:"completion_tokens"`
+	TotalTokens      int64 `json:"total_tokens"`
+}
+
+// An Interrupt waits for an answer.
+type Interrupt struct {
+	ID      string          `json:"id" doc:"What its answer is given for."`
+	Agent   string          `json:"agent,omitempty" doc:"The sub-agent that waits, if it is one."`
+	Entry   string          `json:"entry,omitempty" doc:"The module that asks; empty for a tool."`
+	Hook    string          `json:"hook,omitempty" doc:"gate_tool: the answer is approve, deny, or a decision with other arguments."`
+	Reason  string          `json:"reason"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Call    *ToolCall       `json:"call,omitempty" doc:"The tool call that it is about, with the exact arguments."`
+	Client  bool            `json:"client,omitempty" doc:"It is a tool of the client: the answer is its result."`
+}
+
+// A ToolCall is one that an interrupt is about.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments" doc:"JSON, as the model wrote it."`
+}
+
+// showInterrupts are interrupts as their tenant is shown them.
+func showInterrupts(list []abi.Pending) (out []Interrupt) {
+	for _, p := range list {
+		i := Interrupt{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: string(p.Hook), Reason: p.Reason, Payload: p.Payload, Client: tool.ByClientIs(p)}
+		if p.Call != nil {
+			i.Call = &ToolCall{p.Call.ID, p.Call.Name, p.Call.Arguments}
+		}
+		out = append(out, i)
+	}
+	return out
 }
 
 // A RunModule is a module that a run began with, and goes on with.
@@ -80,10 +122,7 @@ func showRun(info *agent.RunInfo) *Run {
 	hide := hiddenIn(info.Modules)
 	spec, _ := specOf(info) // a run of the command has another
 	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
-		Step: info.Step, Usage: info.Usage, Interrupts: hide.pending(info.Pending), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
-	if len(r.Interrupts) == 0 {
-		r.Interrupts = nil
-	}
+		Step: info.Step, Usage: Tokens(info.Usage), Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
 	for _, s := range info.Stats {
 		if !hide.has(s.Agent, s.Entry) {
 			r.Fuel += s.Fuel
@@ -123,7 +162,7 @@ func (r *runs) routes(s *Server) {
 	const tag = "runs"
 	s.raw(Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: RunsWrite, Tag: tag, Status: 202, Body: 8 << 20,
 		Summary: "Start a run, or go on with one that waits",
-		About: "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
+		About:   "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
 		describeStart, r.start)
 	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first"}, r.list)
 	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Summary: "Show a run"}, r.get)
@@ -248,10 +287,10 @@ func (r *runs) delete(ctx context.Context, c *Caller, in *runPath) (*struct{}, e
 
 // A RunHistory is what a run did.
 type RunHistory struct {
-	Input    []abi.Message       `json:"input" doc:"The messages that it began with."`
-	Messages []abi.Message       `json:"messages" doc:"The conversation as it is now."`
-	Phases   []agent.PhaseDeeds  `json:"phases" doc:"What was done, phase by phase."`
-	Answered []agent.Answered    `json:"answered,omitempty" doc:"Answers to interrupts."`
+	Input    json.RawMessage `json:"input" doc:"The messages that it began with, in OpenAI's form."`
+	Messages json.RawMessage `json:"messages" doc:"The conversation as it is now."`
+	Phases   json.RawMessage `json:"phases" doc:"What was done, phase by phase: each deed has the entry, what it was, its answer, and the edits that it made to the messages."`
+	Answered json.RawMessage `json:"answered" doc:"Answers to interrupts."`
 }
 
 type historyOutput struct{ Body *RunHistory }
@@ -269,7 +308,7 @@ func (r *runs) history(ctx context.Context, c *Caller, in *runPath) (*historyOut
 		return nil, err
 	}
 	hide := hiddenIn(kept.Modules)
-	out := &RunHistory{Input: h.Input, Messages: h.State.Messages.All(), Answered: h.Answered}
+	phases := []agent.PhaseDeeds{}
 	for _, p := range h.Phases {
 		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
 		for _, d := range p.Deeds {
@@ -277,9 +316,13 @@ func (r *runs) history(ctx context.Context, c *Caller, in *runPath) (*historyOut
 				shown.Deeds = append(shown.Deeds, d)
 			}
 		}
-		out.Phases = append(out.Phases, shown)
+		phases = append(phases, shown)
+	}
+	out := &RunHistory{}
+	for to, v := range map[*json.RawMessage]any{&out.Input: h.Input, &out.Messages: h.State.Messages.All(), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
+		if *to, err = abi.Marshal(v); err != nil {
+			return nil, err
+		}
 	}
 	return &historyOutput{out}, nil
 }
-
-var _ http.Handler = (*Server)(nil)

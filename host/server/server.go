@@ -51,6 +51,7 @@ type Server struct {
 	// What belongs to tenants, for services that build on them.
 	modules *modules
 	agents  *agents
+	runs    *runs
 
 	draining chan struct{}
 	drain    sync.Once
@@ -76,9 +77,10 @@ func New(o *Options) (*Server, error) {
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}
+	s.runs = newRuns(s, newFleet(s))
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, s.agents, &secrets{},
+		s.modules, s.agents, &secrets{}, s.runs,
 	} {
 		r.routes(s)
 	}
@@ -105,7 +107,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		s.blocks.watch(background)
+		var all sync.WaitGroup
+		all.Go(func() { s.blocks.watch(background) })
+		all.Go(func() { s.runs.takeOver(background) })
+		all.Go(func() { s.runs.heed(background) })
+		all.Wait()
 	}()
 	failed := make(chan error, 1)
 	go func() { failed <- hs.Serve(l) }()

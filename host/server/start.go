@@ -29,7 +29,7 @@ type StartRun struct {
 	Agent    string                     `json:"agent,omitempty" doc:"The agent that runs."`
 	Version  int64                      `json:"version,omitempty" doc:"Its version. Default: the newest."`
 	Input    string                     `json:"input,omitempty" doc:"What the user says."`
-	Messages []abi.Message              `json:"messages,omitempty" doc:"A conversation, in the place of input."`
+	Messages []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's form, in the place of input."`
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's own; modules see it."`
 	Run      string                     `json:"run,omitempty" doc:"The run that goes on."`
 	Answers  map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
@@ -128,17 +128,27 @@ func (in *StartRun) check() error {
 	case in.Disconnect != "" && in.Disconnect != "cancel" && in.Disconnect != "continue":
 		return problem(codeInvalid, "disconnect is %.40q; want continue or cancel", in.Disconnect)
 	}
+	return nil
+}
+
+// conversation is what the run begins with.
+func (in *StartRun) conversation() ([]abi.Message, error) {
 	if in.Input != "" {
-		in.Messages = []abi.Message{abi.User(in.Input)}
+		return []abi.Message{abi.User(in.Input)}, nil
 	}
-	for i := range in.Messages {
-		m := &in.Messages[i]
-		if err := m.Check(); err != nil {
-			return problem(codeInvalid, "messages[%d]: %v", i, err)
+	out := make([]abi.Message, len(in.Messages))
+	for i, raw := range in.Messages {
+		m := &out[i]
+		_, err := abi.Decode(raw, m)
+		if err == nil {
+			err = m.Check()
+		}
+		if err != nil {
+			return nil, problem(codeInvalid, "messages[%d]: %v", i, err)
 		}
 		m.ID, m.Origin, m.Extra = "", "", nil // are the host's to give
 	}
-	return nil
+	return out, nil
 }
 
 // launch lets a run begin, or go on. known is the run that the same request began
@@ -148,6 +158,10 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) 
 		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil)
 		return l, nil, err
 	}
+	messages, err := in.conversation()
+	if err != nil {
+		return nil, nil, err
+	}
 	id := newRunID()
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
@@ -155,7 +169,7 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) 
 			return nil, known, err
 		}
 	}
-	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: in.Messages, Metadata: in.Metadata}, nil)
+	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil)
 	return l, nil, err
 }
 
@@ -217,6 +231,7 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 	if err := <-failed; err != nil {
 		return nil, resumeProblem(err)
 	}
+	l.from = info.LastSeq
 	return l, nil
 }
 
@@ -266,17 +281,16 @@ func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo
 // run runs a run beside the requests, to its end here; nil if it goes on already.
 func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Context) (iter.Seq2[abi.Event, error], error)) *live {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	l := r.lives.add(id, t.ID(), cancel)
+	pins := o.Pins()
+	hide := hiddenIn(pins)
+	l := r.lives.add(id, t.ID(), pins, cancel)
 	if l == nil {
 		cancel(nil)
 		o.release()
 		return nil
 	}
-	pins := o.Pins()
-	hide := hiddenIn(pins)
-	for _, p := range pins {
-		l.digests = append(l.digests, p.Digest)
-	}
+	reasons, _ := r.server.blocks.current()
+	r.stopBlocked(l, reasons) // one that was blocked while it was opened
 	r.server.Go(func() {
 		defer o.release()
 		defer cancel(nil)

@@ -83,3 +83,36 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 		return events, err
 	})
 }
+
+// heed cancels runs with modules that the operator blocks, until ctx ends.
+func (r *runs) heed(ctx context.Context) {
+	for {
+		reasons, changed := r.server.blocks.current()
+		for _, l := range r.lives.all() {
+			r.stopBlocked(l, reasons)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// stopBlocked cancels a run that has a blocked module.
+func (r *runs) stopBlocked(l *live, reasons map[string]string) {
+	for _, d := range l.digests {
+		if why, blocked := reasons[d]; blocked {
+			r.server.log.Warn("a run is canceled: a module of it is blocked", "tenant", l.tenant, "run", l.id, "module", d)
+			l.cancel(&blockedError{d, why})
+		}
+	}
+}
+
+// A blockedError ends a run.
+type blockedError struct{ digest, reason string }
+
+// Error says which module, and what the operator says of it.
+func (e *blockedError) Error() string {
+	return "the operator blocks its module sha256:" + e.digest + ": " + e.reason
+}
