@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,6 +59,11 @@ type FileOptions struct {
 	// GuardMCP holds MCP servers at urls to the hosts and addresses of Network, as
 	// is right where somebody else wrote the file. Otherwise they may be anywhere.
 	GuardMCP bool
+	// GuardModels lets models be at public addresses alone, and at those that Network
+	// allows, but for the one at ModelURL. Where somebody else wrote the file, or
+	// gives its keys, models are not to be a way into the host's own network.
+	GuardModels bool
+	ModelURL    string
 	// Tracer is told of what the runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
@@ -373,7 +379,15 @@ func (b *builder) endpoints() (model.Model, error) {
 
 // endpoint is a client with retries.
 func (b *builder) endpoint(base, key string) (model.Model, error) {
-	c, err := openai.New(openai.Options{BaseURL: base, APIKey: key})
+	o := openai.Options{BaseURL: base, APIKey: key}
+	if b.opts.GuardModels && base != b.opts.ModelURL {
+		guard, err := b.guardedModels()
+		if err != nil {
+			return nil, err
+		}
+		o.HTTPClient = &http.Client{Transport: guard}
+	}
+	c, err := openai.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -383,6 +397,20 @@ func (b *builder) endpoint(base, key string) (model.Model, error) {
 		retries = cmp.Or(*r, -1)
 	}
 	return model.WithRetry(c, model.RetryOptions{MaxRetries: retries}), nil
+}
+
+// guardedModels is the way to models that somebody else chose.
+func (b *builder) guardedModels() (http.RoundTripper, error) {
+	o := &egress.Options{}
+	if b.opts.Network != nil {
+		o.Private, o.Resolver, o.RootCAs = b.opts.Network.Private, b.opts.Network.Resolver, b.opts.Network.RootCAs
+	}
+	c, err := egress.New(o)
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, c.Close)
+	return c.Guard(), nil
 }
 
 func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {

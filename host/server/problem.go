@@ -122,9 +122,12 @@ func problemOf(err error) *Problem {
 	var full *store.QuotaError
 	var db *store.Error
 	var size *http.MaxBytesError
+	var unready *notReadyError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &unready):
+		return problem(codeRefused, "%v", unready)
 	case errors.As(err, &model):
 		return problemOfModel(model)
 	case errors.As(err, &full):

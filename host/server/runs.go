@@ -31,13 +31,12 @@ func newRuns(s *Server, fleet agentSource) *runs {
 type agentSource interface {
 	// open returns a version of an agent, the newest if that is 0. It is given back by
 	// release, when its run is over.
-	open(ctx context.Context, t *store.Tenant, name string, version int64) (*opened, error)
+	open(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error)
 }
 
 // An opened is an agent that is ready to run.
 type opened struct {
 	*agent.Agent
-	version int64
 	release func()
 }
 
@@ -108,7 +107,8 @@ type RunModule struct {
 // A runSpec is kept with a run: from it the run's agent is found again.
 type runSpec struct {
 	Agent   string `json:"agent"`
-	Version int64  `json:"version"`
+	Version int64  `json:"version"`         // 0: the newest
+	Rings   int64  `json:"rings,omitempty"` // the version of the operator's rings; 0: the newest, -1: there were none
 }
 
 func specOf(info *agent.RunInfo) (runSpec, error) {

@@ -38,7 +38,8 @@ type nativeAgents struct {
 	server *Server
 }
 
-func (n *nativeAgents) open(_ context.Context, t *store.Tenant, name string, version int64) (*opened, error) {
+func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+	name, version := spec.Agent, spec.Version
 	n.of.mu.Lock()
 	defer n.of.mu.Unlock()
 	makes, ok := n.of.make[name]
@@ -46,17 +47,17 @@ func (n *nativeAgents) open(_ context.Context, t *store.Tenant, name string, ver
 		return nil, fmt.Errorf("agent %s: %w", name, store.ErrNoAgent)
 	}
 	o := makes()
-	spec, err := json.Marshal(runSpec{name, max(version, 1)})
+	kept, err := json.Marshal(runSpec{Agent: name, Version: max(version, 1)})
 	if err != nil {
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &agent.JournalOptions{Journal: n.server.store, Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Spec: spec, Lease: 2 * time.Second}
+	o.Journal = &agent.JournalOptions{Journal: n.server.store, Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Spec: kept, Lease: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{Agent: a, version: max(version, 1), release: func() {}}, nil
+	return &opened{Agent: a, release: func() {}}, nil
 }
 
 // runFixture is a fixture with agents.

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -32,6 +34,17 @@ type Options struct {
 	// DrainTime is how long requests and runs may take to end when the server
 	// does; 30 s when 0.
 	DrainTime time.Duration
+	// Owner names this process in the runs that it runs, and Gone reports whether
+	// another one is known to be gone; see [agent.JournalOptions].
+	Owner string
+	Gone  func(owner string) bool
+	// Getenv has the operator's model, which tenants may ask whose policy names its
+	// models: [host.EnvAPIKey] and [host.EnvBaseURL]. Nil: there is none.
+	Getenv func(name string) string
+	// Private are ranges of private addresses that agents may reach; nil: none.
+	Private []netip.Prefix
+	// Tracer is told of what runs do; nil: nobody is.
+	Tracer chain.Tracer
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -52,6 +65,7 @@ type Server struct {
 	modules *modules
 	agents  *agents
 	runs    *runs
+	fleet   *fleet
 
 	draining chan struct{}
 	drain    sync.Once
@@ -67,6 +81,9 @@ func New(o *Options) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.options.Getenv == nil {
+		s.options.Getenv = func(string) string { return "" }
+	}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -77,7 +94,8 @@ func New(o *Options) (*Server, error) {
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}
-	s.runs = newRuns(s, newFleet(s))
+	s.fleet = newFleet(s)
+	s.runs = newRuns(s, s.fleet)
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
 		s.modules, s.agents, &secrets{}, s.runs,
@@ -86,6 +104,9 @@ func New(o *Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// tracer is told of a tenant's runs.
+func (s *Server) tracer(*store.Tenant) chain.Tracer { return s.options.Tracer }
 
 // Store is where the server keeps everything.
 func (s *Server) Store() store.Store { return s.store }
@@ -110,6 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		var all sync.WaitGroup
 		all.Go(func() { s.blocks.watch(background) })
 		all.Go(func() { s.runs.takeOver(background) })
+		all.Go(func() { s.fleet.tidy(background) })
 		all.Go(func() { s.runs.heed(background) })
 		all.Wait()
 	}()

@@ -182,7 +182,7 @@ func keyedRunID(tenant, key string) string {
 
 // begin begins a run of an agent, with tools that the client runs beside its own.
 func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool) (*live, error) {
-	o, err := r.fleet.open(ctx, t, name, version)
+	o, err := r.fleet.open(ctx, t, runSpec{Agent: name, Version: version})
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo
 	if err != nil || spec.Agent == "" {
 		return nil, problem(codeConflict, "run %s was not begun by a server", info.ID)
 	}
-	return r.fleet.open(ctx, t, spec.Agent, spec.Version)
+	return r.fleet.open(ctx, t, spec)
 }
 
 // run runs a run beside the requests, to its end here; nil if it goes on already.

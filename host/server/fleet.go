@@ -1,0 +1,340 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/egress"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// How long an agent that nobody runs is kept ready, and how many of them.
+const (
+	idleAgent  = time.Minute
+	idleAgents = 256
+	tidyEvery  = 10 * time.Second
+)
+
+// ringsName is the agent of the operator's whose rings are around the agents of
+// all tenants.
+const ringsName = "rings"
+
+// A fleet is the agents of tenants that are ready to run.
+type fleet struct {
+	server *Server
+
+	mu    sync.Mutex
+	ready map[string]*ready
+}
+
+func newFleet(s *Server) *fleet { return &fleet{server: s, ready: map[string]*ready{}} }
+
+// A ready is an agent that is made once, and used by all runs of it.
+type ready struct {
+	made  chan struct{} // closed when it is, or could not be
+	agent *host.Agent
+	err   error
+
+	uses int
+	idle time.Time // since when nobody uses it
+}
+
+// open implements [agentSource].
+func (f *fleet) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+	p, err := f.plan(ctx, t, spec)
+	if err != nil {
+		return nil, err
+	}
+	key, err := p.key()
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	r := f.ready[key]
+	if r == nil {
+		r = &ready{made: make(chan struct{})}
+		f.ready[key] = r
+		go f.make(context.WithoutCancel(ctx), key, r, p)
+	}
+	r.uses++
+	f.mu.Unlock()
+	release := sync.OnceFunc(func() { f.release(r) })
+	select {
+	case <-r.made:
+	case <-ctx.Done():
+		release()
+		return nil, context.Cause(ctx)
+	}
+	if r.err != nil {
+		release()
+		return nil, r.err
+	}
+	return &opened{Agent: r.agent.Agent, release: release}, nil
+}
+
+func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
+	r.agent, r.err = f.build(ctx, p)
+	if r.err != nil {
+		f.mu.Lock()
+		delete(f.ready, key) // who comes next tries again
+		f.mu.Unlock()
+	}
+	close(r.made)
+}
+
+func (f *fleet) release(r *ready) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.uses--; r.uses == 0 {
+		r.idle = f.server.now()
+	}
+}
+
+// tidy closes agents that nobody uses, until ctx ends; then all of them.
+func (f *fleet) tidy(ctx context.Context) {
+	ticker := time.NewTicker(tidyEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			f.close(0, 0)
+			return
+		case <-ticker.C:
+			f.close(idleAgent, idleAgents)
+		}
+	}
+}
+
+// close closes agents that were not used for so long, and those above most.
+func (f *fleet) close(age time.Duration, most int) {
+	f.mu.Lock()
+	var old []*host.Agent
+	idle := 0
+	for key, r := range f.ready {
+		if r.uses > 0 || r.agent == nil {
+			continue
+		}
+		if idle++; idle > most || f.server.now().Sub(r.idle) >= age {
+			old = append(old, r.agent)
+			delete(f.ready, key)
+		}
+	}
+	f.mu.Unlock()
+	for _, a := range old {
+		a.Close()
+	}
+}
+
+// An agentPlan is all that an agent is made of.
+type agentPlan struct {
+	tenant  *store.Tenant
+	info    *store.TenantInfo
+	policy  Policy
+	spec    runSpec
+	file    *agentfile.File
+	rings   *agentfile.Rings
+	rival   map[string]bool // digests of the operator's modules
+	secrets []store.SecretInfo
+}
+
+// plan looks up what an agent is made of, as it is now.
+func (f *fleet) plan(ctx context.Context, t *store.Tenant, spec runSpec) (*agentPlan, error) {
+	p := &agentPlan{tenant: t, spec: spec, rival: map[string]bool{}}
+	var err error
+	if p.info, err = t.Info(ctx); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(p.info.Policy, &p.policy); err != nil {
+		return nil, err
+	}
+	var shown *Agent
+	if p.file, shown, err = f.server.agents.load(ctx, t, spec.Agent, spec.Version); err != nil {
+		return nil, err
+	}
+	p.spec.Version = shown.Version
+	if p.secrets, err = t.Secrets(ctx); err != nil {
+		return nil, err
+	}
+	if t.ID() == store.Operator {
+		return p, nil
+	}
+	return p, f.surround(ctx, p)
+}
+
+// surround puts the operator's rings around a tenant's agent.
+func (f *fleet) surround(ctx context.Context, p *agentPlan) error {
+	if p.spec.Rings < 0 {
+		return nil // it began when there were none
+	}
+	operator := f.server.store.Tenant(store.Operator)
+	file, shown, err := f.server.agents.load(ctx, operator, ringsName, p.spec.Rings)
+	if errors.Is(err, store.ErrNoAgent) && p.spec.Rings == 0 {
+		p.spec.Rings = -1
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.spec.Rings = shown.Version
+	for _, e := range shown.Modules {
+		p.rival[bare(e.Digest)] = true
+	}
+	p.rings = &file.Rings
+	for _, list := range [][]agentfile.Middleware{file.Rings.Outer, file.Rings.Inner} {
+		for i := range list {
+			list[i].Name = operators + "." + list[i].Name
+		}
+	}
+	return nil
+}
+
+// key names the plan: the same plan makes the same agent.
+func (p *agentPlan) key() (string, error) {
+	b, err := json.Marshal([]any{p.tenant.ID(), p.info.Policy, p.spec, p.secrets})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// build makes the agent.
+func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
+	s := f.server
+	file := p.file
+	if p.rings != nil {
+		file.Rings = *p.rings
+	}
+	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator && (file.Limits.MaxSteps == 0 || file.Limits.MaxSteps > most) {
+		file.Limits.MaxSteps = most
+	}
+	spec, err := json.Marshal(p.spec)
+	if err != nil {
+		return nil, err
+	}
+	operator := p.tenant.ID() == store.Operator
+	o := &host.FileOptions{
+		Getenv: f.getenv(ctx, p), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
+		Journal: &agent.JournalOptions{Journal: s.store, Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, HandBack: s.draining, Spec: spec},
+		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, GuardModels: true, ModelURL: f.modelURL(p),
+		ReadModule: f.readModule(p),
+	}
+	if operator {
+		o.Network.Hosts = nil
+	}
+	a, err := s.host.NewAgentFromFile(ctx, file, o)
+	var known *Problem
+	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
+		return nil, &notReadyError{p.spec.Agent, err}
+	}
+	return a, err
+}
+
+// A notReadyError says that an agent, which was checked when it was kept, cannot be
+// made now: a key is missing, say, or a server of tools does not answer.
+type notReadyError struct {
+	agent string
+	err   error
+}
+
+// Error says why.
+func (e *notReadyError) Error() string { return fmt.Sprintf("agent %s cannot run: %v", e.agent, e.err) }
+
+// Unwrap returns the cause.
+func (e *notReadyError) Unwrap() error { return e.err }
+
+// readModule reads modules by their digests: the operator's from the operator.
+func (f *fleet) readModule(p *agentPlan) func(ctx context.Context, entry, path string) ([]byte, error) {
+	own, operators := f.server.agents.readModule(p.tenant), f.server.agents.readModule(f.server.store.Tenant(store.Operator))
+	return func(ctx context.Context, entry, path string) ([]byte, error) {
+		if p.rival[strings.TrimSuffix(path, ".wasm")] && p.ringed(entry) {
+			return operators(ctx, entry, path)
+		}
+		return own(ctx, entry, path)
+	}
+}
+
+// ringed reports whether an entry is one of the operator's.
+func (p *agentPlan) ringed(entry string) bool {
+	for _, list := range [][]agentfile.Middleware{p.rings.Outer, p.rings.Inner} {
+		for i := range list {
+			if list[i].Name == entry {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// getenv is what an agent's file finds in the place of an environment: the tenant's
+// secrets, and the operator's model where the policy names its models and the file
+// names no other address.
+func (f *fleet) getenv(ctx context.Context, p *agentPlan) func(string) string {
+	known := map[string]bool{}
+	for _, s := range p.secrets {
+		known[s.Name] = true
+	}
+	shared := p.shared()
+	return func(name string) string {
+		if known[name] {
+			secret, err := p.tenant.Secret(ctx, name)
+			if err != nil {
+				f.server.log.Error("a secret cannot be opened", "tenant", p.tenant.ID(), "secret", name, "error", err)
+				return ""
+			}
+			return string(secret)
+		}
+		if shared && (name == host.EnvAPIKey || name == host.EnvBaseURL) {
+			return f.server.options.Getenv(name)
+		}
+		return ""
+	}
+}
+
+// shared reports whether the agent may ask the operator's model: the policy names its
+// models, and neither the file nor a secret of the tenant says that it is elsewhere.
+func (p *agentPlan) shared() bool {
+	for _, s := range p.secrets {
+		if s.Name == host.EnvBaseURL {
+			return false
+		}
+	}
+	return (p.tenant.ID() == store.Operator || len(p.policy.Models) > 0) && !namesEndpoint(p.file)
+}
+
+// modelURL is where the operator's model is, if the agent may ask it.
+func (f *fleet) modelURL(p *agentPlan) string {
+	if !p.shared() {
+		return ""
+	}
+	return f.server.options.Getenv(host.EnvBaseURL)
+}
+
+// namesEndpoint reports whether a file, or one of an agent inside of it, says where a
+// model is.
+func namesEndpoint(f *agentfile.File) bool {
+	if f.Model.BaseURL != "" {
+		return true
+	}
+	for _, other := range f.Model.Fallbacks {
+		if other.BaseURL != "" {
+			return true
+		}
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil && namesEndpoint(inner) {
+			return true
+		}
+	}
+	return false
+}
