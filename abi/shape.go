@@ -26,6 +26,8 @@ type shapeField struct {
 	other       func(t *trusted, p unsafe.Pointer)
 }
 
+const fieldSize = int(unsafe.Sizeof(shapeField{}))
+
 type shapeKind uint8
 
 const (
@@ -74,6 +76,7 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		t.b = append(make([]byte, 0, n+Pad), t.b...)
 	}
 	b := t.b[:n+Pad]
+	fields, all := unsafe.Pointer(unsafe.SliceData(s.fields)), len(s.fields)*fieldSize
 	i, next := t.i+1, 0
 	for i < n {
 		c := byteOf(b, i)
@@ -96,11 +99,11 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		var f *shapeField
 		w := word(b, i+1)
 		for range s.fields {
-			g := &s.fields[next]
-			if next++; next == len(s.fields) {
+			g := (*shapeField)(unsafe.Add(fields, next))
+			if next += fieldSize; next == all {
 				next = 0
 			}
-			if (w^g.first)&g.mask == 0 && (len(g.name) < 8 || i+len(g.name) < n && word(b, i+len(g.name)-6) == g.last && (len(g.name) < 16 || string(b[i+1:i+1+len(g.name)]) == g.name)) {
+			if (w^g.first)&g.mask == 0 && (len(g.name) < 8 || g.endsAt(b[:n], i+1)) {
 				f = g
 				i += len(g.name) + 2
 				break
@@ -176,6 +179,12 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		i = t.i
 	}
 	t.fail()
+}
+
+// endsAt reports whether the rest of a long key, which begins at i, is the field's too.
+func (f *shapeField) endsAt(b []byte, i int) bool {
+	end := i + len(f.name)
+	return end < len(b) && word(b[:end+1], end-7) == f.last && (len(f.name) < 16 || string(b[i:end]) == f.name)
 }
 
 // fieldOf is the field of the key that comes, which is not written as usual. That of

@@ -29,7 +29,12 @@ type Writable interface {
 
 // Write appends v to b as Marshal writes it, as an SDK does: without looking for
 // what type v has.
-func Write(b []byte, v Writable) ([]byte, error) { return v.append(b) }
+func Write(b []byte, v Writable) ([]byte, error) {
+	if b == nil {
+		b = make([]byte, 0, 256)
+	}
+	return v.append(b)
+}
 
 // ReadMessages is Read for an array of messages, as messages replies.
 func ReadMessages(b []byte) (list []Message, err error) {

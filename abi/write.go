@@ -49,6 +49,7 @@ func (w *writer) text(s string) {
 		w.chars(s[:n])
 		s = s[n:]
 	}
+	w.b = growPieces(w.b, len(s)+len(s)/16+2)
 	w.chars(s)
 	w.b = append(w.b, '"')
 }
