@@ -123,7 +123,7 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
 		case !operator && !covered(p.Hosts, u.Host):
-			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s", u.Host, may(p.Hosts)))
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s", u.Host, choice(p.Hosts)))
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
@@ -160,14 +160,14 @@ func checkModels(f *agentfile.File, operator bool, p *Policy) error {
 	}
 	for at, name := range asked {
 		if name != "" && !matches(p.Models, name) {
-			return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, may(p.Models)))
+			return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, choice(p.Models)))
 		}
 	}
 	return nil
 }
 
-// may says what is allowed.
-func may(list []string) string {
+// choice says what is allowed.
+func choice(list []string) string {
 	if len(list) == 0 {
 		return "none are allowed"
 	}
@@ -193,8 +193,8 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 		}
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
-			if !matches(allowed, string(g)) && !(isHost && covered(p.Hosts, host)) {
-				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator does not let this tenant grant %s; %s", g, may(allowed))))
+			if may := matches(allowed, string(g)) || isHost && covered(p.Hosts, host); !may {
+				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator does not let this tenant grant %s; %s", g, choice(allowed))))
 			}
 		}
 	}
