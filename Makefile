@@ -126,6 +126,10 @@ bench-go: ## benchmarks of packages, five counts each
 languages: toolchains ## docs/languages.md: size, fuel and time of the examples in each language
 	go run ./internal/languages > build/languages.md && mv build/languages.md docs/languages.md
 
+.PHONY: table
+table: ## the table of the example middlewares in their README: hooks, fuel, grants, size
+	go run ./internal/exampletable
+
 .PHONY: bench-sandbox
 bench-sandbox: ## what the sandbox costs, against the usual ways, as ratios in one run
 	@mkdir -p build/bench

@@ -1,0 +1,56 @@
+// Command exampletable writes the table of the example middlewares into their
+// README: what each does, its hooks with the fuel that they take, its size, and the
+// grants that it can make use of. Run it in the repository:
+//
+//	go run ./internal/exampletable
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+// folder is where the examples are, below the repository's folder.
+const folder = "examples/wasm-middlewares"
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, "exampletable:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := guestbuild.Root()
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	if err != nil {
+		return err
+	}
+	defer loader.Close(ctx)
+	table, err := write(ctx, loader, root, true)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, filepath.FromSlash(folder), "README.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, _, after, err := cut(string(page))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(before+table+after), 0o644)
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+// The table stands between these lines.
+const (
+	begin = "<!-- what make table writes -->\n"
+	end   = "<!-- end -->\n"
+)
+
+const head = `| | what it does | hooks, with their fuel | grants | module | image |
+|---|---|---|---|---:|---:|
+`
+
+// cut returns what stands before the table, the table, and what stands behind it.
+func cut(page string) (before, table, after string, err error) {
+	before, rest, ok := strings.Cut(page, begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", "", "", fmt.Errorf("README.md needs the lines %q and %q: the table goes between them", begin, end)
+	}
+	return before + begin, table, end + after, nil
+}
+
+// configs are for middlewares that do nothing, or are refused, without one.
+var configs = map[string]string{
+	"call-budget":  `{"limits":{"*":100}}`,
+	"instructions": `{"files":{"AGENTS.md":"Answer in @style.md","style.md":"rhymes.","skills/a/SKILL.md":"---\nname: a\ndescription: A skill.\n---\nDo it."},"load":["AGENTS.md"],"skills":["skills/a/SKILL.md"]}`,
+	"limits":       `{"run":{"model_calls":30,"tools":{"read_*":10}}}`,
+	"tool-policy":  `{"rules":[{"tools":["read_*"],"action":"deny","arguments":[{"path":"path","pattern":"(^|/)secret(/|$)"}]}]}`,
+	"tool-search":  `{"hide":["read_*"]}`,
+}
+
+// write writes the table. Without measured there is no fuel in it, which takes
+// less time.
+func write(ctx context.Context, loader *module.Loader, root string, measured bool) (string, error) {
+	names, err := examples(root)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	for _, name := range names {
+		line, err := row(ctx, loader, root, name, measured)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		b.WriteString(line)
+	}
+	return b.String(), nil
+}
+
+// examples are the folders with a README.
+func examples(root string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*", "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, filepath.Base(filepath.Dir(f)))
+	}
+	return names, nil
+}
+
+// A source is a language, and where an example in it stands in the example's folder.
+type source struct{ language, path string }
+
+// sources are in the order in which an example is chosen to be measured.
+var sources = []source{
+	{"Go", "main.go"},
+	{"TypeScript", "NAME.ts"},
+	{"Extism, in Go", "extism"},
+	{"C", "c"},
+	{"Rust", "rust"},
+	{"AssemblyScript", "assemblyscript"},
+}
+
+// of are those that an example has, with its name.
+func of(root, name string) []source {
+	var have []source
+	for _, s := range sources {
+		s.path = strings.ReplaceAll(s.path, "NAME", name)
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(folder), name, s.path)); err == nil {
+			have = append(have, s)
+		}
+	}
+	return have
+}
+
+func row(ctx context.Context, loader *module.Loader, root, name string, measured bool) (string, error) {
+	readme, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), name, "README.md"))
+	if err != nil {
+		return "", err
+	}
+	have := of(root, name)
+	if len(have) == 0 {
+		return "", errors.New("the folder has a README and no source")
+	}
+	m, err := load(ctx, loader, root, name, have[0])
+	if err != nil {
+		return "", err
+	}
+	defer m.Close()
+	hooks, err := hooks(ctx, m, name, measured)
+	if err != nil {
+		return "", err
+	}
+	info := m.Info()
+	return fmt.Sprintf("| [%s](%[1]s/) | %s%s | %s | %s | %s | %s |\n",
+		name, about(string(readme)), others(name, have), hooks, grants(&info, string(readme)), size(info.Size), size(info.Memory.Image)), nil
+}
+
+// load loads an example, built if it needs to be.
+func load(ctx context.Context, loader *module.Loader, root, name string, s source) (*module.Module, error) {
+	at := path.Join(folder, name)
+	switch s.language {
+	case "TypeScript":
+		return loader.Load(ctx, filepath.Join(root, filepath.FromSlash(at), s.path), module.Limits{})
+	case "Go":
+	default:
+		at = path.Join(at, s.path)
+	}
+	file, err := guestbuild.Module(ctx, root, at)
+	if err != nil {
+		return nil, err
+	}
+	return loader.Load(ctx, file, module.Limits{})
+}
+
+// about is the first sentence behind the title.
+func about(readme string) string {
+	_, text, _ := strings.Cut(readme, "\n")
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n\n")
+	text = strings.Join(strings.Fields(text), " ")
+	if at := strings.Index(text, ". "); at >= 0 {
+		text = text[:at]
+	}
+	return strings.ReplaceAll(strings.TrimRight(text, ".:"), "|", `\|`)
+}
+
+// others are the languages of an example, unless that is Go alone.
+func others(name string, have []source) string {
+	if len(have) == 1 && have[0].language == "Go" {
+		return ""
+	}
+	var links []string
+	for _, s := range have {
+		links = append(links, fmt.Sprintf("[%s](%s/%s)", s.language, name, s.path))
+	}
+	return "; in " + strings.Join(links, ", ")
+}
+
+// hooks are those that are called in runs, with what they take.
+func hooks(ctx context.Context, m *module.Module, name string, measured bool) (string, error) {
+	fuel := map[abi.Hook]string{}
+	if measured {
+		result, err := m.Bench(ctx, &module.BenchOptions{Config: json.RawMessage(cmp.Or(configs[name], "{}"))})
+		if err != nil {
+			return "", err
+		}
+		for _, r := range result {
+			switch {
+			case r.Faulted > 0 || r.Failed > 0:
+				return "", fmt.Errorf("%s: %s", r.Hook, r.Problem)
+			case r.Calls > 0:
+				fuel[r.Hook] = " " + count(r.Fuel)
+			}
+		}
+	}
+	var out []string
+	for _, h := range m.Hooks() {
+		if h != abi.HookConfigure && h != abi.HookDescribe {
+			out = append(out, "`"+string(h)+"`"+fuel[h])
+		}
+	}
+	return strings.Join(out, "<br>"), nil
+}
+
+var granted = regexp.MustCompile("grants? `([a-z]+)")
+
+// grants are what a module can be granted to some end: those that its imports
+// need. A script has the imports of its engine, so its README tells.
+func grants(info *module.Info, readme string) string {
+	var out []string
+	if info.Transport == "javascript" {
+		for _, found := range granted.FindAllStringSubmatch(readme, -1) {
+			out = append(out, "`"+found[1]+"`")
+		}
+	} else {
+		for _, p := range info.Imports {
+			if p.Grant != "" {
+				out = append(out, "`"+p.Grant+"`")
+			}
+		}
+	}
+	if len(out) == 0 {
+		return "–"
+	}
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ", ")
+}
+
+// count is a number with two or three figures, which say all there is to know.
+func count(n uint64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.3gk", float64(n)/1e3)
+	default:
+		return fmt.Sprintf("%.3gM", float64(n)/1e6)
+	}
+}
+
+func size(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
