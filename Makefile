@@ -107,7 +107,7 @@ mutants: ## faults seeded into the loop, each of which must turn a golden case r
 	go run ./internal/mutants
 
 .PHONY: bench
-bench: bench-build ## docs/performance.md: against other ways to run middlewares, by history, side by side
+bench: bench-build build examples ## docs/performance.md: against other ways to run middlewares, by history, side by side
 	cd bench && go run ./report ../build/bench ../docs/performance.md
 
 .PHONY: bench-build
