@@ -52,6 +52,23 @@ func (s *stream) write(b []byte) {
 	}
 }
 
+// wait waits for a change, and lets the connection live until there is one. It is
+// false where the client is gone.
+func (s *stream) wait(ctx context.Context, changed <-chan struct{}) bool {
+	pulse := time.NewTicker(streamBeat)
+	defer pulse.Stop()
+	for {
+		select {
+		case <-changed:
+			return true
+		case <-pulse.C:
+			s.write([]byte(": still here\n\n"))
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // lines writes events, and returns the number of the last.
 func (s *stream) lines(lines []line, after int64) int64 {
 	var b bytes.Buffer

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -90,9 +91,10 @@ type live struct {
 
 // A line is an event as followers are sent it. It is not changed.
 type line struct {
-	seq  int64
-	kind abi.EventType
-	data []byte
+	seq     int64
+	kind    abi.EventType
+	data    []byte            // JSON; nil: it is not shown
+	encoded []json.RawMessage // what it is in the protocol of who began the run, if it has one
 }
 
 // put adds an event.

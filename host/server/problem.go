@@ -25,8 +25,10 @@ type Problem struct {
 	// Instance is the request's id.
 	Instance string `json:"instance,omitempty" doc:"The request, as urn:agent-runner:request:<id>; the server's log has the same id."`
 	// Quota is the limit that was reached, for status 429.
-	Quota  string  `json:"quota,omitempty" doc:"The quota that was reached."`
-	Errors []Wrong `json:"errors,omitempty" doc:"Every place of the request that is wrong."`
+	Quota string `json:"quota,omitempty" doc:"The quota that was reached."`
+	// OpenAI is the same for clients of OpenAI's API.
+	OpenAI *openAIError `json:"error,omitempty" doc:"The same, as OpenAI's clients read it; on their endpoints alone."`
+	Errors []Wrong      `json:"errors,omitempty" doc:"Every place of the request that is wrong."`
 
 	retry  time.Duration
 	header http.Header
@@ -177,6 +179,9 @@ func problemOfModel(m *huma.ErrorModel) *Problem {
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := *problemOf(err)
 	p.Instance = instance(r)
+	if r.URL.Path == "/v1/chat/completions" || r.URL.Path == "/v1/models" {
+		p.forOpenAI()
+	}
 	note(r, p.cause)
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values

@@ -98,7 +98,7 @@ func New(o *Options) (*Server, error) {
 	s.runs = newRuns(s, s.fleet)
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, s.agents, &secrets{}, s.runs,
+		s.modules, s.agents, &secrets{}, s.runs, &completions{s}, &frontEnds{s},
 	} {
 		r.routes(s)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
@@ -50,14 +51,23 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 
 var idempotency = regexp.MustCompile(`^[\x21-\x7e]{1,200}$`)
 
-// readBody reads JSON that is valid in every respect.
-func readBody(req *http.Request, v any) error {
+// readJSONBody reads a body that says that it is JSON.
+func readJSONBody(req *http.Request) ([]byte, error) {
 	if kind, _, _ := strings.Cut(req.Header.Get("Content-Type"), ";"); kind != "" && !strings.EqualFold(strings.TrimSpace(kind), "application/json") {
-		return problem(codeMediaType, "the body is %.80q; want application/json", kind)
+		return nil, problem(codeMediaType, "the body is %.80q; want application/json", kind)
 	}
 	b, err := io.ReadAll(req.Body)
 	if err != nil {
-		return readError(err)
+		return nil, readError(err)
+	}
+	return b, nil
+}
+
+// readBody reads JSON that is valid in every respect.
+func readBody(req *http.Request, v any) error {
+	b, err := readJSONBody(req)
+	if err != nil {
+		return err
 	}
 	unknown, err := abi.Decode(b, v)
 	if err != nil {
@@ -155,7 +165,7 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 // before.
 func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) (l *live, known *agent.RunInfo, err error) {
 	if in.Run != "" {
-		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil)
+		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
 	}
 	messages, err := in.conversation()
@@ -169,7 +179,7 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) 
 			return nil, known, err
 		}
 	}
-	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil)
+	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
 	return l, nil, err
 }
 
@@ -181,7 +191,7 @@ func keyedRunID(tenant, key string) string {
 }
 
 // begin begins a run of an agent, with tools that the client runs beside its own.
-func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool) (*live, error) {
+func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*live, error) {
 	o, err := r.fleet.open(ctx, t, runSpec{Agent: name, Version: version})
 	if err != nil {
 		return nil, err
@@ -194,7 +204,9 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 		o.release()
 		return nil, err
 	}
-	l := r.run(t, in.RunID, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) { return a.Run(ctx, in), nil })
+	l := r.run(t, in.RunID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		return a.RunFor(ctx, in, enc), nil
+	})
 	if l == nil {
 		return nil, problem(codeConflict, "run %s goes on already", in.RunID)
 	}
@@ -202,7 +214,7 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 }
 
 // resume goes on with a run that waits for answers.
-func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool) (*live, error) {
+func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers map[string]json.RawMessage, tools []abi.Tool, enc chain.Encoder) (*live, error) {
 	info, err := t.Run(ctx, id)
 	if err != nil {
 		return nil, err
@@ -220,8 +232,8 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 		return nil, err
 	}
 	failed := make(chan error, 1)
-	l := r.run(t, id, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) {
-		events, err := a.Continue(ctx, id, answers)
+	l := r.run(t, id, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := a.ContinueFor(ctx, id, answers, enc)
 		failed <- err
 		return events, err
 	})
@@ -279,7 +291,7 @@ func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo
 }
 
 // run runs a run beside the requests, to its end here; nil if it goes on already.
-func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Context) (iter.Seq2[abi.Event, error], error)) *live {
+func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) *live {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	pins := o.Pins()
 	hide := hiddenIn(pins)
@@ -302,8 +314,12 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Co
 			return
 		}
 		for e, err := range stream {
-			if e.Type != "" {
-				l.put(hide.line(&e))
+			if e.Event.Type != "" {
+				line := hide.line(&e.Event)
+				if line.data != nil {
+					line.encoded = e.Encoded
+				}
+				l.put(line)
 			} else if err != nil {
 				l.fail(err)
 				r.goneOn(t, id, err)
@@ -311,6 +327,17 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Co
 		}
 	})
 	return l
+}
+
+// plain are events without a client's protocol.
+func plain(events iter.Seq2[abi.Event, error]) iter.Seq2[agent.ClientEvent, error] {
+	return func(yield func(agent.ClientEvent, error) bool) {
+		for e, err := range events {
+			if !yield(agent.ClientEvent{Event: e}, err) {
+				return
+			}
+		}
+	}
 }
 
 // released gives the place of a run back that never came to the store.
@@ -338,10 +365,10 @@ func (r *runs) end(ctx context.Context, t *store.Tenant, info *agent.RunInfo) er
 		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
 	}
 	failed := make(chan error, 1)
-	l := r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) {
+	l := r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		events, err := o.Cancel(ctx, info.ID)
 		failed <- err
-		return events, err
+		return plain(events), err
 	})
 	if l == nil {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/store"
 )
@@ -65,8 +64,8 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 		log.Error("a run cannot be taken over now", "error", err)
 		return
 	}
-	r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[abi.Event, error], error) {
-		events, err := o.Continue(ctx, info.ID, nil)
+	r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
 		var pins *agent.PinError
 		switch {
 		case err == nil:

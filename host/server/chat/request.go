@@ -176,8 +176,8 @@ func badf(param, format string, args ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...), Param: param}
 }
 
-// object is the error as it is sent.
-func (e *Error) object() any {
+// Type is what kind of error it is, in OpenAI's words.
+func (e *Error) Type() string {
 	kind := "invalid_request_error"
 	switch {
 	case e.Status == http.StatusTooManyRequests:
@@ -189,7 +189,12 @@ func (e *Error) object() any {
 	case e.Status >= 500:
 		kind = "server_error"
 	}
-	o := map[string]any{"message": e.Message, "type": kind, "param": nil, "code": nil}
+	return kind
+}
+
+// object is the error as it is sent.
+func (e *Error) object() any {
+	o := map[string]any{"message": e.Message, "type": e.Type(), "param": nil, "code": nil}
 	if e.Param != "" {
 		o["param"] = e.Param
 	}

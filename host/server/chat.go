@@ -1,0 +1,195 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/server/chat"
+)
+
+// completions are OpenAI's endpoints, with agents as models.
+type completions struct{ server *Server }
+
+// maxConversation is how long a request with a conversation may be, in bytes.
+const maxConversation = 8 << 20
+
+type modelsOutput struct {
+	Body struct {
+		Object string      `json:"object" enum:"list"`
+		Data   []ChatModel `json:"data" nullable:"false"`
+	}
+}
+
+// A ChatModel is an agent as clients of OpenAI's API see it.
+type ChatModel struct {
+	ID      string `json:"id" doc:"The agent's name."`
+	Object  string `json:"object" enum:"model"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+func (x *completions) routes(s *Server) {
+	const tag = "openai"
+	route(s, Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: AgentsRead, Tag: tag, Summary: "The agents, as OpenAI's API lists models"}, x.models)
+	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation,
+		Summary: "OpenAI's chat completions: the model is an agent",
+		About: `With stream: true the answer is a stream of chunks. Tools of the request are the client's own: they are returned as tool calls, and the
+next request, with their results, goes on with the same run. Parameters of the model are the agent's, and are passed over. Problems have an
+error as OpenAI's clients read it. A client that goes away ends the run.`}, describeChat, x.complete)
+}
+
+func describeChat(op *huma.Operation, _ huma.Registry) {
+	object := &huma.Schema{Type: "object", Description: "OpenAI's chat completion."}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
+		Schema: objectSchema("OpenAI's request for a chat completion.", map[string]string{"model": "string", "messages": "array"}, "tools", "stream", "stream_options", "metadata")}}}
+	op.Responses["200"] = &huma.Response{Description: "The completion, as OpenAI has it", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+}
+
+// objectSchema is the schema of an object of another API: what it must have, with
+// types, and what else means something here.
+func objectSchema(about string, required map[string]string, more ...string) *huma.Schema {
+	s := &huma.Schema{Type: "object", Description: about, Properties: map[string]*huma.Schema{}}
+	for name, kind := range required {
+		s.Properties[name] = &huma.Schema{Type: kind}
+		if kind == "array" {
+			s.Properties[name].Items = &huma.Schema{Type: "object"}
+		}
+		s.Required = append(s.Required, name)
+	}
+	slices.Sort(s.Required)
+	for _, name := range more {
+		s.Properties[name] = &huma.Schema{}
+	}
+	return s
+}
+
+func (x *completions) models(ctx context.Context, c *Caller, _ *struct{}) (*modelsOutput, error) {
+	list, err := c.Tenant.Agents(ctx, "", 1000)
+	if err != nil {
+		return nil, err
+	}
+	out := &modelsOutput{}
+	out.Body.Object, out.Body.Data = "list", []ChatModel{}
+	for _, a := range list {
+		out.Body.Data = append(out.Body.Data, ChatModel{ID: a.Name, Object: "model", Created: a.Created.Unix(), OwnedBy: c.Tenant.ID()})
+	}
+	return out, nil
+}
+
+func (x *completions) complete(w http.ResponseWriter, req *http.Request, c *Caller) error {
+	err := x.answer(w, req, c)
+	var known *chat.Error
+	if errors.As(err, &known) {
+		return openAIProblem(known)
+	}
+	return err
+}
+
+func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller) error {
+	b, err := readJSONBody(req)
+	if err != nil {
+		return err
+	}
+	q, err := chat.ParseRequest(b)
+	if err != nil {
+		return err
+	}
+	runs := x.server.runs
+	var l *live
+	if q.Run != "" {
+		l, err = runs.resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
+	} else {
+		l, err = runs.begin(req.Context(), c.Tenant, q.Model, 0, agent.Input{RunID: newRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
+	}
+	if err != nil {
+		return err
+	}
+	l.attached.Store(true)
+	defer l.follow()()
+	info, err := runs.find(req.Context(), c.Tenant, l.id)
+	if err != nil {
+		return err
+	}
+	f := &follower{runs: runs, tenant: c.Tenant, run: l.id, after: l.from, hide: hiddenIn(info.Modules)}
+	return chat.Serve(w, req, q, f.all(req.Context()))
+}
+
+// all are the events from here on, as they are shown. What goes no further here ends
+// with an error.
+func (f *follower) all(ctx context.Context) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		ended := false
+		for {
+			lines, err := f.more(ctx, func() {})
+			if err != nil || len(lines) == 0 {
+				if !ended {
+					yield(abi.Event{}, &agent.JournalError{Run: f.run, Err: errors.Join(err, errCutOff)})
+				}
+				return
+			}
+			for _, l := range lines {
+				var e abi.Event
+				if l.data == nil {
+					continue
+				}
+				if err := json.Unmarshal(l.data, &e); err != nil {
+					continue
+				}
+				ended = e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// openAIProblem is what package chat says is wrong.
+func openAIProblem(e *chat.Error) *Problem {
+	code := codeInvalid
+	switch {
+	case e.Status >= 500:
+		code = codeInternal
+	case e.Status == http.StatusConflict:
+		code = codeConflict
+	}
+	p := problem(code, "%s", e.Message)
+	p.Status, p.OpenAI = e.Status, &openAIError{Message: e.Message, Type: e.Type()}
+	if e.Param != "" {
+		p.OpenAI.Param = &e.Param
+	}
+	if e.Code != "" {
+		p.OpenAI.Code = &e.Code
+	}
+	return p
+}
+
+// forOpenAI puts into a problem what OpenAI's clients read of it.
+func (p *Problem) forOpenAI() {
+	if p.OpenAI != nil {
+		return
+	}
+	code := strings.TrimPrefix(p.Type, problemType)
+	e := chat.Error{Status: p.Status}
+	p.OpenAI = &openAIError{Message: p.Detail, Type: e.Type(), Code: &code}
+}
+
+var errCutOff = errors.New("its events do not come any more")
+
+// openAIError is what is wrong, as OpenAI's clients read it.
+type openAIError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
