@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
@@ -145,7 +146,9 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// try makes the call. A stream is handed on as it comes, and of one that was
+// try makes the call. A stream is handed on as it comes, but for its first batch,
+// which waits for the second, or the end: what failed at once was not heard, and
+// may be tried again. That is so of each tool that does not stream. Of what was
 // heard nothing is said twice.
 func try(ctx *middleware.Context, call *middleware.Call, next middleware.NextTool) (result *abi.Result, delivered bool, err error) {
 	if !call.Stream {
@@ -153,12 +156,21 @@ func try(ctx *middleware.Context, call *middleware.Call, next middleware.NextToo
 		return result, false, err
 	}
 	stream := next.Stream(nil)
+	var first []abi.Chunk
+	batches := 0
 	for batch := range stream.Batches() {
-		if err := ctx.Send(batch...); err != nil {
+		if batches++; batches == 1 {
+			first = slices.Clone(batch)
+			continue
+		}
+		if err := ctx.Send(append(first, batch...)...); err != nil {
 			return nil, true, err
 		}
-		delivered = true
+		first, delivered = nil, true
 	}
-	err = stream.End()
-	return stream.Reply(), delivered, err
+	err, result = stream.End(), stream.Reply()
+	if len(first) > 0 && err == nil && result != nil && !result.IsError {
+		return result, true, ctx.Send(first...)
+	}
+	return result, delivered, err
 }

@@ -140,6 +140,14 @@ func TestStreams(t *testing.T) {
 	require.Equal(t, "as it came", b.call(read))
 	require.Equal(t, 1, b.calls)
 
+	// What comes at once, as of a tool that does not stream, was not heard.
+	b = newBench(t, nil, "!timeout", "!timeout", "well")
+	b.Pieces = 100
+	require.Equal(t, "as it came", b.call(read))
+	require.Equal(t, 3, b.calls)
+	require.Len(t, b.Sent, 1)
+	require.Equal(t, "well", b.Sent[0].Text)
+
 	b = newBench(t, nil, errors.New("timeout"), "whole")
 	b.Pieces = 3
 	require.Equal(t, "as it came", b.call(read))
