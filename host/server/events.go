@@ -198,6 +198,11 @@ func (h *hidden) event(e *abi.Event) *abi.Event {
 	if len(h.entries) == 0 {
 		return e
 	}
+	if e.Message != nil && h.made(e.Message) {
+		out := *e
+		out.Message = h.message(e.Message)
+		e = &out
+	}
 	switch e.Type {
 	case abi.EventLog, abi.EventCustom, abi.EventFault:
 		if h.has(e.Agent, e.Entry) {
@@ -225,6 +230,30 @@ func (h *hidden) event(e *abi.Event) *abi.Event {
 		}
 	}
 	return e
+}
+
+// made reports whether one of the entries made a message.
+func (h *hidden) made(m *abi.Message) bool {
+	entry, byModule := strings.CutPrefix(m.Origin, abi.OriginModule)
+	return byModule && h.has("", entry)
+}
+
+// message is a message as the tenant is shown it.
+func (h *hidden) message(m *abi.Message) *abi.Message {
+	if !h.made(m) {
+		return m
+	}
+	out := *m
+	out.Origin = abi.OriginModule + operators
+	return &out
+}
+
+func (h *hidden) messages(list []abi.Message) []abi.Message {
+	out := make([]abi.Message, len(list))
+	for i := range list {
+		out[i] = *h.message(&list[i])
+	}
+	return out
 }
 
 func (h *hidden) finished(e *abi.Event) *abi.Event {

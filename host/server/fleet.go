@@ -135,6 +135,13 @@ func (f *fleet) close(age time.Duration, most int) {
 	}
 }
 
+// count is how many agents are ready.
+func (f *fleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.ready)
+}
+
 // An agentPlan is all that an agent is made of.
 type agentPlan struct {
 	tenant  *store.Tenant

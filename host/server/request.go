@@ -144,6 +144,7 @@ func (s *Server) finish(a *answer, r *http.Request, began time.Time) {
 			defer panic(http.ErrAbortHandler)
 		}
 	}
+	s.metrics.note(r.Pattern, a.status, s.now().Sub(began))
 	if a.status >= 500 {
 		level = slog.LevelError
 	}

@@ -171,6 +171,8 @@ func (r *runs) routes(s *Server) {
 		describeEvents, r.events)
 	route(s, Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: RunsRead, Tag: tag,
 		Summary: "What a run did, step by step", About: "Its messages, and in each phase what hooks answered and changed, what gates decided, and what tools answered."}, r.history)
+	route(s, Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: RunsRead, Tag: tag, Summary: "The timeline of a run",
+		About: "Its hooks, model calls and tool calls as spans within each other, with time, fuel and failures. It is there when the run has ended or waits."}, r.trace)
 	route(s, Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: RunsWrite, Tag: tag, Status: 202, Summary: "Cancel a run",
 		About: "One that goes on ends soon, and its modules learn of it."}, r.cancel)
 	route(s, Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: RunsWrite, Tag: tag, Summary: "Forget a run that has ended or waits"}, r.delete)
@@ -313,16 +315,28 @@ func (r *runs) history(ctx context.Context, c *Caller, in *runPath) (*historyOut
 		shown := agent.PhaseDeeds{Phase: p.Phase, Step: p.Step, Deeds: []agent.DeedOf{}}
 		for _, d := range p.Deeds {
 			if d.Entry == "" || !hide.has(kept.Agent, d.Entry) {
-				shown.Deeds = append(shown.Deeds, d)
+				shown.Deeds = append(shown.Deeds, hide.deed(d))
 			}
 		}
 		phases = append(phases, shown)
 	}
 	out := &RunHistory{}
-	for to, v := range map[*json.RawMessage]any{&out.Input: h.Input, &out.Messages: h.State.Messages.All(), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
+	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
 		if *to, err = abi.Marshal(v); err != nil {
 			return nil, err
 		}
 	}
 	return &historyOutput{out}, nil
+}
+
+// deed is what was done as the tenant is shown it.
+func (h *hidden) deed(d agent.DeedOf) agent.DeedOf {
+	edits := append([]agent.Edit{}, d.Edits...)
+	for i := range edits {
+		edits[i].Removed, edits[i].Inserted = h.messages(edits[i].Removed), h.messages(edits[i].Inserted)
+	}
+	if len(edits) > 0 {
+		d.Edits = edits
+	}
+	return d
 }

@@ -66,6 +66,7 @@ type Server struct {
 	agents  *agents
 	runs    *runs
 	fleet   *fleet
+	metrics *metrics
 
 	draining chan struct{}
 	drain    sync.Once
@@ -96,17 +97,18 @@ func New(o *Options) (*Server, error) {
 	s.agents = &agents{s.modules}
 	s.fleet = newFleet(s)
 	s.runs = newRuns(s, s.fleet)
+	var err error
+	if s.metrics, err = newMetrics(s); err != nil {
+		return nil, err
+	}
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, s.agents, &secrets{}, s.runs, &completions{s}, &frontEnds{s},
+		s.modules, s.agents, &secrets{}, s.runs, &completions{s}, &frontEnds{s}, s.metrics,
 	} {
 		r.routes(s)
 	}
 	return s, nil
 }
-
-// tracer is told of a tenant's runs.
-func (s *Server) tracer(*store.Tenant) chain.Tracer { return s.options.Tracer }
 
 // Store is where the server keeps everything.
 func (s *Server) Store() store.Store { return s.store }

@@ -231,7 +231,7 @@ func (s *store) DeleteTenant(ctx context.Context, id string) error {
 		if running > 0 {
 			return ownError{fmt.Errorf("tenant %q: %w: %d runs are under way; revoke its keys and cancel them first", id, ErrInUse, running)}
 		}
-		for _, table := range []string{"run_log", "run_events"} {
+		for _, table := range []string{"run_log", "run_events", "run_traces"} {
 			if _, err := t.exec(`DELETE FROM `+table+` WHERE run IN (SELECT id FROM runs WHERE tenant = $1)`, id); err != nil {
 				return err
 			}

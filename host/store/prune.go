@@ -64,7 +64,7 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (int, error) {
 
 // forget deletes what belongs to a run, whose own row is gone.
 func forget(t tx, id string) error {
-	for _, table := range []string{"run_log", "run_events"} {
+	for _, table := range []string{"run_log", "run_events", "run_traces"} {
 		if _, err := t.exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
 			return err
 		}

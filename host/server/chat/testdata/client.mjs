@@ -3,7 +3,7 @@
 // conversation, and "results" gives results to the calls of the last answer.
 import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: process.env.OPENAI_URL, apiKey: "ar_test", maxRetries: 0 });
+const client = new OpenAI({ baseURL: process.env.OPENAI_URL, apiKey: process.env.OPENAI_KEY ?? "ar_test", maxRetries: 0 });
 let messages = [];
 for (const { stream, results, ...step } of JSON.parse(process.env.OPENAI_STEPS)) {
   let out = {};

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model/openaitest"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+)
+
+// loud is a module that makes answers loud, and logs.
+const loud = `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "loud",
+	afterModel({ response }, ctx) {
+		ctx.log.info("making it loud");
+		const { message } = response;
+		if (typeof message.content !== "string" || message.content === "") return;
+		return { response: { ...response, message: { ...message, content: message.content.toUpperCase() } } };
+	},
+});
+`
+
+// platform is a fixture with a model at the operator's, which acme may ask.
+func platform(t *testing.T, replies ...scripted.Reply) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	model, err := openaitest.New(scripted.New(replies...))
+	require.NoError(t, err)
+	t.Cleanup(model.Close)
+	f.server.options.Getenv = func(name string) string {
+		return map[string]string{host.EnvBaseURL: model.URL, host.EnvAPIKey: "the operator's own key"}[name]
+	}
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
+	return f
+}
+
+func (f *fixture) upload(key, name, source string) {
+	f.t.Helper()
+	r := f.send("PUT", "/v1/modules?name="+name+"&version=1", key, []byte(source), "Content-Type", "application/javascript")
+	require.Less(f.t, r.status, 300, "%s", r.body)
+}
+
+// A tenant's module runs in its agent, between the operator's rings, of which it is
+// shown nothing.
+func TestPlatform(t *testing.T) {
+	t.Parallel()
+	usage := &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
+	reply := scripted.Text("hello from the model")
+	reply.Response.Usage = usage
+	f := platform(t, reply, reply)
+	f.upload(f.acme, "loud", loud)
+	f.upload(f.operator, "stamp", strings.NewReplacer("loud", "stamp", ".toUpperCase()", ` + " (checked)"`).Replace(loud))
+	require.Equal(t, 200, f.apply(f.operator, "rings", "model: {name: none}\nrings: {outer: [{module: stamp}]}\n").status)
+	require.Equal(t, 200, f.apply(f.acme, "greeter", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
+
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, &run)
+	done := f.finished(f.acme, run.ID)
+	require.Equal(t, "HELLO FROM THE MODEL (checked)", done.Output)
+	require.Len(t, done.Modules, 1)
+	require.Positive(t, done.Fuel)
+
+	var trace struct{ Timelines []telemetry.Timeline }
+	f.ok("GET", "/v1/runs/"+run.ID+"/trace", f.acme, nil, &trace)
+	require.Len(t, trace.Timelines, 1)
+	var spans []string
+	for _, s := range trace.Timelines[0].Spans {
+		spans = append(spans, string(s.Kind)+" "+s.Entry)
+	}
+	require.Equal(t, []string{"run ", "model ", "hook loud"}, spans)
+	all := string(f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil).body) + string(f.send("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil).body)
+	require.NotContains(t, all, "stamp")
+	require.Contains(t, all, "making it loud")
+	require.NotContains(t, all, "the operator's own key")
+
+	var used struct {
+		Total struct {
+			Runs, Fuel                             int64
+			PromptTokens, CompletionTokens, WallMS int64
+		}
+		Rows []struct {
+			Agent, Module string
+			Prompt        int64 `json:"prompt_tokens"`
+			Fuel          int64
+		}
+	}
+	f.ok("GET", "/v1/usage", f.acme, nil, &used)
+	require.Len(t, used.Rows, 2)
+	require.Equal(t, int64(7), used.Rows[0].Prompt)
+	require.Equal(t, done.Fuel, used.Total.Fuel)
+	metrics := string(f.send("GET", "/metrics", f.operator, nil).body)
+	require.Contains(t, metrics, `agent_runner_run_seconds_count{outcome="stop"} 1`)
+	require.Contains(t, metrics, `agent_runner_http_request_seconds_count{route="POST /v1/runs",status="2xx"} 1`)
+	require.NotContains(t, metrics, "acme")
+
+	// Another tenant has neither the model nor the module.
+	f.send("PUT", "/v1/agents/greeter", f.beta, []byte("model: {name: small}\nmiddlewares: [{module: loud}]\n"), "Content-Type", "application/yaml").problem(t, 422)
+	require.Equal(t, 200, f.apply(f.beta, "greeter", "model: {name: small}\n").status)
+	require.Contains(t, f.send("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "hi"}).problem(t, 422).Detail, "no key")
+}
+
+// A tenant's agent that names an address of its own gets no key of the operator's, and
+// reaches nothing of the operator's network.
+func TestTenantsModelStaysOutside(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Text("x"))
+	inside := f.server.options.Getenv(host.EnvBaseURL)
+	require.Equal(t, 200, f.apply(f.acme, "spy", "model: {name: small, base_url: "+inside+"}\nlimits: {max_steps: 1}\n").status)
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "spy", Input: "hi"}, &run)
+	done := f.finished(f.acme, run.ID)
+	require.Equal(t, "error", done.FinishReason)
+	require.NotContains(t, done.Error, "the operator's own key")
+	require.Contains(t, done.Error, "private")
+}
+
+func npm(t *testing.T, script string, env ...string) string {
+	t.Helper()
+	dir := npmtest.Folder(t)
+	text, err := os.ReadFile(script)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(text)
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s", stderr.String(), out)
+	return string(out)
+}
+
+// OpenAI's own client runs a tenant's agent.
+func TestOpenAIClient(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
+	f.upload(f.acme, "loud", loud)
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
+	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
+	out := npm(t, "chat/testdata/client.mjs", "OPENAI_URL="+f.url+"/v1", "OPENAI_KEY="+f.acme,
+		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`)
+	var lines []map[string]any
+	for line := range strings.Lines(out) {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
+		lines = append(lines, m)
+	}
+	require.Len(t, lines, 3, out)
+	require.Equal(t, "tool_calls", lines[0]["finish_reason"])
+	require.Equal(t, "DONE AS ASKED", lines[1]["message"].(map[string]any)["content"])
+	require.Contains(t, lines[2]["failed"], "nobody")
+	require.InDelta(t, 404, lines[2]["status"], 0)
+	var models struct{ Data []ChatModel }
+	f.ok("GET", "/v1/models", f.acme, nil, &models)
+	require.Equal(t, "agent", models.Data[0].ID)
+}
+
+// AG-UI's own client runs a tenant's agent, with a tool of the front end's.
+func TestAGUIClient(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
+	out := npm(t, "testdata/agui.mjs", "AGUI_URL="+f.url+"/v1/agents/agent/agui", "AGUI_KEY="+f.acme)
+	var said struct {
+		Events   []string
+		Messages []struct {
+			Role    string
+			Content any
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &said))
+	require.Equal(t, "RUN_STARTED", said.Events[0])
+	require.Equal(t, "RUN_FINISHED", said.Events[len(said.Events)-1])
+	last := said.Messages[len(said.Messages)-1]
+	require.Equal(t, "done as asked", last.Content, out)
+	var list struct{ Runs []Run }
+	f.ok("GET", "/v1/runs", f.acme, nil, &list)
+	require.Len(t, list.Runs, 1, "one run, that waited in between")
+}
