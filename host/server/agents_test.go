@@ -64,7 +64,7 @@ func TestAgentRefused(t *testing.T) {
 	require.Equal(t, 200, f.push(f.acme, "?name=sized", []byte(`export default { name: "sized",
 		configSchema: { type: "object", properties: { n: { type: "integer" } }, additionalProperties: false }, before_agent() { return {}; } };`), "application/javascript").status)
 	for yaml, want := range map[string]string{
-		"modle: x":                             "did you mean",
+		"mdoel: x":                             "did you mean",
 		"name: other":                          "put as",
 		"a: [":                                 "",
 		"\xff":                                 "UTF-8",

@@ -112,7 +112,7 @@ func TestUploadRefuses(t *testing.T) {
 		require.Contains(t, p.Detail, want)
 		require.NotEmpty(t, p.Detail)
 	}
-	for _, query := range []string{"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?modle=x", "?name=" + strings.Repeat("a", 64)} {
+	for _, query := range []string{"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?mdoel=x", "?name=" + strings.Repeat("a", 64)} {
 		f.push(f.acme, query, own, "application/wasm").problem(t, 422, query)
 	}
 	f.push(f.acme, "", make([]byte, 13<<20), "application/wasm").problem(t, 413)
