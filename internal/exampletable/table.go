@@ -41,6 +41,7 @@ func cut(page string) (before, table, after string, err error) {
 // configs are for middlewares that do nothing, or are refused, without one.
 var configs = map[string]string{
 	"call-budget":  `{"limits":{"*":100}}`,
+	"continue":     `{"checks":[{"called":"run_tests","after":["edit_*"]},{"must":"(?m)^Sources:"}]}`,
 	"instructions": `{"files":{"AGENTS.md":"Answer in @style.md","style.md":"rhymes.","skills/a/SKILL.md":"---\nname: a\ndescription: A skill.\n---\nDo it."},"load":["AGENTS.md"],"skills":["skills/a/SKILL.md"]}`,
 	"limits":       `{"run":{"model_calls":30,"tools":{"read_*":10}}}`,
 	"tool-policy":  `{"rules":[{"tools":["read_*"],"action":"deny","arguments":[{"path":"path","pattern":"(^|/)secret(/|$)"}]}]}`,

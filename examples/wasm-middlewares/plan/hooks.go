@@ -24,7 +24,7 @@ func (p *planner) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart)
 // BeforeModel reminds the model of what is open. The reminder is for this call
 // only: the conversation does not keep it.
 func (p *planner) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
-	l, _, err := noted.Get(ctx)
+	l, _, err := noted(ctx).Get(ctx)
 	if err != nil || p.RemindAfter == 0 || l.count(pending, inProgress) == 0 || ctx.Run.Step-l.Step < p.RemindAfter {
 		return err
 	}
@@ -60,7 +60,7 @@ type refused struct{ error }
 func (p *planner) change(ctx *middleware.Context, fn func(l *list) (string, error)) (*abi.Result, error) {
 	var text string
 	var now list
-	err := noted.Update(ctx, func(l list) (list, error) {
+	err := noted(ctx).Update(ctx, func(l list) (list, error) {
 		var err error
 		if text, err = fn(&l); err != nil {
 			return l, refused{err}
@@ -208,7 +208,7 @@ type listArgs struct {
 }
 
 func (p *planner) list(ctx *middleware.Context, args listArgs) (*abi.Result, error) {
-	l, _, err := noted.Get(ctx)
+	l, _, err := noted(ctx).Get(ctx)
 	switch {
 	case err != nil:
 		return nil, err

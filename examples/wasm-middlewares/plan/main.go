@@ -27,8 +27,11 @@ func newPlanner() *planner {
 	}
 }
 
-// noted is the plan of the run.
-var noted = middleware.Local[list]("plan")
+// noted is the plan of the run. Other modules of the ring can read it, to see whether
+// tasks are open; each entry has its own.
+func noted(ctx *middleware.Context) middleware.Local[list] {
+	return middleware.Local[list](abi.SharedPrefix + "plan/" + ctx.Entry)
+}
 
 type planner struct {
 	Prefix        string `json:"prefix" doc:"what the names of the tools begin with"`

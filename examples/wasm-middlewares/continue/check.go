@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// A check is one thing that must hold: one of its first four keys.
+type check struct {
+	Must    string   `json:"must" doc:"a regular expression (RE2) that the answer must match"`
+	MustNot string   `json:"must_not" doc:"a regular expression (RE2) that the answer must not match"`
+	Called  string   `json:"called" doc:"a tool that must have been called in this run, without an error; * stands for any characters"`
+	Plan    string   `json:"plan" doc:"the name of an entry of plan: none of its tasks may be open"`
+	After   []string `json:"after" doc:"with called: it is asked for only when one of these tools was called, and must have been called in a later step; * stands for any characters"`
+	Say     string   `json:"say" doc:"what the model is told when it does not hold"`
+
+	kind    string // which of the four
+	pattern *regexp.Regexp
+}
+
+// maxShown is how many open tasks the model is told of.
+const maxShown = 20
+
+// prepare checks the check, and compiles it.
+func (c *check) prepare() (err error) {
+	n, pattern := 0, ""
+	for kind, value := range map[string]string{"must": c.Must, "must_not": c.MustNot, "called": c.Called, "plan": c.Plan} {
+		if value != "" {
+			c.kind, pattern = kind, value
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return errors.New("want one of must, must_not, called, plan")
+	case len(c.After) > 0 && c.Called == "":
+		return errors.New("after: goes with called")
+	case c.Must != "" || c.MustNot != "":
+		c.pattern, err = regexp.Compile(pattern)
+	}
+	return err
+}
+
+// missing is what the model is told; empty if the check holds.
+func (c *check) missing(ctx *middleware.Context, answer string) (string, error) {
+	text, err := "", error(nil)
+	switch c.kind {
+	case "must":
+		if !c.pattern.MatchString(answer) {
+			text = fmt.Sprintf("The answer must match this regular expression: %s", c.Must)
+		}
+	case "must_not":
+		if c.pattern.MatchString(answer) {
+			text = fmt.Sprintf("The answer must not match this regular expression: %s", c.MustNot)
+		}
+	case "called":
+		text, err = c.uncalled(ctx)
+	case "plan":
+		return c.open(ctx)
+	}
+	if text != "" && c.Say != "" {
+		text = c.Say
+	}
+	return text, err
+}
+
+// A deed is when a tool was called last: the numbers of steps.
+type deed struct {
+	Called int `json:"called"`
+	Worked int `json:"worked,omitempty"` // without an error; 0: never
+}
+
+// deeds are what was called in the run, by the names of the tools.
+var deeds = middleware.Local[map[string]deed]("deeds")
+
+// uncalled says that the tool was not called when it should have been. Calls of one
+// step may run at the same time, so that one of a later step is asked for.
+func (c *check) uncalled(ctx *middleware.Context) (string, error) {
+	all, _, err := deeds.Get(ctx)
+	if err != nil {
+		return "", err
+	}
+	worked, after, which := 0, 0, ""
+	for name, d := range all {
+		if names.Match([]string{c.Called}, name) {
+			worked = max(worked, d.Worked)
+		}
+		if names.Match(c.After, name) && (d.Called > after || d.Called == after && name < which) {
+			after, which = d.Called, name
+		}
+	}
+	switch {
+	case worked > after, len(c.After) > 0 && after == 0:
+		return "", nil
+	case after == 0:
+		return fmt.Sprintf("Call %s, so that it succeeds.", c.Called), nil
+	default:
+		return fmt.Sprintf("Call %s after the last call of %s, so that it succeeds.", c.Called, which), nil
+	}
+}
+
+// planned is what of a list of plan is read here. Another module of the ring may
+// have written it: nothing of it is relied upon.
+type planned struct {
+	Tasks []struct {
+		ID     int    `json:"id"`
+		Title  string `json:"title"`
+		Status string `json:"status"`
+	} `json:"tasks"`
+}
+
+// open says which tasks are open. Without a plan none is.
+func (c *check) open(ctx *middleware.Context) (string, error) {
+	list, _, err := middleware.Local[planned](abi.SharedPrefix + "plan/" + c.Plan).Get(ctx)
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for _, t := range list.Tasks {
+		if t.Status == "pending" || t.Status == "in_progress" {
+			lines = append(lines, fmt.Sprintf("  #%d [%s] %s", t.ID, t.Status, strings.ReplaceAll(t.Title, "\n", " ")))
+		}
+	}
+	if len(lines) == 0 {
+		return "", nil
+	}
+	if n := len(lines) - maxShown; n > 0 {
+		lines = append(lines[:maxShown], fmt.Sprintf("  and %d more", n))
+	}
+	say := c.Say
+	if say == "" {
+		say = "These tasks of your plan are open; do them, or cancel those that are not needed:"
+	}
+	return say + "\n" + strings.Join(lines, "\n"), nil
+}
