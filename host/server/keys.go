@@ -14,6 +14,7 @@ type keys struct{ store store.Store }
 // A Key is one as the API shows it. Its secret is shown once, in Secret.
 type Key struct {
 	ID      string     `json:"id"`
+	Tenant  string     `json:"tenant" doc:"Whose it is."`
 	Name    string     `json:"name"`
 	Scopes  []string   `json:"scopes" nullable:"false"`
 	Created time.Time  `json:"created"`
@@ -31,7 +32,7 @@ func showKey(k *store.Key) *Key {
 		t = t.UTC()
 		return &t
 	}
-	return &Key{ID: k.ID, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
+	return &Key{ID: k.ID, Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes, Created: k.Created.UTC(), Expires: at(k.Expires), Revoked: at(k.Revoked), Used: at(k.Used)}
 }
 
 type (

@@ -1,0 +1,285 @@
+package client_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/host/server"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// serve starts a server, and returns its address and the operator's key.
+func serve(t *testing.T) (url, key string) {
+	t.Helper()
+	ctx := t.Context()
+	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	require.NoError(t, err)
+	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), &store.Options{Keyring: keyring})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	h, err := host.New(ctx, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	srv, err := server.New(&server.Options{Store: s, Host: h})
+	require.NoError(t, err)
+	hs := httptest.NewServer(srv)
+	t.Cleanup(hs.Close)
+	key, err = s.Tenant(store.Operator).FirstKey(ctx, &store.NewKey{Name: "operator", Scopes: server.OperatorScopes()})
+	require.NoError(t, err)
+	return hs.URL, key
+}
+
+// A schema is one of the document.
+type schema map[string]any
+
+// A document is what the server says of itself.
+type document struct {
+	Paths map[string]map[string]struct {
+		ID          string `json:"operationId"`
+		Parameters  []struct{ Name, In string }
+		RequestBody *struct {
+			Content map[string]struct{ Schema schema }
+		} `json:"requestBody"`
+		Responses map[string]struct {
+			Content map[string]struct{ Schema schema }
+		}
+	}
+	Components struct{ Schemas map[string]schema }
+}
+
+// A sender notes requests, and answers each with nothing.
+type sender struct{ requests []*http.Request }
+
+func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.requests = append(s.requests, r)
+	if strings.Contains(r.Header.Get("Accept"), "event-stream") && strings.Contains(r.URL.Path, "/events") {
+		return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
+	}
+	kind, body := "application/json", "{}"
+	if strings.Contains(r.Header.Get("Accept"), "event-stream") {
+		kind, body = "text/event-stream", "event: module\ndata: {}\n\n"
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// others are operations that the client leaves to others' clients, or to nobody.
+var others = []string{"healthz", "readyz", "openapi"}
+
+// A use is how the client uses an operation.
+type use struct {
+	call    func(context.Context, *client.Client) error
+	in, out any // types of the bodies; nil: none that is JSON
+}
+
+func uses() map[string]use {
+	type list[T any] struct{ v T }
+	one := func(_ any, err error) error { return err }
+	return map[string]use{
+		"create-tenant": {func(ctx context.Context, c *client.Client) error { return one(c.CreateTenant(ctx, &client.NewTenant{ID: "x"})) }, client.NewTenant{}, client.Tenant{}},
+		"list-tenants":  {func(ctx context.Context, c *client.Client) error { return one(c.Tenants(ctx, "a", 3)) }, nil, list[[]*client.Tenant]{}},
+		"get-tenant":    {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, client.Tenant{}},
+		"update-tenant": {func(ctx context.Context, c *client.Client) error {
+			return one(c.UpdateTenant(ctx, "x", &client.TenantUpdate{}))
+		}, client.TenantUpdate{}, client.Tenant{}},
+		"delete-tenant":     {func(ctx context.Context, c *client.Client) error { return c.DeleteTenant(ctx, "x") }, nil, nil},
+		"create-key":        {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
+		"list-keys":         {func(ctx context.Context, c *client.Client) error { return one(c.Keys(ctx, "")) }, nil, list[[]*client.Key]{}},
+		"rotate-key":        {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) }, nil, client.Key{}},
+		"revoke-key":        {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "", "k") }, nil, nil},
+		"create-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
+		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return one(c.Keys(ctx, "x")) }, nil, list[[]*client.Key]{}},
+		"rotate-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) }, nil, client.Key{}},
+		"revoke-tenant-key": {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "x", "k") }, nil, nil},
+		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
+		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
+		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return one(c.Blocks(ctx)) }, nil, list[[]client.Block]{}},
+		"get-usage":         {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02")) }, nil, client.Usage{}},
+		"get-tenant-usage":  {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "")) }, nil, client.Usage{}},
+		"put-module": {func(ctx context.Context, c *client.Client) error {
+			return one(c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}))
+		}, nil, client.Module{}},
+		"list-modules":  {func(ctx context.Context, c *client.Client) error { return one(c.Modules(ctx, 3)) }, nil, list[[]*client.Module]{}},
+		"get-module":    {func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) }, nil, client.Module{}},
+		"delete-module": {func(ctx context.Context, c *client.Client) error { return c.DeleteModule(ctx, "m") }, nil, nil},
+		"put-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) }, nil, client.Agent{}},
+		"list-agents":   {func(ctx context.Context, c *client.Client) error { return one(c.Agents(ctx, "a", 3)) }, nil, list[[]*client.Agent]{}},
+		"get-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) }, nil, client.Agent{}},
+		"delete-agent":  {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
+		"put-secret":    {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
+		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return one(c.Secrets(ctx)) }, nil, list[[]client.Secret]{}},
+		"delete-secret": {func(ctx context.Context, c *client.Client) error { return c.DeleteSecret(ctx, "s") }, nil, nil},
+		"create-run":    {func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &client.StartRun{}, "")) }, client.StartRun{}, client.Run{}},
+		"list-runs": {func(ctx context.Context, c *client.Client) error {
+			return one(c.Runs(ctx, &client.RunFilter{Agent: "a", Status: "paused", Before: time.Now(), Limit: 3}))
+		}, nil, list[[]*client.Run]{}},
+		"get-run": {func(ctx context.Context, c *client.Client) error { return one(c.Run(ctx, "run_x")) }, nil, client.Run{}},
+		"run-events": {func(ctx context.Context, c *client.Client) error {
+			for _, err := range c.Follow(ctx, "run_x", 3) {
+				return err
+			}
+			_, _, err := c.Events(ctx, "run_x", 3)
+			return err
+		}, nil, nil},
+		"run-history": {func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) }, nil, client.RunHistory{}},
+		"cancel-run":  {func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) }, nil, client.Run{}},
+		"delete-run":  {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
+	}
+}
+
+// TestContract compares the client with the document that the server gives: every
+// operation is used, at its address, with the parameters that it has, and with types
+// that have the document's fields.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	url, _ := serve(t)
+	res, err := http.Get(url + "/openapi.json")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	var doc document
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&doc))
+	left := uses()
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if slices.Contains(others, op.ID) || !strings.HasPrefix(path, "/v1/") || foreign(path) {
+				continue
+			}
+			u, ok := left[op.ID]
+			require.True(t, ok, "the client has no method for %s %s (%s)", method, path, op.ID)
+			delete(left, op.ID)
+			sent := &sender{}
+			c, err := client.New("http://x", "", &client.Options{HTTP: &http.Client{Transport: sent}})
+			require.NoError(t, err)
+			require.NoError(t, u.call(t.Context(), c), op.ID)
+			at := regexp.MustCompile("^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), "[^/]+") + "$")
+			require.NotEmpty(t, sent.requests, op.ID)
+			for _, r := range sent.requests {
+				require.Equal(t, strings.ToUpper(method), r.Method, op.ID)
+				require.Regexp(t, at, r.URL.Path, op.ID)
+				for name := range r.URL.Query() {
+					known := slices.ContainsFunc(op.Parameters, func(p struct{ Name, In string }) bool { return p.In == "query" && p.Name == name })
+					require.True(t, known, "%s has no parameter %s", op.ID, name)
+				}
+			}
+			if u.in != nil {
+				require.NotNil(t, op.RequestBody, op.ID)
+				doc.same(t, op.ID+" body", op.RequestBody.Content["application/json"].Schema, reflect.TypeOf(u.in))
+			}
+			if u.out != nil {
+				doc.same(t, op.ID, doc.answer(t, op.ID, op.Responses), reflect.TypeOf(u.out))
+			}
+		}
+	}
+	require.Empty(t, slices.Collect(maps.Keys(left)), "the server has no such operations")
+	doc.same(t, "problem", schema{"$ref": "#/components/schemas/Problem"}, reflect.TypeFor[client.Problem]())
+}
+
+// foreign reports whether an endpoint is one that others' clients speak.
+func foreign(path string) bool {
+	for _, p := range []string{"/v1/chat/", "/v1/models", "/v1/ag-ui", "/v1/agui"} {
+		if strings.HasPrefix(path, p) {
+			return true
+		}
+	}
+	return strings.Contains(path, "ag-ui") || strings.Contains(path, "agui")
+}
+
+// answer is the schema of an operation's success.
+func (d *document) answer(t *testing.T, id string, responses map[string]struct {
+	Content map[string]struct{ Schema schema }
+}) schema {
+	t.Helper()
+	for _, status := range []string{"200", "201", "202"} {
+		if content, ok := responses[status].Content["application/json"]; ok {
+			return content.Schema
+		}
+	}
+	require.Fail(t, "the document has no answer", id)
+	return nil
+}
+
+// same checks that a type has the fields of a schema, no more and no less.
+func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
+	t.Helper()
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if ref, ok := s["$ref"].(string); ok {
+		s = d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
+		require.NotNil(t, s, "%s: %s", at, ref)
+	}
+	kind, _ := s["type"].(string)
+	if kinds, ok := s["type"].([]any); ok {
+		kind, _ = kinds[0].(string)
+	}
+	switch {
+	case typ == reflect.TypeFor[json.RawMessage](), kind == "":
+	case typ == reflect.TypeFor[time.Time]():
+		require.Equal(t, "string", kind, at)
+		require.Equal(t, "date-time", s["format"], at)
+	case kind == "object" && typ.Kind() == reflect.Struct && typ.NumField() == 1 && typ.Field(0).Name == "v":
+		d.wrapped(t, at, s, typ.Field(0).Type)
+	case kind == "object" && typ.Kind() == reflect.Struct:
+		d.fields(t, at, s, typ)
+	case kind == "object":
+		require.Equal(t, reflect.Map, typ.Kind(), at)
+	case kind == "array":
+		require.Equal(t, reflect.Slice, typ.Kind(), at)
+		items, _ := s["items"].(map[string]any)
+		d.same(t, at+"[]", items, typ.Elem())
+	default:
+		want := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Int64: "integer", reflect.Bool: "boolean"}[typ.Kind()]
+		require.Equal(t, want, kind, at)
+	}
+}
+
+// wrapped checks a list, which stands in an object by itself.
+func (d *document) wrapped(t *testing.T, at string, s schema, typ reflect.Type) {
+	t.Helper()
+	properties, _ := s["properties"].(map[string]any)
+	delete(properties, "$schema")
+	require.Len(t, properties, 1, at)
+	for name, p := range properties {
+		inner, _ := p.(map[string]any)
+		d.same(t, at+"."+name, inner, typ)
+	}
+}
+
+func (d *document) fields(t *testing.T, at string, s schema, typ reflect.Type) {
+	t.Helper()
+	properties, _ := s["properties"].(map[string]any)
+	var want, got []string
+	for name := range properties {
+		if name != "$schema" && !(typ == reflect.TypeFor[client.Problem]() && name == "error") {
+			want = append(want, name)
+		}
+	}
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
+		got = append(got, name)
+		if p, ok := properties[name].(map[string]any); ok {
+			d.same(t, at+"."+name, p, typ.Field(i).Type)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	require.Equal(t, want, got, "%s: the fields of the document, and those of %s", at, typ)
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A Block is a module that the operator keeps from being called.
+type Block struct {
+	Digest  string    `json:"digest"`
+	Reason  string    `json:"reason"`
+	Created time.Time `json:"created"`
+}
+
+// Block stops a module from being called, everywhere, within a second.
+func (c *Client) Block(ctx context.Context, digest, reason string) error {
+	in := struct {
+		Reason string `json:"reason"`
+	}{reason}
+	return c.call(ctx, &request{method: http.MethodPut, path: path("/v1/blocks/%s", digest), in: in}, nil)
+}
+
+// Unblock lets a module be called again.
+func (c *Client) Unblock(ctx context.Context, digest string) error {
+	return c.delete(ctx, path("/v1/blocks/%s", digest))
+}
+
+// Blocks lists blocked modules.
+func (c *Client) Blocks(ctx context.Context) ([]Block, error) {
+	var out struct {
+		Blocks []Block `json:"blocks"`
+	}
+	return out.Blocks, c.get(ctx, "/v1/blocks", nil, &out)
+}
+
+// A Secret is what is told of one.
+type Secret struct {
+	Name    string    `json:"name"`
+	Updated time.Time `json:"updated"`
+}
+
+// SetSecret keeps a secret. It is never shown again.
+func (c *Client) SetSecret(ctx context.Context, name, value string) error {
+	in := struct {
+		Value string `json:"value"`
+	}{value}
+	return c.call(ctx, &request{method: http.MethodPut, path: path("/v1/secrets/%s", name), in: in}, nil)
+}
+
+// Secrets lists secrets, without what is in them.
+func (c *Client) Secrets(ctx context.Context) ([]Secret, error) {
+	var out struct {
+		Secrets []Secret `json:"secrets"`
+	}
+	return out.Secrets, c.get(ctx, "/v1/secrets", nil, &out)
+}
+
+// DeleteSecret forgets one.
+func (c *Client) DeleteSecret(ctx context.Context, name string) error {
+	return c.delete(ctx, path("/v1/secrets/%s", name))
+}
+
+// Usage is what a tenant used.
+type Usage struct {
+	Total UsageRow   `json:"total"` // its day, agent and module are empty
+	Rows  []UsageRow `json:"rows"`
+}
+
+// A UsageRow is what one agent, or one of its modules, used on a day (UTC).
+type UsageRow struct {
+	Day              string `json:"day,omitempty"`
+	Agent            string `json:"agent,omitempty"`
+	Module           string `json:"module,omitempty"` // its digest; empty for the agent itself
+	Runs             int64  `json:"runs"`             // that began
+	PromptTokens     int64  `json:"prompt_tokens"`
+	CompletionTokens int64  `json:"completion_tokens"`
+	Fuel             int64  `json:"fuel"`
+	WallMS           int64  `json:"wall_ms"`
+	Calls            int64  `json:"calls"` // of the model, or of the module's hooks
+}
+
+// Usage is what a tenant, or the caller's own where none is named, used from one day
+// to another, as 2006-01-02; today where they are empty.
+func (c *Client) Usage(ctx context.Context, tenant, from, to string) (*Usage, error) {
+	at := "/v1/usage"
+	if tenant != "" {
+		at = path("/v1/tenants/%s/usage", tenant)
+	}
+	q := url.Values{}
+	for name, day := range map[string]string{"from": from, "to": to} {
+		if day != "" {
+			q.Set(name, day)
+		}
+	}
+	out := &Usage{}
+	return out, c.get(ctx, at, q, out)
+}

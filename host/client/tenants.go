@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// A Tenant is one as the operator sees it.
+type Tenant struct {
+	ID      string      `json:"id"`
+	Name    string      `json:"name"`
+	Quota   TenantQuota `json:"quota"`
+	Policy  Policy      `json:"policy"`
+	Created time.Time   `json:"created"`
+	Updated time.Time   `json:"updated"`
+}
+
+// A TenantQuota bounds a tenant; 0 is no limit.
+type TenantQuota struct {
+	ConcurrentRuns int64 `json:"concurrent_runs,omitempty"`
+	RunsPerDay     int64 `json:"runs_per_day,omitempty"` // days are UTC's
+	TokensPerDay   int64 `json:"tokens_per_day,omitempty"`
+	FuelPerDay     int64 `json:"fuel_per_day,omitempty"`
+	Modules        int64 `json:"modules,omitempty"`
+	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules
+	UploadBytes    int64 `json:"upload_bytes,omitempty"`        // of one module
+	RequestsPerMin int64 `json:"requests_per_minute,omitempty"` // of one key, on one server
+}
+
+// A Policy is what the operator allows a tenant.
+type Policy struct {
+	Grants   []string `json:"grants,omitempty"` // to modules; a trailing * stands for anything
+	Models   []string `json:"models,omitempty"`
+	Hosts    []string `json:"hosts,omitempty"` // that modules and MCP servers may reach
+	MaxSteps int      `json:"max_steps,omitempty"`
+}
+
+// A NewTenant is one to be made. Only its ID is needed.
+type NewTenant struct {
+	ID     string       `json:"id"`
+	Name   string       `json:"name,omitempty"`
+	Quota  *TenantQuota `json:"quota,omitempty"`
+	Policy *Policy      `json:"policy,omitempty"`
+}
+
+// A TenantUpdate says what of a tenant changes; what is nil stays.
+type TenantUpdate struct {
+	Name   *string      `json:"name,omitempty"`
+	Quota  *TenantQuota `json:"quota,omitempty"`  // takes the place of the whole
+	Policy *Policy      `json:"policy,omitempty"` // takes the place of the whole
+}
+
+// CreateTenant makes a tenant.
+func (c *Client) CreateTenant(ctx context.Context, t *NewTenant) (*Tenant, error) {
+	out := &Tenant{}
+	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tenants", in: t}, out)
+}
+
+// Tenants lists at most limit tenants (1 to 1000) whose ids are behind after.
+func (c *Client) Tenants(ctx context.Context, after string, limit int) ([]*Tenant, error) {
+	var out struct {
+		Tenants []*Tenant `json:"tenants"`
+	}
+	return out.Tenants, c.get(ctx, "/v1/tenants", page(after, limit), &out)
+}
+
+// page is the part of a list.
+func page(after string, limit int) url.Values {
+	q := url.Values{}
+	if after != "" {
+		q.Set("after", after)
+	}
+	if limit != 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	return q
+}
+
+// Tenant returns one.
+func (c *Client) Tenant(ctx context.Context, id string) (*Tenant, error) {
+	out := &Tenant{}
+	return out, c.get(ctx, path("/v1/tenants/%s", id), nil, out)
+}
+
+// UpdateTenant changes one.
+func (c *Client) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*Tenant, error) {
+	out := &Tenant{}
+	return out, c.call(ctx, &request{method: http.MethodPatch, path: path("/v1/tenants/%s", id), in: u}, out)
+}
+
+// DeleteTenant forgets one, with everything that belongs to it.
+func (c *Client) DeleteTenant(ctx context.Context, id string) error {
+	return c.delete(ctx, path("/v1/tenants/%s", id))
+}
