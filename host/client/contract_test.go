@@ -91,9 +91,11 @@ func uses() map[string]use {
 	type list[T any] struct{ v T }
 	one := func(_ any, err error) error { return err }
 	return map[string]use{
-		"create-tenant": {func(ctx context.Context, c *client.Client) error { return one(c.CreateTenant(ctx, &client.NewTenant{ID: "x"})) }, client.NewTenant{}, client.Tenant{}},
-		"list-tenants":  {func(ctx context.Context, c *client.Client) error { return one(c.Tenants(ctx, "a", 3)) }, nil, list[[]*client.Tenant]{}},
-		"get-tenant":    {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, client.Tenant{}},
+		"create-tenant": {func(ctx context.Context, c *client.Client) error {
+			return one(c.CreateTenant(ctx, &client.NewTenant{ID: "x"}))
+		}, client.NewTenant{}, client.Tenant{}},
+		"list-tenants": {func(ctx context.Context, c *client.Client) error { return one(c.Tenants(ctx, "a", 3)) }, nil, list[[]*client.Tenant]{}},
+		"get-tenant":   {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, client.Tenant{}},
 		"update-tenant": {func(ctx context.Context, c *client.Client) error {
 			return one(c.UpdateTenant(ctx, "x", &client.TenantUpdate{}))
 		}, client.TenantUpdate{}, client.Tenant{}},
@@ -109,8 +111,10 @@ func uses() map[string]use {
 		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
 		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
 		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return one(c.Blocks(ctx)) }, nil, list[[]client.Block]{}},
-		"get-usage":         {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02")) }, nil, client.Usage{}},
-		"get-tenant-usage":  {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "")) }, nil, client.Usage{}},
+		"get-usage": {func(ctx context.Context, c *client.Client) error {
+			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02"))
+		}, nil, client.Usage{}},
+		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "")) }, nil, client.Usage{}},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
 			return one(c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}))
 		}, nil, client.Module{}},
@@ -137,6 +141,7 @@ func uses() map[string]use {
 			return err
 		}, nil, nil},
 		"run-history": {func(ctx context.Context, c *client.Client) error { return one(c.RunHistory(ctx, "run_x")) }, nil, client.RunHistory{}},
+		"run-trace":   {func(ctx context.Context, c *client.Client) error { return one(c.RunTrace(ctx, "run_x")) }, nil, list[[]*client.Timeline]{}},
 		"cancel-run":  {func(ctx context.Context, c *client.Client) error { return one(c.CancelRun(ctx, "run_x")) }, nil, client.Run{}},
 		"delete-run":  {func(ctx context.Context, c *client.Client) error { return c.DeleteRun(ctx, "run_x") }, nil, nil},
 	}
