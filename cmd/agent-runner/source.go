@@ -60,6 +60,9 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 			return nil, err
 		}
 		s.play(tape)
+		if c.resume != "" {
+			s.replay.begin = tape.Resume
+		}
 	case f.Model.Name == "" && endpoint != "":
 		f.Model.Name = anyModel
 		s.note = "no model was named: asking the endpoint for " + anyModel + "; --model names one"
@@ -80,7 +83,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 }
 
 func (s *source) play(tape *cassette.Cassette) {
-	s.replay = &rewinder{tape: tape, replay: tape.Replay()}
+	s.replay = &rewinder{begin: tape.Replay, replay: tape.Replay()}
 	s.model = s.replay
 }
 
@@ -103,14 +106,14 @@ func keptSource(replay string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.replay = &rewinder{tape: tape, replay: tape.Resume()}
+	s.replay = &rewinder{begin: tape.Resume, replay: tape.Resume()}
 	s.model = s.replay
 	return s, nil
 }
 
 // A rewinder replays a recording anew for each run.
 type rewinder struct {
-	tape *cassette.Cassette
+	begin func() *cassette.Replay
 
 	mu     sync.Mutex
 	replay *cassette.Replay
@@ -119,7 +122,7 @@ type rewinder struct {
 func (r *rewinder) rewind() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.replay = r.tape.Replay()
+	r.replay = r.begin()
 }
 
 func (r *rewinder) current() *cassette.Replay {
