@@ -1,0 +1,207 @@
+// Package agents has no code: it tests the agents of its folders, and records
+// their conversations anew:
+//
+//	go test ./examples/agents -update
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/cassette"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+var update = flag.Bool("update", false, "record each conversation.json from its model.jsonl")
+
+// An example is an agent and how it is tested.
+type example struct {
+	name    string
+	servers map[string]string          // its MCP servers by the names of their programs, and their folders
+	prepare func(*testing.T) string    // makes the folder that the first server works in
+	answers map[string]json.RawMessage // of a person, by the calls that are asked about
+}
+
+// recording is what the model said in an example's run.
+func (e *example) recording() string { return filepath.Join(e.name, "conversation.json") }
+
+// An outcome is all that a run told of.
+type outcome struct {
+	events []abi.Event
+	folder string // of prepare
+}
+
+// test records the conversation again, which must come to what is there, and
+// returns what a replay of it came to.
+func (e *example) test(t *testing.T) *outcome {
+	t.Helper()
+	replies, err := scripted.Parse(e.read(t, "model.jsonl"))
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "conversation.json")
+	if *update {
+		path = e.recording()
+	}
+	recorder, err := cassette.NewRecorder(path, scripted.New(replies...))
+	require.NoError(t, err)
+	h := newHost(t)
+	f := e.file(t)
+	e.run(t, h, f, recorder)
+	recorded, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(e.read(t, "conversation.json")), string(recorded), "the recording is out of date: go test ./examples/agents -update")
+
+	c, err := cassette.Load(e.recording())
+	require.NoError(t, err)
+	replay := c.Replay()
+	out := e.run(t, h, f, replay)
+	require.Zero(t, replay.Left(), "answers that were not asked for")
+	return out
+}
+
+func (e *example) read(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(e.name, name))
+	require.NoError(t, err)
+	return b
+}
+
+// run runs the agent, and a person's answers where it waits for them.
+func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Model) *outcome {
+	t.Helper()
+	out := &outcome{}
+	if e.prepare != nil {
+		out.folder = e.prepare(t)
+		command := f.Tools.MCP[0].Command
+		command[len(command)-1] = out.folder
+	}
+	a, err := h.NewAgentFromFile(t.Context(), f, &host.FileOptions{Model: m})
+	require.NoError(t, err)
+	defer a.Close()
+	prompt := strings.TrimSpace(string(e.read(t, "prompt.txt")))
+	paused := out.take(t, a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User(prompt)}}))
+	for paused != nil {
+		answers := map[string]json.RawMessage{}
+		for _, i := range paused.Interrupts {
+			require.Contains(t, e.answers, i.Call.ID, "nobody answers %s", i.Reason)
+			answers[i.ID] = e.answers[i.Call.ID]
+		}
+		events, err := a.Resume(t.Context(), paused.State, answers)
+		require.NoError(t, err)
+		paused = out.take(t, events)
+	}
+	return out
+}
+
+// file is the example's agent.yaml, with its modules and servers built.
+func (e *example) file(t *testing.T) *agentfile.File {
+	t.Helper()
+	f, err := agentfile.Load(filepath.Join(e.name, "agent.yaml"))
+	require.NoError(t, err)
+	root, err := guestbuild.Root()
+	require.NoError(t, err)
+	for i := range f.Tools.MCP {
+		command := f.Tools.MCP[i].Command
+		server := e.servers[filepath.Base(command[0])]
+		require.NotEmpty(t, server)
+		command[0] = filepath.Join(t.TempDir(), "server")
+		built, err := exec.CommandContext(t.Context(), "go", "build", "-o", command[0], "./"+server).CombinedOutput()
+		require.NoError(t, err, string(built))
+	}
+	for _, entries := range [][]agentfile.Middleware{f.Rings.Outer, f.Middlewares, f.Rings.Inner} {
+		for _, entry := range entries {
+			name := strings.TrimSuffix(filepath.Base(string(entry.Module)), ".wasm")
+			_, err := guestbuild.Module(t.Context(), root, "examples/wasm-middlewares/"+name)
+			require.NoError(t, err)
+		}
+	}
+	return f
+}
+
+func newHost(t *testing.T) *host.Host {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	return h
+}
+
+// take takes the events of a run up to its end or its pause.
+func (o *outcome) take(t *testing.T, events iter.Seq2[abi.Event, error]) *host.Paused {
+	t.Helper()
+	var paused *host.Paused
+	for event, err := range events {
+		o.events = append(o.events, event)
+		if errors.As(err, &paused) {
+			return paused
+		}
+		require.NoError(t, err)
+	}
+	return nil
+}
+
+// did counts what happened: events of modules, and who answered which call.
+func (o *outcome) did() map[string]int {
+	did := map[string]int{}
+	for _, e := range o.events {
+		switch e.Type {
+		case abi.EventCustom:
+			did[e.Entry+" "+e.Name]++
+		case abi.EventLog:
+			did[e.Entry+" log"]++
+		case abi.EventToolResult:
+			did[e.Source+" answers "+e.Call.ID]++
+		case abi.EventRunPaused:
+			for _, i := range e.Interrupts {
+				did["asked about "+i.Call.ID]++
+			}
+		}
+	}
+	return did
+}
+
+// result is what the model read as the result of a call.
+func (o *outcome) result(t *testing.T, call string) string {
+	t.Helper()
+	for _, e := range o.events {
+		if e.Type == abi.EventToolResult && e.Call.ID == call {
+			return e.Result.Content.String()
+		}
+	}
+	t.Fatalf("call %s has no result; what happened: %v", call, o.did())
+	return ""
+}
+
+// answer is the run's last message.
+func (o *outcome) answer(t *testing.T) string {
+	t.Helper()
+	last := o.events[len(o.events)-1]
+	require.Equal(t, abi.EventRunFinished, last.Type)
+	require.Equal(t, abi.RunStop, last.FinishReason)
+	return last.Message.Content.String()
+}
+
+// require checks that each of these happened.
+func (o *outcome) require(t *testing.T, wants ...string) {
+	t.Helper()
+	did := o.did()
+	for _, want := range wants {
+		require.Positive(t, did[want], "%s; what happened: %v", want, did)
+	}
+}
