@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,12 +16,14 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // diskCache keeps compiled modules between processes. Each has a directory of its
-// own, named by Sandbox.cacheKey. It holds what wazero wrote, the module as it was
-// compiled, after metering, what is known of it, and a file with the entry's name
-// and the digests of all that: wazero maps whatever lies there into the process as
+// own, named by Sandbox.cacheKey. It holds the machine code that wazero wrote, the
+// module that wazero is given for it (shell.go), what is known of that, and a file
+// with the entry's name and the digests of it all: wazero maps whatever lies there into the process as
 // code, a file that was cut short could make it allocate without end, and what is
 // known of a module is what it was verified to be. So nothing is used unchecked.
 //
@@ -113,15 +116,15 @@ func (e *cacheEntry) makeRoom() (err error) {
 // hit reports whether the code is there already.
 func (e *cacheEntry) hit() bool { return e.dir != "" && e.dir == e.final }
 
-// opening is held while an entry is opened: wazero finds out its own version
+// opening is held while a directory is opened: wazero finds out its own version
 // at the first, and writes it down unguarded.
 var opening sync.Mutex
 
-// open is the entry as wazero wants it.
-func (e *cacheEntry) open() (wazero.CompilationCache, error) {
+// openWazeroCache is a directory as wazero wants it.
+func openWazeroCache(dir string) (wazero.CompilationCache, error) {
 	opening.Lock()
 	defer opening.Unlock()
-	return wazero.NewCompilationCacheWithDir(e.dir)
+	return wazero.NewCompilationCacheWithDir(dir)
 }
 
 // read returns what is the host's own of an entry, if that holds exactly what was
@@ -183,9 +186,10 @@ func copyFile(to io.Writer, path string) error {
 	return err
 }
 
-// keep makes a new entry one that others find, with the module that was compiled.
+// keep makes a new entry one that others find, with the shell of the module that was
+// compiled, or that itself where it can have no shell.
 // It does nothing if that was there already, or another process was quicker.
-func (e *cacheEntry) keep(module []byte, f *facts) error {
+func (e *cacheEntry) keep(ctx context.Context, config wazero.RuntimeConfig, m *wasm.Module, f *facts) error {
 	if e.hit() {
 		return nil
 	}
@@ -196,6 +200,13 @@ func (e *cacheEntry) keep(module []byte, f *facts) error {
 	known, err := f.encode()
 	if err != nil {
 		return err
+	}
+	module := shellOf(m)
+	switch ok, err := e.putShell(ctx, config, module); {
+	case err != nil:
+		return err
+	case !ok:
+		module = m.Encode()
 	}
 	for name, b := range map[string][]byte{moduleFile: module, factsName: known} {
 		if err := os.WriteFile(filepath.Join(e.dir, name), b, 0o600); err != nil {

@@ -99,6 +99,17 @@ func TestCacheEntryThatIsNotWhole(t *testing.T) {
 			}
 			return os.WriteFile(own(f, sumFile), []byte(sum), 0o600)
 		},
+		"code under another name": func(f string) error {
+			entry := filepath.Dir(own(f, sumFile))
+			if err := os.Rename(f, filepath.Join(filepath.Dir(f), strings.Repeat("0", 64))); err != nil {
+				return err
+			}
+			sum, err := sumOf(entry, filepath.Base(entry), nil)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(own(f, sumFile), []byte(sum), 0o600)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,6 +127,40 @@ func TestCacheEntryThatIsNotWhole(t *testing.T) {
 			require.Empty(t, temporary)
 		})
 	}
+}
+
+// The code in an entry goes with a module without bodies, which is never what runs:
+// an interpreter has an entry of its own.
+func TestCacheKeepsNoBodies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newSandbox(t, Options{CacheDir: dir})
+	load(t, s, guestWasm, Limits{})
+	kept, err := os.ReadFile(own(entryOf(t, dir), moduleFile))
+	require.NoError(t, err)
+	shell, err := wasm.Decode(kept, wasm.DefaultLimits())
+	require.NoError(t, err)
+	for i := range shell.Code {
+		require.Equal(t, []byte{byte(wasm.OpUnreachable), byte(wasm.OpEnd)}, shell.Code[i].Body)
+	}
+	f, metered, err := s.rewrite(guestWasm)
+	require.NoError(t, err)
+	require.Len(t, shell.Code, len(metered.Code))
+	shell.Code = metered.Code
+	require.Equal(t, metered.Encode(), shell.Encode(), "all else is the same")
+	require.NotNil(t, f.shape)
+
+	for range 2 {
+		loadCached(t, Options{CacheDir: dir}, module(nil))
+		loadCached(t, Options{CacheDir: dir, interpret: true}, module(nil))
+	}
+}
+
+// Whether wazero compiles is found out by what it does.
+func TestCompiles(t *testing.T) {
+	t.Parallel()
+	require.True(t, compiles(runtimeConfig(false)), "tests are run where it does")
+	require.False(t, compiles(runtimeConfig(true)))
 }
 
 // An entry that is whole but another module's is not taken for this one's.

@@ -44,14 +44,20 @@ func runtimeConfig(interpret bool) wazero.RuntimeConfig {
 		WithDebugInfoEnabled(false) // DWARF is not verified, so it is not read
 }
 
-// hasCompiler reports whether wazero compiles here, and does not interpret.
-func hasCompiler() bool {
-	switch runtime.GOOS {
-	case "linux", "darwin", "freebsd", "netbsd", "dragonfly", "solaris", "windows":
-		return runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
-	default:
-		return false
+// hasCompiler reports whether wazero compiles here, and does not interpret; it
+// depends on the system, the processor and what the system allows.
+var hasCompiler = sync.OnceValue(func() bool { return compiles(runtimeConfig(false)) })
+
+// compiles asks wazero, which only tells by not beginning to compile.
+func compiles(config wazero.RuntimeConfig) bool {
+	function := wasm.Module{
+		Types: []wasm.FuncType{{}}, Functions: []uint32{0}, Code: []wasm.Code{{Body: []byte{byte(wasm.OpEnd)}}},
 	}
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, config)
+	defer func() { _ = r.Close(ctx) }() // only file systems of guests could fail
+	_, err := r.CompileModule(notToCompile(ctx), function.Encode())
+	return errors.Is(err, errNotTaken)
 }
 
 // acquire returns the code of these bytes, which is compiled once however many
@@ -176,13 +182,13 @@ func (s *Sandbox) generate(ctx context.Context, c *code, b []byte) error {
 	if s.children != nil {
 		return s.generateIn(ctx, c, nil, b)
 	}
-	var module []byte
+	var module *wasm.Module
 	var err error
 	if c.facts, module, err = s.rewrite(b); err != nil {
 		return err
 	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	if c.compiled, err = c.runtime.CompileModule(withWorkers(ctx), module); err != nil {
+	if c.compiled, err = c.runtime.CompileModule(withWorkers(ctx), module.Encode()); err != nil {
 		return invalid(err)
 	}
 	return nil
@@ -192,16 +198,18 @@ func (s *Sandbox) generate(ctx context.Context, c *code, b []byte) error {
 // cache, nil for a temporary one, where it is made before if it is missing.
 func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []byte) (err error) {
 	entry := disk.find(s.cacheKey(c.digest))
-	var module []byte
+	var metered *wasm.Module
+	module := entry.module
 	if entry.hit() {
-		c.facts, module = entry.facts, entry.module
+		c.facts = entry.facts
 		if err := s.surface.verify(c.shape); err != nil { // may be another host's
 			return err
 		}
 	} else {
-		if c.facts, module, err = s.rewrite(b); err != nil {
+		if c.facts, metered, err = s.rewrite(b); err != nil {
 			return err
 		}
+		module = metered.Encode()
 		if err := entry.makeRoom(); err != nil {
 			return err
 		}
@@ -212,26 +220,24 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 			c.unload()
 		}
 	}()
-	compiling := withWorkers(ctx)
-	if s.children != nil {
-		if !entry.hit() {
-			if err := s.children.compile(s.running, entry.dir, module); err != nil {
-				return err
-			}
+	compiling := notToCompile(ctx)
+	switch {
+	case entry.hit():
+	case s.children != nil:
+		if err := s.children.compile(s.running, entry.dir, module); err != nil {
+			return err
 		}
-		// wazero takes what is in the cache, and does not begin to compile.
-		canceled, cancel := context.WithCancelCause(compiling)
-		cancel(errNotTaken)
-		compiling = canceled
+	default:
+		compiling = withWorkers(ctx)
 	}
-	if c.cache, err = entry.open(); err != nil {
+	if c.cache, err = openWazeroCache(entry.dir); err != nil {
 		return err
 	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config.WithCompilationCache(c.cache))
 	c.compiled, err = c.runtime.CompileModule(compiling, module)
 	switch {
 	case err == nil:
-		if err := entry.keep(module, &c.facts); err != nil {
+		if err := entry.keep(ctx, s.config, metered, &c.facts); err != nil {
 			s.log.Warn("a compiled module was not kept", "digest", c.digest, "error", err)
 		}
 		return nil
@@ -244,13 +250,13 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 
 // rewriteVersion changes whenever rewrite refuses more, or finds out something
 // else; what the decoder does is part of it. wasm.MeterVersion stands for metering.
-const rewriteVersion = 1
+const rewriteVersion = 2
 
 // cacheKey names the cache entry of a module with that digest: all that what is
 // compiled depends on, and what had to be so for it to be accepted.
 func (s *Sandbox) cacheKey(digest string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v",
-		digest, rewriteVersion, wasm.MeterVersion, startDepth, s.structure))
+	sum := sha256.Sum256(fmt.Appendf(nil, "module %s, rewritten %d, metered %d, start with %d bytes of stack, within %+v, compiled: %v",
+		digest, rewriteVersion, wasm.MeterVersion, startDepth, s.structure, s.compiles))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -22,8 +22,8 @@ type facts struct {
 }
 
 // rewrite verifies a module as far as that does not depend on who loads it, and
-// returns it metered, in wazero's hands all that is left of it.
-func (s *Sandbox) rewrite(b []byte) (f facts, metered []byte, err error) {
+// returns it metered, in wazero's hands all that is left of it. It has parts of b.
+func (s *Sandbox) rewrite(b []byte) (f facts, metered *wasm.Module, err error) {
 	m, err := wasm.Decode(b, s.structure)
 	if err != nil {
 		return f, nil, &RefusedError{Reason: err.Error(), Err: err}
@@ -46,11 +46,10 @@ func (s *Sandbox) rewrite(b []byte) (f facts, metered []byte, err error) {
 	if f.notResettable = strings.Join(m.ResetObstacles(), ", "); f.notResettable == "" {
 		f.globals = mutableGlobals(m)
 	}
-	out, err := wasm.Meter(m, wasm.MeterOptions{Depth: startDepth})
-	if err != nil {
+	if metered, err = wasm.Meter(m, wasm.MeterOptions{Depth: startDepth}); err != nil {
 		return f, nil, &RefusedError{Reason: err.Error(), Err: err}
 	}
-	return f, out.Encode(), nil
+	return f, metered, nil
 }
 
 // factsFile is how facts are kept on disk.

@@ -114,6 +114,7 @@ type Sandbox struct {
 	config    wazero.RuntimeConfig
 	disk      *diskCache // nil without one
 	children  *children  // nil without them
+	compiles  bool       // wazero does, and does not interpret
 	portable  bool
 
 	running context.Context // ends when the sandbox is closed
@@ -168,8 +169,8 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	s.config = runtimeConfig(opts.interpret)
-	if opts.CompileChild != nil && !opts.interpret && hasCompiler() {
+	s.config, s.compiles = runtimeConfig(opts.interpret), !opts.interpret && hasCompiler()
+	if opts.CompileChild != nil && s.compiles {
 		if s.children, err = newChildren(*opts.CompileChild); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
