@@ -21,6 +21,12 @@ help: ## what there is to make
 run: build examples ## run an agent with the example modules, offline, on a recorded conversation
 	@./$(BIN) run -f examples/demo/agent.yaml --replay examples/demo/conversation.json --messages examples/demo/earlier.json - < examples/demo/prompt.txt
 
+.PHONY: agents
+agents: build examples ## run the agents of examples/agents, offline, on recorded conversations
+	@mkdir -p build/agents
+	go build -o build/agents/ ./examples/agents/support/desk ./examples/agents/coding/workspace
+	@examples/agents/run.sh
+
 .PHONY: build
 build: ## the command, as build/agent-runner
 	@mkdir -p build
@@ -92,6 +98,11 @@ chaos: ## processes that run agents killed, KILLS for each kind of store; SEED r
 .PHONY: postgres
 postgres: ## install PostgreSQL for the tests, from Debian's packages, if it is not there
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql; }
+
+.PHONY: chromium
+chromium: ## install Chromium for the console's test, from Debian's packages, if it is not there
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 .PHONY: toolchains
 toolchains: ## install compilers of C and Rust for the SDKs' tests, from Debian's packages, if they are not there

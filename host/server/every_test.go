@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/server/console"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -153,6 +154,10 @@ func TestRoutesAreDocumented(t *testing.T) {
 	for _, op := range f.operations() {
 		documented = append(documented, op.Method+" "+op.Path)
 	}
+	console.Mount(func(pattern string, _ http.Handler) {
+		require.Regexp(t, `^GET /(\{\$\}|console/[0-9a-f]{16}/[a-z]+\.(js|css|svg))$`, pattern, "files for everybody are those of the console")
+		documented = append(documented, pattern)
+	})
 	for _, pattern := range f.server.mux.patterns {
 		require.Contains(t, documented, pattern, "register it with route or raw")
 	}

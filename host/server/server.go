@@ -15,6 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/server/console"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -107,6 +108,7 @@ func New(o *Options) (*Server, error) {
 	} {
 		r.routes(s)
 	}
+	console.Mount(s.mux.Handle)
 	return s, nil
 }
 

@@ -52,6 +52,24 @@ func Folder(t testing.TB) string {
 	return ""
 }
 
+// Chromium returns the path of a Chromium, which playwright-core drives: the one
+// that $CHROMIUM names, or that is in PATH. Without one the test is skipped, with
+// the reason; with CI=true it fails.
+func Chromium(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if bin, err := exec.LookPath(name); name != "" && err == nil {
+			return bin
+		}
+	}
+	const missing = "no chromium is in PATH; install Debian's chromium, or set CHROMIUM"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip("SKIPPED, since " + missing)
+	return ""
+}
+
 // install is done once in a process, and once in all processes.
 var install = sync.OnceValues(func() (string, error) {
 	_, file, _, ok := runtime.Caller(0)

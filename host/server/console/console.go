@@ -1,0 +1,165 @@
+// Package console is the server's page for people: static files that ask the
+// API with the key that somebody signs in with. Nothing in it is secret, and
+// nothing of it is made at the time of a request.
+//
+// The page is at "/"; what it loads is below a path that has the digest of all
+// files, so that it is kept by browsers for good, and another build has another
+// path. Its policy ([Policy]) lets it load and ask this server alone, run no
+// script that is not one of the files, and make no HTML of a text.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed web
+var embedded embed.FS
+
+// Policy is the Content-Security-Policy of the console. With trusted-types none, a
+// browser refuses what would make HTML of a string.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+const (
+	// Page is what the page is registered as; files have patterns of their own.
+	Page  = "GET /{$}"
+	index = "index.html"
+	// forGood is how long a file is kept whose address changes with it.
+	forGood = "public, max-age=31536000, immutable"
+)
+
+// kinds are the types of the files: those of the machine are not asked.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// Mount registers each file of the console, by its pattern: what is none of them
+// stays the caller's, with its own word for what is not there.
+func Mount(handle func(pattern string, h http.Handler)) {
+	web, err := fs.Sub(embedded, "web")
+	if err == nil {
+		err = mount(web, handle)
+	}
+	if err != nil {
+		panic("console: " + err.Error()) // the files are this program's own
+	}
+}
+
+func mount(web fs.FS, handle func(pattern string, h http.Handler)) error {
+	files, base, err := read(web)
+	if err != nil {
+		return err
+	}
+	page := struct {
+		Base    string
+		Modules []string
+	}{Base: base}
+	for name := range files {
+		if path.Ext(name) == ".js" {
+			page.Modules = append(page.Modules, name)
+		}
+	}
+	t, err := template.New(index).Parse(string(files[index]))
+	if err != nil {
+		return err
+	}
+	var html bytes.Buffer
+	if err := t.Execute(&html, page); err != nil {
+		return err
+	}
+	for name, content := range files {
+		if name != index {
+			handle("GET "+base+name, newFile(name, content, forGood))
+		}
+	}
+	handle(Page, newFile(index, html.Bytes(), "no-cache"))
+	return nil
+}
+
+// read returns the files by their names, and the path that has their digest.
+func read(web fs.FS) (files map[string][]byte, base string, err error) {
+	files = map[string][]byte{}
+	sum := sha256.New()
+	err = fs.WalkDir(web, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(web, name)
+		if err != nil {
+			return err
+		}
+		files[name] = b
+		_, _ = sum.Write([]byte(name + "\x00" + strconv.Itoa(len(b)) + "\x00"))
+		_, _ = sum.Write(b)
+		return nil
+	})
+	return files, "/console/" + hex.EncodeToString(sum.Sum(nil))[:16] + "/", err
+}
+
+// A file is one of the console, as it is sent.
+type file struct {
+	name, kind, tag, cache string
+	plain, packed          []byte
+}
+
+func newFile(name string, content []byte, cache string) *file {
+	sum := sha256.Sum256(content)
+	f := &file{name: name, kind: kinds[path.Ext(name)], tag: hex.EncodeToString(sum[:])[:16], cache: cache, plain: content}
+	if f.kind == "" {
+		f.kind = mime.TypeByExtension(path.Ext(name))
+	}
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = z.Write(content)
+	}
+	if err == nil && z.Close() == nil && b.Len() < len(content) {
+		f.packed = b.Bytes()
+	}
+	return f
+}
+
+// ServeHTTP implements [http.Handler].
+func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", f.cache)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Content-Security-Policy", Policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	content, tag := f.plain, f.tag
+	if f.packed != nil && accepts(r, "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		content, tag = f.packed, f.tag+"-gzip"
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(content))
+}
+
+// accepts reports whether a request takes an encoding.
+func accepts(r *http.Request, coding string) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if strings.EqualFold(strings.TrimSpace(name), coding) {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(quality), "q="), 64)
+			return err != nil || q > 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+// Tests of the scripts that need no page.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+const load = (name) => import(`data:text/javascript;base64,${readFileSync(new URL(`../web/${name}`, import.meta.url)).toString("base64")}`);
+
+const { SSE } = await load("sse.js");
+const stream = 'retry: 1000\n\n: still here\n\nid: 7\nevent: chunk\ndata: {"a":1}\n\nid: 8\nevent: message\r\ndata: one\r\ndata:two\r\n\r\ndata: x';
+for (const size of [1, 2, 3, 7, 1000]) {
+  const sse = new SSE();
+  const got = [];
+  for (let i = 0; i < stream.length; i += size) got.push(...sse.push(stream.slice(i, i + size)));
+  assert.deepEqual(got, [{ id: "7", kind: "chunk", data: '{"a":1}' }, { id: "8", kind: "message", data: "one\ntwo" }], `in pieces of ${size}`);
+}
+
+const { diff, words } = await load("diff.js");
+assert.deepEqual(diff("tell ann@example.com it", "tell [address] it"), [
+  { kind: "same", text: "tell " }, { kind: "gone", text: "ann@example.com" }, { kind: "new", text: "[address]" }, { kind: "same", text: " it" }]);
+assert.deepEqual(diff("", "new"), [{ kind: "new", text: "new" }]);
+assert.deepEqual(diff("gone", ""), [{ kind: "gone", text: "gone" }]);
+assert.deepEqual(diff("", ""), []);
+assert.deepEqual(diff("the same", "the same"), [{ kind: "same", text: "the same" }]);
+// Whatever is compared: the parts make both texts again.
+let seed = 1;
+const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
+const sample = () => Array.from({ length: random(12) }, () => ["a", "b", " ", "\n", "é", "👋", "x1", ",", "  "][random(9)]).join("");
+for (let i = 0; i < 2000; i++) {
+  const [a, b] = [sample(), sample()];
+  assert.equal(words(a).join(""), a);
+  const parts = diff(a, b);
+  assert.equal(parts.filter((p) => p.kind !== "new").map((p) => p.text).join(""), a);
+  assert.equal(parts.filter((p) => p.kind !== "gone").map((p) => p.text).join(""), b);
+}
+const long = (w) => Array.from({ length: 20000 }, (_, i) => w + i).join(" ");
+assert.deepEqual(diff(long("a"), long("b")).map((p) => p.kind), ["gone", "new"], "a change that is too large is shown whole");
+
+// timeline.js imports what makes elements; its spans of events need none.
+const timeline = readFileSync(new URL("../web/timeline.js", import.meta.url), "utf8").replace(/^import .*$/m, "");
+const { fromEvents } = await import(`data:text/javascript;base64,${Buffer.from(timeline).toString("base64")}`);
+const spans = fromEvents([
+  { type: "run_started", time_ms: 1000 }, { type: "step_started", step: 1, time_ms: 1000 },
+  { type: "message", message: { role: "assistant" }, time_ms: 1040 }, { type: "tool_call", call: { id: "c", name: "now" }, time_ms: 1041 },
+  { type: "tool_result", call: { id: "c" }, result: { is_error: true }, time_ms: 1061 }, { type: "step_finished", time_ms: 1062 }, { type: "step_started", step: 2, time_ms: 1063 }]);
+assert.deepEqual(spans.map((s) => [s.kind, s.parent, s.start_us, s.took_us, s.error]), [
+  ["step", 0, 0, 62000, undefined], ["model", 1, 0, 40000, undefined], ["tool", 1, 41000, 20000, "error"], ["step", 0, 63000, -1, undefined], ["model", 4, 63000, -1, undefined]]);
+
+console.log("ok: 3 files");

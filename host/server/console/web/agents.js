@@ -1,0 +1,31 @@
+// Agents with their files and versions.
+import { h, table, when, digest, badge, facts } from "./dom.js";
+import { get } from "./api.js";
+
+export async function agents({ signal }) {
+  const list = (await get("/v1/agents?limit=1000", signal)).agents;
+  return h("section", null, h("h1", { tabindex: "-1" }, "Agents"),
+    table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
+      h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),
+      h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(`${a.warnings.length} ${a.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
+      h("td", { class: "soft nowrap" }, when(a.created)))), "No agents yet. Put one with PUT /v1/agents/NAME."));
+}
+
+export async function agent({ id, query, signal }) {
+  const path = `/v1/agents/${encodeURIComponent(id)}`;
+  const version = Number(query.get("version")) || 0;
+  const newest = await get(path, signal);
+  const a = version > 0 && version !== newest.version ? await get(`${path}?version=${version}`, signal) : newest;
+  const select = h("select", { "aria-label": "Version" }, Array.from({ length: Math.min(newest.version, 200) }, (_, i) => newest.version - i)
+    .map((v) => h("option", { value: v, selected: v === a.version }, `version ${v}${v === newest.version ? " (newest)" : ""}`)));
+  select.addEventListener("change", () => {
+    location.hash = `#/agents/${id}?version=${select.value}`;
+  });
+  return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/agents" }, "Agents"), " / ", a.name),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Its runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
+    facts(["Version", a.version], ["Put", when(a.created)]),
+    a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
+    h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
+      h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "It runs without modules.")),
+    h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml)));
+}

@@ -1,0 +1,110 @@
+// What asks the server. The key is kept for as long as the tab is open, and sent
+// in a header: there is no cookie that another site could use.
+import { SSE } from "./sse.js";
+
+const place = "agent-runner-key";
+let lost = () => {};
+
+export const key = () => sessionStorage.getItem(place);
+export const isOperator = () => sessionStorage.getItem(`${place}-operator`) === "yes";
+export const keyName = () => `ar_${key()?.split("_")[1] ?? ""}`;
+
+export function signOut() {
+  sessionStorage.removeItem(place);
+  sessionStorage.removeItem(`${place}-operator`);
+}
+
+// onLost is called when the server does not know the key any more.
+export function onLost(f) {
+  lost = f;
+}
+
+// A Problem is what the server says is wrong.
+export class Problem extends Error {
+  constructor(response, body) {
+    super(body?.detail || body?.title || `the server answered ${response.status}`);
+    this.status = response.status;
+    this.retry = Number(response.headers.get("Retry-After")) || 0;
+    for (const e of body?.errors ?? []) this.message += `\n${e.location ? `${e.location}: ` : ""}${e.message}`;
+  }
+}
+
+async function send(method, path, { body, accept = "application/json", signal, headers, as } = {}) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method, signal, cache: "no-store", credentials: "omit", redirect: "error",
+      headers: { Authorization: `Bearer ${as ?? key()}`, Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Error("The server does not answer. Is it running?");
+  }
+  if (response.ok) return response;
+  const p = new Problem(response, await response.json().catch(() => undefined));
+  if (p.status === 401 && !as) lost(p);
+  throw p;
+}
+
+// call asks for JSON.
+export async function call(method, path, options) {
+  const response = await send(method, path, options);
+  const text = await response.text();
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+export const get = (path, signal) => call("GET", path, { signal });
+
+// signIn finds out what a key may do: the operator's alone may list tenants.
+export async function signIn(text) {
+  let operator = "yes";
+  try {
+    await call("GET", "/v1/tenants?limit=1", { as: text });
+  } catch (e) {
+    if (e.status !== 403) throw e;
+    operator = "no";
+  }
+  sessionStorage.setItem(place, text);
+  sessionStorage.setItem(`${place}-operator`, operator);
+}
+
+export const pause = (ms, signal) => new Promise((done) => {
+  const t = setTimeout(done, ms);
+  signal?.addEventListener("abort", () => {
+    clearTimeout(t);
+    done();
+  }, { once: true });
+});
+
+// events yields a run's events from behind a number on, until the run ends or waits
+// for answers. A stream that breaks off goes on where it was.
+export async function* events(run, after, signal, told = () => {}) {
+  let wait = 500;
+  while (!signal.aborted) {
+    try {
+      const response = await send("GET", `/v1/runs/${encodeURIComponent(run)}/events`, {
+        accept: "text/event-stream", signal, headers: after > 0 ? { "Last-Event-ID": String(after) } : {} });
+      if (response.status === 204) return;
+      told(true);
+      const sse = new SSE();
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        for (const e of sse.push(value)) {
+          after = Number(e.id) || after;
+          wait = 500;
+          yield JSON.parse(e.data);
+        }
+      }
+      if (after === 0) return;
+    } catch (e) {
+      if (signal.aborted) return;
+      if (e.status && e.status < 500 && e.status !== 429) throw e;
+      told(false);
+      await pause(Math.max(wait, (e.retry ?? 0) * 1000), signal);
+      wait = Math.min(wait * 2, 15000);
+    }
+  }
+}

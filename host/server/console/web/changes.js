@@ -1,0 +1,153 @@
+// What was done, phase by phase: what each module answered, and what it changed,
+// as a difference.
+import { h, badge, json, pretty, textOf } from "./dom.js";
+import { diff } from "./diff.js";
+
+const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
+
+export function changes(history, questions) {
+  const phases = history?.phases ?? [];
+  const answered = [...(history?.answered ?? [])];
+  if (phases.length === 0) return h("p", { class: "empty" }, "Nothing is recorded yet.");
+  const calls = new Map();
+  for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
+  return [steps(phases).map((p) => phase(p, calls)), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
+    h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
+}
+
+// steps puts the phases of a step together: rewriting, the model, tools, the round.
+function steps(phases) {
+  const out = [];
+  for (const p of phases) {
+    const title = p.phase === "start" ? "Before the first step" : p.phase === "end" ? "At the end" : `Step ${p.step}`;
+    if (out.at(-1)?.title === title) out.at(-1).deeds.push(...p.deeds);
+    else out.push({ title, deeds: [...p.deeds] });
+  }
+  return out;
+}
+
+function phase(p, calls) {
+  const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the deed before left it
+  const quiet = [];
+  const shown = [];
+  for (const d of p.deeds) {
+    const what = deed(d, now, calls);
+    if (what) shown.push(what);
+    else quiet.push(`${d.entry} ${d.what}`);
+  }
+  return h("section", { class: "phase" },
+    h("h3", null, p.title),
+    h("ul", { class: "deeds" }, shown), quiet.length > 0 && h("p", { class: "soft small" }, `Changed nothing: ${quiet.join(", ")}.`));
+}
+
+const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
+
+// answer shows one to a question.
+function answer(q, value, a) {
+  const at = new Date(a.time_ms).toLocaleTimeString("en");
+  const decision = q?.hook === "gate_tool" && (value === true ? "approve" : value === false ? "deny" : value?.decision);
+  return h("li", { class: "deed" }, h("p", { class: "deed-head" }, h("strong", null, q?.call?.name ?? q?.entry ?? "a question"), " ", h("span", { class: "soft" }, a.by ? `${a.by}, ` : "", at)),
+    q?.reason && h("p", { class: "note" }, q.reason),
+    decision ? h("p", { class: "note" }, badge(...(decisions[decision] ?? [decision])), " ", value?.message) : json(value),
+    decision === "edit" && between("arguments", pretty(q.call?.arguments ?? ""), pretty(value.arguments), "code"));
+}
+
+// deed shows one; nothing, if it changed nothing.
+function deed(d, now, calls) {
+  const a = d.answer ?? {};
+  const parts = [];
+  const note = (...x) => parts.push(h("p", { class: "note" }, ...x));
+  if (d.failed) parts.push(h("p", { class: "wrong" }, `${d.faulted ? "Fault" : "Failed"}: ${d.failed.message ?? d.failed.code ?? ""}`));
+  else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: it was passed over"));
+  if (d.what === "model") {
+    now.response = a;
+    return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, said(a.message));
+  }
+  if (d.what === "tool") {
+    now.result.set(d.call, a);
+    return h("li", { class: "deed tool" }, head("tool", calls.get(d.call)?.name ?? d.call, d), parts, d.answer && h("p", { class: "said clip" }, textOf(a.content)), a.is_error && badge("error", "bad"));
+  }
+  (d.edits ?? []).forEach((e) => parts.push(edit(e)));
+  switch (d.what) {
+    case "before_tool":
+      if (a.arguments !== undefined) parts.push(between("arguments", pretty(now.arguments.get(d.call) ?? calls.get(d.call)?.arguments ?? ""), pretty(a.arguments), "code"));
+      if (a.arguments !== undefined) now.arguments.set(d.call, a.arguments);
+      break;
+    case "after_model":
+      if (a.response) parts.push(between("the model's answer", saidBy(now.response?.message), saidBy(a.response.message)));
+      if (a.response) now.response = a.response;
+      break;
+    case "after_tool":
+      if (a.result) parts.push(between("the tool's result", textOf(now.result.get(d.call)?.content), textOf(a.result.content)));
+      if (a.result) now.result.set(d.call, a.result);
+      break;
+    case "call_tool":
+      if (a.result) parts.push(h("p", { class: "said clip" }, textOf(a.result.content)));
+      if (a.result) now.result.set(d.call, a.result);
+      break;
+    case "gate_tool":
+      if (a.decision && a.decision !== "allow") note(badge(a.decision, a.decision === "ask" ? "warn" : "bad"), " ", a.message);
+      break;
+    case "after_agent":
+      if (a.final) parts.push(between("the final message", "", saidBy(a.final)));
+      break;
+  }
+  if (a.instruction !== undefined) parts.push(between("the instruction, as it is now", "", a.instruction));
+  if (a.tools?.add?.length > 0) note("tools: ", a.tools.add.map((t) => h("ins", null, t.name)).flatMap((x) => [x, " "]));
+  if (a.tools?.remove?.length > 0) note("tools: ", a.tools.remove.map((t) => h("del", null, t)).flatMap((x) => [x, " "]));
+  if (a.stop) note(badge("stopped the run", "bad"), " ", a.stop.reason);
+  if (a.interrupt) note(badge("asked", "warn"), " ", a.interrupt.reason);
+  if (a.again) note(badge("once more", "warn"), " ", a.again.reason);
+  const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !handled(d, k) && v !== null));
+  if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answered: ${Object.keys(rest).join(", ")}`), json(rest)));
+  if (parts.length === 0) return undefined;
+  return h("li", { class: "deed hook" }, head(d.entry, d.what, d, calls), parts);
+}
+
+function handled(d, name) {
+  if (["instruction", "stop", "interrupt", "again"].includes(name)) return true;
+  if (name === "tools") return d.answer.tools?.add?.length > 0 || d.answer.tools?.remove?.length > 0;
+  if (name === "messages") return states.includes(d.what);
+  return { before_tool: ["arguments"], after_model: ["response"], after_tool: ["result"], call_tool: ["result"], gate_tool: ["decision", "message", "payload"], after_agent: ["final"] }[d.what]?.includes(name) ?? false;
+}
+
+function head(name, what, d, calls) {
+  return h("p", { class: "deed-head" }, h("strong", null, name), " ", h("span", { class: "soft" }, what), d.call && calls && h("span", { class: "soft" }, " · ", h("code", null, calls.get(d.call)?.name ?? d.call)));
+}
+
+const saidBy = (m) => (m ? [textOf(m.content), ...(m.tool_calls ?? []).map((c) => `${c.function?.name}(${c.function?.arguments})`)].filter(Boolean).join("\n") : "");
+
+function said(m) {
+  const text = saidBy(m);
+  return text && h("p", { class: "said clip" }, text);
+}
+
+// edit shows where messages were changed: each that went beside the one that came
+// for it.
+function edit(e) {
+  const gone = e.removed ?? [];
+  const came = e.inserted ?? [];
+  const out = [];
+  for (let i = 0; i < Math.max(gone.length, came.length); i++) {
+    const [a, b] = [gone[i], came[i]];
+    const what = a && b ? `message ${e.at + i + 1} (${b.role})` : a ? `message ${e.at + i + 1} (${a.role}) was removed` : `message ${e.at + i + 1} (${b.role}) was added`;
+    out.push(between(what, saidBy(a), saidBy(b)));
+  }
+  return out;
+}
+
+// between shows two texts as one, with what went and what came.
+function between(what, before, after, kind = "") {
+  const parts = diff(before, after);
+  return h("figure", { class: "diff" }, h("figcaption", null, what), h("p", { class: `said ${kind}` }, parts.map(({ kind, text }) => {
+    if (kind === "gone") return h("del", null, text);
+    if (kind === "new") return h("ins", null, text);
+    return shorten(text);
+  })));
+}
+
+// shorten leaves out the middle of what stayed.
+function shorten(text) {
+  if (text.length <= 600) return text;
+  return [text.slice(0, 250), h("span", { class: "soft" }, ` … ${text.length - 500} characters … `), text.slice(-250)];
+}

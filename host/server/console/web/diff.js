@@ -1,0 +1,82 @@
+// What was changed, by words: the longest common sequence of two texts' words.
+
+const most = 1500 * 1500; // comparisons; a larger change is shown whole
+
+// words cuts a text so that its pieces put together are the text.
+export const words = (text) => text.match(/\n|[^\S\n]+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
+
+// diff returns what stayed ("same"), went ("gone") and came ("new"), in order.
+export function diff(before, after) {
+  let a = words(before);
+  let b = words(after);
+  let head = 0;
+  while (head < Math.min(a.length, b.length) && a[head] === b[head]) head++;
+  let tail = 0;
+  while (tail < Math.min(a.length, b.length) - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const out = [];
+  const add = (kind, text) => {
+    if (text === "") return;
+    if (out.length > 0 && out.at(-1).kind === kind) out.at(-1).text += text;
+    else out.push({ kind, text });
+  };
+  add("same", a.slice(0, head).join(""));
+  const end = tail > 0 ? a.slice(-tail).join("") : "";
+  a = a.slice(head, a.length - tail);
+  b = b.slice(head, b.length - tail);
+  if (a.length * b.length > most) {
+    add("gone", a.join(""));
+    add("new", b.join(""));
+  } else {
+    for (const [kind, text] of common(a, b)) add(kind, text);
+  }
+  add("same", end);
+  return tidy(out);
+}
+
+// common walks along the longest common sequence.
+function* common(a, b) {
+  const width = b.length + 1;
+  const long = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      long[i * width + j] = a[i] === b[j] ? long[(i + 1) * width + j + 1] + 1 : Math.max(long[(i + 1) * width + j], long[i * width + j + 1]);
+    }
+  }
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      yield ["same", a[i++]];
+      j++;
+    } else if (i < a.length && (j === b.length || long[(i + 1) * width + j] >= long[i * width + j + 1])) {
+      yield ["gone", a[i++]];
+    } else {
+      yield ["new", b[j++]];
+    }
+  }
+}
+
+// tidy puts what went before what came, where nothing or only blanks stayed between.
+function tidy(parts) {
+  const out = [];
+  let gone = "";
+  let came = "";
+  const flush = () => {
+    if (gone) out.push({ kind: "gone", text: gone });
+    if (came) out.push({ kind: "new", text: came });
+    gone = came = "";
+  };
+  parts.forEach((p, i) => {
+    if (p.kind === "gone") gone += p.text;
+    else if (p.kind === "new") came += p.text;
+    else if (gone && came && /^[^\S\n]+$/.test(p.text) && i + 1 < parts.length) {
+      gone += p.text;
+      came += p.text;
+    } else {
+      flush();
+      out.push(p);
+    }
+  });
+  flush();
+  return out;
+}

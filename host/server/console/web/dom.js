@@ -1,0 +1,190 @@
+// Elements are made here, and nowhere else. Whatever comes from modules, models
+// and tenants becomes text nodes and attributes that can do nothing.
+
+const plain = new Set(["class", "id", "for", "name", "type", "value", "placeholder", "autocomplete", "rows", "cols", "role", "tabindex", "scope", "title",
+  "datetime", "min", "max", "maxlength", "required", "disabled", "open", "selected", "checked", "hidden", "spellcheck", "autocapitalize", "pattern", "colspan", "low", "high", "method"]);
+
+// h makes an element: h("p", {class: "x", onclick: f}, "text", child, [more]).
+export function h(tag, attributes, ...children) {
+  const e = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) {
+      if (typeof value !== "function") throw new TypeError(`${name} is not a function`);
+      e.addEventListener(name.slice(2), value);
+    } else if (name === "href") {
+      // Pages of the console alone.
+      if (!String(value).startsWith("#")) throw new TypeError("a link leads elsewhere");
+      e.setAttribute(name, value);
+    } else if (plain.has(name) || name.startsWith("aria-") || name.startsWith("data-")) {
+      e.setAttribute(name, value === true ? "" : String(value));
+    } else {
+      throw new TypeError(`attribute ${name} is not one that is used here`);
+    }
+  }
+  put(e, children);
+  return e;
+}
+
+function put(e, children) {
+  for (const c of children.flat(Infinity)) {
+    if (c === undefined || c === null || c === false || c === "") continue;
+    e.append(c instanceof Node ? c : document.createTextNode(String(c)));
+  }
+}
+
+// fill replaces what is in an element.
+export function fill(e, ...children) {
+  e.replaceChildren();
+  put(e, children);
+  return e;
+}
+
+// say tells those who listen to the page.
+export function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+// field is a labelled control.
+let fields = 0;
+export function field(label, control, hint) {
+  control.id ||= `f${++fields}`;
+  const note = hint && h("span", { class: "hint", id: `${control.id}-hint` }, hint);
+  if (note) control.setAttribute("aria-describedby", note.id);
+  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, note);
+}
+
+// doing lets a button do something that takes time, once at a time, and shows what
+// went wrong in a place of its own.
+export function doing(button, place, work) {
+  return async (event) => {
+    event?.preventDefault();
+    if (button.disabled) return;
+    button.disabled = true;
+    fill(place);
+    try {
+      await work();
+    } catch (e) {
+      if (e.name !== "AbortError") fill(place, wrong(e));
+    } finally {
+      button.disabled = false;
+    }
+  };
+}
+
+// sure is a button that asks once more.
+export function sure(label, again, work, kind = "quiet") {
+  const place = h("span", { class: "inline" });
+  const b = h("button", { type: "button", class: kind }, label);
+  const calm = () => {
+    delete b.dataset.asked;
+    b.textContent = label;
+  };
+  const go = doing(b, place, work);
+  b.addEventListener("blur", calm);
+  b.addEventListener("click", (e) => {
+    if (b.dataset.asked === undefined) {
+      b.dataset.asked = "";
+      b.textContent = again;
+      return;
+    }
+    calm();
+    go(e);
+  });
+  return h("span", { class: "inline" }, b, place);
+}
+
+// wrong shows an error.
+export function wrong(e) {
+  return h("p", { class: "wrong", role: "alert" }, e?.message ?? String(e));
+}
+
+export function badge(text, kind = "") {
+  return h("span", { class: `badge ${kind}` }, text);
+}
+
+const statuses = { running: "info", queued: "info", paused: "warn", finished: "good", failed: "bad" };
+
+// statusOf is a run's status, with what it means in colour and in words.
+export function statusOf(run) {
+  let text = run.status;
+  let kind = statuses[run.status] ?? "";
+  if (run.status === "paused") text = "needs an answer";
+  if (run.status === "finished" && run.finish_reason && run.finish_reason !== "stop") {
+    text = run.finish_reason;
+    kind = run.finish_reason === "error" ? "bad" : "warn";
+  }
+  return badge(text, `status ${kind}`);
+}
+
+const whole = new Intl.NumberFormat("en");
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+export const count = (n) => whole.format(n ?? 0);
+export const short = (n) => ((n ?? 0) < 10000 ? whole.format(n ?? 0) : compact.format(n));
+
+export function bytes(n) {
+  for (const unit of ["B", "KiB", "MiB"]) {
+    if (n < 1024) return `${n < 10 && unit !== "B" ? n.toFixed(1) : Math.round(n)} ${unit}`;
+    n /= 1024;
+  }
+  return `${n.toFixed(1)} GiB`;
+}
+
+// took is a duration, from microseconds.
+export function took(us) {
+  if (us < 0) return "…";
+  if (us < 1000) return `${us} µs`;
+  if (us < 1e6) return `${(us / 1000).toFixed(us < 1e4 ? 1 : 0)} ms`;
+  if (us < 6e7) return `${(us / 1e6).toFixed(1)} s`;
+  return `${Math.floor(us / 6e7)} min ${Math.round((us % 6e7) / 1e6)} s`;
+}
+
+// when is a time, as people say it.
+export function when(text) {
+  const t = new Date(text);
+  if (Number.isNaN(t.getTime())) return "";
+  const ago = (Date.now() - t) / 1000;
+  let shown = t.toLocaleDateString("en", { year: "numeric", month: "short", day: "numeric" });
+  if (ago < 60) shown = "just now";
+  else if (ago < 3600) shown = `${Math.floor(ago / 60)} min ago`;
+  else if (ago < 86400) shown = `${Math.floor(ago / 3600)} h ago`;
+  return h("time", { datetime: t.toISOString(), title: t.toLocaleString("en") }, shown);
+}
+
+// digest is the beginning of one, with all of it as its title.
+export function digest(text) {
+  return h("code", { title: text }, (text ?? "").replace("sha256:", "").slice(0, 12));
+}
+
+// facts are pairs of names and values; those without a value are left out.
+export function facts(...pairs) {
+  return h("dl", { class: "facts" }, pairs.filter(([, v]) => v !== undefined && v !== null && v !== "" && v !== false).map(([k, v]) => h("div", null, h("dt", null, k), h("dd", null, v))));
+}
+
+export function table(label, heads, rows, empty) {
+  if (rows.length === 0) return h("p", { class: "empty" }, empty);
+  return h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
+    h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), h("tbody", null, rows)));
+}
+
+// json is a value as people read it.
+export function json(v) {
+  return h("pre", { class: "json" }, typeof v === "string" ? v : JSON.stringify(v, null, 2));
+}
+
+// textOf is what a content of a message says.
+export function textOf(content) {
+  if (content === null || content === undefined) return "";
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return JSON.stringify(content);
+  return content.map((p) => p?.text ?? `[${p?.type ?? "part"}]`).join("\n");
+}
+
+// pretty is JSON with its lines, or the text as it is.
+export function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text ?? "";
+  }
+}

@@ -1,0 +1,71 @@
+// The questions that a run waits for, answered with a click.
+import { h, field, doing, badge, json, pretty } from "./dom.js";
+
+// questions shows interrupts; answer is given the answers by their ids.
+export function questions(list, answer) {
+  return list.map((i) => question(i, answer));
+}
+
+function question(i, answer) {
+  const place = h("div");
+  const give = (value) => answer({ [i.id]: value });
+  const kind = i.client ? client : i.hook === "gate_tool" ? gate : other;
+  return h("section", { class: "card ask", "aria-label": "A question" },
+    h("h2", null, i.client ? "A tool of the client is called" : i.hook === "gate_tool" ? "May this tool be called?" : "The run waits for an answer"),
+    h("p", { class: "reason" }, !i.client && i.reason, " ", i.entry && badge(`asked by ${i.entry}`), i.agent && badge(`agent ${i.agent}`)),
+    i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "What it says of it"), json(i.payload)),
+    i.call && h("div", { class: "call" }, h("span", { class: "soft" }, "Call "), h("code", null, i.call.name), i.hook !== "gate_tool" && json(pretty(i.call.arguments))),
+    kind(i, give, place), place);
+}
+
+// button is one that gives an answer.
+function button(text, kind, place, make, give) {
+  const b = h("button", { type: "button", class: kind }, text);
+  b.addEventListener("click", doing(b, place, () => give(make())));
+  return b;
+}
+
+function gate(i, give, place) {
+  const before = pretty(i.call?.arguments ?? "{}");
+  const editor = h("textarea", { class: "code", rows: String(Math.min(14, Math.max(3, before.split("\n").length))), spellcheck: "false" });
+  editor.value = before;
+  const why = h("input", { type: "text", placeholder: "The model reads it", maxlength: "2000" });
+  const approve = button("Approve", "good", place, () => {
+    if (editor.value === before) return { decision: "approve" };
+    let parsed;
+    try {
+      parsed = JSON.parse(editor.value);
+    } catch (e) {
+      editor.focus();
+      throw new Error(`The arguments are no JSON: ${e.message}`);
+    }
+    if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) throw new Error("The arguments have to be a JSON object.");
+    return { decision: "edit", arguments: editor.value };
+  }, give);
+  editor.addEventListener("input", () => {
+    approve.textContent = editor.value === before ? "Approve" : "Approve with these arguments";
+  });
+  const deny = button("Deny", "bad", place, () => ({ decision: "deny", ...(why.value.trim() ? { message: why.value.trim() } : {}) }), give);
+  return h("div", { class: "stack" }, field("Arguments", editor, "Change them, and it is called with what stands here."),
+    field("Why not, if you deny", why), h("div", { class: "buttons" }, approve, deny));
+}
+
+function client(i, give, place) {
+  const text = h("textarea", { rows: "4" });
+  return h("div", { class: "stack" }, field("What the tool answers", text), h("div", { class: "buttons" },
+    button("Send", "main", place, () => text.value, give),
+    button("Send as an error", "bad", place, () => ({ content: text.value, is_error: true }), give)));
+}
+
+function other(i, give, place) {
+  const text = h("textarea", { class: "code", rows: "3", spellcheck: "false" });
+  return h("div", { class: "stack" }, field("Answer", text, "JSON, or a text as it is."), h("div", { class: "buttons" },
+    button("Yes", "good", place, () => true, give), button("No", "bad", place, () => false, give),
+    button("Send", "main", place, () => {
+      try {
+        return JSON.parse(text.value);
+      } catch {
+        return text.value;
+      }
+    }, give)));
+}

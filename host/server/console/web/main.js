@@ -1,0 +1,103 @@
+// The console: who is signed in, which page is shown.
+import { h, fill, field, doing, say, wrong } from "./dom.js";
+import { key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
+import { runs, start } from "./runs.js";
+import { run } from "./run.js";
+import { agents, agent } from "./agents.js";
+import { modules, module } from "./modules.js";
+import { usage } from "./usage.js";
+import { tenants, tenant, blocks } from "./operator.js";
+
+const pages = { runs: [runs, run], start: [start], agents: [agents, agent], modules: [modules, module], usage: [usage], tenants: [tenants, tenant], blocks: [blocks] };
+const top = document.getElementById("top");
+const main = document.getElementById("main");
+let leave = new AbortController();
+
+const links = () => [["runs", "Runs"], ["agents", "Agents"], ["modules", "Modules"], ["usage", "Usage"],
+  ...(isOperator() ? [["tenants", "Tenants"], ["blocks", "Blocks"]] : [])];
+
+function header(now) {
+  const brand = h("a", { class: "brand", href: "#/runs" }, h("span", { class: "mark", "aria-hidden": "true" }), "agent-runner");
+  if (!key()) return fill(top, brand);
+  fill(top, brand,
+    h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
+    h("div", { class: "who" }, h("span", { title: isOperator() ? "a key of the operator" : "the key that is signed in" }, isOperator() ? "operator" : keyName()),
+      h("button", { type: "button", class: "quiet", onclick: () => { signOut(); show(); } }, "Sign out")));
+}
+
+function signInPage(why) {
+  const input = h("input", { type: "password", name: "key", autocomplete: "off", autocapitalize: "none", spellcheck: "false", required: true, placeholder: "ar_…" });
+  const place = h("div");
+  const button = h("button", { type: "submit", class: "main" }, "Sign in");
+  if (why) fill(place, wrong(why));
+  const go = doing(button, place, async () => {
+    try {
+      await signIn(input.value.trim());
+    } catch (e) {
+      input.select();
+      throw e;
+    }
+    await show();
+  });
+  fill(main, h("form", { class: "signin card", onsubmit: go, method: "post" },
+    h("h1", { tabindex: "-1" }, "Sign in"),
+    h("p", { class: "soft" }, "With a key of this server. It stays in this tab, and is forgotten when the tab is closed."),
+    field("Key", input), place, button));
+  document.title = "Sign in · agent-runner";
+  input.focus();
+}
+
+let shown = 0;
+
+async function show() {
+  leave.abort();
+  leave = new AbortController();
+  const { signal } = leave;
+  const turn = ++shown;
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
+  header(page);
+  if (!key()) return signInPage();
+  const views = pages[page];
+  let id;
+  try {
+    id = decodeURIComponent(rest.join("/"));
+  } catch {
+    id = "";
+  }
+  const view = views?.[id ? 1 : 0];
+  const busy = setTimeout(() => fill(main, h("p", { class: "soft busy" }, "Loading…")), 150);
+  let content;
+  try {
+    if (!view) throw new Error("There is no such page.");
+    content = await view({ id, query: new URLSearchParams(query ?? ""), signal, again: show });
+  } catch (e) {
+    if (signal.aborted || !key()) return;
+    content = h("section", null, h("h1", { tabindex: "-1" }, "This did not work"), wrong(e),
+      h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+  } finally {
+    clearTimeout(busy);
+  }
+  if (turn !== shown) return;
+  fill(main, content);
+  const title = main.querySelector("h1");
+  document.title = `${title?.dataset.title ?? title?.textContent ?? ""} · agent-runner`;
+  title?.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+  say(title?.textContent ?? "");
+}
+
+onLost((problem) => {
+  leave.abort();
+  shown++;
+  signOut();
+  header();
+  signInPage(problem);
+});
+window.addEventListener("hashchange", show);
+document.querySelector(".skip").addEventListener("click", (e) => {
+  e.preventDefault(); // the address says which page is shown
+  main.focus();
+});
+show();

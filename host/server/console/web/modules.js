@@ -1,0 +1,41 @@
+// Modules: what they are called for, what they can do, what to know of them.
+import { h, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
+import { get, call } from "./api.js";
+
+const named = (m) => m.names[0]?.name ?? m.about.name ?? m.digest.slice(7, 19);
+
+export async function modules({ signal }) {
+  const list = (await get("/v1/modules?limit=1000", signal)).modules;
+  return h("section", null, h("h1", { tabindex: "-1" }, "Modules"),
+    table("Modules", ["Module", "Hooks", "Powers", "#Size", "Uploaded"], list.map((m) => h("tr", null,
+      h("td", null, h("a", { href: `#/modules/${m.digest}` }, named(m)), h("span", { class: "soft" }, m.names[0] ? ` ${m.names[0].version}` : ""), m.blocked && badge("blocked", "bad")),
+      h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x))),
+      h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(`${m.about.warnings.length} ${m.about.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
+      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), "No modules yet. Upload one with PUT /v1/modules?name=NAME."));
+}
+
+function powers(list, empty) {
+  return table("Powers", ["Power", "What it does", "Grant"], list.map((p) => h("tr", null, h("td", null, h("code", null, p.name)), h("td", { class: "wide" }, p.does),
+    h("td", null, p.grant ? badge(p.grant, "info") : h("span", { class: "soft" }, "none needed")))), empty);
+}
+
+export async function module({ id, signal }) {
+  const m = await get(`/v1/modules/${encodeURIComponent(id)}`, signal);
+  const a = m.about;
+  return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/modules" }, "Modules"), " / ", digest(m.digest)),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, named(m)), sure("Forget it", "Forget it for good?", async () => {
+      await call("DELETE", `/v1/modules/${encodeURIComponent(m.digest)}`);
+      location.hash = "#/modules";
+    })),
+    a.description && h("p", null, a.description),
+    m.blocked && h("p", { class: "wrong", role: "alert" }, `The operator blocks it: ${m.blocked}`),
+    facts(["Says it is", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Messages", a.messages], ["Uploaded", when(m.created)]),
+    a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
+    h("section", null, h("h2", null, "Hooks"), h("p", null, a.hooks.length > 0 ? a.hooks.map((x) => badge(x)) : "None.")),
+    h("section", null, h("h2", null, "Powers that have to be granted"), powers(a.powers.filter((p) => p.grant), "None: whatever it does stays in the run.")),
+    h("details", null, h("summary", null, "Powers that every module may use"), powers(a.powers.filter((p) => !p.grant), "None.")),
+    h("section", null, h("h2", null, "Limits"), facts(["Memory", bytes(a.limits.memory_bytes)], ["Fuel of a hook", short(a.limits.fuel)], ["Fuel of a run", short(a.limits.run_fuel)], ["Time of a hook", a.limits.timeout],
+      ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls of a hook", count(a.limits.host_calls)])),
+    h("section", null, h("h2", null, "Names"), table("Names", ["Name", "Version"], m.names.map((n) => h("tr", null, h("td", null, n.name), h("td", null, n.version))), "It has its digest alone."), h("p", { class: "small soft" }, h("code", null, m.digest))),
+    a.config_schema && h("details", null, h("summary", null, "Configuration, as JSON Schema"), json(a.config_schema)));
+}

@@ -1,0 +1,61 @@
+// The operator's pages: tenants with their quotas, and blocked modules.
+import { h, table, when, facts, badge, field, doing, sure, count, bytes, short, json } from "./dom.js";
+import { get, call } from "./api.js";
+import { totals, rows } from "./usage.js";
+
+const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a day"], ["tokens_per_day", "Tokens a day"], ["fuel_per_day", "Fuel a day"],
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["upload_bytes", "Upload", bytes], ["requests_per_minute", "Requests a minute"]];
+
+export async function tenants({ query, signal }) {
+  const after = query.get("after") ?? "";
+  const list = (await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(after ? { after } : {}) })}`, signal)).tenants;
+  return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
+    table("Tenants", ["Tenant", "Name", "#Runs at once", "#Runs a day", "#Tokens a day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
+      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), "No tenants yet."),
+    list.length === 100 && h("p", null, h("a", { class: "button", href: `#/tenants?after=${encodeURIComponent(list.at(-1).id)}` }, "More tenants")));
+}
+
+export async function tenant({ id, signal }) {
+  const path = `/v1/tenants/${encodeURIComponent(id)}`;
+  const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), get(`${path}/keys`, signal)]);
+  const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel };
+  return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), " / ", t.id), h("h1", { tabindex: "-1" }, t.name),
+    facts(["Id", t.id], ["Created", when(t.created)], ["Changed", when(t.updated)]),
+    h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used today"], quotas.map(([name, label, show = count]) => {
+      const limit = t.quota[name] ?? 0;
+      return h("tr", null, h("td", null, label), h("td", { class: "number" }, limit > 0 ? show(limit) : h("span", { class: "soft" }, "no limit")),
+        h("td", null, used[name] !== undefined && (limit > 0 ? [h("meter", { min: "0", max: limit, high: limit * 0.9, value: Math.min(used[name], limit), "aria-label": `${label} used` }), ` ${count(used[name])}`] : count(used[name]))));
+    }))),
+    h("section", null, h("h2", null, "Policy"), json(t.policy)),
+    h("section", null, h("h2", null, "Used today"), totals(u.total), rows(u.rows)),
+    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", ""], k.keys.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
+      h("td", null, !x.revoked && sure("Revoke", "Revoke it for good?", async () => {
+        await call("DELETE", `${path}/keys/${x.id}`);
+        window.dispatchEvent(new HashChangeEvent("hashchange"));
+      })))), "No keys.")));
+}
+
+function state(k) {
+  if (k.revoked) return badge("revoked", "bad");
+  if (k.expires && new Date(k.expires) < new Date()) return badge("expired", "bad");
+  return badge("good", "good");
+}
+
+export async function blocks({ signal, again }) {
+  const list = (await get("/v1/blocks", signal)).blocks;
+  const what = h("input", { type: "text", class: "code", required: true, pattern: "(sha256:)?[0-9a-f]{64}", placeholder: "sha256:…", spellcheck: "false", autocapitalize: "none", title: "The SHA-256 of a module in hexadecimal" });
+  const why = h("input", { type: "text", required: true, maxlength: "1000" });
+  const place = h("div");
+  const button = h("button", { type: "submit", class: "bad" }, "Block");
+  return h("section", null, h("h1", { tabindex: "-1" }, "Blocked modules"),
+    h("p", { class: "soft" }, "A blocked module is not called any more, by any tenant, on any server of the database, within a second: in runs under way too."),
+    table("Blocked modules", ["Digest", "Reason", "Since", ""], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, when(b.created)),
+      h("td", null, sure("Unblock", "Let it be called again?", async () => {
+        await call("DELETE", `/v1/blocks/${encodeURIComponent(b.digest)}`);
+        await again();
+      })))), "No module is blocked."),
+    h("form", { class: "card stack narrow", method: "post", onsubmit: doing(button, place, async () => {
+      await call("PUT", `/v1/blocks/${encodeURIComponent(what.value.trim())}`, { body: { reason: why.value.trim() } });
+      await again();
+    }) }, h("h2", null, "Block a module"), field("Digest", what), field("Reason", why, "Tenants read it whose runs end by it."), place, h("div", null, button)));
+}

@@ -1,0 +1,247 @@
+// The page of one run: what was said, what was done, what it waits for.
+import { h, fill, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
+import { get, call, events, pause } from "./api.js";
+import { questions } from "./interrupts.js";
+import { timeline } from "./timeline.js";
+import { changes } from "./changes.js";
+
+const keptLogs = 500; // lines that are shown of modules' logs
+
+export async function run({ id, signal, again }) {
+  const r = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
+  const page = new Page(r, signal, again);
+  await page.look();
+  page.follow();
+  return page.element;
+}
+
+class Page {
+  constructor(r, signal, again) {
+    this.run = r;
+    this.signal = signal;
+    this.again = again;
+    this.events = [];
+    this.heard = 0;
+    this.drawn = {};
+    this.live = ""; // what the model has said of a message that is not over
+    this.title = h("h1", { tabindex: "-1" });
+    this.part = Object.fromEntries(["actions", "facts", "wrong", "asks", "talk", "line", "changes", "modules", "faults", "connection"].map((n) => [n, h("div", { class: `part-${n}` })]));
+    const p = this.part;
+    this.element = h("article", { class: "run" },
+      h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("code", null, r.id)),
+      h("div", { class: "head" }, this.title, p.connection, p.actions),
+      p.facts, p.wrong, p.asks, p.faults,
+      h("div", { class: "columns" },
+        h("section", { "aria-labelledby": "talk" }, h("h2", { id: "talk" }, "Conversation"), p.talk),
+        h("div", null,
+          h("section", { "aria-labelledby": "line" }, h("h2", { id: "line" }, "Timeline"), p.line),
+          h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes" }, "What was done"), p.changes),
+          p.modules)));
+  }
+
+  // look asks for everything again that the server has of the run.
+  async look() {
+    const path = `/v1/runs/${encodeURIComponent(this.run.id)}`;
+    const none = (e) => {
+      if (this.signal.aborted) throw e;
+      return undefined;
+    };
+    // A run that is queued has no history, and one that goes on has no trace.
+    const [r, history, trace] = await Promise.all([get(path, this.signal), get(`${path}/history`, this.signal).catch(none), get(`${path}/trace`, this.signal).catch(none)]);
+    const before = this.run.status;
+    this.run = r;
+    this.history = history ?? this.history;
+    this.trace = trace ?? this.trace;
+    if (history) this.live = "";
+    if (r.status !== before) say(`The run is ${r.status === "paused" ? "waiting for an answer" : r.status}.`);
+    this.draw();
+  }
+
+  // soon looks again, once for all that asks for it at about the same time.
+  soon(ms = 150) {
+    this.timer ??= setTimeout(async () => {
+      this.timer = undefined;
+      if (this.signal.aborted) return;
+      await this.look().catch((e) => this.signal.aborted || fill(this.part.wrong, wrong(e)));
+    }, ms);
+  }
+
+  async follow() {
+    if (this.following) return;
+    this.following = true;
+    try {
+      for await (const e of events(this.run.id, this.heard, this.signal, (on) => this.connected(on))) {
+        this.heard = e.seq;
+        this.hear(e);
+      }
+      this.connected(undefined);
+    } catch (e) {
+      if (!this.signal.aborted) fill(this.part.wrong, wrong(e));
+    } finally {
+      this.following = false;
+    }
+    if (!this.signal.aborted) this.soon(0);
+    this.traced();
+  }
+
+  // traced looks once more if a run's timeline is kept a little after its last event.
+  async traced() {
+    const known = this.trace?.timelines?.length ?? 0;
+    await pause(1500, this.signal);
+    if (!this.signal.aborted && (this.trace?.timelines?.length ?? 0) === known && known < this.parts()) this.soon(0);
+  }
+
+  // questions are all that were asked, by their ids.
+  questions() {
+    return new Map(this.events.flatMap((e) => (e.type === "run_paused" ? e.interrupts ?? [] : [])).map((i) => [i.id, i]));
+  }
+
+  // parts is how often the run went on.
+  parts() {
+    return this.events.filter((e) => e.type === "run_paused" || e.type === "run_finished").length;
+  }
+
+  connected(on) {
+    const goes = on !== undefined && ["running", "queued"].includes(this.run.status);
+    fill(this.part.connection, goes && h("span", { class: `live ${on ? "" : "off"}` }, on ? "live" : "connecting again…"));
+  }
+
+  hear(e) {
+    if (e.type === "chunk") {
+      if (e.chunk?.kind === "text") {
+        this.live += e.chunk.text;
+        this.drawLive();
+      }
+      return;
+    }
+    this.events.push(e);
+    if (e.type === "model_attempt" || e.type === "run_resumed") this.live = "";
+    if (e.type === "message" && e.message?.role === "assistant" && this.live) {
+      this.live = textOf(e.message.content);
+      this.drawLive();
+    }
+    if (["run_started", "message", "tool_call", "tool_result", "step_finished", "run_paused", "run_finished", "run_resumed", "fault", "custom", "log", "limit"].includes(e.type)) this.soon();
+  }
+
+  draw() {
+    const r = this.run;
+    const title = r.title || r.id;
+    this.title.dataset.title = title;
+    if (this.title.textContent !== title) this.title.textContent = title;
+    const over = r.status === "finished";
+    const action = over ? "delete" : "cancel";
+    if (this.action !== action) {
+      this.action = action;
+      const path = `/v1/runs/${encodeURIComponent(r.id)}`;
+      fill(this.part.actions, over
+        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), sure("Delete", "Delete it for good?", async () => {
+          await call("DELETE", path);
+          location.hash = "#/runs";
+        })]
+        : sure("Cancel", "Cancel it?", async () => {
+          await call("POST", `${path}/cancel`);
+          this.soon(0);
+          this.follow();
+        }, ""));
+    }
+    fill(this.part.facts, facts(["Status", statusOf(r)],
+      ["Agent", r.agent && h("a", { href: `#/agents/${r.agent}${r.version ? `?version=${r.version}` : ""}` }, `${r.agent}${r.version ? ` v${r.version}` : ""}`)],
+      ["Started", when(r.created)], ["Took", over && took((new Date(r.updated) - new Date(r.created)) * 1000)],
+      ["Steps", count(r.step)], ["Tokens", `${short(r.usage.total_tokens)}`], ["Fuel", short(r.fuel)]));
+    fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
+    this.drawAsks();
+    this.drawTalk();
+    this.redraw("line", [this.trace, r.status, this.events.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status)));
+    this.redraw("changes", this.history, () => changes(this.history, this.questions()));
+    this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
+    this.redraw("faults", this.events.length, () => this.faults());
+    if (over) this.connected(undefined);
+  }
+
+  // redraw draws a part again if what it is drawn from is another: what somebody has
+  // opened, scrolled or chosen in it stays otherwise.
+  redraw(name, from, make) {
+    const text = JSON.stringify(from) ?? "";
+    if (this.drawn[name] === text) return;
+    this.drawn[name] = text;
+    fill(this.part[name], make());
+  }
+
+  // drawAsks leaves a question alone that somebody is about to answer.
+  drawAsks() {
+    const list = this.run.status === "paused" ? this.run.interrupts ?? [] : [];
+    const text = JSON.stringify(list);
+    if (text === this.asked) return;
+    this.asked = text;
+    fill(this.part.asks, questions(list, async (answers) => {
+      await call("POST", "/v1/runs", { body: { run: this.run.id, answers } });
+      this.asked = undefined;
+      fill(this.part.asks);
+      this.title.focus({ preventScroll: true });
+      await this.look();
+      this.follow();
+    }));
+  }
+
+  drawTalk() {
+    const list = this.history?.messages ?? [];
+    this.tail ??= h("div", { class: "message assistant", hidden: true }, h("p", { class: "by" }, "assistant", h("span", { class: "live" })), h("p", { class: "said" }));
+    this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "It begins…" : "Nothing was said."),
+      h("ol", { class: "talk" }, list.map(message)), this.tail]);
+    this.drawLive();
+  }
+
+  drawLive() {
+    if (!this.tail) return;
+    this.tail.hidden = this.live === "";
+    this.tail.querySelector(".said").textContent = this.live;
+  }
+
+  faults() {
+    const bad = this.events.filter((e) => e.type === "fault" || e.type === "limit" || e.type === "model_attempt");
+    const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-keptLogs);
+    return [
+      bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, bad.map(fault))),
+      logs.length > 0 && h("details", { class: "card" }, h("summary", null, `Modules say: ${logs.length} ${logs.length === 1 ? "line" : "lines"}`),
+        h("ul", { class: "plain logs" }, logs.map((e) => h("li", null, badge(e.entry || "?"), " ", e.type === "log" ? [h("span", { class: `level ${e.level}` }, e.level), " ", e.text] : [h("strong", null, e.name), " ", h("code", null, JSON.stringify(e.data))])))),
+    ];
+  }
+
+  modules() {
+    const list = this.run.modules ?? [];
+    if (list.length === 0) return null;
+    const last = this.events.findLast((e) => e.type === "run_finished");
+    const used = new Map((last?.entries ?? []).map((s) => [s.entry, s]));
+    for (const s of (this.trace?.timelines ?? []).flatMap((t) => t.spans)) {
+      if (last || s.kind !== "hook") continue;
+      const u = used.get(s.entry) ?? { calls: 0, faults: 0, wall_us: 0, fuel: 0 };
+      used.set(s.entry, { calls: u.calls + 1, faults: u.faults + (s.error ? 1 : 0), wall_us: u.wall_us + (s.own_us ?? 0), fuel: u.fuel + (s.fuel ?? 0) });
+    }
+    return h("section", { "aria-labelledby": "modules" }, h("h2", { id: "modules" }, "Modules"),
+      table("Modules of the run", ["Module", "#Calls", "#Faults", "#Time", "#Fuel", "Digest"], list.map((m) => {
+        const u = used.get(m.entry) ?? {};
+        return h("tr", null, h("td", null, m.entry), h("td", { class: "number" }, u.calls === undefined ? "" : count(u.calls)), h("td", { class: `number ${u.faults ? "bad" : ""}` }, u.calls === undefined ? "" : count(u.faults)),
+          h("td", { class: "number nowrap" }, u.wall_us === undefined ? "" : took(u.wall_us)), h("td", { class: "number" }, u.fuel === undefined ? "" : short(u.fuel)),
+          h("td", null, m.digest && h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))));
+      })));
+  }
+}
+
+function fault(e) {
+  if (e.type === "model_attempt") return h("li", null, badge(e.model || "model", "warn"), ` attempt ${e.attempt} failed: ${e.error?.message ?? ""}`);
+  if (e.type === "limit") return h("li", null, badge("limit", "warn"), ` ${e.limit}${e.name ? ` of ${e.name}` : ""}: ${e.action ?? ""}`);
+  return h("li", null, badge(e.entry || "module", "bad"), ` ${e.hook ?? ""}: ${e.cause ?? ""}${e.limit ? ` (limit ${e.limit}: ${e.value})` : ""}${e.action ? ` – ${e.action.replaceAll("_", " ")}` : ""}`,
+    (e.stderr ?? []).length > 0 && json(e.stderr.join("\n")));
+}
+
+// message is one of the conversation.
+export function message(m) {
+  const by = m.origin?.startsWith("module:") ? m.origin.slice(7) : "";
+  const text = textOf(m.content);
+  const long = m.role === "tool" || text.length > 4000;
+  return h("li", { class: `message ${m.role}` },
+    h("p", { class: "by" }, m.role === "tool" ? ["tool ", h("code", null, m.name || m.tool_call_id)] : m.role, by && badge(`by ${by}`, "info")),
+    m.reasoning_content && h("details", null, h("summary", null, "Thoughts"), h("p", { class: "said soft" }, m.reasoning_content)),
+    text && (long && text.length > 300 ? h("details", null, h("summary", null, `${text.slice(0, 120).replaceAll("\n", " ")}…`), h("p", { class: "said" }, text)) : h("p", { class: "said" }, text)),
+    (m.tool_calls ?? []).map((c) => h("div", { class: "call" }, h("span", { class: "soft" }, "calls "), h("code", null, c.function?.name), json(pretty(c.function?.arguments)))));
+}

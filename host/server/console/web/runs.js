@@ -1,0 +1,131 @@
+// The list of runs, and the form that begins one.
+import { h, field, doing, statusOf, when, short } from "./dom.js";
+import { get, call, pause } from "./api.js";
+
+const pageOf = 50;
+const every = 3000; // milliseconds after which the list is asked for again
+
+export async function runs({ query, signal }) {
+  const filter = { agent: query.get("agent") ?? "", status: query.get("status") ?? "" };
+  const ask = (before) => {
+    const q = new URLSearchParams({ limit: pageOf });
+    for (const [name, value] of Object.entries({ ...filter, before })) if (value) q.set(name, value);
+    return get(`/v1/runs?${q}`, signal);
+  };
+  const list = new Rows();
+  const more = h("button", { type: "button", class: "quiet" }, "Older runs");
+  const place = h("div");
+  more.addEventListener("click", doing(more, place, async () => {
+    const page = (await ask(list.oldest())).runs;
+    list.put(page);
+    more.hidden = page.length < pageOf;
+  }));
+  const first = (await ask()).runs;
+  list.put(first);
+  more.hidden = first.length < pageOf;
+  const note = h("span", { class: "live", "aria-hidden": "true" });
+  follow(() => ask(), list, note, signal);
+
+  const agent = h("input", { type: "search", value: filter.agent, placeholder: "any", maxlength: "63", autocapitalize: "none", spellcheck: "false" });
+  const status = h("select", null, [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"]]
+    .map(([value, text]) => h("option", { value, selected: value === filter.status }, text)));
+  const go = (e) => {
+    e?.preventDefault();
+    const q = new URLSearchParams();
+    if (agent.value.trim()) q.set("agent", agent.value.trim());
+    if (status.value) q.set("status", status.value);
+    location.hash = `#/runs${q.size > 0 ? `?${q}` : ""}`;
+  };
+  status.addEventListener("change", go);
+  return h("section", null,
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Runs"), note, h("a", { class: "button main", href: "#/start" }, "Start a run")),
+    h("form", { class: "filters", onsubmit: go, role: "search", "aria-label": "Which runs" }, field("Status", status), field("Agent", agent), h("button", { type: "submit" }, "Filter")),
+    list.element, place, more);
+}
+
+// follow keeps the list up to date while somebody looks at it.
+async function follow(ask, list, note, signal) {
+  let wait = every;
+  while (!signal.aborted) {
+    await pause(wait, signal);
+    if (signal.aborted) return;
+    if (document.hidden) continue;
+    try {
+      list.put((await ask()).runs);
+      note.className = "live";
+      wait = every;
+    } catch (e) {
+      note.className = "live off";
+      wait = Math.max(wait * 2, (e.retry ?? 0) * 1000);
+      if (wait > 60000) wait = 60000;
+    }
+  }
+}
+
+// Rows are the rows of a table of runs: one that did not change is left alone, and
+// so is the focus in it.
+class Rows {
+  #rows = new Map();
+  #body = h("tbody", { role: "rowgroup" });
+  #empty = h("p", { class: "empty" }, "No runs. ", h("a", { href: "#/start" }, "Start one"), ".");
+  #table = h("table", { class: "list runs", role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Run", "Status", "Agent", "Steps", "Tokens", "Fuel", "Started"]
+    .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Steps", "Tokens", "Fuel"].includes(t) ? "number" : "" }, t)))), this.#body);
+  element = h("div", null, this.#table, this.#empty);
+
+  put(list) {
+    for (const r of list) {
+      const text = JSON.stringify(r);
+      const known = this.#rows.get(r.id);
+      if (known?.text === text) continue;
+      const row = line(r);
+      this.#rows.set(r.id, { text, row, created: r.created });
+      if (known) known.row.replaceWith(row);
+    }
+    const sorted = [...this.#rows.values()].sort((a, b) => (a.created < b.created ? 1 : -1));
+    sorted.forEach(({ row }, i) => {
+      if (this.#body.children[i] !== row) this.#body.insertBefore(row, this.#body.children[i] ?? null);
+    });
+    this.#table.hidden = this.#rows.size === 0;
+    this.#empty.hidden = this.#rows.size > 0;
+  }
+
+  oldest() {
+    return [...this.#rows.values()].map((r) => r.created).sort()[0];
+  }
+}
+
+function line(r) {
+  const cell = (kind, ...x) => h("td", { role: "cell", class: kind }, x);
+  return h("tr", { role: "row" },
+    cell("wide", h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), cell("", statusOf(r)),
+    cell("", r.agent, r.version ? h("span", { class: "soft" }, ` v${r.version}`) : null),
+    cell("number", short(r.step)), cell("number", short(r.usage.total_tokens)), cell("number", short(r.fuel)), cell("soft nowrap", when(r.created)));
+}
+
+export async function start({ query, signal }) {
+  const list = (await get("/v1/agents?limit=1000", signal)).agents;
+  const asked = query.get("agent");
+  const agent = h("select", { required: true }, list.map((a) => h("option", { value: a.name, selected: a.name === asked }, a.name)));
+  const input = h("textarea", { rows: "6", required: true, placeholder: "What the user says" });
+  const place = h("div");
+  const button = h("button", { type: "submit", class: "main" }, "Start");
+  // Once more is not twice: the same form begins one run.
+  const same = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+  let sent;
+  const go = doing(button, place, async () => {
+    const body = { agent: agent.value, input: input.value };
+    const text = JSON.stringify(body);
+    const name = text === (sent ??= text) ? same : `${same}-${Date.now()}`;
+    const r = await call("POST", "/v1/runs", { body, headers: { "Idempotency-Key": name } });
+    location.hash = `#/runs/${r.id}`;
+  });
+  input.addEventListener("keydown", (e) => {
+    if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form.requestSubmit();
+  });
+  if (list.length === 0) {
+    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), h("p", { class: "empty" }, "There are no agents yet. Put one with ", h("code", null, "PUT /v1/agents/NAME"), "."));
+  }
+  return h("section", { class: "narrow" }, h("h1", { tabindex: "-1" }, "Start a run"),
+    h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts it."), place, h("div", null, button)));
+}
+

@@ -1,0 +1,123 @@
+// The timeline: what took how long, one within the other.
+import { h, took, short } from "./dom.js";
+
+const most = 400; // rows that are drawn
+
+// timeline draws the timelines of a trace, one for each time that the run went on;
+// of what goes on now there is none yet, and events say what they can.
+export function timeline(trace, events, goesOn) {
+  const parts = (trace?.timelines ?? []).filter((t) => Array.isArray(t.spans) && t.spans.length > 0);
+  const traced = parts.length > 0;
+  if (goesOn || !traced) {
+    const spans = fromEvents(goesOn && traced ? since(events) : events);
+    if (spans.length > 0) parts.push({ spans, rough: true });
+  }
+  if (parts.length === 0) return h("p", { class: "empty" }, "Nothing was done yet.");
+  return [parts.map((t, i) => part(t, parts.length > 1 ? `${i + 1} of ${parts.length}` : "")),
+    traced && h("p", { class: "soft small" }, legend())];
+}
+
+function part(t, title) {
+  const rows = tree(t.spans);
+  const end = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
+  const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
+  return [
+    h("p", { class: "soft small over" }, title && `Part ${title} · `, took(end), t.rough && " · from its events: hooks are shown once the run has ended or waits", left > 0 && ` · ${left} more are not shown`),
+    h("div", { class: "timeline", role: "region", "aria-label": `Timeline ${title}`, tabindex: "0" }, h("ol", null, rows.slice(0, most).map(([s, depth]) => row(s, depth, end)))),
+  ];
+}
+
+// since are the events behind the last pause.
+function since(events) {
+  return events.slice(events.findLastIndex((e) => e.type === "run_paused") + 1);
+}
+
+const legend = () => [["model", "model"], ["tool", "tool"], ["hook", "module"]].map(([kind, text]) => [h("span", { class: `key ${kind}`, "aria-hidden": "true" }), `${text} `]);
+
+function tree(spans) {
+  const inside = new Map();
+  const known = new Set(spans.map((s) => s.id));
+  for (const s of spans) {
+    const parent = known.has(s.parent) ? s.parent : 0;
+    if (!inside.has(parent)) inside.set(parent, []);
+    inside.get(parent).push(s);
+  }
+  const out = [];
+  const seen = new Set();
+  const walk = (id, depth) => {
+    for (const s of inside.get(id) ?? []) {
+      if (seen.has(s.id)) continue;
+      seen.add(s.id);
+      out.push([s, depth]);
+      walk(s.id, depth + 1);
+    }
+  };
+  walk(0, 0);
+  return out;
+}
+
+function name(s) {
+  switch (s.kind) {
+    case "hook": return [h("b", null, s.entry), " ", h("span", { class: "soft" }, s.hook)];
+    case "model": return [h("b", null, "model"), " ", h("span", { class: "soft" }, s.model)];
+    case "tool": return [h("b", null, s.tool || "tool")];
+    default: return [h("b", null, s.label ?? s.agent ?? s.kind)];
+  }
+}
+
+function row(s, depth, end) {
+  const bar = h("span", { class: `bar ${s.kind} ${s.error ? "bad" : ""} ${s.took_us < 0 ? "open" : ""}` });
+  const from = (100 * s.start_us) / end;
+  const width = s.took_us < 0 ? 100 - from : (100 * s.took_us) / end;
+  bar.style.left = `${Math.min(from, 99.5)}%`;
+  bar.style.width = `${Math.max(0.5, Math.min(width, 100 - from))}%`;
+  const label = h("span", { class: "what" }, name(s), s.error && h("span", { class: "bad" }, ` ${s.error}`));
+  label.style.paddingInlineStart = `${Math.min(depth, 8) * 0.8}rem`;
+  const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${took(s.own_us)} its own)` : "";
+  return h("li", { title: `${took(s.took_us)}${own}` }, label, h("span", { class: "track", "aria-hidden": "true" }, bar),
+    h("span", { class: "number" }, took(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
+}
+
+// fromEvents makes spans of what events say.
+export function fromEvents(events) {
+  if (events.length === 0) return [];
+  const began = events[0].time_ms;
+  const out = [];
+  const at = (e) => (e.time_ms - began) * 1000;
+  const open = new Map();
+  const begin = (key, parent, e, span) => {
+    const s = { id: out.length + 1, parent: open.get(parent)?.id ?? 0, start_us: at(e), took_us: -1, ...span };
+    out.push(s);
+    open.set(key, s);
+  };
+  const end = (key, e, more) => {
+    const s = open.get(key);
+    if (!s) return;
+    Object.assign(s, { took_us: at(e) - s.start_us }, more);
+    open.delete(key);
+  };
+  const closeAll = (e) => [...open.keys()].forEach((k) => end(k, e));
+  for (const e of events) {
+    switch (e.type) {
+      case "step_started":
+        begin("step", "", e, { kind: "step", label: `step ${e.step ?? ""}` });
+        begin("model", "step", e, { kind: "model" });
+        break;
+      case "message":
+        if (e.message?.role === "assistant") end("model", e);
+        break;
+      case "tool_call":
+        end("model", e);
+        begin(`tool ${e.call?.id}`, "step", e, { kind: "tool", tool: e.call?.name });
+        break;
+      case "tool_result":
+        end(`tool ${e.call?.id}`, e, e.result?.is_error ? { error: "error" } : {});
+        break;
+      case "step_finished":
+      case "run_paused":
+      case "run_finished":
+        closeAll(e);
+    }
+  }
+  return out;
+}

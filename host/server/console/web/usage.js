@@ -1,0 +1,29 @@
+// What was used, by day, agent and module.
+import { h, field, table, count, digest, took, facts } from "./dom.js";
+import { get } from "./api.js";
+
+const day = (t) => t.toISOString().slice(0, 10);
+
+export async function usage({ query, signal }) {
+  const from = query.get("from") || day(new Date(Date.now() - 6 * 86400000));
+  const to = query.get("to") || day(new Date());
+  const u = await get(`/v1/usage?${new URLSearchParams({ from, to })}`, signal);
+  const first = h("input", { type: "date", value: from, required: true });
+  const last = h("input", { type: "date", value: to, required: true });
+  return h("section", null, h("h1", { tabindex: "-1" }, "Usage"),
+    h("form", { class: "filters", role: "search", "aria-label": "Which days", onsubmit: (e) => {
+      e.preventDefault();
+      location.hash = `#/usage?${new URLSearchParams({ from: first.value, to: last.value })}`;
+    } }, field("From", first), field("To", last), h("button", { type: "submit" }, "Show")),
+    totals(u.total), rows(u.rows), h("p", { class: "soft small" }, "Days are those of UTC. A row without a module is the agent itself: its runs and its model."));
+}
+
+export function totals(t) {
+  return h("div", { class: "tiles" }, facts(["Runs", count(t.runs)], ["Prompt tokens", count(t.prompt_tokens)], ["Answer tokens", count(t.completion_tokens)], ["Fuel", count(t.fuel)]));
+}
+
+export function rows(list) {
+  return table("Usage", ["Day", "Agent", "Module", "#Runs", "#Calls", "#Tokens", "#Fuel", "#Time"], list.map((r) => h("tr", null, h("td", { class: "nowrap" }, r.day), h("td", null, r.agent),
+    h("td", null, r.module && h("a", { href: `#/modules/${r.module}` }, digest(r.module))), h("td", { class: "number" }, count(r.runs)), h("td", { class: "number" }, count(r.calls)),
+    h("td", { class: "number" }, count(r.prompt_tokens + r.completion_tokens)), h("td", { class: "number" }, count(r.fuel)), h("td", { class: "number nowrap" }, took(r.wall_ms * 1000)))), "Nothing was used.");
+}
