@@ -86,10 +86,12 @@ func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
 		log: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
+// logBuilding writes what a module says to the operator's log, at its own level but
+// never as an error: those are the host's.
 func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
-	at := slog.Level(min(max(level, 0), 3)-1) * 4 // the same four levels, four apart
+	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // the same levels, four apart
 	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
-		"level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
+		"module_level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
 }
 
 // callBuilding calls describe or configure; that it failed is an *abi.Error.

@@ -3,6 +3,7 @@ package module
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -147,6 +148,31 @@ func TestBuilding(t *testing.T) {
 			require.Equal(t, want, start.Instruction)
 		}
 	}
+}
+
+// TestBuildingLogs checks that no module writes errors to the operator's log.
+func TestBuildingLogs(t *testing.T) {
+	t.Parallel()
+	var heard bytes.Buffer
+	l, err := NewLoader(t.Context(), &LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	loadScript(t, l, `
+for (const level of ["debug", "info", "warn", "error"]) console[level](level + "\n{\"level\":\"ERROR\"}");
+export default { gateTool() {} };`, Limits{})
+	levels := map[string]string{}
+	for line := range strings.Lines(heard.String()) {
+		var said struct {
+			Msg, Level, Text string
+			Own              string `json:"module_level"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &said))
+		if own, _, ok := strings.Cut(said.Text, "\n"); ok && said.Msg == "a module logs while it is loaded" {
+			require.Equal(t, own, said.Own)
+			levels[own] = said.Level
+		}
+	}
+	require.Equal(t, map[string]string{"debug": "DEBUG", "info": "INFO", "warn": "WARN", "error": "WARN"}, levels)
 }
 
 func TestInfo(t *testing.T) {

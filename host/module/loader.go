@@ -37,7 +37,7 @@ type LoaderOptions struct {
 	FaultDir string
 
 	// Logger hears warnings about modules, and what modules print and log while
-	// they are loaded and configured, at level debug. Nil: nobody hears it.
+	// they are loaded and configured, at level warn at most. Nil: nobody hears it.
 	Logger *slog.Logger
 }
 

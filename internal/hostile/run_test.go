@@ -63,9 +63,6 @@ func (m mistakes) Enabled(_ context.Context, l slog.Level) bool { return l >= sl
 func (m mistakes) WithAttrs([]slog.Attr) slog.Handler           { return m }
 func (m mistakes) WithGroup(string) slog.Handler                { return m }
 func (m mistakes) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "a module logs while it is loaded" {
-		return nil // what the module says of itself, at the level that it names
-	}
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key != "stack" {
