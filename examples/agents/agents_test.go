@@ -94,11 +94,14 @@ func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Mod
 	defer a.Close()
 	prompt := strings.TrimSpace(string(e.read(t, "prompt.txt")))
 	paused := out.take(t, a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User(prompt)}}))
+	script, err := os.ReadFile("run.sh")
+	require.NoError(t, err)
 	for paused != nil {
 		answers := map[string]json.RawMessage{}
 		for _, i := range paused.Interrupts {
 			require.Contains(t, e.answers, i.Call.ID, "nobody answers %s", i.Reason)
 			answers[i.ID] = e.answers[i.Call.ID]
+			require.Contains(t, string(script), i.ID+"=", "run.sh does not answer %s", i.Reason)
 		}
 		events, err := a.Resume(t.Context(), paused.State, answers)
 		require.NoError(t, err)

@@ -1,0 +1,35 @@
+package agents
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The support agent is asked for what it may do, and misled to what it may not.
+func TestSupport(t *testing.T) {
+	t.Parallel()
+	support := example{
+		name:    "support",
+		servers: map[string]string{"desk": "support/desk"},
+		answers: map[string]json.RawMessage{
+			"call_7": json.RawMessage(`{"decision":"deny","message":"This order is not yours to give back."}`),
+		},
+	}
+	out := support.test(t)
+	out.require(t, "guard-tools guarded", "guard-tools answers call_3", "redact-inside redacted", "redact-outside redacted", "approve reviewed",
+		"validate-args answers call_4", "tool answers call_5", "tool-policy answers call_6", "asked about call_7", "approve answers call_7",
+		"tool answers call_8", "limits limit_reached", "limits answers call_9", "call-log log")
+	require.Equal(t, 5, out.did()["approve reviewed"])
+	require.Contains(t, out.answer(t), "a mail about it goes to [REDACTED_EMAIL]")
+
+	all, err := json.Marshal(out.events)
+	require.NoError(t, err)
+	recorded := string(support.read(t, "conversation.json"))
+	require.NotContains(t, string(all), "bob@example.com") // the model makes it up, so it is in the recording once
+	for _, secret := range []string{"4111", "5500", "maintenance mode", "eve@evil.example"} {
+		require.NotContains(t, string(all), secret)
+		require.NotContains(t, recorded, secret)
+	}
+}
