@@ -75,6 +75,12 @@ export default defineMiddleware({
 });
 `
 
+// crash is a module that makes a mistake.
+const crash = `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({ name: "crash", beforeAgent: ({ messages }) => ({ instruction: messages.at(99).content }) });
+`
+
 // A cutting is a server whose streams of events break off after a while, each once.
 type cutting struct {
 	http.Handler
@@ -148,6 +154,9 @@ func TestConsoleInBrowser(t *testing.T) {
 	f.upload(f.acme, "mask", mask)
 	f.upload(f.acme, "asker", asker)
 	r := f.apply(f.acme, "archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	f.upload(f.acme, "crash", crash)
+	r = f.apply(f.acme, "clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n")
 	require.Equal(t, 200, r.status, "%s", r.body)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"name": "Acme <b>Ltd</b>", "quota": map[string]any{"concurrent_runs": 20, "runs_per_day": 50, "tokens_per_day": 200000}}, nil)
 

@@ -88,12 +88,18 @@ async function visit(scheme, viewport) {
   await shot("run");
   await check(scheme, viewport, run, "run");
 
+  // The timeline leads to what a hook changed.
+  await page.getByRole("button", { name: "changed" }).first().click();
+  await page.locator(".deed.found", { hasText: "message 1 (user)" }).waitFor();
+
   // One that goes on is cancelled.
   await page.getByRole("link", { name: "Start another" }).click();
   await title("Start a run");
   await page.getByLabel("Input").fill("Wait for me.");
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByText("live", { exact: true }).waitFor();
+  await page.locator(".timeline .bar.open").first().waitFor();
+  await shot("live");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Cancel it?" }).click();
   await page.locator(".facts").getByText("canceled").waitFor();
@@ -113,6 +119,20 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "mask" }).click();
   await page.getByText("Hides addresses from the model.").waitFor();
   await shot("module");
+  // A module that makes a mistake: its fault is told where the run is, and found from
+  // where the module is.
+  await page.goto(`${told.url}/#/start?agent=clumsy`);
+  await title("Start a run");
+  await page.getByLabel("Input").fill("Stumble.");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.getByRole("region", { name: "Faults", exact: true }).getByText("TypeError").first().waitFor();
+  await page.locator(".facts").getByText("error").waitFor();
+  await shot("fault");
+  await open("Modules");
+  await page.getByRole("link", { name: "crash" }).click();
+  await page.getByRole("button", { name: "Look for faults" }).click();
+  await page.getByRole("link", { name: "Stumble." }).first().waitFor();
+  await questions(title, shot);
   await open("Usage");
   await shot("usage");
   assert.equal(await page.getByRole("link", { name: "Tenants" }).count(), 0);
@@ -153,6 +173,50 @@ async function visit(scheme, viewport) {
     await page.locator("main h1").waitFor();
     await page.locator(".busy").waitFor({ state: "detached" });
   }
+}
+
+// questions answers each kind of question, of a run that is made up.
+async function questions(title, shot) {
+  const sent = [];
+  const made = { id: "run_made", agent: "archivist", title: "Made up", status: "paused", step: 1, usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, fuel: 0, last_event: 0,
+    created: new Date().toISOString(), updated: new Date().toISOString(), interrupts: [
+      { id: "int_1", reason: "client", client: true, call: { id: "c1", name: "where_am_i", arguments: "{}" } },
+      { id: "int_2", entry: "budget", hook: "before_model", reason: "Go on, for another dollar?", payload: { spent: 1.5 } },
+      { id: "int_3", entry: "asker", hook: "gate_tool", reason: "May it?", call: { id: "c2", name: "pay", arguments: '{"sum":5}' } }] };
+  const routed = /\/v1\/runs(\/run_made.*)?$/;
+  await page.route(routed, async (route) => {
+    const r = route.request();
+    if (r.method() === "POST") sent.push(r.postDataJSON());
+    if (r.url().endsWith("/events")) return route.fulfill({ status: 204 });
+    if (r.url().endsWith("/run_made") || r.method() === "POST") return route.fulfill({ json: made });
+    return route.fulfill({ status: 404, json: { title: "not found" } });
+  });
+  await page.goto(`${told.url}/#/runs/run_made`);
+  await title("Made up");
+  await shot("questions");
+  const asks = page.locator(".ask");
+  const click = async (i, name) => {
+    const n = sent.length;
+    await asks.nth(i).getByRole("button", { name, exact: true }).click();
+    await assertSoon(() => sent.length > n);
+    await asks.nth(2).waitFor();
+  };
+  await asks.nth(0).getByLabel("What the tool answers").fill("in Lisbon");
+  await click(0, "Send");
+  await asks.nth(1).getByLabel("Answer").fill('{"more": 2}');
+  await click(1, "Send");
+  await click(1, "No");
+  await asks.nth(2).getByLabel("Why not").fill("too much");
+  await click(2, "Deny");
+  await click(2, "Approve");
+  assert.deepEqual(sent, [{ int_1: "in Lisbon" }, { int_2: { more: 2 } }, { int_2: false }, { int_3: { decision: "deny", message: "too much" } }, { int_3: { decision: "approve" } }]
+    .map((answers) => ({ run: "run_made", answers })));
+  await page.unroute(routed);
+}
+
+async function assertSoon(f) {
+  for (let i = 0; i < 200 && !f(); i++) await page.waitForTimeout(50);
+  assert.ok(f());
 }
 
 // check looks for what keeps people out: names, roles, contrast. What it brings is

@@ -23,7 +23,7 @@ export async function agent({ id, query, signal }) {
   });
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/agents" }, "Agents"), " / ", a.name),
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Its runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
-    facts(["Version", a.version], ["Put", when(a.created)]),
+    facts(["Version", a.version], ["Changed", when(a.created)]),
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
     h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "It runs without modules.")),

@@ -2,16 +2,18 @@
 // as a difference.
 import { h, badge, json, pretty, textOf } from "./dom.js";
 import { diff } from "./diff.js";
+import { hookKey } from "./timeline.js";
 
 const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
 
-export function changes(history, questions) {
+// changes shows a history. It notes in places where it shows what each hook changed.
+export function changes(history, questions, places) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
   if (phases.length === 0) return h("p", { class: "empty" }, "Nothing is recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
-  return [steps(phases).map((p) => phase(p, calls)), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
+  return [steps(phases).map((p) => phase(p, calls, places)), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
@@ -21,18 +23,19 @@ function steps(phases) {
   for (const p of phases) {
     const title = p.phase === "start" ? "Before the first step" : p.phase === "end" ? "At the end" : `Step ${p.step}`;
     if (out.at(-1)?.title === title) out.at(-1).deeds.push(...p.deeds);
-    else out.push({ title, deeds: [...p.deeds] });
+    else out.push({ title, step: p.step, deeds: [...p.deeds] });
   }
   return out;
 }
 
-function phase(p, calls) {
+function phase(p, calls, places) {
   const now = { response: undefined, arguments: new Map(), result: new Map() }; // as the deed before left it
   const quiet = [];
   const shown = [];
   for (const d of p.deeds) {
     const what = deed(d, now, calls);
     if (what) shown.push(what);
+    if (what && d.entry) places.set(hookKey(p.step, d.entry, d.what, d.call), what);
     else quiet.push(`${d.entry} ${d.what}`);
   }
   return h("section", { class: "phase" },
@@ -101,7 +104,7 @@ function deed(d, now, calls) {
   const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !handled(d, k) && v !== null));
   if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answered: ${Object.keys(rest).join(", ")}`), json(rest)));
   if (parts.length === 0) return undefined;
-  return h("li", { class: "deed hook" }, head(d.entry, d.what, d, calls), parts);
+  return h("li", { class: "deed hook", tabindex: "-1" }, head(d.entry, d.what, d, calls), parts);
 }
 
 function handled(d, name) {

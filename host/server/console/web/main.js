@@ -23,6 +23,7 @@ function header(now) {
     h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
     h("div", { class: "who" }, h("span", { title: isOperator() ? "a key of the operator" : "the key that is signed in" }, isOperator() ? "operator" : keyName()),
       h("button", { type: "button", class: "quiet", onclick: () => { signOut(); show(); } }, "Sign out")));
+  top.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 function signInPage(why) {

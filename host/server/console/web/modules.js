@@ -1,6 +1,8 @@
 // Modules: what they are called for, what they can do, what to know of them.
-import { h, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
+import { h, fill, doing, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
 import { get, call } from "./api.js";
+
+const lookBack = 50; // runs in which faults are looked for
 
 const named = (m) => m.names[0]?.name ?? m.about.name ?? m.digest.slice(7, 19);
 
@@ -12,6 +14,27 @@ export async function modules({ signal }) {
       h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x))),
       h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(`${m.about.warnings.length} ${m.about.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
       h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), "No modules yet. Upload one with PUT /v1/modules?name=NAME."));
+}
+
+// faults looks for those of a module in the last runs, when it is asked to: each
+// finished run's last event counts them.
+function faults(m, signal) {
+  const found = h("div", { role: "status" });
+  const place = h("div");
+  const b = h("button", { type: "button" }, "Look for faults");
+  b.addEventListener("click", doing(b, place, async () => {
+    const runs = (await get(`/v1/runs?limit=${lookBack}&status=finished`, signal)).runs.filter((r) => r.modules?.some((x) => x.digest === m.digest));
+    const hits = [];
+    for (const r of runs) {
+      const last = (await get(`/v1/runs/${encodeURIComponent(r.id)}/events?after=${Math.max(0, r.last_event - 1)}`, signal)).events.at(-1);
+      const n = (last?.entries ?? []).filter((s) => s.digest && m.digest.endsWith(s.digest)).reduce((sum, s) => sum + (s.faults ?? 0), 0);
+      if (n > 0) hits.push([r, n]);
+    }
+    fill(found, h("p", { class: "soft small" }, `Of the last ${lookBack} finished runs, ${runs.length} had it.`),
+      table("Runs with faults", ["Run", "#Faults", "Started"], hits.map(([r, n]) => h("tr", null, h("td", { class: "wide" }, h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), h("td", { class: "number bad" }, count(n)), h("td", { class: "soft nowrap" }, when(r.created)))),
+        "It had no faults in them."));
+  }));
+  return h("section", null, h("h2", null, "Faults"), found, place, b);
 }
 
 function powers(list, empty) {
@@ -31,6 +54,7 @@ export async function module({ id, signal }) {
     m.blocked && h("p", { class: "wrong", role: "alert" }, `The operator blocks it: ${m.blocked}`),
     facts(["Says it is", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Messages", a.messages], ["Uploaded", when(m.created)]),
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
+    faults(m, signal),
     h("section", null, h("h2", null, "Hooks"), h("p", null, a.hooks.length > 0 ? a.hooks.map((x) => badge(x)) : "None.")),
     h("section", null, h("h2", null, "Powers that have to be granted"), powers(a.powers.filter((p) => p.grant), "None: whatever it does stays in the run.")),
     h("details", null, h("summary", null, "Powers that every module may use"), powers(a.powers.filter((p) => !p.grant), "None.")),

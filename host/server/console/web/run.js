@@ -151,8 +151,8 @@ class Page {
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
     this.drawAsks();
     this.drawTalk();
-    this.redraw("line", [this.trace, r.status, this.events.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status)));
-    this.redraw("changes", this.history, () => changes(this.history, this.questions()));
+    this.redraw("changes", [this.history, this.questions().size], () => changes(this.history, this.questions(), (this.places = new Map())));
+    this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
     if (over) this.connected(undefined);

@@ -4,8 +4,9 @@ import { h, took, short } from "./dom.js";
 const most = 400; // rows that are drawn
 
 // timeline draws the timelines of a trace, one for each time that the run went on;
-// of what goes on now there is none yet, and events say what they can.
-export function timeline(trace, events, goesOn) {
+// of what goes on now there is none yet, and events say what they can. changed has
+// the places where it is shown what hooks changed, by [hookKey].
+export function timeline(trace, events, goesOn, changed) {
   const parts = (trace?.timelines ?? []).filter((t) => Array.isArray(t.spans) && t.spans.length > 0);
   const traced = parts.length > 0;
   if (goesOn || !traced) {
@@ -13,17 +14,17 @@ export function timeline(trace, events, goesOn) {
     if (spans.length > 0) parts.push({ spans, rough: true });
   }
   if (parts.length === 0) return h("p", { class: "empty" }, "Nothing was done yet.");
-  return [parts.map((t, i) => part(t, parts.length > 1 ? `${i + 1} of ${parts.length}` : "")),
+  return [parts.map((t, i) => part(t, parts.length > 1 ? `${i + 1} of ${parts.length}` : "", changed)),
     traced && h("p", { class: "soft small" }, legend())];
 }
 
-function part(t, title) {
+function part(t, title, changed) {
   const rows = tree(t.spans);
   const end = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
   return [
     h("p", { class: "soft small over" }, title && `Part ${title} · `, took(end), t.rough && " · from its events: hooks are shown once the run has ended or waits", left > 0 && ` · ${left} more are not shown`),
-    h("div", { class: "timeline", role: "region", "aria-label": `Timeline ${title}`, tabindex: "0" }, h("ol", null, rows.slice(0, most).map(([s, depth]) => row(s, depth, end)))),
+    h("div", { class: "timeline", role: "region", "aria-label": `Timeline ${title}`, tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }
 
@@ -65,17 +66,39 @@ function name(s) {
   }
 }
 
-function row(s, depth, end) {
+// withSteps puts a line before the first span of each step of the run itself.
+function withSteps(rows, rough) {
+  let now;
+  return rows.flatMap(([s, depth]) => {
+    const begins = !rough && depth === 1 && s.step > 0 && s.step !== now;
+    if (begins) now = s.step;
+    return begins ? [[{ kind: "steps", label: `Step ${s.step}` }, 0], [s, depth]] : [[s, depth]];
+  });
+}
+
+// hookKey names a call of a hook.
+export const hookKey = (step, entry, hook, call) => [step ?? 0, entry, hook, call ?? ""].join("\n");
+
+function row(s, depth, end, changed) {
   const bar = h("span", { class: `bar ${s.kind} ${s.error ? "bad" : ""} ${s.took_us < 0 ? "open" : ""}` });
   const from = (100 * s.start_us) / end;
   const width = s.took_us < 0 ? 100 - from : (100 * s.took_us) / end;
   bar.style.left = `${Math.min(from, 99.5)}%`;
   bar.style.width = `${Math.max(0.5, Math.min(width, 100 - from))}%`;
-  const label = h("span", { class: "what" }, name(s), s.error && h("span", { class: "bad" }, ` ${s.error}`));
+  const place = s.kind === "hook" && changed?.get(hookKey(s.step, s.entry, s.hook, s.call_id));
+  const label = h("span", { class: "what" }, name(s), place && h("button", { type: "button", title: "what it changed", onclick: () => find(place) }, "changed"), s.error && h("span", { class: "bad" }, ` ${s.error}`));
   label.style.paddingInlineStart = `${Math.min(depth, 8) * 0.8}rem`;
   const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${took(s.own_us)} its own)` : "";
   return h("li", { title: `${took(s.took_us)}${own}` }, label, h("span", { class: "track", "aria-hidden": "true" }, bar),
     h("span", { class: "number" }, took(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
+}
+
+// find goes to where it is shown what a hook changed.
+function find(place) {
+  document.querySelector(".deed.found")?.classList.remove("found");
+  place.classList.add("found");
+  place.scrollIntoView({ block: "center" });
+  place.focus({ preventScroll: true });
 }
 
 // fromEvents makes spans of what events say.
