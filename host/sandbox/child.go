@@ -182,8 +182,8 @@ func (c *children) feed(cmd *exec.Cmd, job string, module []byte) error {
 
 // memoryTexts are what the Go and C runtimes and wazero print when there is no
 // more memory; a new thread needs some for its stack, and Go's runtime dies of a
-// segmentation violation where it gets none.
-var memoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation"}
+// segmentation violation where it gets none; the last is the race detector's.
+var memoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}
 
 // explain says what a child that failed died of.
 func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
