@@ -268,7 +268,7 @@ func callLimits(l *agentfile.Limits) agent.Limits {
 }
 
 func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
-	path, limits := string(s.from.Module), moduleLimits(&s.from.Limits)
+	path, limits := string(s.from.Module), ModuleLimits(&s.from.Limits)
 	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
 		entry := s.from.Name
 		if b.around != nil {
@@ -285,7 +285,9 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	return b.host.Load(ctx, path, limits)
 }
 
-func moduleLimits(l *agentfile.ModuleLimits) Limits {
+// ModuleLimits are the limits that a file gives a module; what it leaves out is zero,
+// which stands for the default.
+func ModuleLimits(l *agentfile.ModuleLimits) Limits {
 	return Limits{
 		Limits: sandbox.Limits{
 			ModuleBytes: int64(l.ModuleBytes), MemoryBytes: int64(l.Memory), HookTime: time.Duration(l.Timeout),

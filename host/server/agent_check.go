@@ -198,6 +198,11 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 			}
 		}
 	}
+	if c.Key.Tenant != store.Operator {
+		if err := checkLimits(f, at, &m.Limits); err != nil {
+			return "", misplaced(err)
+		}
+	}
 	content, err := a.modules.bytes(ctx, c.Tenant, found.Digest)
 	if err != nil {
 		return "", err
@@ -208,7 +213,7 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	loaded, err := a.modules.host.LoadBytes(ctx, string(m.Module)+".wasm", content, host.Limits{})
+	loaded, err := a.modules.host.LoadBytes(ctx, string(m.Module)+".wasm", content, host.ModuleLimits(&m.Limits))
 	if err != nil {
 		return "", misplaced(f.ErrorAt(at+".module", err))
 	}

@@ -130,5 +130,5 @@ func (s *Server) allow(c *Caller, r Route) error {
 	if !c.Has(r.Scope) {
 		return problem(codeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
 	}
-	return s.rates.take(c.Key.ID, c.Info.Quota.RequestsPerMin)
+	return s.rates.take(c.Key.Tenant, c.Info.Quota.RequestsPerMin)
 }

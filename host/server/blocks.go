@@ -63,11 +63,13 @@ func (b *blocks) watch(ctx context.Context) {
 
 // refresh reads what is blocked.
 func (b *blocks) refresh(ctx context.Context) error {
+	// What is known is looked at first: another refresh that ends in between has read
+	// later than this one, perhaps, and is not to be undone.
+	old, same := b.now.Load(), true
 	list, err := b.store.Blocked(ctx)
 	if err != nil {
 		return err
 	}
-	old, same := b.now.Load(), true
 	reasons := make(map[string]string, len(list))
 	for _, block := range list {
 		was, ok := old.reasons[block.Digest]

@@ -146,7 +146,7 @@ func TestRates(t *testing.T) {
 	require.Equal(t, 429, p.Status)
 	require.Equal(t, "requests_per_minute", p.Quota)
 	require.Equal(t, "1", p.GetHeaders().Get("Retry-After"))
-	require.NoError(t, r.take("b", 60), "another key")
+	require.NoError(t, r.take("b", 60), "another tenant")
 	now = now.Add(time.Second)
 	require.NoError(t, r.take("a", 60))
 	require.Error(t, r.take("a", 60))
@@ -154,7 +154,7 @@ func TestRates(t *testing.T) {
 		require.NoError(t, r.take(fmt.Sprint("key", i), 60))
 		now = now.Add(100 * time.Millisecond)
 	}
-	require.LessOrEqual(t, len(r.keys), maxRates, "keys that are idle are forgotten")
+	require.LessOrEqual(t, len(r.tenants), maxRates, "tenants that are idle are forgotten")
 }
 
 func TestRateOfTenant(t *testing.T) {
@@ -162,8 +162,8 @@ func TestRateOfTenant(t *testing.T) {
 	f := newFixture(t)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
-	f.ok("GET", "/v1/keys", f.acme, nil, nil)
-	r := f.send("GET", "/v1/keys", f.acme, nil)
+	f.ok("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil, nil)
+	r := f.send("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil) // more keys are not more requests
 	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
 	require.NotEmpty(t, r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
