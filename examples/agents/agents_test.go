@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ import (
 )
 
 var update = flag.Bool("update", false, "record each conversation.json from its model.jsonl")
+
+// modules are those that an agent.yaml names, which must be there to load it.
+var modules = regexp.MustCompile(`module: \.\./\.\./\.\./build/wasm/([a-z-]+)\.wasm`)
 
 // An example is an agent and how it is tested.
 type example struct {
@@ -113,9 +117,13 @@ func (e *example) run(t *testing.T, h *host.Host, f *agentfile.File, m model.Mod
 // file is the example's agent.yaml, with its modules and servers built.
 func (e *example) file(t *testing.T) *agentfile.File {
 	t.Helper()
-	f, err := agentfile.Load(filepath.Join(e.name, "agent.yaml"))
-	require.NoError(t, err)
 	root, err := guestbuild.Root()
+	require.NoError(t, err)
+	for _, m := range modules.FindAllSubmatch(e.read(t, "agent.yaml"), -1) {
+		_, err := guestbuild.Module(t.Context(), root, "examples/wasm-middlewares/"+string(m[1]))
+		require.NoError(t, err)
+	}
+	f, err := agentfile.Load(filepath.Join(e.name, "agent.yaml"))
 	require.NoError(t, err)
 	for i := range f.Tools.MCP {
 		command := f.Tools.MCP[i].Command
@@ -124,13 +132,6 @@ func (e *example) file(t *testing.T) *agentfile.File {
 		command[0] = filepath.Join(t.TempDir(), "server")
 		built, err := exec.CommandContext(t.Context(), "go", "build", "-o", command[0], "./"+server).CombinedOutput()
 		require.NoError(t, err, string(built))
-	}
-	for _, entries := range [][]agentfile.Middleware{f.Rings.Outer, f.Middlewares, f.Rings.Inner} {
-		for _, entry := range entries {
-			name := strings.TrimSuffix(filepath.Base(string(entry.Module)), ".wasm")
-			_, err := guestbuild.Module(t.Context(), root, "examples/wasm-middlewares/"+name)
-			require.NoError(t, err)
-		}
 	}
 	return f
 }
