@@ -32,6 +32,7 @@ func newRoot(e *env) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	budgetFlags(root, &e.budget)
 	root.AddCommand(newRun(e), newRuns(e), newModule(e), newServe(e), newVersion(e))
+	root.AddCommand(newLogin(e), newLogout(e), newWhoami(e), newModules(e), newAgents(e), newTenants(e), newKeys(e), newSecrets(e), newUsage(e), newBlocks(e))
 	return root
 }
 

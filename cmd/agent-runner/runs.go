@@ -14,25 +14,33 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // A runsCommand is what was typed after runs.
 type runsCommand struct {
-	env             *env
-	storeAt, output string
-	store           store.Store
+	env                     *env
+	storeAt, server, output string
+	store                   store.Store
+	remote                  *remote // or a server
 }
 
 func newRuns(e *env) *cobra.Command {
 	c := &runsCommand{env: e}
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at runs that were kept, and go on with them",
-		Long: `Looks at runs that were kept in a store by run --store, and goes on with them.
+		Short: "Look at runs that were kept, and go on with them; start some at a server",
+		Long: `Looks at runs that were kept, and goes on with them: at a server, or in a store of
+run --store. Which one that is, the first of these says that is there:
 
-The store is ` + storeHelp + `;
-without --store that of $` + envStore + `, else the default.`,
+  --server URL, or --store WHERE
+  $` + envServer + `
+  $` + envStore + `
+  the server that is logged in to (agent-runner login)
+  the default store of this user
+
+A store is ` + storeHelp + `.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -41,12 +49,13 @@ without --store that of $` + envStore + `, else the default.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune())
+	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune())
 	return cmd
 }
 
-// command makes a subcommand that is about one run, or about none.
-func (c *runsCommand) command(cmd *cobra.Command, run func(ctx context.Context, id string) error) *cobra.Command {
+// command makes a subcommand that is about one run, or about none: one of a store, or
+// one of a server, for which atServer is; nil if there is no such thing.
+func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context.Context, id string) error) *cobra.Command {
 	one := strings.Contains(cmd.Use, " RUN")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -66,39 +75,60 @@ func (c *runsCommand) command(cmd *cobra.Command, run func(ctx context.Context, 
 		}
 		ctx, stop := interruptible(cmd.Context(), func() {})
 		defer stop()
-		at := c.env.storeAt(c.storeAt)
-		if at == "" {
-			at = c.env.storeAt(defaultStore)
-		}
-		var err error
-		if c.store, err = openStore(ctx, c.env, at); err != nil {
-			return err
-		}
-		defer c.store.Close()
 		id := ""
 		if one {
 			id = args[0]
 		}
-		if err = run(ctx, id); errors.Is(err, agent.ErrNoRun) {
-			err = fmt.Errorf("%w in %s; agent-runner runs list%s shows those that there are", err, place(at), storeFlag(c.storeAt))
+		remote, err := c.isRemote()
+		switch {
+		case err != nil:
+			return err
+		case remote && atServer == nil:
+			return usagef("%s is about the runs of a store, and a server is meant here; name the store: --store WHERE, or --store default", cmd.CommandPath())
+		case remote:
+			return c.atServer(ctx, id, atServer)
 		}
-		return err
+		return c.inStore(ctx, id, run)
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(&c.storeAt, "store", "", "`WHERE` the runs are: "+storeHelp+"; default: $"+envStore+", else default")
+	cmd.Flags().StringVar(&c.server, "server", "", "the `URL` of the server that has the runs; agent-runner runs --help says the default")
+	cmd.Flags().StringVar(&c.storeAt, "store", "", "`WHERE` the runs are, if not at a server: "+storeHelp)
 	return cmd
+}
+
+// inStore does something with the runs of a store.
+func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
+	at := c.env.storeAt(c.storeAt)
+	if at == "" {
+		at = c.env.storeAt(defaultStore)
+	}
+	var err error
+	if c.store, err = openStore(ctx, c.env, at); err != nil {
+		return err
+	}
+	defer c.store.Close()
+	if err = run(ctx, id); errors.Is(err, agent.ErrNoRun) {
+		err = fmt.Errorf("%w in %s; agent-runner runs list%s shows those that there are", err, place(at), storeFlag(c.storeAt))
+	}
+	return err
 }
 
 func (c *runsCommand) list() *cobra.Command {
 	var status, named string
 	var limit int
-	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
+	check := func() error {
 		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) {
 			return usagef("--status is %q; want running, paused or finished", status)
 		}
 		if limit < 1 {
 			return usagef("--limit is %d; want at least 1", limit)
+		}
+		return nil
+	}
+	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
+		if err := check(); err != nil {
+			return err
 		}
 		runs, err := c.store.Runs(ctx, &store.Filter{Status: agent.Status(status), Agent: named, Limit: limit})
 		if err != nil {
@@ -115,6 +145,11 @@ func (c *runsCommand) list() *cobra.Command {
 		}
 		_, err = fmt.Fprint(c.env.out, clean(listText(runs, time.Now())))
 		return err
+	}, func(ctx context.Context, _ string) error {
+		if err := check(); err != nil {
+			return err
+		}
+		return c.listAtServer(ctx, &client.RunFilter{Agent: named, Status: status}, limit)
 	})
 	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused or finished")
 	cmd.Flags().StringVar(&named, "agent", "", "only those of the agent of that `NAME`")
@@ -198,7 +233,7 @@ Exit codes: those of run; 2 also if the run cannot go on.`,
 			return err
 		}
 		return c.again(ctx, r, info, func(a *host.Agent) error { return c.goOn(ctx, r, a, info) })
-	})
+	}, func(ctx context.Context, id string) error { return c.resumeAtServer(ctx, r, id) })
 	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
 	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more of what happens")
 	networkFlags(cmd, r)
@@ -280,7 +315,7 @@ one that waits, or was cut off, the modules learn that it has ended.`,
 			return fmt.Errorf("%w\nTo end it without its modules: agent-runner runs cancel --force %s", err, id)
 		}
 		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
-	})
+	}, c.cancelAtServer)
 	cmd.Flags().BoolVar(&force, "force", false, "end it although its modules cannot learn of it")
 	hostFlags(cmd, r)
 	return cmd
@@ -321,6 +356,11 @@ func (c *runsCommand) delete() *cobra.Command {
 			return err
 		}
 		return c.say(did{Run: id, Did: "forgotten"}, "run %s is forgotten", id)
+	}, func(ctx context.Context, id string) error {
+		if err := c.remote.DeleteRun(ctx, id); err != nil {
+			return err
+		}
+		return c.say(did{Run: id, Did: "forgotten"}, "run %s is forgotten", id)
 	})
 }
 
@@ -349,18 +389,23 @@ does not become smaller: new runs take the room.`,
 		default:
 			return c.say(did{Did: "forgotten", Runs: &n}, "forgot %s", count(int64(n), "run"))
 		}
-	})
+	}, nil)
 	cmd.Flags().StringVar(&age, "older-than", "", "those of which nothing has changed for `AGE`: 30d, 12h, 90m")
 	cmd.Flags().BoolVar(&o.Unfinished, "unfinished", false, "also those that wait for answers or were cut off")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say how many")
 	return cmd
 }
 
-// parseAge reads an age: a duration of Go's, or so many days.
+// parseAge reads the age of --older-than.
 func parseAge(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, usagef("say which runs are old: --older-than 30d")
 	}
+	return parseDays("older-than", text)
+}
+
+// parseDays reads the value of a flag: a duration of Go's, or so many days.
+func parseDays(flag, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
 			return time.Duration(n) * 24 * time.Hour, nil
@@ -368,7 +413,7 @@ func parseAge(text string) (time.Duration, error) {
 	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return d, nil
 	}
-	return 0, usagef("--older-than is %q; want days, hours or minutes, such as 30d, 12h or 90m", text)
+	return 0, usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
 }
 
 // An exported run is all that is known of it.
@@ -384,6 +429,12 @@ func (c *runsCommand) export() *cobra.Command {
 		Short: "Write all that is known of a run, as JSON",
 	}, func(ctx context.Context, id string) error {
 		x, err := c.read(ctx, id)
+		if err != nil {
+			return err
+		}
+		return printJSON(c.env, x)
+	}, func(ctx context.Context, id string) error {
+		x, err := c.readAtServer(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -447,6 +498,8 @@ func (c *runsCommand) tail() *cobra.Command {
 				return &endedError{exitCanceled, errors.New("canceled; the run goes on")}
 			}
 		}
+	}, func(ctx context.Context, id string) error {
+		return c.tailAtServer(ctx, &runCommand{env: c.env, screen: newScreen(c.env), verbose: verbose}, id, after, follow)
 	})
 	cmd.Flags().Int64Var(&after, "after", 0, "only events from behind number `N` on")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for events that are still to come")

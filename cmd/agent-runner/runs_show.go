@@ -27,19 +27,30 @@ what gates decided, what the tools answered, faults, fuel and time.`,
 		if err != nil {
 			return err
 		}
-		if c.output == "json" {
-			return printJSON(c.env, x)
+		return c.shown(x, verbose)
+	}, func(ctx context.Context, id string) error {
+		x, err := c.readAtServer(ctx, id)
+		if err != nil {
+			return err
 		}
-		s := newScreen(c.env)
-		v := &runView{storeFlag: storeFlag(c.storeAt), color: s.color && isTerminal(c.env.out), most: showShort}
-		if verbose {
-			v.most = showLong
-		}
-		_, err = fmt.Fprint(c.env.out, v.text(x, time.Now()))
-		return err
+		return c.shown(x, verbose)
 	})
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of each text")
 	return cmd
+}
+
+// shown shows a run with all that is known of it.
+func (c *runsCommand) shown(x *exported, verbose bool) error {
+	if c.output == "json" {
+		return printJSON(c.env, x)
+	}
+	s := newScreen(c.env)
+	v := &runView{storeFlag: storeFlag(c.storeAt) + after(" --server ", c.server), color: s.color && isTerminal(c.env.out), most: showShort}
+	if verbose {
+		v.most = showLong
+	}
+	_, err := fmt.Fprint(c.env.out, v.text(x, time.Now()))
+	return err
 }
 
 // A runView writes a run for a person to read.

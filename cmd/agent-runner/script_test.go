@@ -44,6 +44,9 @@ import (
 //	                         authorization of each request and its body to FILE, and
 //	                         answers with them
 //	requests FILE            writes the bodies that the endpoint was sent
+//	server FLAGS …           starts a server, or another one in its place: $SERVER is
+//	                         its address, $KEY the operator's key
+//	setenv NAME FILE         sets $NAME to what the file says, without its last newline
 func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
 		mortalMain()
@@ -81,13 +84,16 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite,
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "setenv": setKey,
 		},
 	})
 }
 
 // servers are those of the scripts that run, by script.
 var servers sync.Map
+
+// serving are the functions that end servers of scripts, by script.
+var serving sync.Map
 
 func startModel(ts *testscript.TestScript, _ bool, args []string) {
 	replies, err := scripted.Parse([]byte(ts.ReadFile(args[0])))

@@ -39,6 +39,7 @@ type serveCommand struct {
 	maxUpload   int64
 	logFormat   string
 	cacheDir    string
+	private     []string
 }
 
 func newServe(e *env) *cobra.Command {
@@ -55,6 +56,9 @@ without --store that of $` + envStore + `, else the default.
 Secrets of tenants are kept encrypted, with keys from --secrets-key-file or
 $` + envSecrets + `: lines of name:key with 32 bytes in base64, the newest first.
 Without them no secrets can be kept.
+
+$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` are the operator's model: tenants may ask it whose
+policy names models. With $` + envOTLP + ` spans of runs are sent there.
 
 SIGINT and SIGTERM end it: requests under way are answered, runs are handed back
 to the journal. A second signal ends it at once.`,
@@ -73,6 +77,7 @@ to the journal. A second signal ends it at once.`,
 	f.StringVar(&c.listen, "listen", "", "the address to listen at; port 0 takes a free one (default $"+envListen+", else "+defaultListen+")")
 	f.StringVar(&c.storeAt, "store", "", storeHelp)
 	f.StringVar(&c.secretsFile, "secrets-key-file", "", "the file with the keys that encrypt tenants' secrets")
+	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "how long requests and runs may take to end at a signal")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in bytes")
@@ -83,6 +88,10 @@ to the journal. A second signal ends it at once.`,
 
 func (c *serveCommand) run(ctx context.Context) error {
 	log, err := c.logger()
+	if err != nil {
+		return err
+	}
+	network, err := (&runCommand{env: c.env, private: c.private}).network()
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,13 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer closeHost(h)
-	srv, err := server.New(&server.Options{Store: s, Host: h, Logger: log, Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload})
+	tracer, flush, err := c.env.tracer(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	srv, err := server.New(&server.Options{Store: s, Host: h, Logger: log, Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload,
+		Owner: owner(), Gone: ownerGone, Getenv: c.env.getenv, Private: network.Private, Tracer: tracer})
 	if err != nil {
 		return err
 	}
@@ -139,7 +154,13 @@ func (c *serveCommand) greet(ctx context.Context, s store.Store, url, where stri
 	fmt.Fprintf(c.env.err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
 	fmt.Fprintln(c.env.out, key)
 	fmt.Fprintf(c.env.err, `
-Create a tenant, and a key for it:
+Log in with it; create a tenant, and a key for it:
+
+  agent-runner login %[1]s
+  agent-runner tenants create acme
+  agent-runner keys create first --tenant acme
+
+The same without this command:
 
   curl -sS %[1]s/v1/tenants -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"id":"acme"}'
   curl -sS %[1]s/v1/tenants/acme/keys -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"name":"first"}'

@@ -51,7 +51,8 @@ func (c *Client) Agents(ctx context.Context, after string, limit int) ([]*Agent,
 	var out struct {
 		Agents []*Agent `json:"agents"`
 	}
-	return out.Agents, c.get(ctx, "/v1/agents", page(after, limit), &out)
+	err := c.get(ctx, "/v1/agents", page(after, limit), &out)
+	return out.Agents, err
 }
 
 // DeleteAgent forgets one, with all its versions. Its runs stay.

@@ -92,6 +92,9 @@ func Address(server string) (string, error) {
 // Server is the server's address.
 func (c *Client) Server() string { return c.server }
 
+// Key is the key that requests are sent with.
+func (c *Client) Key() string { return c.key }
+
 // An UnreachableError says that a server did not answer, or broke off.
 type UnreachableError struct {
 	Server string

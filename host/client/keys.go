@@ -46,7 +46,8 @@ func (c *Client) Keys(ctx context.Context, tenant string) ([]*Key, error) {
 	var out struct {
 		Keys []*Key `json:"keys"`
 	}
-	return out.Keys, c.get(ctx, keysOf(tenant), nil, &out)
+	err := c.get(ctx, keysOf(tenant), nil, &out)
+	return out.Keys, err
 }
 
 // RotateKey replaces a key by its id; the old one works on for grace, in whole

@@ -145,7 +145,8 @@ func (c *Client) Modules(ctx context.Context, limit int) ([]*Module, error) {
 	var out struct {
 		Modules []*Module `json:"modules"`
 	}
-	return out.Modules, c.get(ctx, "/v1/modules", page("", limit), &out)
+	err := c.get(ctx, "/v1/modules", page("", limit), &out)
+	return out.Modules, err
 }
 
 // Module returns one by its digest, its name, or name@version.

@@ -32,7 +32,8 @@ func (c *Client) Blocks(ctx context.Context) ([]Block, error) {
 	var out struct {
 		Blocks []Block `json:"blocks"`
 	}
-	return out.Blocks, c.get(ctx, "/v1/blocks", nil, &out)
+	err := c.get(ctx, "/v1/blocks", nil, &out)
+	return out.Blocks, err
 }
 
 // A Secret is what is told of one.
@@ -54,7 +55,8 @@ func (c *Client) Secrets(ctx context.Context) ([]Secret, error) {
 	var out struct {
 		Secrets []Secret `json:"secrets"`
 	}
-	return out.Secrets, c.get(ctx, "/v1/secrets", nil, &out)
+	err := c.get(ctx, "/v1/secrets", nil, &out)
+	return out.Secrets, err
 }
 
 // DeleteSecret forgets one.

@@ -120,7 +120,8 @@ func (c *Client) Runs(ctx context.Context, f *RunFilter) ([]*Run, error) {
 	var out struct {
 		Runs []*Run `json:"runs"`
 	}
-	return out.Runs, c.get(ctx, "/v1/runs", q, &out)
+	err := c.get(ctx, "/v1/runs", q, &out)
+	return out.Runs, err
 }
 
 // Run returns one.

@@ -64,7 +64,8 @@ func (c *Client) Tenants(ctx context.Context, after string, limit int) ([]*Tenan
 	var out struct {
 		Tenants []*Tenant `json:"tenants"`
 	}
-	return out.Tenants, c.get(ctx, "/v1/tenants", page(after, limit), &out)
+	err := c.get(ctx, "/v1/tenants", page(after, limit), &out)
+	return out.Tenants, err
 }
 
 // page is the part of a list.

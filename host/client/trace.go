@@ -42,5 +42,6 @@ func (c *Client) RunTrace(ctx context.Context, id string) ([]*Timeline, error) {
 	var out struct {
 		Timelines []*Timeline `json:"timelines"`
 	}
-	return out.Timelines, c.get(ctx, path("/v1/runs/%s/trace", id), nil, &out)
+	err := c.get(ctx, path("/v1/runs/%s/trace", id), nil, &out)
+	return out.Timelines, err
 }

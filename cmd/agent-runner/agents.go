@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newAgents(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "agents", Short: "Keep agents at a server, and look at those that it has"},
+		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e))
+}
+
+func agentsApply(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{
+		Use:   "apply FILE…",
+		Short: "Keep agents as their files say, with the modules that they name",
+		Long: `Keeps an agent for each agent.yaml. Modules that a file names by paths, relative to
+it, are uploaded first, if the server does not have them; in what the server keeps,
+their digests stand in the place of the paths. Digests, and names and versions of
+modules that the server has, stay as they are.
+
+Each change makes another version; runs go on with the version that they began with.
+The file has to say the agent's name.`,
+		Example: `  agent-runner agents apply agent.yaml
+  agent-runner agents apply agents/*.yaml`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		applied := []*applied{}
+		for _, path := range args {
+			a, err := r.apply(ctx, path)
+			if err != nil {
+				return err
+			}
+			applied = append(applied, a)
+			if r.output == "text" {
+				fmt.Fprintf(e.out, "agent %s %s, version %d\n", a.Agent.Name, a.Did, a.Agent.Version)
+			}
+		}
+		if r.output == "json" {
+			return printJSON(e, applied)
+		}
+		return nil
+	})
+}
+
+func agentsList(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List agents"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := all(func(after string, limit int) ([]*client.Agent, error) { return r.Agents(ctx, after, limit) },
+			func(a *client.Agent) string { return a.Name })
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"AGENT", "VERSION", "MODULES", "SINCE"}}
+			for _, a := range list {
+				var names []string
+				for _, m := range a.Modules {
+					names = append(names, m.Name)
+				}
+				rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), strings.Join(names, " "), since(a.Created)})
+			}
+			return table("no agents at "+r.Server(), rows)
+		})
+	})
+}
+
+func agentsShow(e *env) *cobra.Command {
+	var version int64
+	cmd := remoteCommand(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent: its modules, and its agent.yaml"},
+		func(ctx context.Context, r *remote, args []string) error {
+			a, err := r.Agent(ctx, args[0], version)
+			if err != nil {
+				return err
+			}
+			return r.print(a, func() string {
+				var b strings.Builder
+				fmt.Fprintf(&b, "# agent %s, version %d, of %s\n", a.Name, a.Version, a.Created.Format("2006-01-02 15:04:05 MST"))
+				for _, m := range a.Modules {
+					fmt.Fprintf(&b, "# %s: %s is %s\n", m.At, m.Name, m.Digest)
+				}
+				for _, w := range a.Warnings {
+					fmt.Fprintf(&b, "# warning: %s\n", oneLine(w))
+				}
+				return b.String() + strings.TrimRight(a.YAML, "\n") + "\n"
+			})
+		})
+	cmd.Flags().Int64Var(&version, "version", 0, "version `N`; default: the newest")
+	return cmd
+}
+
+func agentsRemove(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "rm AGENT", Short: "Forget an agent with all its versions; its runs stay"},
+		func(ctx context.Context, r *remote, args []string) error {
+			if err := r.DeleteAgent(ctx, args[0]); err != nil {
+				return err
+			}
+			return r.done(map[string]string{"agent": args[0], "did": "forgotten"}, "agent %s is forgotten", args[0])
+		})
+}

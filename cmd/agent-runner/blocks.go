@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newBlocks(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "blocks", Short: "Modules that are kept from being called: for a server's operator"},
+		blocksAdd(e), blocksList(e), blocksRemove(e))
+}
+
+func blocksAdd(e *env) *cobra.Command {
+	var reason string
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:     "add DIGEST",
+		Short:   "Stop a module from being called, for all tenants, in runs under way too",
+		Example: `  agent-runner blocks add sha256:… --reason "sends conversations to a stranger"`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		if reason == "" {
+			return usagef("tenants are told why their runs end: give --reason TEXT")
+		}
+		if err := r.Block(ctx, args[0], reason); err != nil {
+			return err
+		}
+		return r.done(map[string]string{"digest": args[0], "did": "blocked"}, "%s is blocked", args[0])
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, as `TEXT` that tenants read")
+	return cmd
+}
+
+func blocksList(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List blocked modules"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := r.Blocks(ctx)
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"DIGEST", "SINCE", "REASON"}}
+			for _, b := range list {
+				rows = append(rows, []string{b.Digest, since(b.Created), b.Reason})
+			}
+			return table("no module is blocked", rows)
+		})
+	})
+}
+
+func blocksRemove(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "rm DIGEST", Short: "Let a module be called again"}, func(ctx context.Context, r *remote, args []string) error {
+		if err := r.Unblock(ctx, args[0]); err != nil {
+			return err
+		}
+		return r.done(map[string]string{"digest": args[0], "did": "unblocked"}, "%s may be called again", args[0])
+	})
+}

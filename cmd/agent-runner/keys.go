@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newKeys(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "keys", Short: "The keys of a tenant"}, keysCreate(e), keysList(e), keysRotate(e), keysRevoke(e))
+}
+
+// tenantFlag names a tenant, for the operator.
+func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
+	cmd.Flags().StringVar(tenant, "tenant", "", "of the `TENANT`, for the operator; default: of one's own")
+	return cmd
+}
+
+func keysCreate(e *env) *cobra.Command {
+	var tenant, life string
+	var scopes []string
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a key",
+		Long: `Creates a key, and prints it, this once: the server does not keep it. It goes to
+standard output, and what is said about it to standard error.`,
+		Example: `  agent-runner keys create ci --scope modules:write --scope agents:write --expires 90d
+  agent-runner keys create first --tenant acme > acme.key`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		in := &client.NewKey{Name: args[0], Scopes: scopes}
+		if life != "" {
+			d, err := parseDays("expires", life)
+			if err != nil {
+				return err
+			}
+			in.ExpiresIn = int64(d / time.Second)
+		}
+		k, err := r.CreateKey(ctx, tenant, in)
+		if err != nil {
+			return err
+		}
+		return r.showSecret(k, "key "+k.ID+" of "+k.Tenant)
+	})
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do, a `SCOPE` such as runs:write; default: all that may be given")
+	cmd.Flags().StringVar(&life, "expires", "", "how long it works, such as 90d or 12h; default: for ever")
+	return tenantFlag(cmd, &tenant)
+}
+
+// showSecret prints a key that was made.
+func (r *remote) showSecret(k *client.Key, what string) error {
+	if r.output == "json" {
+		return printJSON(r.env, k)
+	}
+	until := ""
+	if k.Expires != nil {
+		until = ", until " + k.Expires.Format("2006-01-02 15:04:05 MST")
+	}
+	r.note(plain, "%s%s. It may: %s. It is shown this once; keep it safe:", what, until, strings.Join(k.Scopes, ", "))
+	_, err := fmt.Fprintln(r.env.out, clean(k.Secret))
+	return err
+}
+
+func keysList(e *env) *cobra.Command {
+	var tenant string
+	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without the keys themselves"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := r.Keys(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"KEY", "NAME", "STATE", "USED", "SCOPES"}}
+			for _, k := range list {
+				used := "never"
+				if k.Used != nil {
+					used = since(*k.Used)
+				}
+				rows = append(rows, []string{k.ID, k.Name, keyState(k, time.Now()), used, strings.Join(k.Scopes, " ")})
+			}
+			return table("no keys", rows)
+		})
+	})
+	return tenantFlag(cmd, &tenant)
+}
+
+func keyState(k *client.Key, now time.Time) string {
+	switch {
+	case k.Revoked != nil && k.Revoked.After(now):
+		return "revoked from " + k.Revoked.Format("2006-01-02 15:04 MST") + " on"
+	case k.Revoked != nil:
+		return "revoked"
+	case k.Expires != nil && k.Expires.Before(now):
+		return "expired"
+	case k.Expires != nil:
+		return "until " + k.Expires.Format("2006-01-02 15:04 MST")
+	}
+	return "works"
+}
+
+func keysRotate(e *env) *cobra.Command {
+	var tenant, grace string
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "rotate KEY",
+		Short: "Replace a key, by its id, by another one that may do the same",
+	}, func(ctx context.Context, r *remote, args []string) error {
+		var d time.Duration
+		if grace != "" {
+			var err error
+			if d, err = parseDays("grace", grace); err != nil {
+				return err
+			}
+		}
+		k, err := r.RotateKey(ctx, tenant, keyID(args[0]), d)
+		if err != nil {
+			return err
+		}
+		return r.showSecret(k, "key "+k.ID+" is in the place of "+keyID(args[0]))
+	})
+	cmd.Flags().StringVar(&grace, "grace", "", "how long the old key goes on to work, such as 1h; default: not at all")
+	return tenantFlag(cmd, &tenant)
+}
+
+func keysRevoke(e *env) *cobra.Command {
+	var tenant string
+	cmd := remoteCommand(e, &cobra.Command{Use: "revoke KEY", Short: "End a key, by its id"}, func(ctx context.Context, r *remote, args []string) error {
+		id := keyID(args[0])
+		if err := r.RevokeKey(ctx, tenant, id); err != nil {
+			return err
+		}
+		return r.done(map[string]string{"key": id, "did": "revoked"}, "key %s is revoked", id)
+	})
+	return tenantFlag(cmd, &tenant)
+}
+
+// keyID is the id of a key that was typed by its id, or whole.
+func keyID(text string) string {
+	if part := strings.Split(text, "_"); len(part) == 3 && part[0] == "ar" {
+		return part[1]
+	}
+	return text
+}

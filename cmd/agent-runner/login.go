@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newLogin(e *env) *cobra.Command {
+	var keyFile string
+	cmd := &cobra.Command{
+		Use:   "login URL",
+		Short: "Log in to a server with a key",
+		Long: `Logs in to a server: tries the key, and keeps it in the user's configuration, for
+this user alone. Commands go to the server that was logged in to last, unless they
+name another one with --server or $` + envServer + `.
+
+The key is asked for on the terminal, or read from standard input or a file. It is
+one that agent-runner serve has printed, or keys create. With $` + envKey + `
+commands need no login.`,
+		Example: `  agent-runner login http://127.0.0.1:8080
+  agent-runner login https://agents.example.com --key-file key.txt
+  pass show agents | agent-runner login https://agents.example.com`,
+		Args: wants,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := client.Address(args[0])
+			if err != nil {
+				return usagef("%w", err)
+			}
+			key, err := e.readKey(keyFile)
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context(), func() {})
+			defer stop()
+			return e.explain(ctx, at, e.login(ctx, at, key))
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "read the key from `FILE`")
+	return cmd
+}
+
+// login tries a key, and keeps it.
+func (e *env) login(ctx context.Context, at, key string) error {
+	l, err := e.logins()
+	if err != nil {
+		return err
+	}
+	c, err := e.client(at, key)
+	if err != nil {
+		return err
+	}
+	who, err := ownKey(ctx, c, key)
+	if err != nil {
+		return err
+	}
+	l.Current = at
+	l.Servers[at] = login{key}
+	if err := l.save(); err != nil {
+		return err
+	}
+	if plainHTTP(at) {
+		newScreen(e).note(amber, "agent-runner: %s is not encrypted: whoever is between can read the key", at)
+	}
+	_, err = fmt.Fprintf(e.out, "logged in to %s with %s\n", at, clean(who.String()))
+	return err
+}
+
+// plainHTTP reports whether a key goes over a network for everybody to read.
+func plainHTTP(at string) bool {
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err != nil || !ip.IsLoopback()
+}
+
+// A holder is a key, and whose it is.
+type holder struct {
+	Server string      `json:"server"`
+	ID     string      `json:"id"`
+	Key    *client.Key `json:"key,omitempty"` // nil: the key may not read about keys
+}
+
+func (h *holder) String() string {
+	if h.Key == nil {
+		return "key " + h.ID + ", which may not read more about itself (keys:read)"
+	}
+	return fmt.Sprintf("key %s (%s) of %s", h.ID, h.Key.Name, h.Key.Tenant)
+}
+
+// ownKey asks the server about the key that it is asked with.
+func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) {
+	h := &holder{Server: c.Server()}
+	part := strings.Split(key, "_")
+	if len(part) != 3 || part[0] != "ar" {
+		return nil, usagef("this is no key of a server: want one such as ar_…_…")
+	}
+	h.ID = part[1]
+	list, err := c.Keys(ctx, "")
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p) && p.Code() == client.Forbidden:
+		return h, nil // it was known
+	case err != nil:
+		return nil, err
+	}
+	if at := slices.IndexFunc(list, func(k *client.Key) bool { return k.ID == h.ID }); at >= 0 {
+		h.Key = list[at]
+	}
+	return h, nil
+}
+
+// readKey reads a key as [env.readSecret] does.
+func (e *env) readKey(path string) (string, error) {
+	text, err := e.readSecret("key", path)
+	return strings.TrimSpace(text), err
+}
+
+// askSecret asks on the terminal, which does not show what is typed. A signal leaves
+// the terminal as it was.
+func (e *env) askSecret(in *os.File, prompt string) ([]byte, error) {
+	fd := int(in.Fd())
+	state, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	defer close(done)
+	go func() {
+		select {
+		case <-signals:
+			_ = term.Restore(fd, state)
+			fmt.Fprintln(e.err)
+			os.Exit(exitCanceled)
+		case <-done:
+		}
+	}()
+	fmt.Fprint(e.err, prompt)
+	b, err := term.ReadPassword(fd)
+	fmt.Fprintln(e.err)
+	return b, err
+}
+
+func newLogout(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout [URL]",
+		Short: "Forget the key of a server",
+		Long: `Forgets the key of a server: of the one that is logged in, where none is named. The
+key itself goes on to work; agent-runner keys revoke ends it.`,
+		Args: wants,
+		RunE: func(_ *cobra.Command, args []string) error {
+			l, err := e.logins()
+			if err != nil {
+				return err
+			}
+			at := l.Current
+			if len(args) > 0 {
+				if at, err = client.Address(args[0]); err != nil {
+					return usagef("%w", err)
+				}
+			}
+			if _, ok := l.Servers[at]; !ok {
+				return usagef("nobody is logged in%s", after(" to ", at))
+			}
+			delete(l.Servers, at)
+			if l.Current == at {
+				l.Current = ""
+			}
+			if err := l.save(); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(e.out, "logged out of %s\n", at)
+			return err
+		},
+	}
+}
+
+func newWhoami(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "whoami", Short: "Show the server and the key that commands use"},
+		func(ctx context.Context, r *remote, _ []string) error {
+			h, err := ownKey(ctx, r.Client, r.Key())
+			if err != nil {
+				return err
+			}
+			return r.print(h, func() string {
+				text := h.String() + " at " + h.Server + "\n"
+				if h.Key != nil {
+					text += "it may: " + strings.Join(h.Key.Scopes, ", ") + "\n"
+					if h.Key.Expires != nil {
+						text += "it expires at " + h.Key.Expires.String() + "\n"
+					}
+				}
+				return text
+			})
+		})
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// logins are the servers that the user is logged in to, with their keys, in a file
+// of the user's own.
+type logins struct {
+	Current string           `json:"current,omitempty"` // the address that commands go to
+	Servers map[string]login `json:"servers"`           // by address
+
+	path string
+}
+
+// A login is what a server is talked to with.
+type login struct {
+	Key string `json:"key"`
+}
+
+// maxLogins is the size of the largest file of logins, in bytes.
+const maxLogins = 1 << 20
+
+// loginsAt is where logins are kept.
+func (e *env) loginsAt() string {
+	if dir := e.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agent-runner", "servers.json")
+	}
+	return filepath.Join(e.getenv("HOME"), ".config", "agent-runner", "servers.json")
+}
+
+// logins reads them; there are none where there is no file.
+func (e *env) logins() (*logins, error) {
+	l := &logins{path: e.loginsAt()}
+	info, err := os.Stat(l.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.Servers = map[string]login{}
+		return l, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", l.path, bare(err))
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, usagef("others may read the keys in %[1]s; run: chmod 600 %[1]s", l.path)
+	}
+	b, err := readFile(l.path, maxLogins)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, l); err != nil {
+		return nil, usagef("%s cannot be read: %w; remove it, and log in again with: agent-runner login URL", l.path, err)
+	}
+	if l.Servers == nil {
+		l.Servers = map[string]login{}
+	}
+	return l, nil
+}
+
+// save writes them, whole or not at all.
+func (l *logins) save() error {
+	b, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(l.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("keep the key in %s: %w", dir, bare(err))
+	}
+	f, err := os.CreateTemp(dir, ".servers") // 0600
+	if err != nil {
+		return fmt.Errorf("keep the key in %s: %w", dir, bare(err))
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), l.path)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the key in %s: %w", l.path, bare(err))
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newModules(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "modules", Short: "Upload modules to a server, and look at those that it has"},
+		modulesPush(e), modulesList(e), modulesShow(e), modulesRemove(e))
+}
+
+func modulesPush(e *env) *cobra.Command {
+	var name, version string
+	var named bool
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "push PATH",
+		Short: "Upload a module",
+		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with all that it imports, or an
+Extism manifest (.json). The server verifies it, compiles it and asks it what it is
+before it is kept, and says what it can do.
+
+Its name is that of the file without its extension, and its version what it says
+itself. A version stays what it is: another module needs another one. With
+--name "" the module is kept under its digest alone.`,
+		Example: `  agent-runner modules push redact.wasm
+  agent-runner modules push policy.ts --name tool-policy --version 1.2.0`,
+		PreRun: func(cmd *cobra.Command, _ []string) { named = cmd.Flags().Changed("name") },
+	}, func(ctx context.Context, r *remote, args []string) error {
+		p, err := readParcel(args[0])
+		if err != nil {
+			return err
+		}
+		if !named {
+			name = p.name
+		}
+		if name == "" && version != "" {
+			return usagef("--version goes with a name: --name NAME --version %s", version)
+		}
+		m, err := r.push(ctx, p, name, version)
+		if err != nil {
+			return err
+		}
+		return r.print(m, func() string { return pushedText(m, name) })
+	})
+	cmd.Flags().StringVar(&name, "name", "", "keep it as `NAME`; default: that of the file")
+	cmd.Flags().StringVar(&version, "version", "", "keep it as version `V` of its name; default: what the module says")
+	return cmd
+}
+
+// push uploads what was read, and tells of the stages.
+func (r *remote) push(ctx context.Context, p *parcel, name, version string) (*client.Module, error) {
+	m, err := r.PutModule(ctx, p.upload(name, version, func(stage client.Progress) {
+		if r.output != "text" {
+			return
+		}
+		switch stage.Stage {
+		case "received":
+			r.note(faint, "received %s: %s", size(stage.Bytes), stage.Digest)
+		case "compiling":
+			r.note(faint, "verifying and compiling it")
+		case "described":
+			r.note(faint, "verified, compiled and described")
+		}
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.path, err)
+	}
+	if r.output == "text" {
+		for _, w := range m.About.Warnings {
+			r.note(amber, "warning: %s", w)
+		}
+	}
+	return m, nil
+}
+
+func pushedText(m *client.Module, name string) string {
+	var b strings.Builder
+	called := "kept"
+	for _, n := range m.Names {
+		if n.Name == name {
+			called = "kept as " + n.Name + "@" + n.Version
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s\n", called, m.Digest)
+	b.WriteString(aboutText(m))
+	return b.String()
+}
+
+// aboutText says what a module is and can do.
+func aboutText(m *client.Module) string {
+	var b strings.Builder
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(&b, "  %-9s %s\n", name, oneLine(text))
+		}
+	}
+	row("is", strings.TrimSpace(m.About.Name+" "+m.About.Version)+after(": ", m.About.Description))
+	row("hooks", strings.Join(m.About.Hooks, ", "))
+	row("messages", m.About.Messages)
+	for _, p := range m.About.Powers {
+		if p.Grant != "" {
+			row("can", p.Does+" (if granted "+p.Grant+")")
+		}
+	}
+	row("limits", fmt.Sprintf("%s of memory, %s fuel and %s a hook", size(m.About.Limits.MemoryBytes), thousands(m.About.Limits.Fuel), m.About.Limits.Timeout))
+	row("blocked", m.Blocked)
+	return b.String()
+}
+
+func modulesList(e *env) *cobra.Command {
+	var limit int
+	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, the newest first"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := r.Modules(ctx, limit)
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"NAME", "DIGEST", "KIND", "SIZE", "HOOKS", "SINCE"}}
+			for _, m := range list {
+				var names []string
+				for _, n := range m.Names {
+					names = append(names, n.Name+"@"+n.Version)
+				}
+				if m.Blocked != "" {
+					names = append(names, "(blocked: "+m.Blocked+")")
+				}
+				if len(names) == 0 {
+					names = []string{"-"}
+				}
+				rows = append(rows, []string{strings.Join(names, ", "), shortDigest(m.Digest), m.Kind, size(m.Size), strings.Join(m.About.Hooks, " "), since(m.Created)})
+			}
+			return table("no modules at "+r.Server(), rows)
+		})
+	})
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N`, up to 1000")
+	return cmd
+}
+
+func modulesShow(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "show MODULE", Short: "Show a module: its digest, its name, or name@version"},
+		func(ctx context.Context, r *remote, args []string) error {
+			m, err := r.Module(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return r.print(m, func() string {
+				text := m.Digest + "\n" + aboutText(m)
+				for _, w := range m.About.Warnings {
+					text += "  warning   " + oneLine(w) + "\n"
+				}
+				return text
+			})
+		})
+}
+
+func modulesRemove(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "rm MODULE", Short: "Forget a module and its names: one that no agent's newest version has"},
+		func(ctx context.Context, r *remote, args []string) error {
+			if err := r.DeleteModule(ctx, args[0]); err != nil {
+				return err
+			}
+			return r.done(map[string]string{"module": args[0], "did": "forgotten"}, "module %s is forgotten", args[0])
+		})
+}

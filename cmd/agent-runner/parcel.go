@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
+)
+
+// maxParcel is the size of the largest file that is uploaded, in bytes. The server
+// has a limit of its own.
+const maxParcel = 256 << 20
+
+// A parcel is a module that was read to be uploaded.
+type parcel struct {
+	path, name string // name: of the file, without its extension
+	kind       string // media type
+	content    []byte
+	digest     string // that the server will call it by
+}
+
+// readParcel reads a module: a script with all that it imports, and a manifest with
+// the module that it names.
+func readParcel(path string) (*parcel, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, usagef("%[1]s is a folder; build it with: agent-runner module build %[1]s, and push the .wasm file", path)
+	}
+	p := &parcel{path: path, kind: "application/wasm"}
+	p.name = strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
+	var err error
+	switch {
+	case javascript.IsScript(path):
+		err = p.bundle()
+	case strings.EqualFold(filepath.Ext(path), ".json"):
+		err = p.manifest()
+	default:
+		p.content, err = readFile(path, maxParcel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(p.content)
+	p.digest = "sha256:" + hex.EncodeToString(sum[:])
+	return p, nil
+}
+
+// bundle makes one script of a script and all that it imports.
+func (p *parcel) bundle() error {
+	source, err := javascript.FindSource(p.path)
+	if err != nil {
+		return usagef("%s: %w", p.path, bare(err))
+	}
+	b, err := javascript.Build(source)
+	if err != nil {
+		return usagef("%s: %w", p.path, err)
+	}
+	p.kind, p.content = "application/javascript", b.Code
+	return nil
+}
+
+// manifest takes the module that an Extism manifest names. Its configuration, hosts
+// and limits are an agent's to say.
+func (p *parcel) manifest() error {
+	b, err := readFile(p.path, maxParcel)
+	if err != nil {
+		return err
+	}
+	var m struct {
+		Wasm []struct {
+			Path string `json:"path"`
+			Hash string `json:"hash"`
+		} `json:"wasm"`
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return usagef("%s is no Extism manifest: %w", p.path, err)
+	}
+	if len(m.Wasm) != 1 || m.Wasm[0].Path == "" {
+		p.kind, p.content = "application/vnd.extism.manifest+json", b // the server says what is wrong with it
+		return nil
+	}
+	at := m.Wasm[0].Path
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(filepath.Dir(p.path), at)
+	}
+	if p.content, err = readFile(at, maxParcel); err != nil {
+		return usagef("%s: its module: %w", p.path, err)
+	}
+	sum := sha256.Sum256(p.content)
+	if got := hex.EncodeToString(sum[:]); m.Wasm[0].Hash != "" && !strings.EqualFold(got, m.Wasm[0].Hash) {
+		return usagef("%s: the SHA-256 of %s is %s, and not its hash", p.path, at, got)
+	}
+	return nil
+}
+
+func (p *parcel) upload(name, version string, progress func(client.Progress)) *client.Upload {
+	return &client.Upload{Name: name, Version: version, Type: p.kind, Body: bytes.NewReader(p.content), Size: int64(len(p.content)), Progress: progress}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+// The environment of commands that talk to a server.
+const (
+	envServer = "AGENT_RUNNER_SERVER"
+	envKey    = "AGENT_RUNNER_KEY"
+)
+
+const serverHelp = "the `URL` of a server; default: $" + envServer + ", else the one that is logged in"
+
+// A remote is a command that talks to a server.
+type remote struct {
+	*client.Client
+	env            *env
+	server, output string
+}
+
+// group is a command of which only the subcommands do something.
+func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// remoteCommand makes a command that talks to a server. What it takes is what its
+// Use says: names in capitals, the last of which may be more than one with ….
+func remoteCommand(e *env, cmd *cobra.Command, run func(ctx context.Context, r *remote, args []string) error) *cobra.Command {
+	r := &remote{env: e}
+	cmd.Args = wants
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if r.output != "text" && r.output != "json" {
+			return usagef("-o is %q; want text or json", r.output)
+		}
+		ctx, stop := interruptible(cmd.Context(), func() {})
+		defer stop()
+		var err error
+		if r.Client, err = e.connect(r.server); err != nil {
+			return err
+		}
+		return e.explain(ctx, r.Server(), run(ctx, r, args))
+	}
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVarP(&r.output, "output", "o", "text", "`text` or json")
+	cmd.Flags().StringVar(&r.server, "server", "", serverHelp)
+	return cmd
+}
+
+// wants checks the number of arguments against the command's Use.
+func wants(cmd *cobra.Command, args []string) error {
+	var least int
+	most := 0
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		switch {
+		case strings.HasPrefix(word, "["):
+			most++
+		default:
+			least++
+			most++
+		}
+		if strings.Contains(word, "…") {
+			most = 1 << 20
+		}
+	}
+	if len(args) >= least && len(args) <= most {
+		return nil
+	}
+	got := count(int64(len(args)), "argument")
+	return usagef("%s takes %s, and got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], nothing(most)...), " "), got, cmd.CommandPath())
+}
+
+func nothing(most int) []string {
+	if most == 0 {
+		return []string{"no arguments"}
+	}
+	return nil
+}
+
+// connect makes a client of the server that is meant, with the key that there is for
+// it.
+func (e *env) connect(server string) (*client.Client, error) {
+	kept, err := e.logins()
+	if err != nil {
+		return nil, err
+	}
+	at := cmp.Or(server, e.getenv(envServer), kept.Current)
+	if at == "" {
+		return nil, usagef("which server? Log in with: agent-runner login URL; or name one with --server URL, and its key in $%s", envKey)
+	}
+	if at, err = client.Address(at); err != nil {
+		return nil, usagef("%w", err)
+	}
+	key := cmp.Or(strings.TrimSpace(e.getenv(envKey)), kept.Servers[at].Key)
+	if key == "" {
+		return nil, usagef("there is no key for %[1]s; log in with: agent-runner login %[1]s", at)
+	}
+	return e.client(at, key)
+}
+
+func (e *env) client(at, key string) (*client.Client, error) {
+	c, err := client.New(at, key, &client.Options{UserAgent: "agent-runner/" + version()})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return c, nil
+}
+
+// explain is what a person is told of an error: what the server said, and what to do
+// about it.
+func (e *env) explain(ctx context.Context, server string, err error) error {
+	var ended *endedError
+	var p *client.Problem
+	var gone *client.UnreachableError
+	switch {
+	case err == nil, errors.As(err, &ended):
+		return err
+	case ctx.Err() != nil:
+		return &endedError{exitCanceled, errors.New("canceled")}
+	case errors.As(err, &p):
+		return &endedError{exitFailed, fmt.Errorf("%w%s", err, remedy(p, server, time.Now()))}
+	case errors.As(err, &gone):
+		return &endedError{exitFailed, fmt.Errorf("%w; is it running, and is the address right?", err)}
+	}
+	return err
+}
+
+// remedy says what to do about a problem, where the server does not.
+func remedy(p *client.Problem, server string, now time.Time) string {
+	again := ""
+	if p.RetryAfter > 0 {
+		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, now.Add(p.RetryAfter).Format(time.TimeOnly))
+	}
+	switch p.Code() {
+	case client.Unauthorized:
+		return "; log in with another key: agent-runner login " + server
+	case client.Forbidden:
+		return "; keys with other scopes are made with: agent-runner keys create"
+	case client.Internal:
+		return after("; the request is ", p.Request())
+	}
+	return again
+}
+
+// print writes a value for programs, or text for people.
+func (r *remote) print(v any, text func() string) error {
+	if r.output == "json" {
+		return printJSON(r.env, v)
+	}
+	_, err := fmt.Fprint(r.env.out, clean(text()))
+	return err
+}
+
+// done tells what was done; what is for programs.
+func (r *remote) done(what any, format string, args ...any) error {
+	return r.print(what, func() string { return fmt.Sprintf(format, args...) + "\n" })
+}
+
+// note tells a person something beside the answer.
+func (r *remote) note(look style, format string, args ...any) {
+	newScreen(r.env).note(look, format, args...)
+}
+
+// table lays out rows, the first of which are the heads; none says that there are no
+// rows.
+func table(none string, rows [][]string) string {
+	if len(rows) < 2 {
+		return none + "\n"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		for i := range row {
+			row[i] = oneLine(row[i])
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush()
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// shortDigest is how a digest is shown to people.
+func shortDigest(d string) string {
+	if bare, ok := strings.CutPrefix(d, "sha256:"); ok && len(bare) > 12 {
+		return "sha256:" + bare[:12]
+	}
+	return d
+}
+
+// since is how long ago something was.
+func since(t time.Time) string { return ago(time.Since(t)) }
+
+// all reads a list to its end, page by page.
+func all[T any](read func(after string, limit int) ([]T, error), id func(T) string) ([]T, error) {
+	const most = 1000
+	out := []T{}
+	for after := ""; ; after = id(out[len(out)-1]) {
+		list, err := read(after, most)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, list...); len(list) < most {
+			return out, nil
+		}
+	}
+}

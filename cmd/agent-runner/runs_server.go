@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+// isRemote reports whether the runs are those of a server.
+func (c *runsCommand) isRemote() (bool, error) {
+	switch {
+	case c.server != "" && c.storeAt != "":
+		return false, usagef("--server and --store exclude each other")
+	case c.server != "":
+		return true, nil
+	case c.storeAt != "":
+		return false, nil
+	case c.env.getenv(envServer) != "":
+		return true, nil
+	case c.env.getenv(envStore) != "":
+		return false, nil
+	}
+	l, err := c.env.logins()
+	return err == nil && l.Current != "", err
+}
+
+// atServer does something with the runs of a server.
+func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
+	c.remote = &remote{env: c.env, server: c.server, output: c.output}
+	var err error
+	if c.remote.Client, err = c.env.connect(c.server); err != nil {
+		return err
+	}
+	return c.env.explain(ctx, c.remote.Server(), run(ctx, id))
+}
+
+// maxRunPage is how many runs a server lists at once.
+const maxRunPage = 500
+
+func (c *runsCommand) listAtServer(ctx context.Context, f *client.RunFilter, limit int) error {
+	runs := []*client.Run{}
+	for limit > 0 {
+		f.Limit = min(limit, maxRunPage)
+		list, err := c.remote.Runs(ctx, f)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, list...)
+		if limit -= len(list); len(list) < f.Limit {
+			break
+		}
+		f.Before = list[len(list)-1].Created
+	}
+	return c.remote.print(runs, func() string {
+		infos := make([]agent.RunInfo, len(runs))
+		for i, r := range runs {
+			infos[i] = *runInfo(r)
+		}
+		return listText(infos, time.Now())
+	})
+}
+
+// runInfo is a server's run as those of stores are shown. That some server runs it is
+// the server's to know.
+func runInfo(r *client.Run) *agent.RunInfo {
+	i := &agent.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, Lease: time.Now().Add(time.Hour)}
+	i.Status, i.FinishReason, i.Step, i.Fuel = agent.Status(r.Status), r.FinishReason, r.Step, r.Fuel
+	i.Usage = abi.Usage{PromptTokens: r.Usage.PromptTokens, CompletionTokens: r.Usage.CompletionTokens, TotalTokens: r.Usage.TotalTokens}
+	i.Pending = pendingOf(r)
+	for _, m := range r.Modules {
+		i.Modules = append(i.Modules, agent.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")})
+	}
+	return i
+}
+
+// pendingOf is what a run waits for.
+func pendingOf(r *client.Run) (out []abi.Pending) {
+	for _, p := range r.Interrupts {
+		pending := abi.Pending{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: abi.Hook(p.Hook), Reason: p.Reason, Payload: p.Payload}
+		if p.Call != nil {
+			pending.Call = &abi.Call{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Arguments}
+		}
+		out = append(out, pending)
+	}
+	return out
+}
+
+// readAtServer reads all that a server tells of a run.
+func (c *runsCommand) readAtServer(ctx context.Context, id string) (*exported, error) {
+	run, err := c.remote.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	h, err := c.remote.RunHistory(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	x := &exported{Run: runInfo(run), History: &agent.History{}}
+	for _, part := range []struct {
+		from []byte
+		to   any
+	}{{h.Input, &x.History.Input}, {h.Phases, &x.History.Phases}, {h.Answered, &x.History.Answered}} {
+		if _, err := abi.Decode(part.from, part.to); err != nil {
+			return nil, fmt.Errorf("the history of run %s cannot be read; the server may be of another version: %w", id, err)
+		}
+	}
+	for after, more := int64(0), true; more; {
+		var events []abi.Event
+		if events, more, err = c.remote.Events(ctx, id, after); err != nil {
+			return nil, err
+		}
+		if more = more && len(events) > 0; more {
+			after = events[len(events)-1].Seq
+		}
+		x.Events = append(x.Events, events...)
+	}
+	return x, nil
+}
+
+func (c *runsCommand) tailAtServer(ctx context.Context, r *runCommand, id string, after int64, follow bool) error {
+	show := c.renderer(r)
+	if follow {
+		f := &following{remote: c.remote, run: r, show: show, detach: true}
+		_, err := f.until(ctx, id, after)
+		return err
+	}
+	for more := true; more; {
+		events, some, err := c.remote.Events(ctx, id, after)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := show.event(e); err != nil {
+				return &endedError{exitFailed, err}
+			}
+			after = e.Seq
+		}
+		more = some && len(events) > 0
+	}
+	return nil
+}
+
+func (c *runsCommand) resumeAtServer(ctx context.Context, r *runCommand, id string) error {
+	r.env, r.screen, r.output = c.env, newScreen(c.env), c.output
+	answers, err := r.given()
+	if err != nil {
+		return err
+	}
+	run, err := c.remote.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	pending := pendingOf(run)
+	switch {
+	case run.Status == string(agent.StatusFinished):
+		return usagef("run %s: %w: %s", id, agent.ErrFinished, run.FinishReason)
+	case len(pending) == 0:
+		return usagef("run %s waits for no answers; see it with: agent-runner runs tail -f %s", id, id)
+	case len(answers) == 0:
+		if answers = r.ask(ctx, pending); answers == nil {
+			return usagef("run %s waits for answers: give each with --answer ID=ANSWER%s", id, waiting(pending))
+		}
+	}
+	if _, err := c.remote.StartRun(ctx, &client.StartRun{Run: id, Answers: answers}, ""); err != nil {
+		return err
+	}
+	f := &following{remote: c.remote, run: r, show: c.renderer(r)}
+	return f.follow(ctx, id, run.LastEvent)
+}
+
+func (c *runsCommand) cancelAtServer(ctx context.Context, id string) error {
+	run, err := c.remote.CancelRun(ctx, id)
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p) && p.Code() == client.Conflict:
+		return usagef("%w", err)
+	case err != nil:
+		return err
+	case run.Status == string(agent.StatusFinished):
+		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
+	}
+	return c.say(did{Run: id, Did: "asked"}, "run %s ends soon", id)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// maxSecret is the length of the longest secret, in bytes.
+const maxSecret = 64 << 10
+
+func newSecrets(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "secrets", Short: "A tenant's credentials at a server: of models, MCP servers, and requests of modules"},
+		secretsSet(e), secretsList(e), secretsRemove(e))
+}
+
+func secretsSet(e *env) *cobra.Command {
+	var file string
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "set NAME",
+		Short: "Keep a secret",
+		Long: `Keeps a secret, encrypted. It is asked for on the terminal, or read from standard
+input or a file; a line's end behind it is left out. Agents use it as api_key_env.`,
+		Example: `  agent-runner secrets set OPENAI_API_KEY
+  pass show openai | agent-runner secrets set OPENAI_API_KEY`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		value, err := e.readSecret(args[0], file)
+		if err != nil {
+			return err
+		}
+		if err := r.SetSecret(ctx, args[0], value); err != nil {
+			return err
+		}
+		return r.done(map[string]string{"secret": args[0], "did": "kept"}, "secret %s is kept", args[0])
+	})
+	cmd.Flags().StringVar(&file, "file", "", "read the secret from `FILE`")
+	return cmd
+}
+
+// readSecret reads a secret from a file, from the terminal without showing it, or
+// from standard input.
+func (e *env) readSecret(name, path string) (string, error) {
+	var b []byte
+	var err error
+	in, isFile := e.in.(*os.File)
+	switch {
+	case path != "":
+		b, err = readFile(path, maxSecret)
+	case isFile && term.IsTerminal(int(in.Fd())):
+		b, err = e.askSecret(in, name+": ")
+	default:
+		b, err = io.ReadAll(io.LimitReader(e.in, maxSecret+1))
+		if len(b) > maxSecret {
+			err = fmt.Errorf("it is longer than %d bytes", maxSecret)
+		}
+	}
+	value := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	if err == nil && value == "" {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", usagef("the secret cannot be read: %w", err)
+	}
+	return value, nil
+}
+
+func secretsList(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without what is in them"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := r.Secrets(ctx)
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"SECRET", "CHANGED"}}
+			for _, s := range list {
+				rows = append(rows, []string{s.Name, since(s.Updated)})
+			}
+			return table("no secrets", rows)
+		})
+	})
+}
+
+func secretsRemove(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "rm NAME", Short: "Forget a secret"}, func(ctx context.Context, r *remote, args []string) error {
+		if err := r.DeleteSecret(ctx, args[0]); err != nil {
+			return err
+		}
+		return r.done(map[string]string{"secret": args[0], "did": "forgotten"}, "secret %s is forgotten", args[0])
+	})
+}

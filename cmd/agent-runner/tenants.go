@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newTenants(e *env) *cobra.Command {
+	return group(&cobra.Command{Use: "tenants", Short: "The tenants of a server: for its operator"},
+		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))
+}
+
+// tenantFlags say what a tenant is to be.
+type tenantFlags struct {
+	name                  string
+	quota                 []string
+	grants, models, hosts []string
+	maxSteps              int
+}
+
+func (t *tenantFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.name, "name", "", "what people call it")
+	f.StringArrayVar(&t.quota, "quota", nil, "a limit, `NAME=NUMBER`, 0 for none: "+strings.Join(quotaNames(), ", "))
+	f.StringArrayVar(&t.grants, "allow-grant", nil, "a `GRANT` that its agents may give to modules, such as tool:*; default: read:*")
+	f.StringArrayVar(&t.models, "allow-model", nil, "a `MODEL` that its agents may ask, also with the operator's credentials; default: any, with its own")
+	f.StringArrayVar(&t.hosts, "allow-host", nil, "a `HOST` that modules and MCP servers may reach, such as *.example.com; default: none")
+	f.IntVar(&t.maxSteps, "max-steps", 0, "steps of a run at most")
+}
+
+// quotaNames are the limits that there are.
+func quotaNames() []string {
+	return []string{"concurrent_runs", "runs_per_day", "tokens_per_day", "fuel_per_day", "modules", "storage_bytes", "upload_bytes", "requests_per_minute"}
+}
+
+// limits puts those of the flags into a quota.
+func (t *tenantFlags) limits(q *client.TenantQuota) error {
+	field := map[string]*int64{"concurrent_runs": &q.ConcurrentRuns, "runs_per_day": &q.RunsPerDay, "tokens_per_day": &q.TokensPerDay,
+		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "upload_bytes": &q.UploadBytes, "requests_per_minute": &q.RequestsPerMin}
+	for _, text := range t.quota {
+		name, value, _ := strings.Cut(text, "=")
+		to, ok := field[name]
+		if !ok {
+			return usagef("--quota is %q; want NAME=NUMBER, with one of %s", text, strings.Join(quotaNames(), ", "))
+		}
+		var n int64
+		if err := json.Unmarshal([]byte(value), &n); err != nil || n < 0 {
+			return usagef("--quota is %q; want a whole number from 0 on", text)
+		}
+		*to = n
+	}
+	return nil
+}
+
+// policy puts what was given into a policy, and reports whether anything was.
+func (t *tenantFlags) policy(cmd *cobra.Command, p *client.Policy) bool {
+	given := cmd.Flags().Changed
+	some := false
+	for flag, set := range map[string]func(){
+		"allow-grant": func() { p.Grants = present(t.grants) }, "allow-model": func() { p.Models = present(t.models) },
+		"allow-host": func() { p.Hosts = present(t.hosts) }, "max-steps": func() { p.MaxSteps = t.maxSteps },
+	} {
+		if given(flag) {
+			set()
+			some = true
+		}
+	}
+	return some
+}
+
+// present is a list without what is empty: an empty value takes a list away.
+func present(list []string) (out []string) {
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func tenantsCreate(e *env) *cobra.Command {
+	t := &tenantFlags{}
+	var self *cobra.Command
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "create TENANT",
+		Short: "Create a tenant",
+		Example: `  agent-runner tenants create acme --quota concurrent_runs=5 --quota runs_per_day=1000
+  agent-runner keys create first --tenant acme`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		in := &client.NewTenant{ID: args[0], Name: t.name, Quota: &client.TenantQuota{}, Policy: &client.Policy{}}
+		if err := t.limits(in.Quota); err != nil {
+			return err
+		}
+		t.policy(self, in.Policy)
+		made, err := r.CreateTenant(ctx, in)
+		if err != nil {
+			return err
+		}
+		return r.done(made, "tenant %[1]s is there; give it a key: agent-runner keys create NAME --tenant %[1]s", made.ID)
+	})
+	self = cmd
+	t.add(cmd)
+	return cmd
+}
+
+func tenantsList(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List tenants"}, func(ctx context.Context, r *remote, _ []string) error {
+		list, err := all(func(after string, limit int) ([]*client.Tenant, error) { return r.Tenants(ctx, after, limit) },
+			func(t *client.Tenant) string { return t.ID })
+		if err != nil {
+			return err
+		}
+		return r.print(list, func() string {
+			rows := [][]string{{"TENANT", "NAME", "QUOTA", "SINCE"}}
+			for _, t := range list {
+				rows = append(rows, []string{t.ID, t.Name, strings.Join(quotaText(&t.Quota), " "), since(t.Created)})
+			}
+			return table("no tenants at "+r.Server(), rows)
+		})
+	})
+}
+
+// quotaText are the limits that a quota has.
+func quotaText(q *client.TenantQuota) []string {
+	b, _ := json.Marshal(q)
+	var values map[string]int64
+	_ = json.Unmarshal(b, &values)
+	var out []string
+	for _, name := range quotaNames() {
+		if v := values[name]; v > 0 {
+			out = append(out, fmt.Sprintf("%s=%d", name, v))
+		}
+	}
+	return out
+}
+
+func tenantText(t *client.Tenant) string {
+	var b strings.Builder
+	row := func(name, text string) { fmt.Fprintf(&b, "%-8s %s\n", name, oneLine(text)) }
+	list := func(l []string, none string) string {
+		if len(l) == 0 {
+			return none
+		}
+		return strings.Join(l, ", ")
+	}
+	row("tenant", t.ID)
+	row("name", t.Name)
+	row("since", t.Created.Format("2006-01-02 15:04:05 MST"))
+	row("quota", list(quotaText(&t.Quota), "no limits"))
+	row("grants", list(t.Policy.Grants, "read:*"))
+	row("models", list(t.Policy.Models, "any, with its own credentials"))
+	row("hosts", list(t.Policy.Hosts, "none"))
+	if t.Policy.MaxSteps > 0 {
+		row("steps", fmt.Sprintf("%d of a run at most", t.Policy.MaxSteps))
+	}
+	return b.String()
+}
+
+func tenantsShow(e *env) *cobra.Command {
+	return remoteCommand(e, &cobra.Command{Use: "show TENANT", Short: "Show a tenant"}, func(ctx context.Context, r *remote, args []string) error {
+		t, err := r.Tenant(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return r.print(t, func() string { return tenantText(t) })
+	})
+}
+
+func tenantsUpdate(e *env) *cobra.Command {
+	t := &tenantFlags{}
+	var self *cobra.Command
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:   "update TENANT",
+		Short: "Change a tenant; what no flag says stays as it is",
+		Long: `Changes a tenant; what no flag says stays as it is. A list of --allow-… takes the
+place of the one that there was; "" takes it away.`,
+		Example: `  agent-runner tenants update acme --quota runs_per_day=0 --allow-host api.example.com`,
+	}, func(ctx context.Context, r *remote, args []string) error {
+		now, err := r.Tenant(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if err := t.limits(&now.Quota); err != nil {
+			return err
+		}
+		u := &client.TenantUpdate{}
+		if len(t.quota) > 0 {
+			u.Quota = &now.Quota
+		}
+		if t.policy(self, &now.Policy) {
+			u.Policy = &now.Policy
+		}
+		if t.name != "" {
+			u.Name = &t.name
+		}
+		if u.Name == nil && u.Quota == nil && u.Policy == nil {
+			return usagef("nothing is to be changed; see %s --help", self.CommandPath())
+		}
+		changed, err := r.UpdateTenant(ctx, args[0], u)
+		if err != nil {
+			return err
+		}
+		return r.print(changed, func() string { return tenantText(changed) })
+	})
+	self = cmd
+	t.add(cmd)
+	return cmd
+}
+
+func tenantsRemove(e *env) *cobra.Command {
+	var sure bool
+	cmd := remoteCommand(e, &cobra.Command{Use: "rm TENANT", Short: "Forget a tenant and everything that belongs to it"},
+		func(ctx context.Context, r *remote, args []string) error {
+			if !sure {
+				return usagef("this forgets the keys, modules, agents, secrets and runs of %s, for good; say --yes if that is meant", args[0])
+			}
+			if err := r.DeleteTenant(ctx, args[0]); err != nil {
+				return err
+			}
+			return r.done(map[string]string{"tenant": args[0], "did": "forgotten"}, "tenant %s is forgotten", args[0])
+		})
+	cmd.Flags().BoolVar(&sure, "yes", false, "it is meant")
+	return cmd
+}

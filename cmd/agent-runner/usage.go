@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+func newUsage(e *env) *cobra.Command {
+	var tenant, from, to string
+	cmd := remoteCommand(e, &cobra.Command{
+		Use:     "usage",
+		Short:   "Show what a tenant used: runs, tokens, fuel and time, by day, agent and module",
+		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
+	}, func(ctx context.Context, r *remote, _ []string) error {
+		u, err := r.Usage(ctx, tenant, from, to)
+		if err != nil {
+			return err
+		}
+		return r.print(u, func() string { return usageText(u) })
+	})
+	cmd.Flags().StringVar(&from, "from", "", "the first `DAY` (UTC), such as 2026-01-31; default: today")
+	cmd.Flags().StringVar(&to, "to", "", "the last `DAY` (UTC); default: today")
+	return tenantFlag(cmd, &tenant)
+}
+
+func usageText(u *client.Usage) string {
+	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME"}}
+	row := func(day, agent, module string, x client.UsageRow) {
+		rows = append(rows, []string{day, agent, module, thousands(x.Runs), thousands(x.PromptTokens + x.CompletionTokens), thousands(x.Fuel), thousands(x.Calls),
+			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond)})
+	}
+	for _, x := range u.Rows {
+		module := "-"
+		if x.Module != "" {
+			module = "sha256:" + short(x.Module, 13)
+		}
+		row(x.Day, x.Agent, module, x)
+	}
+	if len(u.Rows) > 1 {
+		row("total", "", "", u.Total)
+	}
+	return table("nothing was used", rows)
+}
