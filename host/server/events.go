@@ -11,12 +11,14 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // How streams of events are written.
 const (
 	streamWrite = 30 * time.Second // that a client may take to read a part
+	streamPart  = 32 << 10         // bytes of small events that are written together
 	streamBeat  = 15 * time.Second // after which one that has nothing to read hears of the connection
 	elsewhere   = 250 * time.Millisecond
 	pageOf      = 500 // events that are read from the store at once
@@ -69,12 +71,17 @@ func (s *stream) wait(ctx context.Context, changed <-chan struct{}) bool {
 	}
 }
 
-// lines writes events, and returns the number of the last.
+// lines writes events, several small ones together, and returns the number of the
+// last.
 func (s *stream) lines(lines []line, after int64) int64 {
 	var b bytes.Buffer
 	for _, l := range lines {
 		if l.data != nil {
 			fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", l.seq, l.kind, l.data)
+		}
+		if b.Len() >= streamPart {
+			s.write(b.Bytes())
+			b.Reset()
 		}
 		after = l.seq
 	}
@@ -203,11 +210,10 @@ func (h *hidden) event(e *abi.Event) *abi.Event {
 		out.Message = h.message(e.Message)
 		e = &out
 	}
+	if h.has(e.Agent, e.Entry) {
+		return nil // its log lines, its faults, its limits
+	}
 	switch e.Type {
-	case abi.EventLog, abi.EventCustom, abi.EventFault:
-		if h.has(e.Agent, e.Entry) {
-			return nil
-		}
 	case abi.EventChild:
 		inner := h.event(e.Event)
 		if inner == nil {
@@ -222,14 +228,47 @@ func (h *hidden) event(e *abi.Event) *abi.Event {
 		out := *e
 		out.Interrupts = h.pending(e.Interrupts)
 		return &out
-	case abi.EventToolResult:
-		if h.has("", e.Source) {
-			out := *e
-			out.Source = operators
-			return &out
-		}
+	case abi.EventToolCall, abi.EventToolResult:
+		return h.tool(e)
 	}
 	return e
+}
+
+// tool is an event of a tool, which one of the entries may have called or answered.
+func (h *hidden) tool(e *abi.Event) *abi.Event {
+	out := *e
+	if h.has("", e.Source) {
+		out.Source = operators
+	}
+	if c := e.Call; c != nil && c.By != nil && h.has(e.Agent, c.By.Entry) {
+		call, by := *c, *c.By
+		by.Entry, by.Hook = operators, ""
+		call.By, out.Call = &by, &call
+	}
+	return &out
+}
+
+// encoder returns one that puts into a protocol what the tenant is shown, and nothing
+// else.
+func (h *hidden) encoder(enc chain.Encoder) chain.Encoder {
+	if enc == nil || len(h.entries) == 0 {
+		return enc
+	}
+	return &concealing{enc, h}
+}
+
+type concealing struct {
+	chain.Encoder
+	hide *hidden
+}
+
+// Encode implements [chain.Encoder].
+func (c *concealing) Encode(e abi.Event) []chain.Encoded {
+	shown := c.hide.event(&e)
+	if shown == nil {
+		return nil
+	}
+	return c.Encoder.Encode(*shown)
 }
 
 // made reports whether one of the entries made a message.
@@ -311,7 +350,7 @@ func (r *runs) events(w http.ResponseWriter, req *http.Request, c *Caller) error
 	}
 	f := &follower{runs: r, tenant: c.Tenant, run: id, after: after, hide: hiddenIn(info.Modules)}
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
-		return r.page(w, req, f)
+		return r.page(w, req, f, info.LastSeq)
 	}
 	if info.Status != agent.StatusRunning && after >= info.LastSeq && after > 0 {
 		w.WriteHeader(http.StatusNoContent) // which tells browsers not to come again
@@ -338,8 +377,8 @@ func (r *runs) stream(w http.ResponseWriter, req *http.Request, f *follower) {
 	}
 }
 
-// page answers with events as JSON.
-func (r *runs) page(w http.ResponseWriter, req *http.Request, f *follower) error {
+// page answers with events as JSON; last is the number of the run's last one.
+func (r *runs) page(w http.ResponseWriter, req *http.Request, f *follower, last int64) error {
 	list, err := f.tenant.RunEvents(req.Context(), f.run, f.after, pageOf)
 	if err != nil {
 		return err
@@ -359,7 +398,7 @@ func (r *runs) page(w http.ResponseWriter, req *http.Request, f *follower) error
 		first = false
 		b.Write(l.data)
 	}
-	fmt.Fprintf(&b, `],"more":%v}`+"\n", len(list) == pageOf)
+	fmt.Fprintf(&b, `],"more":%v}`+"\n", len(list) > 0 && list[len(list)-1].Seq < last)
 	_, err = w.Write(b.Bytes())
 	return err
 }

@@ -239,6 +239,9 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	if operator {
 		o.Network.Hosts = nil
 	}
+	if p.shared() {
+		o.Model = s.options.Model
+	}
 	a, err := s.host.NewAgentFromFile(ctx, file, o)
 	var known *Problem
 	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
@@ -309,14 +312,18 @@ func (f *fleet) getenv(ctx context.Context, p *agentPlan) func(string) string {
 }
 
 // shared reports whether the agent may ask the operator's model: the policy names its
-// models, and neither the file nor a secret of the tenant says that it is elsewhere.
+// models, neither the file nor a secret of the tenant says that it is elsewhere, and
+// the file wants the operator's key nowhere else.
 func (p *agentPlan) shared() bool {
 	for _, s := range p.secrets {
 		if s.Name == host.EnvBaseURL {
 			return false
 		}
 	}
-	return (p.tenant.ID() == store.Operator || len(p.policy.Models) > 0) && !namesEndpoint(p.file)
+	if p.tenant.ID() == store.Operator {
+		return !namesEndpoint(p.file)
+	}
+	return len(p.policy.Models) > 0 && !namesEndpoint(p.file) && !takesKey(p.file)
 }
 
 // modelURL is where the operator's model is, if the agent may ask it.
@@ -340,6 +347,29 @@ func namesEndpoint(f *agentfile.File) bool {
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil && namesEndpoint(inner) {
+			return true
+		}
+	}
+	return false
+}
+
+// takesKey reports whether a file, or one of an agent inside of it, would send what
+// the operator's model is asked with to somebody else: to a server of tools, or to
+// hosts that modules reach.
+func takesKey(f *agentfile.File) bool {
+	operators := func(name string) bool { return name == host.EnvAPIKey || name == host.EnvBaseURL }
+	for _, s := range f.Secrets {
+		if operators(s.Env) {
+			return true
+		}
+	}
+	for _, s := range f.Tools.MCP {
+		if operators(s.APIKeyEnv) {
+			return true
+		}
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil && takesKey(inner) {
 			return true
 		}
 	}

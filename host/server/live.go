@@ -29,6 +29,7 @@ func newLives() *lives { return &lives{runs: map[string]*live{}} }
 // add makes a run one that goes on here; nil if it does already.
 func (l *lives) add(id, tenant string, pins []agent.Pin, cancel context.CancelCauseFunc) *live {
 	r := &live{id: id, tenant: tenant, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
+	r.pins = pins
 	for _, p := range pins {
 		r.digests = append(r.digests, p.Digest)
 	}
@@ -73,6 +74,7 @@ func (l *lives) all() []*live {
 type live struct {
 	id, tenant string
 	cancel     context.CancelCauseFunc
+	pins       []agent.Pin
 	digests    []string // of its modules
 	begun      chan struct{}
 	ended      chan struct{}
@@ -122,6 +124,16 @@ func (r *live) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = err
+}
+
+// hasBegun reports whether the run has told of its beginning: the journal has it.
+func (r *live) hasBegun() bool {
+	select {
+	case <-r.begun:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *live) failure() error {

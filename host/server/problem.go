@@ -108,7 +108,8 @@ func (p *Problem) GetHeaders() http.Header {
 	if h == nil {
 		h = http.Header{}
 	}
-	if p.retry > 0 {
+	if p.retry > 0 || p.Status == http.StatusTooManyRequests {
+		p.retry = max(p.retry, time.Second)
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
 	}
 	return h
@@ -139,7 +140,7 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
 		errors.Is(err, store.ErrNoModule), errors.Is(err, agent.ErrNoRun):
 		return problem(codeNotFound, "%v", err)
-	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished):
+	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished), errors.Is(err, agent.ErrExists), errors.Is(err, errGoesOn):
 		return problem(codeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
 		p := problem(codeUnavailable, "this server keeps no secrets: its operator has given it no key for them")

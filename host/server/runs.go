@@ -195,8 +195,10 @@ func describeEvents(op *huma.Operation, registry huma.Registry) {
 // find returns one of a tenant's runs, also one that has not come to the store yet.
 func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*agent.RunInfo, error) {
 	info, err := t.Run(ctx, id)
-	if errors.Is(err, agent.ErrNoRun) && r.lives.get(t.ID(), id) != nil {
-		return &agent.RunInfo{ID: id, Tenant: t.ID(), Progress: agent.Progress{Status: "queued"}, Created: time.Now(), Updated: time.Now()}, nil
+	if l := r.lives.get(t.ID(), id); errors.Is(err, agent.ErrNoRun) && l != nil {
+		// Its modules are those that it will have in the store: what is hidden of them
+		// is hidden from the first event on.
+		return &agent.RunInfo{ID: id, Tenant: t.ID(), Progress: agent.Progress{Status: "queued"}, Modules: l.pins, Created: time.Now(), Updated: time.Now()}, nil
 	}
 	return info, err
 }

@@ -180,6 +180,10 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) 
 		}
 	}
 	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
+	if key != "" && (errors.Is(err, errGoesOn) || errors.Is(err, agent.ErrExists)) {
+		known, err = r.find(ctx, c.Tenant, id) // the same request was quicker, here or on another server
+		return nil, known, err
+	}
 	return l, nil, err
 }
 
@@ -197,18 +201,16 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 		return nil, err
 	}
 	a, err := withClientTools(o.Agent, tools)
-	if err == nil {
-		err = t.AdmitRun(ctx, in.RunID, name, true)
-	}
 	if err != nil {
 		o.release()
 		return nil, err
 	}
-	l := r.run(t, in.RunID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
-		return a.RunFor(ctx, in, enc), nil
+	admit := func() error { return t.AdmitRun(ctx, in.RunID, name, true) }
+	l, err := r.run(t, in.RunID, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		return a.RunFor(ctx, in, hiddenIn(o.Pins()).encoder(enc)), nil
 	})
-	if l == nil {
-		return nil, problem(codeConflict, "run %s goes on already", in.RunID)
+	if err != nil {
+		return nil, err
 	}
 	return l, l.wait(ctx)
 }
@@ -224,21 +226,19 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 		return nil, err
 	}
 	a, err := withClientTools(o.Agent, tools)
-	if err == nil {
-		err = t.AdmitRun(ctx, id, info.Agent, false)
-	}
 	if err != nil {
 		o.release()
 		return nil, err
 	}
 	failed := make(chan error, 1)
-	l := r.run(t, id, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
-		events, err := a.ContinueFor(ctx, id, answers, enc)
+	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
+	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+		events, err := a.ContinueFor(ctx, id, answers, hiddenIn(o.Pins()).encoder(enc))
 		failed <- err
 		return events, err
 	})
-	if l == nil {
-		return nil, problem(codeConflict, "run %s goes on already", id)
+	if err != nil {
+		return nil, err
 	}
 	if err := <-failed; err != nil {
 		return nil, resumeProblem(err)
@@ -290,8 +290,13 @@ func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo
 	return r.fleet.open(ctx, t, spec)
 }
 
-// run runs a run beside the requests, to its end here; nil if it goes on already.
-func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) *live {
+// errGoesOn is why a run does not begin, or go on, that does so already.
+var errGoesOn = errors.New("it goes on already")
+
+// run runs a run beside the requests, to its end here, if it is admitted: nil admits
+// it. Of several that have its id at once, one gets as far as that. The agent is
+// released by it.
+func (r *runs) run(t *store.Tenant, id string, o *opened, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*live, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	pins := o.Pins()
 	hide := hiddenIn(pins)
@@ -299,7 +304,15 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Co
 	if l == nil {
 		cancel(nil)
 		o.release()
-		return nil
+		return nil, fmt.Errorf("run %s: %w", id, errGoesOn)
+	}
+	if admit != nil {
+		if err := admit(); err != nil {
+			cancel(nil)
+			r.lives.remove(l)
+			o.release()
+			return nil, err
+		}
 	}
 	reasons, _ := r.server.blocks.current()
 	r.stopBlocked(l, reasons) // one that was blocked while it was opened
@@ -307,7 +320,11 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Co
 		defer o.release()
 		defer cancel(nil)
 		defer r.lives.remove(l)
-		defer r.released(t, id)
+		defer func() {
+			if admit != nil && !l.hasBegun() {
+				r.released(t, id)
+			}
+		}()
 		stream, err := events(ctx)
 		if err != nil {
 			l.fail(err)
@@ -326,7 +343,7 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, events func(context.Co
 			}
 		}
 	})
-	return l
+	return l, nil
 }
 
 // plain are events without a client's protocol.
@@ -365,13 +382,13 @@ func (r *runs) end(ctx context.Context, t *store.Tenant, info *agent.RunInfo) er
 		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
 	}
 	failed := make(chan error, 1)
-	l := r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	l, err := r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		events, err := o.Cancel(ctx, info.ID)
 		failed <- err
 		return plain(events), err
 	})
-	if l == nil {
-		return nil
+	if err != nil {
+		return nil // it goes on, and hears of it from who runs it
 	}
 	if err := <-failed; err != nil {
 		return t.AbandonRun(ctx, info.ID, "canceled")

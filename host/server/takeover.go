@@ -64,7 +64,7 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 		log.Error("a run cannot be taken over now", "error", err)
 		return
 	}
-	r.run(t, info.ID, o, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
 		var pins *agent.PinError
 		switch {
@@ -81,6 +81,9 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 		}
 		return events, err
 	})
+	if err != nil {
+		log.Debug("a run is not taken over", "error", err)
+	}
 }
 
 // heed cancels runs with modules that the operator blocks, until ctx ends.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -70,9 +72,21 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 		if n == 0 {
 			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
 		}
-		_, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log)
-		return err
+		if _, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log); err != nil {
+			return err
+		}
+		return leavePlace(t, r.Tenant, r.ID)
 	})
+}
+
+// leavePlace gives back the place that a run was let in with: from here on the run
+// itself is counted, and from its end on nothing.
+func leavePlace(t tx, tenant, run string) error {
+	if tenant == Operator {
+		return nil
+	}
+	_, err := t.exec(`DELETE FROM run_places WHERE run = $1`, run)
+	return err
 }
 
 // Load implements [agent.Journal].
@@ -139,7 +153,7 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 		}
 		switch {
 		case n == 1:
-			return nil
+			return leavePlace(t, kept.Tenant, c.Run)
 		case kept.Status == agent.StatusFinished:
 			return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFinished, kept.FinishReason)}
 		default:
@@ -278,17 +292,30 @@ func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
 
 // Events implements [agent.Journal].
 func (s *store) Events(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
+	return s.events(ctx, id, after, limit, math.MaxInt)
+}
+
+// errEnough ends a query that has what it wanted.
+var errEnough = errors.New("enough")
+
+// events returns events until there are so many, or so many bytes of them.
+func (s *store) events(ctx context.Context, id string, after int64, limit, most int) ([]abi.Event, error) {
 	var out []abi.Event
+	size := 0
 	err := s.view(ctx, func(t tx) error {
-		out = nil
+		out, size = nil, 0
 		if _, err := run(t, id); err != nil {
 			return err
 		}
-		return t.query(func(scan func(...any) error) error {
+		err := t.query(func(scan func(...any) error) error {
 			var body []byte
-			if err := scan(&body); err != nil || len(out) >= limit {
+			if err := scan(&body); err != nil {
 				return err
 			}
+			if len(out) >= limit || size >= most {
+				return errEnough
+			}
+			size += len(body)
 			for line := range bytes.Lines(body) {
 				var e abi.Event
 				if err := json.Unmarshal(line, &e); err != nil {
@@ -300,6 +327,10 @@ func (s *store) Events(ctx context.Context, id string, after int64, limit int) (
 			}
 			return nil
 		}, `SELECT body FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, id, after, int64(limit))
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
 	})
 	return out, err
 }

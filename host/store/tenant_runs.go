@@ -34,12 +34,16 @@ func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
 	return n.s.Runs(ctx, &own)
 }
 
-// RunEvents returns events of one of the tenant's runs; see [agent.Journal].
+// maxEventBytes is after how many bytes of events no more of them are returned at once.
+const maxEventBytes = 4 << 20
+
+// RunEvents returns events of one of the tenant's runs; see [agent.Journal]. Of large
+// ones it returns fewer.
 func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
 	if _, err := n.own(ctx, id); err != nil {
 		return nil, err
 	}
-	return n.s.Events(ctx, id, after, limit)
+	return n.s.events(ctx, id, after, limit, maxEventBytes)
 }
 
 // CancelRun asks whoever runs one of the tenant's runs to cancel it.

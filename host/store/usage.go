@@ -103,8 +103,9 @@ const placeTime = time.Minute
 
 // AdmitRun lets a run begin, or go on after a pause, if the tenant's quotas have
 // room for it, on all machines together: it fails with a [*QuotaError]. A run
-// that begins is counted. One that never comes to the journal gives its place
-// back after a minute, or by [Tenant.ReleaseRun].
+// that begins is counted. It has a place until the journal has it as one that is
+// run; if that never comes it gives the place back after a minute, or by
+// [Tenant.ReleaseRun].
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, begins bool) error {
 	return n.update(ctx, func(t scoped) error {
 		info, err := tenantIn(t.tx, n.id)
@@ -140,7 +141,7 @@ func admit(t scoped, q TenantQuota, run string, at time.Time, begins bool) error
 	if err := t.query(scan(&running), `SELECT
 		(SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
 		(SELECT count(*) FROM run_places WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2
-			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run))`, run); err != nil {
+			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`, run); err != nil {
 		return err
 	}
 	if err := t.query(scan(&runs, &tokens, &fuel), `SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT),
