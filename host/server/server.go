@@ -15,6 +15,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/server/console"
 	"github.com/agent-runner/agent-runner/host/store"
 )
@@ -42,6 +43,9 @@ type Options struct {
 	// Getenv has the operator's model, which tenants may ask whose policy names its
 	// models: [host.EnvAPIKey] and [host.EnvBaseURL]. Nil: there is none.
 	Getenv func(name string) string
+	// Model, if there is one, answers in the place of the operator's model: a
+	// recording, say.
+	Model model.Model
 	// Private are ranges of private addresses that agents may reach; nil: none.
 	Private []netip.Prefix
 	// Tracer is told of what runs do; nil: nobody is.
