@@ -123,7 +123,7 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits Limits) *Module {
 // callHere is callSDK in this host.
 func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
 	t.Helper()
-	m := rawModule(t, l, wasm, Limits{})
+	m := rawModule(t, l, wasm, Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	mw, err := m.Configure(t.Context(), "plugin", text, Grants{})

@@ -303,7 +303,7 @@ func TestLoopOfImports(t *testing.T) {
 	}}, Limits{HookTime: 20 * time.Millisecond})
 	_, err := in.Call(t.Context(), "call_loop")
 	requireFault(t, in, err, FaultTimeout, "ran longer than 20ms")
-	require.Greater(t, in.Report().HostCalls, 1000)
+	require.Greater(t, in.Report().HostCalls, 10)
 }
 
 func TestParallelCallIsRefused(t *testing.T) {
