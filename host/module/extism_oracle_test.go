@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/extism/go-sdk"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // The Extism Go SDK is what the transport is compared with: the same plug-ins get
