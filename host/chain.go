@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -44,24 +46,25 @@ type Chain struct {
 	configured []*module.Middleware
 }
 
-// NewChain configures middlewares. The error says which of them is wrong.
+// NewChain configures middlewares, modules side by side. The error says which of
+// them is wrong.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{host: h}
 	var entries []chain.Entry
+	var from []Middleware // of each entry
 	for _, ring := range []struct {
 		ring chain.Ring
 		list []Middleware
 	}{{chain.Outer, o.Outer}, {chain.Tenant, o.Middlewares}, {chain.Inner, o.Inner}} {
 		for _, m := range ring.list {
-			e, err := c.entry(ctx, m, ring.ring)
+			e, err := m.entry(ring.ring)
 			if err != nil {
-				c.Close()
 				return nil, err
 			}
-			entries = append(entries, e)
+			entries, from = append(entries, e), append(from, m)
 		}
 	}
-	list, err := chain.New(entries...)
+	list, err := c.configure(ctx, entries, from)
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -70,26 +73,51 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	return c, nil
 }
 
-func (c *Chain) entry(ctx context.Context, m Middleware, ring chain.Ring) (chain.Entry, error) {
+// entry is the entry of a middleware; that of a module is to be configured.
+func (m *Middleware) entry(ring chain.Ring) (chain.Entry, error) {
 	e := chain.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
 	switch {
 	case (m.Module == nil) == (m.Native == nil):
 		return e, fmt.Errorf("middleware %q must have a module or be native, one of them", m.Name)
 	case m.Native != nil:
 		e.Middleware = m.Native
-		return e, nil
-	}
-	if e.Name == "" {
+	case e.Name == "":
 		file := filepath.Base(m.Module.Name())
 		e.Name = strings.TrimSuffix(file, filepath.Ext(file))
 	}
-	mw, err := m.Module.Configure(ctx, e.Name, m.Config, m.Grants)
-	if err != nil {
-		return e, err
-	}
-	c.configured = append(c.configured, mw)
-	e.Middleware = mw
 	return e, nil
+}
+
+// configure configures the modules of entries, as many at once as there are
+// processors, since each makes its image then, and makes a chain of all entries. The
+// error is that of the first entry, whichever came to its end first.
+func (c *Chain) configure(ctx context.Context, entries []chain.Entry, from []Middleware) (*chain.Chain, error) {
+	configured, errs := make([]*module.Middleware, len(entries)), make([]error, len(entries))
+	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, m := range from {
+		if m.Module == nil {
+			continue
+		}
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			configured[i], errs[i] = m.Module.Configure(ctx, entries[i].Name, m.Config, m.Grants)
+		})
+	}
+	wg.Wait()
+	for i, mw := range configured {
+		if mw != nil {
+			c.configured = append(c.configured, mw)
+			entries[i].Middleware = mw
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return chain.New(entries...)
 }
 
 // Reserve takes the memory that a run of the chain may come to use, with as
