@@ -133,6 +133,20 @@ func (v *visit) asPlugin() *plugin {
 	return v.plugin
 }
 
+// free frees the block that begins at an offset, and tells whether there was one.
+// What the plug-in made its answer stays that, also if it frees the block.
+func (p *plugin) free(at uint64) bool {
+	b := p.at(at)
+	if b == nil {
+		return false
+	}
+	looked := func(at uint64, part []byte) bool { return len(part) > 0 && at-b.at < uint64(len(b.data)) }
+	if !b.shared && !looked(p.inputAt, p.input) && !looked(p.outputAt, p.output) && !looked(p.failureAt, p.failure) {
+		p.retire(b.data)
+	}
+	return p.blocks.free(at)
+}
+
 // own makes a block one that may be changed.
 func (p *plugin) own(b *block) {
 	b.data, b.shared = abi.Clone(b.data), false

@@ -17,6 +17,7 @@ type blocks struct {
 	next  uint64  // the next offset
 	bytes int     // of all that are live
 	most  int     // of them
+	spare []byte  // of a large block that was freed, for the next one
 }
 
 // A block is a part of that memory. It is never empty while it is live.
@@ -35,6 +36,10 @@ const (
 	// maxBlocks is how many may be live in one call. Honest plug-ins have some
 	// for each host call, and some language's kits free none.
 	maxBlocks = 1 << 16
+	// leastSpare is from which size on a block's memory is used again: a plug-in
+	// could let the host make gigabytes a second, which a collector that all share
+	// would have to find.
+	leastSpare = 64 << 10
 )
 
 // room tells why a block of n bytes cannot be had, if so.
@@ -47,6 +52,33 @@ func (s *blocks) room(n uint64) error {
 		return &limitError{"blocks", maxBlocks, fmt.Sprintf("%d blocks at once", maxBlocks+1), "free blocks that are not needed any more"}
 	}
 	return nil
+}
+
+// fresh returns n zeros, in the memory of a block that was freed if that is of
+// about the size: small blocks must not hold what large ones had.
+func (s *blocks) fresh(n uint64) []byte {
+	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
+		return make([]byte, n)
+	}
+	b := s.spare[:n:n]
+	s.spare = nil
+	for at := 0; at < len(b); at += leastSpare {
+		clearPiece(b[at:min(at+leastSpare, len(b))])
+	}
+	return b
+}
+
+// clearPiece must be a call: there the collector, for which everybody waits, can
+// interrupt what clears a large block.
+//
+//go:noinline
+func clearPiece(b []byte) { clear(b) }
+
+// retire keeps the memory of a block that nothing looks at any more.
+func (s *blocks) retire(data []byte) {
+	if len(data) >= leastSpare && len(data) > len(s.spare) {
+		s.spare = data
+	}
 }
 
 // add adds a block, which there must be room for, and returns its offset; 0 for

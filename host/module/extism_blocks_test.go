@@ -63,3 +63,37 @@ func FuzzExtismBlocks(f *testing.F) {
 		}
 	})
 }
+
+// The memory of a large block that was freed serves the next one, as zeros, unless
+// it is what the plug-in answered with, or far larger than what is asked for.
+func TestBlocksAgain(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	p := &plugin{blocks: blocks{most: 8 * size}}
+	add := func(n uint64) (uint64, []byte) {
+		at := p.add(p.fresh(n), false)
+		return at, p.part(at, n)
+	}
+	at, b := add(size)
+	b[size-1] = 1
+	require.True(t, p.free(at))
+	require.False(t, p.free(at))
+
+	small, c := add(size / 4)
+	require.NotSame(t, &b[0], &c[0], "a small block holds no large one's memory")
+	require.True(t, p.free(small))
+
+	at, c = add(size - 10)
+	require.Same(t, &b[0], &c[0])
+	require.Equal(t, make([]byte, size-10), c)
+
+	p.output, p.outputAt = p.part(at+5, 20), at+5
+	require.True(t, p.free(at))
+	_, other := add(size)
+	require.NotSame(t, &b[0], &other[0], "an answer stays")
+
+	extismReset(p, nil, nil, nil)
+	_, again := add(size)
+	require.Same(t, &other[0], &again[0])
+	require.Equal(t, size, p.bytes)
+}

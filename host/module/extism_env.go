@@ -131,7 +131,7 @@ func extismAlloc(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 		v.abort(g, err)
 	}
 	g.Charge(int(n))
-	stack[0] = p.add(make([]byte, n), false)
+	stack[0] = p.add(p.fresh(n), false)
 }
 
 // extismFree does nothing to what is no block, or not any more, as in Extism:
@@ -196,7 +196,12 @@ func extismMemoryBytes(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) {
 
 // extismReset frees everything. Offsets go on from where they were.
 func extismReset(p *plugin, _ *visit, _ *sandbox.Guest, _ []uint64) {
-	*p = plugin{blocks: blocks{next: p.next, most: p.most}, status: p.status, headers: p.headers}
+	for i := range p.list {
+		if b := &p.list[i]; !b.shared {
+			p.retire(b.data)
+		}
+	}
+	*p = plugin{blocks: blocks{next: p.next, most: p.most, spare: p.spare}, status: p.status, headers: p.headers}
 }
 
 func extismInputOffset(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) { stack[0] = p.inputAt }

@@ -114,6 +114,7 @@ func Cases() []Case {
 		{"Streaming", streamCases()},
 		{"Storage and logs", storageCases()},
 		{"Shapes of code", shapeCases()},
+		{"Extism plug-ins", pluginCases()},
 	} {
 		for _, c := range g.cases {
 			c.Group = g.name

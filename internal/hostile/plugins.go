@@ -1,0 +1,226 @@
+package hostile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// The modules that Extism plug-ins import from.
+const (
+	extismEnv  = "extism:host/env"
+	extismUser = "extism:host/user"
+)
+
+// extismTypes are the types of Extism's functions, as those of abiTypes are.
+var extismTypes = map[string][2]string{
+	"alloc": {"I", "I"}, "free": {"I", ""}, "length": {"I", "I"}, "load_u8": {"I", "i"}, "load_u64": {"I", "I"},
+	"store_u8": {"Ii", ""}, "store_u64": {"II", ""}, "input_offset": {"", "I"}, "input_load_u8": {"I", "i"}, "input_load_u64": {"I", "I"},
+	"input_set": {"II", ""}, "output_set": {"II", ""}, "error_set": {"I", ""}, "config_get": {"I", "I"}, "var_get": {"I", "I"},
+	"var_set": {"II", ""}, "http_request": {"II", "I"}, "http_status_code": {"", "i"}, "log_info": {"I", ""}, "reset": {"", ""},
+}
+
+// extism imports a function of Extism's.
+func (g *guest) extism(name string) int {
+	t := extismTypes[name]
+	return g.use(extismEnv, name, t[0], t[1])
+}
+
+// pluginHook adds a hook as plug-ins have them, with big0 and big1 for offsets,
+// which end it well. Its locals are those of hookLocals without the parameter.
+func (g *guest) pluginHook(h abi.Hook, code ...[]byte) *guest {
+	return g.export(string(h), g.function("", "i", join(code...), i32(0)))
+}
+
+// The locals of a plug-in's hook.
+const (
+	place0 = big0 - 1 // offsets of blocks, an i64 each
+	place1 = big1 - 1
+)
+
+// handing adds code that makes a block of a text and leaves its offset in a local.
+func (g *guest) handing(text string, into int) []byte {
+	code := join(i64(int64(len(text))), call(g.extismOf("alloc")), setLocal(into))
+	for i := range text {
+		code = append(code, join(local(into), i64(int64(i)), []byte{0x7c}, i32(int(text[i])), call(g.extismOf("store_u8")))...)
+	}
+	return code
+}
+
+// extismOf is the index of an import that is there already.
+func (g *guest) extismOf(name string) int {
+	i, ok := g.names[extismEnv+"."+name]
+	if !ok {
+		panic("import " + name + " first")
+	}
+	return i
+}
+
+// plugin is a plug-in that imports functions, and does in one hook what code says.
+func plugin(code func(g *guest) []byte, names ...string) func() []byte {
+	return func() []byte {
+		g := newGuest()
+		for _, name := range names {
+			g.extism(name)
+		}
+		return g.pluginHook(abi.HookBeforeAgent, code(g)).bytes()
+	}
+}
+
+// pluginCases are Extism plug-ins, whose memory of blocks lies on the host's side.
+func pluginCases() []Case {
+	fault := func(name, text string, code func(g *guest) []byte, names ...string) Case {
+		return Case{Name: name, Module: plugin(code, names...), Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{text}}
+	}
+	fine := func(name string, code func(g *guest) []byte, names ...string) Case {
+		return Case{Name: name, Module: plugin(code, names...), Want: Fine}
+	}
+	f := (*guest).extismOf
+	all := []Case{
+		fault("block of 2^63 bytes", "block_bytes", func(g *guest) []byte { return join(i64(-1<<63), call(f(g, "alloc")), []byte{0x1a}) }, "alloc"),
+		fault("blocks without end", "blocks", func(g *guest) []byte { return forever(i64(1), call(f(g, "alloc")), drop) }, "alloc"),
+		fault("blocks of 1 MB without end", "block_bytes", func(g *guest) []byte { return forever(i64(1<<20), call(f(g, "alloc")), drop) }, "alloc"),
+		fine("200,000 blocks, each freed", func(g *guest) []byte {
+			return count(n0-1, 200_000, i64(100), call(f(g, "alloc")), call(f(g, "free")))
+		}, "alloc", "free"),
+		fine("empty blocks", func(g *guest) []byte { return count(n0-1, 1000, i64(0), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
+		fine("freeing what is no block", func(g *guest) []byte {
+			return join(i64(-1), call(f(g, "free")), i64(0), call(f(g, "free")), call(f(g, "input_offset")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "free")))
+		}, "free", "input_offset"),
+		fault("block used after it was freed", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), teeLocal(place0), call(f(g, "free")), local(place0), call(f(g, "load_u8")), drop)
+		}, "alloc", "free", "load_u8"),
+		fault("eight bytes at the end of a block", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7c}, call(f(g, "load_u64")), drop)
+		}, "alloc", "load_u64"),
+		fault("store in front of a block", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), i64(1), []byte{0x7d}, i32(1), call(f(g, "store_u8")))
+		}, "alloc", "store_u8"),
+		fault("store at 2^64-1", "lie in no block", func(g *guest) []byte { return join(i64(-1), i64(1), call(f(g, "store_u64"))) }, "store_u64"),
+		fault("answer that is longer than its block", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), i64(9), call(f(g, "output_set")))
+		}, "alloc", "output_set"),
+		fault("answer whose length wraps around", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), i64(-1), call(f(g, "output_set")))
+		}, "alloc", "output_set"),
+		fine("answer that was freed", func(g *guest) []byte {
+			return join(g.handing(`{}`, place0), local(place0), i64(2), call(f(g, "output_set")), local(place0), call(f(g, "free")))
+		}, "alloc", "store_u8", "output_set", "free"),
+		fault("input written to, and answered with", "answer", func(g *guest) []byte {
+			return join(call(f(g, "input_offset")), teeLocal(place0), i32('x'), call(f(g, "store_u8")), local(place0), i64(1), call(f(g, "output_set")))
+		}, "input_offset", "store_u8", "output_set"),
+		fine("input read where there is none", func(g *guest) []byte {
+			return join(i64(-1), call(f(g, "input_load_u8")), drop, i64(-8), call(f(g, "input_load_u64")), drop, i64(1<<62), call(f(g, "input_load_u64")), drop)
+		}, "input_load_u8", "input_load_u64"),
+		fault("error in no block", "no block begins", func(g *guest) []byte { return join(i64(77), call(f(g, "error_set"))) }, "error_set"),
+		fault("name of a variable in no block", "no block begins", func(g *guest) []byte { return join(i64(1<<40), call(f(g, "var_get")), drop) }, "var_get"),
+		fault("name of a variable that is not UTF-8", "not valid UTF-8", func(g *guest) []byte {
+			return join(g.handing("\xff\xfe", place0), local(place0), call(f(g, "var_get")), drop)
+		}, "alloc", "store_u8", "var_get"),
+		fault("name of a variable of 1 KB", "at most", func(g *guest) []byte {
+			return join(i64(1024), call(f(g, "alloc")), call(f(g, "var_get")), drop)
+		}, "alloc", "var_get"),
+		fine("variable of zeros", func(g *guest) []byte {
+			return join(g.handing("k", place0), local(place0), i64(1000), call(f(g, "alloc")), call(f(g, "var_set")),
+				g.handing("k", place0), local(place0), call(f(g, "var_get")), call(f(g, "length")), i64(1000), []byte{0x52}, when(unreachable))
+		}, "alloc", "store_u8", "var_set", "var_get", "length"),
+		fault("variables of 2 MB of zeros", "a hook may write 4194304 bytes", func(g *guest) []byte {
+			return forever(g.handing("k", place0), local(place0), i64(2<<20), call(f(g, "alloc")), call(f(g, "var_set")))
+		}, "alloc", "store_u8", "var_set"),
+		fault("request that is not granted", "denied", func(g *guest) []byte {
+			return join(g.handing(`{"url":"http://169.254.169.254/"}`, place0), local(place0), i64(0), call(f(g, "http_request")), drop)
+		}, "alloc", "store_u8", "http_request"),
+		fault("everything reset, then its blocks used", "lie in no block", func(g *guest) []byte {
+			return join(i64(8), call(f(g, "alloc")), setLocal(place0), call(f(g, "reset")), local(place0), call(f(g, "load_u8")), drop)
+		}, "alloc", "reset", "load_u8"),
+		{Name: "hook that is an import of Extism's", Module: func() []byte {
+			g := newGuest()
+			return g.export("before_agent", g.extism("http_status_code")).bytes()
+		}, Want: Fine},
+		refused("start function that is an import of Extism's", func() []byte {
+			g := newGuest()
+			g.startAt = leb(g.extism("reset"))
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, "has the import reset as its start function"),
+		{Name: "_initialize that is an import of Extism's", Module: func() []byte {
+			g := newGuest()
+			g.export("_initialize", g.extism("reset"))
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, Want: Fine},
+		timed(refused("__wasm_call_ctors loops", func() []byte {
+			g := newGuest()
+			g.extism("reset")
+			g.export("__wasm_call_ctors", g.function("", "", forever()))
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, "ran longer than 60ms")),
+		timed(refused("hs_init loops", func() []byte {
+			g := newGuest()
+			g.extism("reset")
+			g.export("hs_init", g.function("ii", "", forever()))
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, "ran longer than 60ms")),
+		refused("hook of a native module in a plug-in", func() []byte {
+			g := newGuest()
+			g.extism("reset")
+			return g.hook(abi.HookBeforeAgent).bytes()
+		}, "before_agent: want () -> i32, got (i32) -> i32"),
+		refused("function of Extism's of another type", func() []byte {
+			g := newGuest()
+			g.use(extismEnv, "alloc", "i", "i")
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, "want (i64) -> i64"),
+		refused("function that Extism does not have", func() []byte {
+			g := newGuest()
+			g.use(extismEnv, "exec", "I", "I")
+			return g.pluginHook(abi.HookBeforeAgent).bytes()
+		}, "extism:host/env.exec"),
+		fault("argument of a host call that is not JSON", "", func(g *guest) []byte {
+			return join(i64(100), call(f(g, "alloc")), call(g.names[extismUser+".emit"]), call(f(g, "error_set")), i32(1), leave)
+		}, "alloc", "error_set"),
+	}
+	// Host calls of the ABI come from another module of imports.
+	all[len(all)-1].Module = func() []byte {
+		g := newGuest()
+		alloc, failed, emit := g.extism("alloc"), g.extism("error_set"), g.use(extismUser, "emit", "I", "I")
+		return g.pluginHook(abi.HookBeforeAgent, i64(100), call(alloc), call(emit), call(failed), i32(1), leave).bytes()
+	}
+	all[len(all)-1].Hook = "" // it says itself that it failed
+	return append(all, costlyPlugins()...)
+}
+
+// costlyPlugins let the host work for little work of their own.
+func costlyPlugins() []Case {
+	f := (*guest).extismOf
+	endlessly := func(name string, code func(g *guest) []byte, names ...string) Case {
+		c := endless(name, plugin(code, names...))
+		c.Limits.HostCalls = 1 << 30
+		return c
+	}
+	const large = 30 << 20 // of the 32 MiB that blocks may have
+	all := []Case{
+		endlessly("blocks of 30 MB, each freed", func(g *guest) []byte { return forever(i64(large), call(f(g, "alloc")), call(f(g, "free"))) }, "alloc", "free"),
+		endlessly("blocks of 30 MB, and everything reset", func(g *guest) []byte {
+			return forever(i64(large), call(f(g, "alloc")), drop, call(f(g, "reset")))
+		}, "alloc", "reset"),
+		endlessly("bytes from 60,000 blocks in turn", func(g *guest) []byte {
+			// Blocks of one byte lie 32 apart.
+			one := join(i64(1), call(f(g, "alloc")), teeLocal(place0))
+			first := n1 - 1
+			return join(one, []byte{0xa7}, setLocal(first), count(n0-1, 60_000, one, drop),
+				forever(local(first), []byte{0xad}, setLocal(place1), loop(local(place1), call(f(g, "load_u8")), drop,
+					local(place1), i64(32*7919), []byte{0x7c}, teeLocal(place1), local(place0), []byte{0x54}, branchIf(0))))
+		}, "alloc", "load_u8"),
+		endlessly("texts of 7 MB logged", func(g *guest) []byte { return forever(i64(7<<20), call(f(g, "alloc")), call(f(g, "log_info"))) }, "alloc", "log_info"),
+	}
+	text := `"` + strings.Repeat("x", 900_000) + `"`
+	configured := endlessly("configuration of 900 KB read again and again", func(g *guest) []byte {
+		return join(g.handing("b", place0), forever(local(place0), call(f(g, "config_get")), call(f(g, "free"))))
+	}, "alloc", "store_u8", "config_get", "free")
+	configured.Config = fmt.Sprintf(`{"a":%s,"b":%s}`, text, text)
+	written := endlessly("configuration read, and each copy changed", func(g *guest) []byte {
+		return join(g.handing("b", place0), forever(local(place0), call(f(g, "config_get")), teeLocal(place1), i32(1), call(f(g, "store_u8")), local(place1), call(f(g, "free"))))
+	}, "alloc", "store_u8", "config_get", "free")
+	written.Config = configured.Config
+	return append(all, configured, written)
+}
