@@ -207,12 +207,11 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 	if err != nil {
 		return "", err
 	}
-	select {
-	case a.modules.compiling <- struct{}{}:
-		defer func() { <-a.modules.compiling }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	done, err := a.modules.compiling.take(ctx, c.Key.Tenant)
+	if err != nil {
+		return "", err
 	}
+	defer done()
 	loaded, err := a.modules.host.LoadBytes(ctx, string(m.Module)+".wasm", content, host.ModuleLimits(&m.Limits))
 	if err != nil {
 		return "", misplaced(f.ErrorAt(at+".module", err))

@@ -87,10 +87,15 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		if err == nil {
 			err = s.allow(c, r)
 		}
+		var leave func()
+		if err == nil {
+			leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, r))
+		}
 		if err != nil {
 			writeProblem(w, req, err)
 			return
 		}
+		defer leave()
 		next(huma.WithValue(ctx, callerKey{}, c))
 	}
 }

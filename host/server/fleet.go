@@ -20,9 +20,17 @@ import (
 
 // How long an agent that nobody runs is kept ready, and how many of them.
 const (
-	idleAgent  = time.Minute
-	idleAgents = 256
-	tidyEvery  = 10 * time.Second
+	idleAgent    = time.Minute
+	idleAgents   = 256
+	idleOfTenant = 32
+	tidyEvery    = 10 * time.Second
+)
+
+// How many agents are made at once, of which some wait for servers of tools.
+const (
+	makeMost     = 64
+	makeOfTenant = 4
+	makeWaiting  = 256 // of a tenant
 )
 
 // ringsName is the agent of the operator's whose rings are around the agents of
@@ -32,18 +40,22 @@ const ringsName = "rings"
 // A fleet is the agents of tenants that are ready to run.
 type fleet struct {
 	server *Server
+	making *turns
 
 	mu    sync.Mutex
 	ready map[string]*ready
 }
 
-func newFleet(s *Server) *fleet { return &fleet{server: s, ready: map[string]*ready{}} }
+func newFleet(s *Server) *fleet {
+	return &fleet{server: s, ready: map[string]*ready{}, making: newTurns("agents that are made", makeMost, makeOfTenant, makeWaiting)}
+}
 
 // A ready is an agent that is made once, and used by all runs of it.
 type ready struct {
-	made  chan struct{} // closed when it is, or could not be
-	agent *host.Agent
-	err   error
+	made   chan struct{} // closed when it is, or could not be
+	agent  *host.Agent
+	err    error
+	tenant string
 
 	uses int
 	idle time.Time // since when nobody uses it
@@ -62,7 +74,7 @@ func (f *fleet) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opene
 	f.mu.Lock()
 	r := f.ready[key]
 	if r == nil {
-		r = &ready{made: make(chan struct{})}
+		r = &ready{made: make(chan struct{}), tenant: t.ID()}
 		f.ready[key] = r
 		go f.make(context.WithoutCancel(ctx), key, r, p)
 	}
@@ -83,12 +95,19 @@ func (f *fleet) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opene
 }
 
 func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
-	r.agent, r.err = f.build(ctx, p)
-	if r.err != nil {
-		f.mu.Lock()
-		delete(f.ready, key) // who comes next tries again
-		f.mu.Unlock()
+	done, err := f.making.take(ctx, r.tenant)
+	var a *host.Agent
+	if err == nil {
+		a, err = f.build(ctx, p)
+		done()
 	}
+	f.mu.Lock()
+	if r.agent, r.err = a, err; err != nil {
+		delete(f.ready, key) // who comes next tries again
+	} else if r.uses == 0 {
+		r.idle = f.server.now() // who asked for it has left
+	}
+	f.mu.Unlock()
 	close(r.made)
 }
 
@@ -119,12 +138,14 @@ func (f *fleet) tidy(ctx context.Context) {
 func (f *fleet) close(age time.Duration, most int) {
 	f.mu.Lock()
 	var old []*host.Agent
-	idle := 0
+	idle, of := 0, map[string]int{}
 	for key, r := range f.ready {
 		if r.uses > 0 || r.agent == nil {
 			continue
 		}
-		if idle++; idle > most || f.server.now().Sub(r.idle) >= age {
+		idle++
+		of[r.tenant]++
+		if idle > most || of[r.tenant] > idleOfTenant || f.server.now().Sub(r.idle) >= age {
 			old = append(old, r.agent)
 			delete(f.ready, key)
 		}
@@ -152,6 +173,7 @@ type agentPlan struct {
 	rings   *agentfile.Rings
 	rival   map[string]bool // digests of the operator's modules
 	secrets []store.SecretInfo
+	made    []*Agent // of what is kept of it, and of the rings
 }
 
 // plan looks up what an agent is made of, as it is now.
@@ -168,7 +190,7 @@ func (f *fleet) plan(ctx context.Context, t *store.Tenant, spec runSpec) (*agent
 	if p.file, shown, err = f.server.agents.load(ctx, t, spec.Agent, spec.Version); err != nil {
 		return nil, err
 	}
-	p.spec.Version = shown.Version
+	p.spec.Version, p.made = shown.Version, []*Agent{shown}
 	if p.secrets, err = t.Secrets(ctx); err != nil {
 		return nil, err
 	}
@@ -192,7 +214,7 @@ func (f *fleet) surround(ctx context.Context, p *agentPlan) error {
 	if err != nil {
 		return err
 	}
-	p.spec.Rings = shown.Version
+	p.spec.Rings, p.made = shown.Version, append(p.made, shown)
 	for _, e := range shown.Modules {
 		p.rival[bare(e.Digest)] = true
 	}
@@ -207,7 +229,7 @@ func (f *fleet) surround(ctx context.Context, p *agentPlan) error {
 
 // key names the plan: the same plan makes the same agent.
 func (p *agentPlan) key() (string, error) {
-	b, err := json.Marshal([]any{p.tenant.ID(), p.info.Policy, p.spec, p.secrets})
+	b, err := json.Marshal([]any{p.tenant.ID(), p.info.Policy, p.spec, p.made, p.secrets})
 	if err != nil {
 		return "", err
 	}

@@ -21,7 +21,7 @@ type modules struct {
 	blocks *blocks
 	limit  int64 // bytes of one
 
-	compiling chan struct{} // as many at once
+	compiling *turns
 	mu        sync.Mutex
 	uploading map[string]int // by tenant
 }
@@ -30,7 +30,8 @@ type modules struct {
 // those that are compiled take memory.
 const (
 	maxCompiling = 2
-	maxUploading = 4 // of a tenant
+	maxUploading = 4  // of a tenant
+	maxWaiting   = 16 // of a tenant for compilers
 )
 
 // moduleVersion is what a version of a module may be called.
@@ -38,7 +39,7 @@ var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
 	return &modules{store: s.store, host: s.host, blocks: s.blocks, limit: s.options.MaxUpload,
-		compiling: make(chan struct{}, maxCompiling), uploading: map[string]int{}}
+		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 }
 
 type (
@@ -59,7 +60,7 @@ type (
 
 func (m *modules) routes(s *Server) {
 	const tag, one = "modules", "/v1/modules/{module}"
-	s.raw(Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra,
+	s.raw(Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra, Streamed: true,
 		Summary: "Upload a module",
 		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. It is verified,
 compiled and asked what it is before it is kept. With Accept: text/event-stream the answer is a stream of events: progress, then module or problem.`},

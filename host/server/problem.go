@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,6 +119,9 @@ func (p *Problem) GetHeaders() http.Header {
 // ContentType implements [huma.ContentTypeFilter].
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
+// roomRetry is when to try again where something has to be deleted first.
+const roomRetry = time.Hour
+
 // problemOf is what the caller is told of an error.
 func problemOf(err error) *Problem {
 	var known *Problem
@@ -134,7 +138,7 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &model):
 		return problemOfModel(model)
 	case errors.As(err, &full):
-		return quotaProblem(full.Quota, full.RetryAfter, "%v", full)
+		return quotaProblem(full.Quota, cmp.Or(full.RetryAfter, roomRetry), "%v", full)
 	case errors.As(err, &size):
 		return problem(codeTooLarge, "the body has more than %d bytes", size.Limit)
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),

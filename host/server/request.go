@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -102,7 +103,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // dispatch calls the route, or says that there is none.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	if err := checkPath(r); err != nil {
+	err := checkPath(r)
+	if err == nil {
+		err = checkEncoding(r)
+	}
+	if err != nil {
 		writeProblem(w, r, err)
 		return
 	}
@@ -119,6 +124,16 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeProblem(w, r, problem(codeNotFound, "%s %s is not here; /openapi.json lists what is", r.Method, r.URL.Path))
+}
+
+// checkEncoding refuses bodies that are to be unpacked: nothing grows here.
+func checkEncoding(r *http.Request) error {
+	for _, coding := range r.Header.Values("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return problem(codeMediaType, "the body is encoded as %.40q; send it as it is", coding)
+		}
+	}
+	return nil
 }
 
 // nothing takes what the mux says where it has no route.

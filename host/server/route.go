@@ -27,6 +27,8 @@ type Route struct {
 	About   string // more about it; may be empty
 	Body    int64  // bytes of the body at most; 1 MiB when 0
 	Status  int    // of a success; 200, or 204 without a body, when 0
+	// Streamed says that the body is never in memory as a whole.
+	Streamed bool
 }
 
 // bodyTime is how long a body of JSON may take to arrive.

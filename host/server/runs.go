@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -21,6 +22,7 @@ type runs struct {
 	store  store.Store
 	lives  *lives
 	fleet  agentSource
+	taking sync.Map // tenants whose runs are being taken over
 }
 
 func newRuns(s *Server, fleet agentSource) *runs {

@@ -62,10 +62,12 @@ type Server struct {
 	now     func() time.Time
 	options Options
 
-	mux    *mux
-	api    huma.API
-	rates  *rates
-	blocks *blocks
+	mux   *mux
+	api   huma.API
+	rates *rates
+	// What is under way, by tenant.
+	underway *underway
+	blocks   *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
 	agents  *agents
@@ -96,7 +98,7 @@ func New(o *Options) (*Server, error) {
 	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
-	s.rates = newRates(s.now)
+	s.rates, s.underway = newRates(s.now), newUnderway()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -12,8 +13,12 @@ import (
 
 // How runs are taken over whose process is gone.
 const (
-	takeEvery = 3 * time.Second
-	takeMost  = 100 // at once
+	takeEvery    = 3 * time.Second
+	takeMost     = 1000 // at once
+	takeOfTenant = 10
+	// giveUp is for how long a run is tried whose agent cannot be made: a key of its is
+	// missing, say, or a server of tools.
+	giveUp = time.Hour
 )
 
 // takeOver goes on with runs whose process is gone, until ctx ends.
@@ -35,16 +40,41 @@ func (r *runs) takeOver(ctx context.Context) {
 }
 
 func (r *runs) takeAll(ctx context.Context) error {
-	list, err := r.store.CutOff(ctx, takeMost)
+	list, err := r.store.CutOff(ctx, takeMost, takeOfTenant)
 	if err != nil {
 		return err
 	}
+	of := map[string][]*agent.RunInfo{}
 	for i := range list {
 		if r.lives.get(list[i].Tenant, list[i].ID) == nil {
-			r.take(ctx, &list[i])
+			of[list[i].Tenant] = append(of[list[i].Tenant], &list[i])
 		}
 	}
+	for tenant, its := range of {
+		r.takeOf(ctx, tenant, its)
+	}
 	return nil
+}
+
+// takeOf goes on with runs of a tenant, beside those of others: what holds up one of
+// them, such as a server of tools that does not answer, is its tenant's.
+func (r *runs) takeOf(ctx context.Context, tenant string, list []*agent.RunInfo) {
+	if _, under := r.taking.LoadOrStore(tenant, true); under {
+		return
+	}
+	r.server.Go(func() {
+		defer r.taking.Delete(tenant)
+		for _, info := range list {
+			select {
+			case <-r.server.Draining():
+				return
+			case <-ctx.Done():
+				return
+			default:
+				r.take(ctx, info)
+			}
+		}
+	})
 }
 
 // take goes on with one run. One that cannot go on at all is ended.
@@ -53,15 +83,14 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 	log := r.server.log.With("tenant", info.Tenant, "run", info.ID)
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
-		var p *Problem
-		if errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || errors.As(err, &p) {
+		if gone := ctx.Err() == nil && time.Since(info.Lease) > giveUp; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || lasting(err) {
 			log.Warn("a run cannot go on", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, "its process is gone, and it cannot go on: "+err.Error()); err != nil {
 				log.Error("a run that cannot go on is not ended", "error", err)
 			}
 			return
 		}
-		log.Error("a run cannot be taken over now", "error", err)
+		log.Warn("a run cannot be taken over now", "error", err)
 		return
 	}
 	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
@@ -84,6 +113,13 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 	if err != nil {
 		log.Debug("a run is not taken over", "error", err)
 	}
+}
+
+// lasting reports whether an error of making an agent stays as it is: a module is
+// blocked, say. A quota is not.
+func lasting(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
 }
 
 // heed cancels runs with modules that the operator blocks, until ctx ends.

@@ -50,8 +50,11 @@ func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) erro
 	if err != nil {
 		return err
 	}
-	if most := c.Info.Quota.UploadBytes; most > 0 && r.ContentLength > most*4/3+manifestExtra {
-		return tooLarge(most)
+	if most := c.Info.Quota.UploadBytes; most > 0 {
+		if r.ContentLength > most*4/3+manifestExtra {
+			return tooLarge(most)
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+manifestExtra)
 	}
 	done, err := m.admit(c.Key.Tenant)
 	if err != nil {
@@ -122,12 +125,11 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
 	}
 	u.tell("waiting", nil)
-	select {
-	case u.modules.compiling <- struct{}{}:
-		defer func() { <-u.modules.compiling }()
-	case <-r.Context().Done():
-		return nil, context.Cause(r.Context())
+	done, err := u.modules.compiling.take(r.Context(), u.caller.Key.Tenant)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	content := make([]byte, u.size)
 	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -160,6 +162,9 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 			}
 			return nil
 		case errors.As(err, &size):
+			if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < u.modules.limit {
+				return tooLarge(q)
+			}
 			return problem(codeTooLarge, "the module has more than %d bytes", u.modules.limit)
 		case err != nil:
 			p := problem(codeInvalid, "the body did not arrive whole")
@@ -179,6 +184,11 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
 		return nil, tooLarge(q)
 	}
+	if bytes.HasPrefix(content, []byte("\x00asm")) { // what a script comes to is not known yet
+		if err := u.room(ctx, content); err != nil {
+			return nil, err
+		}
+	}
 	u.tell("compiling", nil)
 	m, err := u.modules.host.LoadBytes(ctx, name, content, host.Limits{Limits: sandbox.Limits{ModuleBytes: most}})
 	var refused *sandbox.RefusedError
@@ -196,6 +206,12 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	return u.keep(ctx, m, content, warnings)
 }
 
+// room fails if the tenant's quotas have none for a module.
+func (u *upload) room(ctx context.Context, content []byte) error {
+	sum := sha256.Sum256(content)
+	return u.caller.Tenant.RoomForModule(ctx, hex.EncodeToString(sum[:]), int64(len(content)))
+}
+
 // keep stores a module that was loaded.
 func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
 	kind := "wasm"
@@ -207,6 +223,9 @@ func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, war
 	text, err := json.Marshal(about)
 	if err != nil {
 		return nil, err
+	}
+	if err := u.room(ctx, content); err != nil {
+		return nil, err // or it would be kept for nobody
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)
 	if err != nil {

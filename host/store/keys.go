@@ -112,7 +112,23 @@ func (n *Tenant) FirstKey(ctx context.Context, o *NewKey) (shown string, err err
 	return shown, err
 }
 
+// How many keys a tenant has at most: that may still be used, and that are kept of
+// those that were revoked or have expired.
+const (
+	maxKeys    = 1000
+	maxOldKeys = 1000
+)
+
+const oldKey = `(revoked_ms > 0 OR expires_ms > 0 AND expires_ms <= NOW_MS)`
+
 func createKey(t scoped, o *NewKey) (*Key, string, error) {
+	if err := fewer(t, "keys", maxKeys, `SELECT count(*) FROM api_keys WHERE tenant = $1 AND NOT `+oldKey); err != nil {
+		return nil, "", err
+	}
+	if _, err := t.exec(`DELETE FROM api_keys WHERE tenant = $1 AND ` + oldKey + ` AND id NOT IN
+		(SELECT id FROM api_keys WHERE tenant = $1 AND ` + oldKey + fmt.Sprintf(` ORDER BY created_ms DESC LIMIT %d)`, maxOldKeys)); err != nil {
+		return nil, "", err
+	}
 	id, secret := newSecret(8, keyIDLen), newSecret(keySecret, keyText.EncodedLen(keySecret))
 	hash := sha256.Sum256([]byte(secret))
 	scopes, err := marshal(o.Scopes)

@@ -54,8 +54,9 @@ type Platform interface {
 	Blocked(ctx context.Context) ([]Block, error)
 
 	// CutOff lists runs of tenants whose process is gone: nobody has shown a sign of
-	// life for them as long as their lease was. The longest gone come first.
-	CutOff(ctx context.Context, limit int) ([]agent.RunInfo, error)
+	// life for them as long as their lease was. The longest gone come first, of each
+	// tenant a few.
+	CutOff(ctx context.Context, limit, ofTenant int) ([]agent.RunInfo, error)
 
 	// DeleteOrphans deletes modules of the store that no tenant names, and no run
 	// in it began with, if they were there for longer than age.
@@ -79,9 +80,10 @@ type TenantQuota struct {
 	TokensPerDay   int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
 	FuelPerDay     int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
 	Modules        int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
-	StorageBytes   int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules that are kept."`
+	StorageBytes   int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
 	UploadBytes    int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
-	RequestsPerMin int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute of one key, on one server."`
+	Requests       int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
+	RequestsPerMin int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
 }
 
 // A TenantUpdate says what of a tenant changes.
@@ -282,7 +284,7 @@ func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 }
 
 // CutOff implements [Platform].
-func (s *store) CutOff(ctx context.Context, limit int) (out []agent.RunInfo, err error) {
+func (s *store) CutOff(ctx context.Context, limit, ofTenant int) (out []agent.RunInfo, err error) {
 	err = s.view(ctx, func(t tx) error {
 		return t.query(func(scan func(...any) error) error {
 			info, err := scanRun(scan)
@@ -290,18 +292,40 @@ func (s *store) CutOff(ctx context.Context, limit int) (out []agent.RunInfo, err
 				out = append(out, *info)
 			}
 			return err
-		}, `SELECT `+runColumns+` FROM runs WHERE status = 'running' AND tenant <> '' AND parent = '' AND lease_ms <= NOW_MS ORDER BY lease_ms LIMIT $1`, int64(limit))
+		}, `SELECT `+runColumns+` FROM (SELECT runs.*, row_number() OVER (PARTITION BY tenant ORDER BY lease_ms, id) AS nth FROM runs
+			WHERE status = 'running' AND tenant <> '' AND parent = '' AND lease_ms <= NOW_MS) AS cut
+			WHERE nth <= $2 ORDER BY lease_ms LIMIT $1`, int64(limit), int64(ofTenant))
 	})
 	return out, err
 }
 
 // DeleteOrphans implements [Platform].
 func (s *store) DeleteOrphans(ctx context.Context, age time.Duration) (n int64, err error) {
-	err = s.update(ctx, false, func(t tx) error {
-		n, err = t.exec(`DELETE FROM modules WHERE created_ms < NOW_MS - $1
-			AND NOT EXISTS (SELECT 1 FROM tenant_modules WHERE tenant_modules.digest = modules.digest)
-			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.modules LIKE '%' || modules.digest || '%')`, age.Milliseconds())
-		return err
+	// They are looked for without holding up those who write, and deleted one by one.
+	const which = `created_ms < NOW_MS - $1
+		AND NOT EXISTS (SELECT 1 FROM tenant_modules WHERE tenant_modules.digest = modules.digest)
+		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.modules LIKE '%' || modules.digest || '%')`
+	var digests []string
+	err = s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
+			var d string
+			err := scan(&d)
+			digests = append(digests, d)
+			return err
+		}, `SELECT digest FROM modules WHERE `+which+` LIMIT $2`, age.Milliseconds(), int64(maxOrphans))
 	})
+	for _, d := range digests {
+		if err != nil {
+			break
+		}
+		err = s.update(ctx, false, func(t tx) error {
+			gone, err := t.exec(`DELETE FROM modules WHERE `+which+` AND digest = $2`, age.Milliseconds(), d)
+			n += gone
+			return err
+		})
+	}
 	return n, err
 }
+
+// maxOrphans is how many of them are deleted at once.
+const maxOrphans = 1000

@@ -14,6 +14,9 @@ type SecretInfo struct {
 	Updated  time.Time
 }
 
+// maxSecrets is how many secrets a tenant has at most.
+const maxSecrets = 1000
+
 // place binds a sealed secret to its row: moved to another one it does not
 // open. No name has a zero byte.
 func (n *Tenant) place(name string) string { return n.id + "\x00" + name }
@@ -26,7 +29,17 @@ func (n *Tenant) SetSecret(ctx context.Context, name string, secret []byte) erro
 		return err
 	}
 	return n.update(ctx, func(t scoped) error {
-		_, err := t.exec(`INSERT INTO secrets (tenant, name, sealed_by, sealed, updated_ms) VALUES ($1, $2, $3, $4, NOW_MS)
+		if err := fewer(t, "secrets", maxSecrets, `SELECT count(*) FROM secrets WHERE tenant = $1 AND name <> $2`, name); err != nil {
+			return err
+		}
+		info, err := tenantIn(t.tx, n.id)
+		if err != nil {
+			return err
+		}
+		if err := roomForBytes(t, info.Quota, int64(len(sealed))); err != nil {
+			return err
+		}
+		_, err = t.exec(`INSERT INTO secrets (tenant, name, sealed_by, sealed, updated_ms) VALUES ($1, $2, $3, $4, NOW_MS)
 			ON CONFLICT (tenant, name) DO UPDATE SET sealed_by = $3, sealed = $4, updated_ms = NOW_MS`, name, by, sealed)
 		return err
 	})

@@ -21,8 +21,11 @@ type StoredAgent struct {
 	Created time.Time
 }
 
-// maxAgentVersions is how many versions of an agent are kept.
-const maxAgentVersions = 100
+// How many agents a tenant has at most, and how many versions of one are kept.
+const (
+	maxAgents        = 1000
+	maxAgentVersions = 100
+)
 
 const agentColumns = `name, version, digest, body, modules, created_ms`
 
@@ -62,6 +65,15 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 				return nil
 			}
 			version = newest.Version + 1
+		} else if err := fewer(t, "agents", maxAgents, `SELECT count(DISTINCT name) FROM agents WHERE tenant = $1`); err != nil {
+			return err
+		}
+		info, err := tenantIn(t.tx, n.id)
+		if err != nil {
+			return err
+		}
+		if err := roomForBytes(t, info.Quota, int64(len(body))); err != nil {
+			return err
 		}
 		if _, err := t.exec(`INSERT INTO agents (tenant, name, version, digest, body, modules, created_ms) VALUES ($1, $2, $3, $4, $5, $6, NOW_MS)`,
 			name, version, digest, body, list); err != nil {

@@ -35,17 +35,17 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 		if err != nil {
 			return err
 		}
-		var has, count, size int64
-		if err := t.query(func(scan func(...any) error) error { return scan(&has, &count, &size) },
-			`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*), CAST(COALESCE(sum(size), 0) AS BIGINT)
-			FROM tenant_modules WHERE tenant = $1`, m.Digest); err != nil {
+		has, count, err := hasModule(t, m.Digest)
+		if err != nil {
 			return err
 		}
 		if has == 0 {
-			if err := over("modules", info.Quota.Modules, count, 1, 0); err != nil {
+			if err := roomFor(t, info.Quota, count, m.Size); err != nil {
 				return err
 			}
-			if err := over("storage_bytes", info.Quota.StorageBytes, size, m.Size, 0); err != nil {
+		}
+		if name != "" {
+			if err := fewer(t, "module_names", maxModuleNames, `SELECT count(*) FROM module_names WHERE tenant = $1 AND NOT (name = $2 AND version = $3)`, name, version); err != nil {
 				return err
 			}
 		}
@@ -64,6 +64,41 @@ func (n *Tenant) PutModule(ctx context.Context, m *TenantModule, name, version s
 			return err
 		}
 		return ownError{fmt.Errorf("module %s@%s is sha256:%s: %w; give this one another version", name, version, digest, ErrTaken)}
+	})
+}
+
+// maxModuleNames is how many names and versions a tenant's modules may have together.
+const maxModuleNames = 10_000
+
+// hasModule reports how often the tenant has a module, once or not at all, and how
+// many modules it has.
+func hasModule(t scoped, digest string) (has, count int64, err error) {
+	err = t.query(func(scan func(...any) error) error { return scan(&has, &count) },
+		`SELECT CAST(COALESCE(sum(CASE WHEN digest = $2 THEN 1 ELSE 0 END), 0) AS BIGINT), count(*) FROM tenant_modules WHERE tenant = $1`, digest)
+	return has, count, err
+}
+
+// roomFor fails with a [*QuotaError] if a module of so many bytes is too much.
+func roomFor(t scoped, q TenantQuota, modules, size int64) error {
+	if err := over("modules", q.Modules, modules, 1, 0); err != nil {
+		return err
+	}
+	return roomForBytes(t, q, size)
+}
+
+// RoomForModule fails with a [*QuotaError] if the tenant may not keep another module
+// of so many bytes. One that it has takes no room.
+func (n *Tenant) RoomForModule(ctx context.Context, digest string, size int64) error {
+	return n.view(ctx, func(t scoped) error {
+		info, err := tenantIn(t.tx, n.id)
+		if err != nil {
+			return err
+		}
+		has, count, err := hasModule(t, digest)
+		if err != nil || has > 0 {
+			return err
+		}
+		return roomFor(t, info.Quota, count, size)
 	})
 }
 

@@ -59,6 +59,36 @@ func over(quota string, limit, used, more int64, retry time.Duration) error {
 	return ownError{&QuotaError{Quota: quota, Limit: limit, Used: used, RetryAfter: retry}}
 }
 
+// roomForBytes fails with a [*QuotaError] if so many bytes more are too much to keep.
+func roomForBytes(t scoped, q TenantQuota, more int64) error {
+	if q.StorageBytes <= 0 {
+		return nil
+	}
+	kept := int64(0)
+	for _, sql := range []string{
+		`SELECT CAST(COALESCE(sum(size), 0) AS BIGINT) FROM tenant_modules WHERE tenant = $1`,
+		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT) FROM agents WHERE tenant = $1`,
+		`SELECT CAST(COALESCE(sum(length(sealed)), 0) AS BIGINT) FROM secrets WHERE tenant = $1`,
+	} {
+		var n int64
+		if err := t.query(func(scan func(...any) error) error { return scan(&n) }, sql); err != nil {
+			return err
+		}
+		kept += n
+	}
+	return over("storage_bytes", q.StorageBytes, kept, more, 0)
+}
+
+// fewer fails with a [*QuotaError] if there are as many as a tenant may have at most,
+// whatever its quota says: a bound for what takes little room each.
+func fewer(t scoped, what string, most int64, sql string, args ...any) error {
+	var n int64
+	if err := t.query(func(scan func(...any) error) error { return scan(&n) }, sql, args...); err != nil {
+		return err
+	}
+	return over(what, most, n, 1, 0)
+}
+
 // AddUsage counts what was used. Its runs were counted by [Tenant.AdmitRun].
 func (n *Tenant) AddUsage(ctx context.Context, rows ...Usage) error {
 	return n.update(ctx, func(t scoped) error {

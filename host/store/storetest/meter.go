@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,8 +56,18 @@ func testCutOff(t *testing.T, open Opener) {
 		run.ID, run.Agent, run.Owner, run.Log = id, "a", "me", []byte("x")
 		require.NoError(t, s.Create(ctx, &run))
 	}
-	list, err := s.CutOff(ctx, 10)
+	list, err := s.CutOff(ctx, 10, 10)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "gone", list[0].ID)
+
+	newTenant(t, s, "beta", store.TenantQuota{})
+	for i := range 5 {
+		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}))
+	}
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
+	list, err = s.CutOff(ctx, 10, 2)
+	require.NoError(t, err)
+	require.Len(t, list, 3, "of each tenant a few")
+	require.Equal(t, "its", list[2].ID)
 }

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// What the requests of a tenant may take of a server at once.
+const (
+	maxRequests  = 4096     // where its quota does not say; streams of events are requests
+	maxBodyBytes = 64 << 20 // of bodies that are held in memory
+)
+
+// underway are the requests of tenants that are being answered.
+type underway struct {
+	mu      sync.Mutex
+	tenants map[string]*load
+}
+
+// A load is what the requests of one tenant take.
+type load struct {
+	requests int64
+	bytes    int64
+}
+
+func newUnderway() *underway { return &underway{tenants: map[string]*load{}} }
+
+// enter lets a request of a tenant in that has a body of so many bytes, until it
+// leaves. most is the tenant's quota; 0 is the default.
+func (u *underway) enter(tenant string, most, bytes int64) (leave func(), err error) {
+	most = cmp.Or(most, maxRequests)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l := u.tenants[tenant]
+	if l == nil {
+		l = &load{}
+		u.tenants[tenant] = l
+	}
+	switch {
+	case l.requests >= most:
+		return nil, quotaProblem("concurrent_requests", time.Second, "%d requests of this tenant are under way, streams of events included; end some of them", l.requests)
+	case l.requests > 0 && l.bytes+bytes > maxBodyBytes:
+		return nil, quotaProblem("body_bytes", time.Second, "requests of this tenant with bodies of %d bytes are under way, of %d; wait until some of them are answered", l.bytes, maxBodyBytes)
+	}
+	l.requests++
+	l.bytes += bytes
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		l.bytes -= bytes
+		if l.requests--; l.requests == 0 {
+			delete(u.tenants, tenant)
+		}
+	}, nil
+}
+
+// held is how much of a request's body a route may come to hold in memory: what the
+// request says, or else all that is allowed.
+func held(req *http.Request, r Route) int64 {
+	switch n := req.ContentLength; {
+	case r.Streamed || req.Body == nil || req.Body == http.NoBody:
+		return 0
+	case n >= 0:
+		return min(n, r.Body)
+	default:
+		return r.Body
+	}
+}
