@@ -25,9 +25,10 @@ type TenantQuota struct {
 	TokensPerDay   int64 `json:"tokens_per_day,omitempty"`
 	FuelPerDay     int64 `json:"fuel_per_day,omitempty"`
 	Modules        int64 `json:"modules,omitempty"`
-	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules
+	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules, agents and secrets
 	UploadBytes    int64 `json:"upload_bytes,omitempty"`        // of one module
-	RequestsPerMin int64 `json:"requests_per_minute,omitempty"` // of one key, on one server
+	Requests       int64 `json:"concurrent_requests,omitempty"` // on one server, streams included; 4096 when 0
+	RequestsPerMin int64 `json:"requests_per_minute,omitempty"` // on one server
 }
 
 // A Policy is what the operator allows a tenant.
