@@ -47,7 +47,7 @@ func (v *visit) late() func() error {
 		if time.Since(began)-answerTime <= left {
 			return nil
 		}
-		return &sandbox.Fault{Kind: sandbox.FaultTimeout, Limit: "HookTime", Value: int64(v.limits.HookTime),
+		return &sandbox.Fault{Kind: sandbox.FaultTimeout, Limit: "HookTime", Value: int64(v.limits.HookTime), Export: string(v.hook),
 			Message: fmt.Sprintf("its answer of %d bytes could not be read in what was left of %v", len(v.output), v.limits.HookTime)}
 	}
 }
@@ -63,8 +63,12 @@ func (v *visit) failure() (*abi.Error, error) {
 		return &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed without saying why", v.hook)}, nil
 	}
 	var e abi.Error
-	unknown, err := abi.Decode(v.output, &e)
-	if err != nil {
+	unknown, err := abi.DecodeUntil(v.output, &e, v.late())
+	var late *sandbox.Fault
+	switch {
+	case errors.As(err, &late):
+		return nil, late
+	case err != nil:
 		return nil, &answerError{"returned 1, and its error object: " + err.Error()}
 	}
 	v.tellUnknown("error", unknown)

@@ -15,6 +15,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
+// maxDescription bounds a description, in bytes.
+const maxDescription = 512 << 10
+
 // maxText bounds each text in a description, in bytes.
 const maxText = 4 << 10
 
@@ -30,6 +33,9 @@ func (m *Module) prepare(ctx context.Context) error {
 	output, err := m.describe(ctx)
 	if err != nil {
 		return m.refusal(err)
+	}
+	if len(output) > maxDescription {
+		return refuse(m.Name(), fmt.Sprintf("describe: the answer has %d bytes", len(output)), fmt.Sprintf("at most %d are allowed", maxDescription))
 	}
 	if len(output) > 0 {
 		unknown, err := abi.Decode(output, &m.desc)

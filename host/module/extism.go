@@ -85,19 +85,25 @@ func (extismPlugin) call(ctx context.Context, in *sandbox.Instance, v *visit) (f
 	if code == 0 && len(p.failure) == 0 {
 		return false, nil
 	}
-	v.output, err = p.explain(code)
+	v.report = in.Report()
+	v.output, err = p.explain(code, v.late())
 	return true, err
 }
 
-// explain makes an error object of how a call failed.
-func (p *plugin) explain(code int32) ([]byte, error) {
+// explain makes an error object of how a call failed, unless late says that there
+// is no time for reading what the plug-in says.
+func (p *plugin) explain(code int32, late func() error) ([]byte, error) {
 	said, object := p.failure, false
 	if len(said) == 0 {
 		said = p.output
 	}
 	if len(said) > 0 && said[0] == '{' {
 		var e abi.Error
-		_, err := abi.Decode(said, &e)
+		_, err := abi.DecodeUntil(said, &e, late)
+		var over *sandbox.Fault
+		if errors.As(err, &over) {
+			return nil, over
+		}
 		object = err == nil && (e.Code != "" || e.Message != "")
 	}
 	switch {

@@ -32,6 +32,9 @@ func (m *Module) fault(v *visit, err error) error {
 		f.Stderr = append(f.Stderr, script.frame...)
 	case errors.As(err, &guest):
 		cause := *guest
+		if cause.Module == "" { // it came up after the call
+			cause.Module, cause.Digest = m.Name(), m.Digest()
+		}
 		cause.Export = "" // the fault names the hook already
 		if !v.running() {
 			f.Hook = abi.Hook(guest.Export) // which may be _initialize, or nothing for the start function

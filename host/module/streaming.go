@@ -11,19 +11,23 @@ import (
 func (v *visit) nextStream(ctx context.Context, patch []byte) ([]byte, error) {
 	return v.ask(HostCall{Name: "next_stream", Bytes: []Blob{patch}}, func() ([]byte, error) {
 		defer v.look()
+		const what = "next_stream: patch"
 		var p any
+		var err error
 		switch v.hook {
 		case abi.HookWrapModel:
 			p = &abi.RequestPatch{}
+			err = v.decode(what, patch, p)
 		case abi.HookWrapToolCall:
-			p = &abi.CallPatch{}
+			var call abi.CallPatch
+			call, err = v.callPatch(what, patch)
+			p = &call
 		default:
 			return nil, v.call.NextStream(ctx, nil) // says why not
 		}
-		if err := v.decode("next_stream: patch", patch, p); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		var err error
 		v.wait(func() { err = v.call.NextStream(ctx, p) })
 		return []byte("{}"), err
 	})

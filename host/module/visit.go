@@ -128,12 +128,11 @@ func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 			}
 			return abi.Marshal(abi.ModelReply{Response: res})
 		case abi.HookWrapToolCall:
-			var p abi.CallPatch
-			if err := v.decode("next: patch of the call", patch, &p); err != nil {
+			p, err := v.callPatch("next: patch of the call", patch)
+			if err != nil {
 				return nil, err
 			}
 			var res *abi.Result
-			var err error
 			v.wait(func() { res, err = v.call.NextTool(ctx, p) })
 			if err != nil {
 				return nil, err
@@ -157,6 +156,16 @@ func (v *visit) decode(what string, b []byte, out any) error {
 	}
 	v.tellUnknown(what, unknown)
 	return nil
+}
+
+// callPatch reads a patch of a tool call. Arguments are looked through here, in the
+// guest's time, for as long as the chain will: what that does, the guest waits for.
+// What is wrong with them is the chain's to say.
+func (v *visit) callPatch(what string, patch []byte) (p abi.CallPatch, err error) {
+	if err = v.decode(what, patch, &p); err == nil && p.Arguments != nil {
+		_ = abi.ValidUntil([]byte(*p.Arguments), v.stop)
+	}
+	return p, err
 }
 
 func (v *visit) tellUnknown(what string, keys []string) {

@@ -110,6 +110,7 @@ func Cases() []Case {
 		{"Memory", memoryCases()},
 		{"ABI", abiCases()},
 		{"JSON", jsonCases()},
+		{"Answers that cost", answerCases()},
 		{"Onion", onionCases()},
 		{"Streaming", streamCases()},
 		{"Storage and logs", storageCases()},

@@ -1,0 +1,95 @@
+package hostile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+)
+
+// failing is a guest that fails in one hook with a text.
+func failing(h abi.Hook, text string) []byte {
+	g := newGuest()
+	write := g.abi("write")
+	g.memory(4+len(text)>>16).place(answerAt, text)
+	return g.export(string(h), g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).bytes()
+}
+
+// keys are the fields of an object, all of them different.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%x":0`, i)
+	}
+	return b.String()[1:]
+}
+
+// answerCases are texts that cost the host more to read than the guest to write.
+func answerCases() []Case {
+	const most = 8_388_000 // bytes of an answer
+	answer := func(name string, text func() string) Case {
+		return Case{Name: name, Module: func() []byte { return answering(abi.HookBeforeAgent, text()) }, Want: Fine}
+	}
+	late := func(c Case) Case {
+		c = timed(c)
+		c.Want, c.Hook, c.Kind, c.Limits.Fuel = Faulted, abi.HookBeforeAgent, sandbox.FaultTimeout, 1<<62
+		return c
+	}
+	repeated := func(begin, part, end string) func() string {
+		return func() string { return begin + strings.Repeat(part, (most-len(begin)-len(end))/len(part)) + end }
+	}
+	return []Case{
+		late(answer("8 MB of fields that nobody knows", func() string { return `{"x":{` + keys(700_000) + `}}` })),
+		answer("8 MB of escapes", repeated(`{"instruction":"`, `\u00e9`, `"}`)),
+		answer("8 MB of spaces", repeated(`{`, ` `, `}`)),
+		answer("8 MB of digits and dots", repeated(`{"x":[`, `1.5e-7,`, `1]}`)),
+		late(Case{Name: "error of 8 MB of fields", Module: func() []byte {
+			return failing(abi.HookBeforeAgent, `{"code":"internal","message":"m",`+keys(700_000)+`}`)
+		}}),
+		{Name: "error whose message has 8 MB", Module: func() []byte {
+			return failing(abi.HookBeforeAgent, repeated(`{"code":"internal","message":"`, "x", `"}`)())
+		}, Want: Faulted, Text: []string{"xxx"}},
+		timed(refused("configure fails with 8 MB of fields", func() []byte {
+			g := newGuest()
+			write, text := g.abi("write"), `{"code":"invalid","message":"m",`+keys(700_000)+`}`
+			g.memory(4+len(text)>>16).place(answerAt, text)
+			return g.export("configure", g.function("i", "i", i32(answerAt), i32(len(text)), call(write), i32(1))).hook(abi.HookBeforeAgent).bytes()
+		}, "configure: ")),
+		refused("description of 8 MB in small parts", func() []byte { return describing(repeated(`{"x":[`, `{},`, `{}]}`)()) }, "describe: the answer has 8387998 bytes"),
+		{Name: "tool arguments of 8 MB checked again and again", Module: func() []byte {
+			return nexting(`{"arguments":"[`+strings.Repeat("[],", 2_000_000)+`[]]"}`, 100)
+		}, Limits: within(hookTime), Want: Faulted, Hook: abi.HookWrapToolCall, Kind: sandbox.FaultTimeout},
+		endlessCalls("value of fields by the thousand, again and again", `{`+keys(100_000)+`}`, "local_set"),
+		endlessCalls("event of fields by the thousand, again and again", `{"name":"n","data":{`+keys(60_000)+`}}`, "emit"),
+		endlessCalls("patch of fields by the thousand, again and again", `{"model":"m","params":{`+keys(100_000)+`}}`, "next"),
+	}
+}
+
+// nexting is a guest that calls next n times with a patch.
+func nexting(patch string, n int) []byte {
+	g := newGuest()
+	next := g.abi("next")
+	return g.memory(4+len(patch)>>16).place(answerAt, patch).
+		hook(abi.HookWrapToolCall, count(n0, n, i32(answerAt), i32(len(patch)), call(next), drop)).bytes()
+}
+
+// endlessCalls hand a text to the host again and again.
+func endlessCalls(name, text, f string) Case {
+	h := abi.HookBeforeAgent
+	if f == "next" {
+		h = abi.HookWrapModel
+	}
+	c := endless(name, func() []byte {
+		g := newGuest()
+		index := g.abi(f)
+		g.memory(4+len(text)>>16).place(16, "k").place(answerAt, text)
+		args := join(i32(answerAt), i32(len(text)))
+		if f == "local_set" {
+			args = join(i32(16), i32(1), args, i64(-1))
+		}
+		return g.hook(h, forever(args, call(index), drop)).bytes()
+	})
+	c.Hook, c.Limits.HostCalls = h, 1<<30
+	return c
+}
