@@ -250,7 +250,7 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 
 // rewriteVersion changes whenever rewrite refuses more, or finds out something
 // else; what the decoder does is part of it. wasm.MeterVersion stands for metering.
-const rewriteVersion = 2
+const rewriteVersion = 3
 
 // cacheKey names the cache entry of a module with that digest: all that what is
 // compiled depends on, and what had to be so for it to be accepted.

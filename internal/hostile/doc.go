@@ -115,6 +115,8 @@ func Cases() []Case {
 		{"Streaming", streamCases()},
 		{"Storage and logs", storageCases()},
 		{"Shapes of code", shapeCases()},
+		{"Quirks", quirkCases()},
+		{"WASI", wasiCases()},
 		{"Extism plug-ins", pluginCases()},
 	} {
 		for _, c := range g.cases {

@@ -91,6 +91,9 @@ func StructureCases() map[string]func(n int) []byte {
 		"Types":       func(n int) []byte { return binaryOf(section(types, times(n, 0x60, 0, 0))) },
 		"Params":      func(n int) []byte { return binaryOf(section(types, []byte{1, 0x60}, times(n, typeI32), []byte{0})) },
 		"Results":     func(n int) []byte { return binaryOf(section(types, []byte{1, 0x60, 0}, times(n, typeI32))) },
+		"TypeValues": func(n int) []byte {
+			return binaryOf(section(types, times(n/100+1, join([]byte{0x60}, times(100, typeI32), []byte{0})...)))
+		},
 		"Imports": func(n int) []byte {
 			return binaryOf(none, section(imports, times(n, join(str("m"), str("f"), []byte{kindFunction, 0})...)))
 		},

@@ -20,6 +20,9 @@ type Limits struct {
 	Params int
 	// Results is the number of results of one type, for the same reason.
 	Results int
+	// TypeValues is the sum of parameters and results over all types. 10,000
+	// types of 115 each, 1.1 MB, let wazero allocate 1 GB for their names.
+	TypeValues int
 
 	// Imports counts imports of every kind. The host resolves each by name at
 	// every instantiation.
@@ -104,9 +107,10 @@ func DefaultLimits() Limits {
 	return Limits{
 		ModuleBytes: 16 << 20,
 
-		Types:   10_000,
-		Params:  100,
-		Results: 16,
+		Types:      10_000,
+		Params:     100,
+		Results:    16,
+		TypeValues: 100_000,
 
 		Imports:      200,
 		Functions:    20_000,

@@ -23,6 +23,9 @@ var limitCases = map[string]struct {
 		return binaryOf(section(sectionType, leb(1), []byte{0x60}, times(n, 0x7f), leb(0)))
 	}},
 	"Results": {3, func(n int) []byte { return binaryOf(section(sectionType, leb(1), []byte{0x60, 0}, times(n, 0x7f))) }},
+	"TypeValues": {5, func(n int) []byte {
+		return binaryOf(section(sectionType, leb(2), []byte{0x60}, times(n-3, 0x7f), times(1, 0x7e), []byte{0x60, 0}, times(2, 0x7f)))
+	}},
 	"Imports": {3, func(n int) []byte { return binaryOf(section(sectionImport, times(n, 1, 'm', 1, 'g', 3, 0x7f, 0))) }},
 	"Functions": {3, func(n int) []byte {
 		return binaryOf(section(sectionType, times(1, 0x60, 0, 0)), section(sectionFunction, times(n, 0)), section(sectionCode, times(n, 2, 0, 0x0b)))

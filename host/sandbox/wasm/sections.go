@@ -3,7 +3,7 @@ package wasm
 import "slices"
 
 func (d *decoder) types() {
-	n := d.count("types", d.limits.Types, 3)
+	n, values := d.count("types", d.limits.Types, 3), uint64(0)
 	d.m.Types = slices.Grow(d.m.Types, n)
 	for range n {
 		at := d.pos
@@ -21,6 +21,10 @@ func (d *decoder) types() {
 		t := FuncType{
 			Params:  d.valueTypes("parameters of a type", d.limits.Params),
 			Results: d.valueTypes("results of a type", d.limits.Results),
+		}
+		values += uint64(len(t.Params) + len(t.Results))
+		if values > uint64(d.limits.TypeValues) && d.err == nil {
+			d.overLimit(at, "parameters and results", values, d.limits.TypeValues, " for all types")
 		}
 		d.m.Types = append(d.m.Types, t)
 	}
