@@ -145,7 +145,7 @@ func pendingIDs(list []abi.Pending) (ids []string) {
 // stream writes the events of a run that goes on here. A client that falls behind by
 // more than is kept in memory is left: the protocol has no way to come back.
 func (x *frontEnds) stream(w http.ResponseWriter, req *http.Request, l *live) {
-	s := newStream(w)
+	s := newStream(w, x.server.times.part)
 	after := l.from
 	for s.failed == nil {
 		lines, changed, over, ok := l.since(after)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,27 +19,27 @@ import (
 
 // How streams of events are written.
 const (
-	streamWrite = 30 * time.Second // that a client may take to read a part
-	streamPart  = 32 << 10         // bytes of small events that are written together
-	streamBeat  = 15 * time.Second // after which one that has nothing to read hears of the connection
-	elsewhere   = 250 * time.Millisecond
-	pageOf      = 500 // events that are read from the store at once
+	streamPart = 32 << 10         // bytes of small events that are written together
+	streamBeat = 15 * time.Second // after which one that has nothing to read hears of the connection
+	elsewhere  = 250 * time.Millisecond
+	pageOf     = 500 // events that are read from the store at once
 )
 
 // A stream is server-sent events.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	part    time.Duration // that a client may take to read one
 	failed  error
 }
 
 // newStream begins one.
-func newStream(w http.ResponseWriter) *stream {
+func newStream(w http.ResponseWriter, part time.Duration) *stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
-	s := &stream{w: w, control: http.NewResponseController(w)}
+	s := &stream{w: w, control: http.NewResponseController(w), part: part}
 	w.WriteHeader(http.StatusOK)
 	s.write([]byte("retry: 1000\n\n"))
 	return s
@@ -48,7 +50,7 @@ func (s *stream) write(b []byte) {
 	if s.failed != nil {
 		return
 	}
-	_ = s.control.SetWriteDeadline(time.Now().Add(streamWrite))
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.part))
 	if _, s.failed = s.w.Write(b); s.failed == nil {
 		s.failed = s.control.Flush()
 	}
@@ -196,7 +198,7 @@ func (h *hidden) line(e *abi.Event) line {
 	if err != nil {
 		return l
 	}
-	l.data = b
+	l.data = h.conceal(b)
 	return l
 }
 
@@ -268,7 +270,11 @@ func (c *concealing) Encode(e abi.Event) []chain.Encoded {
 	if shown == nil {
 		return nil
 	}
-	return c.Encoder.Encode(*shown)
+	out := c.Encoder.Encode(*shown)
+	for i := range out {
+		out[i].JSON = c.hide.conceal(out[i].JSON)
+	}
+	return out
 }
 
 // made reports whether one of the entries made a message.
@@ -307,13 +313,25 @@ func (h *hidden) finished(e *abi.Event) *abi.Event {
 		out.StoppedBy, out.Hook = operators, ""
 	}
 	if e.Error != nil {
-		failed := *e.Error
 		for name := range h.entries {
-			failed.Message = strings.ReplaceAll(failed.Message, name, operators)
+			if strings.Contains(e.Error.Message, name) { // its fault, in its own words
+				out.Error = &abi.Error{Code: e.Error.Code, Message: "a module of the operator's failed"}
+			}
 		}
-		out.Error = &failed
 	}
 	return &out
+}
+
+// conceal takes the names of the operator's entries out of a text, or out of JSON: of
+// what models are told when a policy says no, for one. They are such that they stand
+// there for nothing else, see [fleet.surround].
+func (h *hidden) conceal(b []byte) []byte {
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(h.entries))) { // the longer of two that begin alike first
+		if strings.HasPrefix(name, operators+".") {
+			b = bytes.ReplaceAll(b, []byte(name), []byte(operators))
+		}
+	}
+	return b
 }
 
 // pending are interrupts, of which those of the operator's have only its reason.
@@ -366,7 +384,7 @@ func (r *runs) stream(w http.ResponseWriter, req *http.Request, f *follower) {
 	if l := r.lives.get(f.tenant.ID(), f.run); l != nil {
 		defer l.follow()()
 	}
-	s := newStream(w)
+	s := newStream(w, r.server.times.part)
 	after := f.after
 	for s.failed == nil {
 		lines, err := f.more(ctx, func() { s.write([]byte(": still here\n\n")) })

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -242,4 +243,8 @@ func (f *fixture) expired(tenant string) string {
 		return err != nil
 	}, 10*time.Second, time.Millisecond)
 	return shown
+}
+
+func testLogger(to io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -19,6 +19,7 @@ type modules struct {
 	store  store.Store
 	host   *host.Host
 	blocks *blocks
+	times  *times
 	limit  int64 // bytes of one
 
 	compiling *turns
@@ -38,7 +39,7 @@ const (
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	return &modules{store: s.store, host: s.host, blocks: s.blocks, limit: s.options.MaxUpload,
+	return &modules{store: s.store, host: s.host, blocks: s.blocks, times: &s.times, limit: s.options.MaxUpload,
 		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 }
 

@@ -13,14 +13,22 @@ import (
 	"time"
 )
 
-// How long a request may take to arrive and its answer to leave. Handlers of
-// streams set their own deadlines with [http.ResponseController].
-const (
-	headerTime  = 10 * time.Second
-	answerTime  = 2 * time.Minute
-	idleTime    = 2 * time.Minute
-	headerBytes = 32 << 10
-)
+// headerBytes is how large the header of a request may be.
+const headerBytes = 32 << 10
+
+// times are how long a request may take to arrive and its answer to leave.
+type times struct {
+	header time.Duration // the request's header
+	body   time.Duration // a body that is held in memory
+	upload time.Duration // a module
+	answer time.Duration // the answer, from the request's beginning on
+	part   time.Duration // each part of a stream of events
+	idle   time.Duration // between two requests
+}
+
+func defaultTimes() times {
+	return times{header: 10 * time.Second, body: bodyTime, upload: 5 * time.Minute, answer: 2 * time.Minute, part: 30 * time.Second, idle: 2 * time.Minute}
+}
 
 // An answer is what became of a request, for its log record.
 type answer struct {
@@ -92,9 +100,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(began.Add(answerTime))
+	_ = control.SetWriteDeadline(began.Add(s.times.answer))
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = control.SetReadDeadline(began.Add(bodyTime))
+		_ = control.SetReadDeadline(began.Add(s.times.body))
 		r.Body = &body{r.Body, control}
 	}
 	defer s.finish(a, r, began)

@@ -237,7 +237,8 @@ func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) 
 	if err != nil || len(last) == 0 {
 		return shown, err
 	}
-	e := hiddenIn(info.Modules).event(&last[0])
+	hide := hiddenIn(info.Modules)
+	e := hide.event(&last[0])
 	if e.Message != nil {
 		shown.Output = e.Message.Content.String()
 	}
@@ -247,6 +248,7 @@ func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) 
 	case e.StoppedBy != "":
 		shown.Error = "stopped by " + e.StoppedBy + after(": ", e.Reason)
 	}
+	shown.Output, shown.Error = string(hide.conceal([]byte(shown.Output))), string(hide.conceal([]byte(shown.Error)))
 	return shown, nil
 }
 
@@ -326,9 +328,11 @@ func (r *runs) history(ctx context.Context, c *Caller, in *runPath) (*historyOut
 	}
 	out := &RunHistory{}
 	for to, v := range map[*json.RawMessage]any{&out.Input: hide.messages(h.Input), &out.Messages: hide.messages(h.State.Messages.All()), &out.Phases: phases, &out.Answered: append([]agent.Answered{}, h.Answered...)} {
-		if *to, err = abi.Marshal(v); err != nil {
+		b, err := abi.Marshal(v)
+		if err != nil {
 			return nil, err
 		}
+		*to = hide.conceal(b)
 	}
 	return &historyOutput{out}, nil
 }

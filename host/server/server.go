@@ -61,6 +61,7 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	options Options
+	times   times
 
 	mux   *mux
 	api   huma.API
@@ -85,7 +86,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{})}
+	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, times: defaultTimes(), mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -131,7 +132,7 @@ func (s *Server) Go(fn func()) { s.work.Go(fn) }
 // Serve answers requests until ctx ends, then lets those under way end. It
 // returns nil if all of them did.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	hs := &http.Server{Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.times.header, IdleTimeout: s.times.idle, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -22,9 +22,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// How long an upload may take, and when another one is worth a try.
+// How uploads are taken.
 const (
-	uploadTime    = 5 * time.Minute
 	uploadRetry   = 5 * time.Second
 	manifestExtra = 1 << 20
 	progressEvery = 1 << 20 // bytes
@@ -62,8 +61,8 @@ func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) erro
 	}
 	defer done()
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(uploadTime))
-	_ = control.SetWriteDeadline(time.Now().Add(2 * uploadTime))
+	_ = control.SetReadDeadline(time.Now().Add(m.times.upload))
+	_ = control.SetWriteDeadline(time.Now().Add(2 * m.times.upload))
 	u := &upload{modules: m, caller: c, name: name, version: version, tell: func(string, map[string]any) {}}
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		shown, err := u.run(r)
@@ -80,6 +79,7 @@ func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) erro
 	send := func(event string, data any) {
 		b, err := json.Marshal(data)
 		if err == nil {
+			_ = control.SetWriteDeadline(time.Now().Add(m.times.part)) // it may hold a turn that others wait for
 			_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, b)
 			_ = control.Flush()
 		}
