@@ -62,11 +62,7 @@ func (r *remote) apply(ctx context.Context, path string) (*applied, error) {
 	default:
 		a.Did = "changed"
 	}
-	if r.output == "text" {
-		for _, w := range a.Agent.Warnings {
-			r.note(amber, "warning: %s", w)
-		}
-	}
+	r.warn(a.Agent.Warnings)
 	return a, nil
 }
 
@@ -80,34 +76,34 @@ func unknown(err error) bool {
 // pushPaths uploads the modules that a file names by paths, and puts their digests in
 // the places of the paths.
 func (r *remote) pushPaths(ctx context.Context, a *applied, f *agentfile.File, text []byte) ([]byte, error) {
-	var edits []edit
-	var wrong error
-	walkEntries(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
-		if wrong != nil {
-			return
-		}
-		local, err := localModule(a.File, string(m.Module))
-		if err == nil && local != "" {
-			var digest string
-			if digest, err = r.pushPath(ctx, a, local); err == nil {
-				var place edit
-				if place, err = placeOf(f, at+".module", string(m.Module), digest); err == nil {
-					edits = append(edits, place)
-				}
-			}
-		}
-		if err != nil {
-			wrong = f.ErrorAt(at+".module", err)
-			var problem *client.Problem
-			if errors.As(err, &problem) {
-				wrong = err // which names the module
-			}
-		}
-	})
-	if wrong != nil {
-		return nil, wrong
+	places, err := modulePlaces(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.File, err)
 	}
-	return rewrite(text, edits)
+	var local []modulePlace
+	for _, p := range places {
+		path, err := localModule(a.File, p.module)
+		if err == nil && path != "" {
+			if p.digest, err = r.pushPath(ctx, a, path); err == nil {
+				local = append(local, p)
+			}
+		}
+		var problem *client.Problem
+		switch {
+		case errors.As(err, &problem):
+			return nil, err // which names the module
+		case err != nil:
+			return nil, f.ErrorAt(p.at, err)
+		}
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, p := range slices.Backward(local) { // so that places before stay what they are
+		var err error
+		if lines, err = p.rewrite(lines); err != nil {
+			return nil, f.ErrorAt(p.at, err)
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), nil
 }
 
 // localModule is the path of a module, relative to where the command runs; empty for
@@ -122,13 +118,13 @@ func localModule(file, name string) (string, error) {
 	if !isPath && !isFile {
 		return "", nil
 	}
-	if _, err := os.Stat(path); err != nil {
-		if isPath {
-			return "", fmt.Errorf("module: %s: %w; want a file beside %s, or the name of a module that the server has", path, bare(err), filepath.Base(file))
-		}
-		return "", nil // a name may have dots
+	switch _, err := os.Stat(path); {
+	case err == nil:
+		return path, nil
+	case isPath:
+		return "", fmt.Errorf("module: %s: %w; want a path from where %s is, or the name of a module that the server has", path, bare(err), filepath.Base(file))
 	}
-	return path, nil
+	return "", nil // a name may have dots
 }
 
 // pushPath uploads a module, unless the server has it, and returns its digest.
@@ -136,7 +132,7 @@ func (r *remote) pushPath(ctx context.Context, a *applied, path string) (string,
 	if i, ok := a.seen[path]; ok {
 		return a.Pushed[i].Digest, nil
 	}
-	p, err := readParcel(path)
+	p, err := readParcel(ctx, r.env, path)
 	if err != nil {
 		return "", err
 	}
@@ -153,61 +149,9 @@ func (r *remote) pushPath(ctx context.Context, a *applied, path string) (string,
 	}
 	if r.output == "text" {
 		verb := map[string]string{"there": "has", "pushed": "now has"}[done.Did]
-		r.note(plain, "%s: the server %s %s", path, verb, done.Digest)
+		r.note(faint, "%s: the server %s %s", path, verb, shortDigest(done.Digest))
 	}
 	a.seen[path] = len(a.Pushed)
 	a.Pushed = append(a.Pushed, done)
 	return done.Digest, nil
-}
-
-// walkEntries calls fn for each module of a file, and of the agents inside of it.
-func walkEntries(f *agentfile.File, fn func(f *agentfile.File, at string, m *agentfile.Middleware)) {
-	for _, ring := range []struct {
-		at   string
-		list []agentfile.Middleware
-	}{{"rings.outer", f.Rings.Outer}, {"middlewares", f.Middlewares}, {"rings.inner", f.Rings.Inner}} {
-		for i := range ring.list {
-			fn(f, fmt.Sprintf("%s[%d]", ring.at, i), &ring.list[i])
-		}
-	}
-	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil {
-			walkEntries(inner, fn)
-		}
-	}
-}
-
-// An edit puts a text in the place of another one.
-type edit struct {
-	line, column int // from 1
-	old, new     string
-	file         string
-}
-
-// placeOf is where a value stands in its file.
-func placeOf(f *agentfile.File, at, old, digest string) (edit, error) {
-	var place *agentfile.Error
-	if !errors.As(f.ErrorAt(at, errors.New("here")), &place) {
-		return edit{}, errors.New("module: its place in the file is not known")
-	}
-	return edit{place.Line, place.Column, old, digest, place.File}, nil
-}
-
-// rewrite makes edits; the rest of the text, with its comments, stays as it is.
-func rewrite(text []byte, edits []edit) ([]byte, error) {
-	lines := strings.Split(string(text), "\n")
-	// From the back, so that places before stay what they are.
-	slices.SortFunc(edits, func(a, b edit) int { return (b.line-a.line)<<16 + b.column - a.column })
-	for _, e := range edits {
-		line := []rune(lines[e.line-1])
-		// The place is that of the key, or of the value.
-		at := min(max(e.column-1, 0), len(line))
-		before, rest := string(line[:at]), string(line[at:])
-		i := strings.Index(rest, e.old)
-		if i < 0 {
-			return nil, usagef("%s:%d: write the path of the module %s on the line of its entry's module:, without escapes", e.file, e.line, e.old)
-		}
-		lines[e.line-1] = before + rest[:i] + e.new + rest[i+len(e.old):]
-	}
-	return []byte(strings.Join(lines, "\n")), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,7 +19,7 @@ const maxConfig = 8 << 20
 
 // agentFile is the agent of -f, or an empty one, with what flags say put
 // into it.
-func (c *runCommand) agentFile() (*agentfile.File, error) {
+func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 	f := &agentfile.File{}
 	if c.file != "" {
 		var err error
@@ -49,7 +50,7 @@ func (c *runCommand) agentFile() (*agentfile.File, error) {
 	if err := c.addTools(&f.Tools); err != nil {
 		return nil, err
 	}
-	if err := c.addModules(f); err != nil {
+	if err := c.addModules(ctx, f); err != nil {
 		return nil, err
 	}
 	if err := c.grant(f); err != nil {
@@ -89,12 +90,16 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 	return nil
 }
 
-// addModules puts those of -m after those of the file.
-func (c *runCommand) addModules(f *agentfile.File) error {
-	for _, path := range c.modules {
+// addModules puts those of -m after those of the file. Sources in folders are built.
+func (c *runCommand) addModules(ctx context.Context, f *agentfile.File) error {
+	for _, given := range c.modules {
+		path, err := buildable(ctx, c.env, given)
+		if err != nil {
+			return fmt.Errorf("-m %s: %w", given, beforeRun(ctx, err))
+		}
 		name := agentfile.EntryName(path)
 		if path == "" || name == "" {
-			return usagef("-m %q: want the path of a .wasm file, or of a script", path)
+			return usagef("-m %q: want the path of a .wasm file, of a script, or of the folder of its sources", path)
 		}
 		if slices.Contains(entryNames(f), name) {
 			return usagef("-m %s: there is a module named %q already; rename the file, or give one of them a name in an agent.yaml", path, name)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ standard output, and what is said about it to standard error.`,
 		if err != nil {
 			return err
 		}
-		return r.showSecret(k, "key "+k.ID+" of "+k.Tenant)
+		return r.showSecret(k, "key "+k.ID+" of "+tenantName(k.Tenant))
 	})
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do, a `SCOPE` such as runs:write; default: all that may be given")
 	cmd.Flags().StringVar(&life, "expires", "", "how long it works, such as 90d or 12h; default: for ever")
@@ -107,18 +108,21 @@ func keysRotate(e *env) *cobra.Command {
 		Use:   "rotate KEY",
 		Short: "Replace a key, by its id, by another one that may do the same",
 	}, func(ctx context.Context, r *remote, args []string) error {
+		id, err := keyID(args[0])
+		if err != nil {
+			return err
+		}
 		var d time.Duration
 		if grace != "" {
-			var err error
 			if d, err = parseDays("grace", grace); err != nil {
 				return err
 			}
 		}
-		k, err := r.RotateKey(ctx, tenant, keyID(args[0]), d)
+		k, err := r.RotateKey(ctx, tenant, id, d)
 		if err != nil {
 			return err
 		}
-		return r.showSecret(k, "key "+k.ID+" is in the place of "+keyID(args[0]))
+		return r.showSecret(k, "key "+k.ID+" is in the place of "+id)
 	})
 	cmd.Flags().StringVar(&grace, "grace", "", "how long the old key goes on to work, such as 1h; default: not at all")
 	return tenantFlag(cmd, &tenant)
@@ -127,7 +131,10 @@ func keysRotate(e *env) *cobra.Command {
 func keysRevoke(e *env) *cobra.Command {
 	var tenant string
 	cmd := remoteCommand(e, &cobra.Command{Use: "revoke KEY", Short: "End a key, by its id"}, func(ctx context.Context, r *remote, args []string) error {
-		id := keyID(args[0])
+		id, err := keyID(args[0])
+		if err != nil {
+			return err
+		}
 		if err := r.RevokeKey(ctx, tenant, id); err != nil {
 			return err
 		}
@@ -136,10 +143,18 @@ func keysRevoke(e *env) *cobra.Command {
 	return tenantFlag(cmd, &tenant)
 }
 
+var (
+	keyIDs    = regexp.MustCompile(`^[a-z2-7]{10}$`)
+	wholeKeys = regexp.MustCompile(`^ar_([a-z2-7]{10})_[a-z2-7]+$`)
+)
+
 // keyID is the id of a key that was typed by its id, or whole.
-func keyID(text string) string {
-	if part := strings.Split(text, "_"); len(part) == 3 && part[0] == "ar" {
-		return part[1]
+func keyID(text string) (string, error) {
+	if part := wholeKeys.FindStringSubmatch(text); part != nil {
+		return part[1], nil
 	}
-	return text
+	if !keyIDs.MatchString(text) {
+		return "", usagef("%q is no id of a key; agent-runner keys list shows them", short(text, 20))
+	}
+	return text, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"os"
@@ -48,6 +49,7 @@ commands need no login.`,
 			return e.explain(ctx, at, e.login(ctx, at, key))
 		},
 	}
+	cmd.SetUsageTemplate(remoteUsage)
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "read the key from `FILE`")
 	return cmd
 }
@@ -66,10 +68,14 @@ func (e *env) login(ctx context.Context, at, key string) error {
 	if err != nil {
 		return err
 	}
+	before := l.Servers[at]
 	l.Current = at
 	l.Servers[at] = login{key}
 	if err := l.save(); err != nil {
 		return err
+	}
+	if id, err := keyID(before.Key); err == nil && before.Key != key {
+		newScreen(e).note(plain, "agent-runner: it takes the place of key %s, which goes on to work", id)
 	}
 	if plainHTTP(at) {
 		newScreen(e).note(amber, "agent-runner: %s is not encrypted: whoever is between can read the key", at)
@@ -99,17 +105,24 @@ func (h *holder) String() string {
 	if h.Key == nil {
 		return "key " + h.ID + ", which may not read more about itself (keys:read)"
 	}
-	return fmt.Sprintf("key %s (%s) of %s", h.ID, h.Key.Name, h.Key.Tenant)
+	return fmt.Sprintf("key %s (%s) of %s", h.ID, h.Key.Name, tenantName(h.Key.Tenant))
+}
+
+// tenantName is what people call a tenant; the operator has no name.
+func tenantName(tenant string) string {
+	if tenant == "" {
+		return "the operator"
+	}
+	return "tenant " + tenant
 }
 
 // ownKey asks the server about the key that it is asked with.
 func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) {
-	h := &holder{Server: c.Server()}
-	part := strings.Split(key, "_")
-	if len(part) != 3 || part[0] != "ar" {
+	part := wholeKeys.FindStringSubmatch(key)
+	if part == nil {
 		return nil, usagef("this is no key of a server: want one such as ar_…_…")
 	}
-	h.ID = part[1]
+	h := &holder{Server: c.Server(), ID: part[1]}
 	list, err := c.Keys(ctx, "")
 	var p *client.Problem
 	switch {
@@ -158,7 +171,7 @@ func (e *env) askSecret(in *os.File, prompt string) ([]byte, error) {
 }
 
 func newLogout(e *env) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "logout [URL]",
 		Short: "Forget the key of a server",
 		Long: `Forgets the key of a server: of the one that is logged in, where none is named. The
@@ -175,8 +188,10 @@ key itself goes on to work; agent-runner keys revoke ends it.`,
 					return usagef("%w", err)
 				}
 			}
-			if _, ok := l.Servers[at]; !ok {
-				return usagef("nobody is logged in%s", after(" to ", at))
+			if _, ok := l.Servers[at]; !ok && at == "" {
+				return usagef("no server is logged in to%s", after("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")))
+			} else if !ok {
+				return usagef("%s is not logged in to", at)
 			}
 			delete(l.Servers, at)
 			if l.Current == at {
@@ -189,6 +204,8 @@ key itself goes on to work; agent-runner keys revoke ends it.`,
 			return err
 		},
 	}
+	cmd.SetUsageTemplate(remoteUsage)
+	return cmd
 }
 
 func newWhoami(e *env) *cobra.Command {

@@ -26,21 +26,26 @@ type login struct {
 // maxLogins is the size of the largest file of logins, in bytes.
 const maxLogins = 1 << 20
 
-// loginsAt is where logins are kept.
+// loginsAt is where logins are kept; empty if the user has no place for them.
 func (e *env) loginsAt() string {
 	if dir := e.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "agent-runner", "servers.json")
 	}
-	return filepath.Join(e.getenv("HOME"), ".config", "agent-runner", "servers.json")
+	if home := e.getenv("HOME"); home != "" {
+		return filepath.Join(home, ".config", "agent-runner", "servers.json")
+	}
+	return ""
 }
 
 // logins reads them; there are none where there is no file.
 func (e *env) logins() (*logins, error) {
-	l := &logins{path: e.loginsAt()}
+	l := &logins{path: e.loginsAt(), Servers: map[string]login{}}
+	if l.path == "" {
+		return l, nil
+	}
 	info, err := os.Stat(l.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		l.Servers = map[string]login{}
 		return l, nil
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", l.path, bare(err))
@@ -62,6 +67,9 @@ func (e *env) logins() (*logins, error) {
 
 // save writes them, whole or not at all.
 func (l *logins) save() error {
+	if l.path == "" {
+		return usagef("there is no place to keep the key: set $HOME, or give the key with each command as $%s", envKey)
+	}
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return err

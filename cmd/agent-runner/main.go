@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/sandbox"
@@ -43,6 +45,7 @@ func main() {
 	if sandbox.IsCompileChild() {
 		os.Exit(host.CompileChildMain())
 	}
+	cobra.EnableCommandSorting = false // they stand in the order of use
 	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }

@@ -21,8 +21,8 @@ func modulesPush(e *env) *cobra.Command {
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "push PATH",
 		Short: "Upload a module",
-		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with all that it imports, or an
-Extism manifest (.json). The server verifies it, compiles it and asks it what it is
+		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with all that it imports, the
+folder of its sources, which are built, or an Extism manifest (.json). The server verifies it, compiles it and asks it what it is
 before it is kept, and says what it can do.
 
 Its name is that of the file without its extension, and its version what it says
@@ -32,7 +32,7 @@ itself. A version stays what it is: another module needs another one. With
   agent-runner modules push policy.ts --name tool-policy --version 1.2.0`,
 		PreRun: func(cmd *cobra.Command, _ []string) { named = cmd.Flags().Changed("name") },
 	}, func(ctx context.Context, r *remote, args []string) error {
-		p, err := readParcel(args[0])
+		p, err := readParcel(ctx, e, args[0])
 		if err != nil {
 			return err
 		}
@@ -46,6 +46,7 @@ itself. A version stays what it is: another module needs another one. With
 		if err != nil {
 			return err
 		}
+		r.warn(m.About.Warnings)
 		return r.print(m, func() string { return pushedText(m, name) })
 	})
 	cmd.Flags().StringVar(&name, "name", "", "keep it as `NAME`; default: that of the file")
@@ -71,12 +72,17 @@ func (r *remote) push(ctx context.Context, p *parcel, name, version string) (*cl
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
-	if r.output == "text" {
-		for _, w := range m.About.Warnings {
-			r.note(amber, "warning: %s", w)
-		}
-	}
 	return m, nil
+}
+
+// warn tells warnings of a server.
+func (r *remote) warn(warnings []string) {
+	if r.output != "text" {
+		return
+	}
+	for _, w := range warnings {
+		r.note(amber, "warning: %s", w)
+	}
 }
 
 func pushedText(m *client.Module, name string) string {

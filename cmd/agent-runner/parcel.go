@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -25,15 +25,15 @@ type parcel struct {
 	digest     string // that the server will call it by
 }
 
-// readParcel reads a module: a script with all that it imports, and a manifest with
-// the module that it names.
-func readParcel(path string) (*parcel, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, usagef("%[1]s is a folder; build it with: agent-runner module build %[1]s, and push the .wasm file", path)
+// readParcel reads a module: what is built from the sources in a folder, a script with
+// all that it imports, or the module that a manifest names.
+func readParcel(ctx context.Context, e *env, path string) (*parcel, error) {
+	path, err := buildable(ctx, e, path)
+	if err != nil {
+		return nil, err
 	}
 	p := &parcel{path: path, kind: "application/wasm"}
 	p.name = strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
-	var err error
 	switch {
 	case javascript.IsScript(path):
 		err = p.bundle()

@@ -59,11 +59,26 @@ func remoteCommand(e *env, cmd *cobra.Command, run func(ctx context.Context, r *
 		}
 		return e.explain(ctx, r.Server(), run(ctx, r, args))
 	}
+	cmd.SetUsageTemplate(remoteUsage)
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&r.output, "output", "o", "text", "`text` or json")
 	cmd.Flags().StringVar(&r.server, "server", "", serverHelp)
 	return cmd
 }
+
+// remoteUsage leaves out the flags of all commands: they are about modules that this
+// machine runs.
+const remoteUsage = `Usage:
+  {{.UseLine}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}
+{{- end}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
+`
 
 // wants checks the number of arguments against the command's Use.
 func wants(cmd *cobra.Command, args []string) error {
@@ -136,7 +151,7 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 	case ctx.Err() != nil:
 		return &endedError{exitCanceled, errors.New("canceled")}
 	case errors.As(err, &p):
-		return &endedError{exitFailed, fmt.Errorf("%w%s", err, remedy(p, server, time.Now()))}
+		return &endedError{exitFailed, fmt.Errorf("%w%s", err, e.remedy(p, server, time.Now()))}
 	case errors.As(err, &gone):
 		return &endedError{exitFailed, fmt.Errorf("%w; is it running, and is the address right?", err)}
 	}
@@ -144,20 +159,40 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 }
 
 // remedy says what to do about a problem, where the server does not.
-func remedy(p *client.Problem, server string, now time.Time) string {
+func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
 		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, now.Add(p.RetryAfter).Format(time.TimeOnly))
 	}
 	switch p.Code() {
 	case client.Unauthorized:
+		if e.getenv(envKey) != "" {
+			return "; $" + envKey + " has it: put another key there"
+		}
 		return "; log in with another key: agent-runner login " + server
+	case client.NotFound:
+		return elsewhere(p.Detail)
 	case client.Forbidden:
+		if strings.HasSuffix(p.Detail, " needs "+scopeOperator) {
+			return "; log in with the operator's key: agent-runner login " + server
+		}
 		return "; keys with other scopes are made with: agent-runner keys create"
 	case client.Internal:
 		return after("; the request is ", p.Request())
 	}
 	return again
+}
+
+// scopeOperator is the scope of what the operator alone may do.
+const scopeOperator = "operator"
+
+// elsewhere says which command lists what there is, of what is not there.
+func elsewhere(detail string) string {
+	switch noun, _, _ := strings.Cut(detail, " "); noun {
+	case "agent", "module", "run", "tenant", "key", "secret":
+		return fmt.Sprintf("; agent-runner %ss list shows those that there are", noun)
+	}
+	return ""
 }
 
 // print writes a value for programs, or text for people.

@@ -17,7 +17,8 @@ func newRoot(e *env) *cobra.Command {
 		Short: "Runs LLM agents whose middlewares are WebAssembly modules",
 		Example: `  agent-runner run "What is 17% of 2,340?"
   agent-runner run -m redact.wasm -m tool-policy.wasm --model gpt-4o-mini --root . "What does the README say?"
-  agent-runner module inspect redact.wasm`,
+  agent-runner module inspect redact.wasm
+  agent-runner serve`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -31,9 +32,21 @@ func newRoot(e *env) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	budgetFlags(root, &e.budget)
-	root.AddCommand(newRun(e), newRuns(e), newModule(e), newServe(e), newVersion(e))
-	root.AddCommand(newLogin(e), newLogout(e), newWhoami(e), newModules(e), newAgents(e), newTenants(e), newKeys(e), newSecrets(e), newUsage(e), newBlocks(e))
+	addGroup(root, "Agents and modules here:", newRun(e), newRuns(e), newModule(e))
+	addGroup(root, "A server, and who talks to it:", newServe(e), newLogin(e), newLogout(e), newWhoami(e))
+	addGroup(root, "What a tenant has at a server:", newModules(e), newAgents(e), newSecrets(e), newKeys(e), newUsage(e))
+	addGroup(root, "What its operator looks after:", newTenants(e), newBlocks(e))
+	root.AddCommand(newVersion(e))
 	return root
+}
+
+// addGroup adds commands that stand together in the help.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // unknownCommand says what was probably meant.

@@ -52,6 +52,9 @@ Exit codes: those of run.`,
 		if noFollow {
 			return r.done(run, "run %[1]s has begun; follow it with: agent-runner runs tail -f %[1]s", run.ID)
 		}
+		if r.output == "text" {
+			r.note(faint, "run %s", run.ID)
+		}
 		c := &runCommand{env: e, screen: newScreen(e), output: r.output, verbose: verbose}
 		f := &following{remote: r, run: c, show: (&runsCommand{env: e, output: r.output}).renderer(c), detach: detach}
 		return f.follow(ctx, run.ID, 0)
@@ -75,8 +78,11 @@ type following struct {
 func (f *following) follow(ctx context.Context, id string, seq int64) error {
 	for {
 		last, err := f.until(ctx, id, seq)
-		if err != nil || last.Type != abi.EventRunPaused {
+		switch {
+		case err != nil:
 			return err
+		case last.Type != abi.EventRunPaused:
+			return endOf(&last)
 		}
 		answers := f.run.ask(ctx, last.Interrupts)
 		if answers == nil {
@@ -93,8 +99,7 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 // errDetached is why following ends where the run goes on.
 var errDetached = errors.New("left")
 
-// until shows a run until it ends or waits, and returns its last event, with the error
-// that the end is.
+// until shows a run until it ends or waits, and returns its last event.
 func (f *following) until(ctx context.Context, id string, after int64) (last abi.Event, err error) {
 	follow, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
@@ -112,7 +117,7 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 			return last, &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", err)}
 		}
 	}
-	return last, endOf(&last)
+	return last, nil
 }
 
 // maxCancel is how long a server may take to hear that a run is to end.

@@ -44,9 +44,11 @@ import (
 //	                         authorization of each request and its body to FILE, and
 //	                         answers with them
 //	requests FILE            writes the bodies that the endpoint was sent
-//	server FLAGS …           starts a server, or another one in its place: $SERVER is
-//	                         its address, $KEY the operator's key
-//	setenv NAME FILE         sets $NAME to what the file says, without its last newline
+//	server FLAGS …           starts a server, or another one in its place, at $SERVER
+//	endserver ENDS SIGNAL …  sends it TERM, INT or KILL, the second when it says that the
+//	                         first came, and waits for its end, which is ENDS, such as
+//	                         'exit status 0'. Its output is in the files out and err
+//	setfrom NAME FILE [RE]   sets $NAME to what the file says, or to what RE finds in it
 func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
 		mortalMain()
@@ -84,16 +86,13 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "setenv": setKey,
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "endserver": endServer, "setfrom": setFrom,
 		},
 	})
 }
 
 // servers are those of the scripts that run, by script.
 var servers sync.Map
-
-// serving are the functions that end servers of scripts, by script.
-var serving sync.Map
 
 func startModel(ts *testscript.TestScript, _ bool, args []string) {
 	replies, err := scripted.Parse([]byte(ts.ReadFile(args[0])))
@@ -238,7 +237,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[1], args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), envCacheDir+"="+ts.Getenv(envCacheDir), "OPENAI_API_KEY=", "OPENAI_BASE_URL=")
+	cmd.Env = scriptEnv(ts)
 	w := &watch{more: make(chan struct{}, 1)}
 	never, end, err := os.Pipe() // nothing comes from standard input, nor its end
 	ts.Check(err)

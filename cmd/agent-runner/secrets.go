@@ -30,7 +30,7 @@ input or a file; a line's end behind it is left out. Agents use it as api_key_en
 		Example: `  agent-runner secrets set OPENAI_API_KEY
   pass show openai | agent-runner secrets set OPENAI_API_KEY`,
 	}, func(ctx context.Context, r *remote, args []string) error {
-		value, err := e.readSecret(args[0], file)
+		value, err := e.readSecret("secret "+args[0], file)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ input or a file; a line's end behind it is left out. Agents use it as api_key_en
 	return cmd
 }
 
-// readSecret reads a secret from a file, from the terminal without showing it, or
+// readSecret reads what is called a name, and is to be seen by nobody, from a file, from the terminal without showing it, or
 // from standard input.
 func (e *env) readSecret(name, path string) (string, error) {
 	var b []byte
@@ -65,7 +65,7 @@ func (e *env) readSecret(name, path string) (string, error) {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
-		return "", usagef("the secret cannot be read: %w", err)
+		return "", usagef("the %s cannot be read: %w", name, err)
 	}
 	return value, nil
 }

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,12 +33,14 @@ type serveCommand struct {
 	listen      string
 	storeAt     string
 	secretsFile string
+	replay      string
+	private     []string
 	newKey      bool
 	drain       time.Duration
 	maxUpload   int64
 	logFormat   string
 	cacheDir    string
-	private     []string
+	chosen      bool // a cache directory was asked for
 }
 
 func newServe(e *env) *cobra.Command {
@@ -47,51 +48,95 @@ func newServe(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a platform: tenants bring modules and run agents over HTTP",
-		Long: `Serves a platform: tenants bring modules and run agents over HTTP.
+		Long: `Serves a platform: tenants bring modules and run agents over HTTP. At / there is a
+console for people, at /openapi.json what programs want to know; the commands login,
+tenants, keys, modules, agents, secrets, usage, blocks and runs speak to it.
 
-The first start prints the operator's key, once. The store is
-` + storeHelp + `;
-without --store that of $` + envStore + `, else the default.
+The first start prints the operator's key to standard output, once, and what to type
+next. The store is ` + storeHelp + `;
+without --store that of $` + envStore + `, else the default. Several servers may
+have one PostgreSQL database; runs of a server that is gone go on at another one.
+
+$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` are the operator's model: tenants may ask it for
+the models that their policy names (tenants create --allow-model). Agents of other
+tenants bring a key of their own (secrets set). With ` + envOTLP + `
+spans of runs are sent there.
 
 Secrets of tenants are kept encrypted, with keys from --secrets-key-file or
 $` + envSecrets + `: lines of name:key with 32 bytes in base64, the newest first.
 Without them no secrets can be kept.
 
-$` + host.EnvAPIKey + ` and $` + host.EnvBaseURL + ` are the operator's model: tenants may ask it whose
-policy names models. With $` + envOTLP + ` spans of runs are sent there.
-
 SIGINT and SIGTERM end it: requests under way are answered, runs are handed back
-to the journal. A second signal ends it at once.`,
+to the journal. A second signal ends it at once.
+
+Exit codes: 0 everything under way came to its end, 1 it did not, or the server failed,
+2 wrong usage, or the server cannot begin, 130 ended at once.`,
 		Example: `  agent-runner serve
   agent-runner serve --listen 0.0.0.0:8080 --store postgres://localhost/agents
-  echo "main:$(openssl rand -base64 32)" > secrets.key && agent-runner serve --secrets-key-file secrets.key`,
+  (umask 077; echo "main:$(openssl rand -base64 32)" > secrets.key); agent-runner serve --secrets-key-file secrets.key`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("%s takes no arguments; to listen at an address: --listen %s", cmd.CommandPath(), short(args[0], 60))
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.chosen = cmd.Flags().Changed("cache-dir")
+			if err := c.check(cmd); err != nil {
+				return err
+			}
+			return c.run(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.listen, "listen", "", "the address to listen at; port 0 takes a free one (default $"+envListen+", else "+defaultListen+")")
-	f.StringVar(&c.storeAt, "store", "", storeHelp)
-	f.StringVar(&c.secretsFile, "secrets-key-file", "", "the file with the keys that encrypt tenants' secrets")
+	f.SortFlags = false
+	f.StringVar(&c.listen, "listen", "", "listen at `ADDRESS`; port 0 takes a free one; default: $"+envListen+", else "+defaultListen)
+	f.StringVar(&c.storeAt, "store", "", "keep everything in a store: `WHERE` is "+storeHelp)
+	f.StringVar(&c.secretsFile, "secrets-key-file", "", "the `FILE` with the keys that encrypt tenants' secrets; default: $"+envSecrets)
+	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` in the place of the operator's model; demo: from the built-in one")
 	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
-	f.DurationVar(&c.drain, "drain", 30*time.Second, "how long requests and runs may take to end at a signal")
-	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in bytes")
-	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to stderr: text, json or off")
-	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules here (default $"+envCacheDir+", else the user's cache directory)")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
+	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
+	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to standard error: `text`, json or off")
+	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
 	return cmd
 }
 
-func (c *serveCommand) run(ctx context.Context) error {
-	log, err := c.logger()
-	if err != nil {
-		return err
+// check refuses flags that make no sense, before anything is done.
+func (c *serveCommand) check(cmd *cobra.Command) error {
+	switch {
+	case c.drain <= 0:
+		return usagef("--drain is %v; want a time above 0, such as 30s", c.drain)
+	case c.maxUpload < 1:
+		return usagef("--max-upload is %d; want 1 or more", c.maxUpload)
+	}
+	for _, name := range []string{"listen", "store", "secrets-key-file", "replay"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s is empty; give it a value, or leave it out", name)
+		}
+	}
+	return nil
+}
+
+// options makes what the server is made of, but for its store and its host.
+func (c *serveCommand) options() (*server.Options, error) {
+	o := &server.Options{Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Owner: owner(), Gone: ownerGone, Getenv: c.env.getenv}
+	var err error
+	if o.Logger, err = c.logger(); err != nil {
+		return nil, err
 	}
 	network, err := (&runCommand{env: c.env, private: c.private}).network()
+	if err != nil {
+		return nil, err
+	}
+	o.Private = network.Private
+	o.Model, err = recordedModel(c.replay)
+	return o, err
+}
+
+func (c *serveCommand) run(ctx context.Context) error {
+	o, err := c.options()
 	if err != nil {
 		return err
 	}
@@ -107,78 +152,75 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	where := cmp.Or(c.env.storeAt(c.storeAt), c.env.storeAt(defaultStore))
-	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
-	if err != nil {
+	if o.Store, err = store.Open(ctx, where, &store.Options{Keyring: keyring}); err != nil {
 		return err
 	}
-	defer s.Close()
-	h, err := newHost(ctx, c.env, c.cacheDir != "", host.Options{CacheDir: c.cacheDir, Logger: log})
-	if err != nil {
+	defer o.Store.Close()
+	if o.Host, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger}); err != nil {
 		return err
 	}
-	defer closeHost(h)
+	defer closeHost(o.Host)
 	tracer, flush, err := c.env.tracer(ctx)
 	if err != nil {
 		return err
 	}
 	defer flush()
-	srv, err := server.New(&server.Options{Store: s, Host: h, Logger: log, Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload,
-		Owner: owner(), Gone: ownerGone, Getenv: c.env.getenv, Private: network.Private, Tracer: tracer})
+	o.Tracer = tracer
+	srv, err := server.New(o)
 	if err != nil {
 		return err
 	}
-	if err := c.greet(ctx, s, "http://"+reachable(listener.Addr()), where); err != nil {
+	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: place(where), secrets: keyring != nil, replay: c.replay}
+	if err := hello.say(ctx, o.Store, c.newKey); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	return c.serve(ctx, srv, listener, o)
+}
+
+// serve answers until a signal ends it.
+func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
+	ctx, stop := interruptible(ctx, func() {
+		fmt.Fprintf(c.env.err, "agent-runner: ending: what is under way has %v; another signal ends it at once\n", c.drain)
+	})
 	defer stop()
-	context.AfterFunc(ctx, stop) // the next signal ends the process
-	if err := srv.Serve(ctx, listener); err != nil {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	background, end := context.WithCancel(ctx)
+	defer end()
+	beside.Go(func() { tidy(background, o.Store, o.Logger) })
+	if err := srv.Serve(ctx, l); err != nil {
 		return &endedError{exitFailed, err}
 	}
-	fmt.Fprintln(c.env.err, "ended: everything under way was answered")
+	fmt.Fprintln(c.env.err, "agent-runner: ended; everything under way came to its end, or goes on at the next start")
 	return nil
 }
 
-// greet says where the server is, and, once, how to begin.
-func (c *serveCommand) greet(ctx context.Context, s store.Store, url, where string) error {
-	key, err := c.operatorKey(ctx, s)
-	if err != nil {
-		return err
+// How often modules are looked for that nobody names any more, and for how long they
+// are kept.
+const (
+	tidyEvery = time.Hour
+	tidyAge   = 24 * time.Hour
+)
+
+// tidy deletes modules that nobody names any more, until ctx ends.
+func tidy(ctx context.Context, s store.Store, log *slog.Logger) {
+	ticker := time.NewTicker(tidyEvery)
+	defer ticker.Stop()
+	for {
+		switch n, err := s.DeleteOrphans(ctx, tidyAge); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Error("modules that nobody names cannot be deleted", "error", err)
+		case n > 0:
+			log.Info("modules that nobody names are deleted", "modules", n)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
 	}
-	fmt.Fprintf(c.env.err, "serving at %s, with the store %s\n", url, where)
-	if key == "" {
-		return nil
-	}
-	// The key goes to where programs read it; what is said about it does not.
-	fmt.Fprintf(c.env.err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
-	fmt.Fprintln(c.env.out, key)
-	fmt.Fprintf(c.env.err, `
-Log in with it; create a tenant, and a key for it:
-
-  agent-runner login %[1]s
-  agent-runner tenants create acme
-  agent-runner keys create first --tenant acme
-
-The same without this command:
-
-  curl -sS %[1]s/v1/tenants -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"id":"acme"}'
-  curl -sS %[1]s/v1/tenants/acme/keys -H "Authorization: Bearer %[2]s" -H "Content-Type: application/json" -d '{"name":"first"}'
-
-`, url, key)
-	return nil
-}
-
-// operatorKey makes the first key of the operator, or another one where it is
-// asked for.
-func (c *serveCommand) operatorKey(ctx context.Context, s store.Store) (string, error) {
-	operator := s.Tenant(store.Operator)
-	o := &store.NewKey{Name: "operator", Scopes: server.OperatorScopes()}
-	if c.newKey {
-		_, shown, err := operator.CreateKey(ctx, o)
-		return shown, err
-	}
-	return operator.FirstKey(ctx, o)
 }
 
 func (c *serveCommand) logger() (*slog.Logger, error) {
@@ -198,26 +240,30 @@ const maxKeyFile = 64 << 10
 
 // keyring reads the keys of secrets; nil if there are none.
 func (c *serveCommand) keyring() (*store.Keyring, error) {
-	text := c.env.getenv(envSecrets)
+	text, from := c.env.getenv(envSecrets), "$"+envSecrets
 	if c.secretsFile != "" {
-		f, err := os.Open(c.secretsFile)
+		from = "--secrets-key-file"
+		info, err := os.Stat(c.secretsFile)
 		if err != nil {
-			return nil, usagef("--secrets-key-file: %w; make one with: echo \"main:$(openssl rand -base64 32)\" > FILE", err)
+			return nil, usagef("--secrets-key-file: %w; make one with: (umask 077; echo \"main:$(openssl rand -base64 32)\" > %s)", err, c.secretsFile)
 		}
-		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.Mode().Perm()&0o077 != 0 {
-			return nil, usagef("--secrets-key-file: others may read %s; run: chmod 600 %s", c.secretsFile, c.secretsFile)
+		if info.Mode().Perm()&0o077 != 0 {
+			return nil, usagef("--secrets-key-file: others may read %[1]s; run: chmod 600 %[1]s", c.secretsFile)
 		}
-		b, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
+		b, err := readFile(c.secretsFile, maxKeyFile)
 		if err != nil {
 			return nil, usagef("--secrets-key-file: %w", err)
 		}
 		text = string(b)
 	}
-	if text == "" {
+	if text == "" && c.secretsFile == "" {
 		return nil, nil
 	}
-	return store.ParseKeyring(text)
+	k, err := store.ParseKeyring(text)
+	if err != nil {
+		return nil, usagef("%s: %w", from, err)
+	}
+	return k, nil
 }
 
 // listenError says what to do about an address that cannot be had.
@@ -229,13 +275,4 @@ func listenError(address string, err error) error {
 		return usagef("--listen %s: this user may not listen there; take a port above 1023", address)
 	}
 	return usagef("--listen %s: %w; want HOST:PORT, such as %s", address, err, defaultListen)
-}
-
-// reachable is an address that a command on this machine can use.
-func reachable(a net.Addr) string {
-	t, ok := a.(*net.TCPAddr)
-	if !ok || !t.IP.IsUnspecified() {
-		return a.String()
-	}
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(t.Port))
 }

@@ -67,7 +67,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 		f.Model.Name = anyModel
 		s.note = "no model was named: asking the endpoint for " + anyModel + "; --model names one"
 	case f.Model.Name == "":
-		tape, err := cassette.Parse("the built-in recording", demoCassette)
+		tape, err := recording(builtinRecording)
 		if err != nil {
 			return nil, err
 		}
@@ -90,19 +90,21 @@ func (s *source) play(tape *cassette.Cassette) {
 // builtinRecording stands for the recording that is built in.
 const builtinRecording = "builtin:"
 
+// recording loads the recording in a file, or the one that is built in.
+func recording(name string) (*cassette.Cassette, error) {
+	if name == builtinRecording {
+		return cassette.Parse("the built-in recording", demoCassette)
+	}
+	return cassette.Load(name)
+}
+
 // keptSource is where the answers of a run come from that goes on.
 func keptSource(replay string) (*source, error) {
 	s := &source{}
-	var tape *cassette.Cassette
-	var err error
-	switch replay {
-	case "":
+	if replay == "" {
 		return s, nil
-	case builtinRecording:
-		tape, err = cassette.Parse("the built-in recording", demoCassette)
-	default:
-		tape, err = cassette.Load(replay)
 	}
+	tape, err := recording(replay)
 	if err != nil {
 		return nil, err
 	}
@@ -134,4 +136,32 @@ func (r *rewinder) current() *cassette.Replay {
 // Generate implements [model.Model].
 func (r *rewinder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	return r.current().Generate(ctx, req, sink)
+}
+
+// demo is how people name the built-in recording.
+const demo = "demo"
+
+// recordedModel is the model of a server that answers from a recording; nil without
+// one.
+func recordedModel(replay string) (model.Model, error) {
+	switch replay {
+	case "":
+		return nil, nil
+	case demo:
+		replay = builtinRecording
+	}
+	tape, err := recording(replay)
+	if err != nil {
+		return nil, err
+	}
+	return anywhere{tape}, nil
+}
+
+// anywhere answers each request as it was answered in a recording, wherever it stands
+// there: runs may come at once, and come again.
+type anywhere struct{ tape *cassette.Cassette }
+
+// Generate implements [model.Model].
+func (a anywhere) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	return a.tape.Resume().Generate(ctx, req, sink)
 }

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/server"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// A greeting is what a server says when it begins.
+type greeting struct {
+	env        *env
+	url, store string
+	secrets    bool // can be kept
+	replay     string
+}
+
+// say says where the server is, what it lacks, and, once, how to go on.
+func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
+	key, err := operatorKey(ctx, s, newKey)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.env.err, "serving at %s, with the store %s\n", g.url, g.store)
+	shared := true
+	switch {
+	case g.replay == demo:
+		fmt.Fprintf(g.env.err, "model: the built-in recording, which knows one question: %s\n", demoPrompt)
+	case g.replay != "":
+		fmt.Fprintf(g.env.err, "model: the recording %s\n", g.replay)
+	case g.env.getenv(host.EnvBaseURL) != "":
+		fmt.Fprintf(g.env.err, "model: %s\n", place(g.env.getenv(host.EnvBaseURL)))
+	case g.env.getenv(host.EnvAPIKey) != "":
+		fmt.Fprintf(g.env.err, "model: OpenAI's\n")
+	default:
+		shared = false
+		fmt.Fprintf(g.env.err, "model: none for all, since $%s is not set; tenants bring their own (to try it without one: --replay %s)\n", host.EnvAPIKey, demo)
+	}
+	if !g.secrets {
+		fmt.Fprintf(g.env.err, "secrets: cannot be kept without --secrets-key-file\n")
+	}
+	if key == "" {
+		return nil
+	}
+	// The key goes to where programs read it; what is said about it does not.
+	fmt.Fprintf(g.env.err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
+	if _, err := fmt.Fprintln(g.env.out, key); err != nil {
+		return fmt.Errorf("the operator's key cannot be shown: %w; make another one with: agent-runner serve --new-operator-key", err)
+	}
+	models := ""
+	if shared {
+		models = " --allow-model '*'"
+	}
+	fmt.Fprintf(g.env.err, `
+To go on, in another terminal:
+
+  agent-runner login %[1]s
+  agent-runner tenants create acme%[2]s
+  agent-runner keys create first --tenant acme
+
+Or with a browser: %[1]s/
+
+`, g.url, models)
+	return nil
+}
+
+// operatorKey makes the first key of the operator, or another one where it is asked
+// for; empty if there is one already.
+func operatorKey(ctx context.Context, s store.Store, another bool) (string, error) {
+	operator := s.Tenant(store.Operator)
+	o := &store.NewKey{Name: "operator", Scopes: server.OperatorScopes()}
+	if another {
+		_, shown, err := operator.CreateKey(ctx, o)
+		return shown, err
+	}
+	return operator.FirstKey(ctx, o)
+}
+
+// reachable is an address that a command on this machine can use.
+func reachable(a net.Addr) string {
+	t, ok := a.(*net.TCPAddr)
+	if !ok || !t.IP.IsUnspecified() {
+		return a.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(t.Port))
+}
