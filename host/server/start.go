@@ -201,6 +201,9 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 		return nil, err
 	}
 	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = r.allowed(o.Pins())
+	}
 	if err != nil {
 		o.release()
 		return nil, err
@@ -226,6 +229,9 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 		return nil, err
 	}
 	a, err := withClientTools(o.Agent, tools)
+	if err == nil {
+		err = r.allowed(o.Pins())
+	}
 	if err != nil {
 		o.release()
 		return nil, err

@@ -122,6 +122,23 @@ func lasting(err error) bool {
 	return errors.As(err, &p) && p.Status != http.StatusTooManyRequests
 }
 
+// allowed refuses an agent with a module that the operator blocks. Which of the
+// operator's own it is, the tenant is not told.
+func (r *runs) allowed(pins []agent.Pin) error {
+	reasons, _ := r.server.blocks.current()
+	for _, p := range pins {
+		why, blocked := reasons[p.Digest]
+		switch {
+		case !blocked:
+		case p.Ring != "tenant":
+			return problem(codeUnavailable, "the operator blocks one of the modules around all agents")
+		default:
+			return problem(codeBlocked, "the operator blocks module sha256:%s: %s", p.Digest, why)
+		}
+	}
+	return nil
+}
+
 // heed cancels runs with modules that the operator blocks, until ctx ends.
 func (r *runs) heed(ctx context.Context) {
 	for {
