@@ -61,24 +61,33 @@ func (a *AgentStart) RemoveTool(names ...string) {
 // assistant's, after after_model_rewrite_state and after_agent have seen it.
 func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
-func (m *Module) beforeAgent(c *call, in *abi.BeforeAgentInput) (abi.Writable, error) {
+func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAgentHook](m) }
+
+func (*AgentStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.BeforeAgentInput, abi.BeforeAgentAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	in, out := &v.in, &v.out
 	run := &AgentStart{
 		Instruction:    in.Instruction,
 		Tools:          slices.Clone(in.Tools),
 		ReturnDirectly: slices.Clone(in.ReturnDirectly),
-		Messages:       c.list(in.Messages),
+		Messages:       v.list(in.Messages),
 		Model:          in.Model,
 		Params:         in.Params,
 		Limits:         in.Limits,
 	}
-	err := each(m, func(h BeforeAgentHook) (bool, error) {
-		err := h.BeforeAgent(c.ctx, run)
-		return run.respond == nil, err
-	})
-	if err != nil {
-		return nil, err
+	for _, h := range hooks[BeforeAgentHook](s) {
+		if err := h.BeforeAgent(v.ctx, run); err != nil {
+			return nil, err
+		}
+		if run.respond != nil {
+			break
+		}
 	}
-	out := &abi.BeforeAgentAnswer{Respond: run.respond}
+	out.Respond = run.respond
 	if run.Instruction != in.Instruction {
 		out.Instruction = &run.Instruction
 	}
@@ -106,9 +115,17 @@ type AgentEnd struct {
 	Usage        abi.Usage
 }
 
-func (m *Module) afterAgent(c *call, in *abi.AfterAgentInput) (abi.Writable, error) {
+func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentHook](m) }
+
+func (*AgentEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.AfterAgentInput, abi.AfterAgentAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	in, out := &v.in, &v.out
 	run := &AgentEnd{
-		Messages:     &c.list(in.Messages).History,
+		Messages:     &v.list(in.Messages).History,
 		NewFrom:      in.NewFrom,
 		Err:          in.Error,
 		FinishReason: in.FinishReason,
@@ -119,11 +136,15 @@ func (m *Module) afterAgent(c *call, in *abi.AfterAgentInput) (abi.Writable, err
 		run.Final = &final
 	}
 	// One that fails does not keep the others from the run's end.
-	err := all(m, func(h AfterAgentHook) error { return h.AfterAgent(c.ctx, run) })
-	if err != nil {
-		return nil, err
+	var failed []error
+	for _, h := range hooks[AfterAgentHook](s) {
+		if err := h.AfterAgent(v.ctx, run); err != nil {
+			failed = append(failed, err)
+		}
 	}
-	out := &abi.AfterAgentAnswer{}
+	if failed != nil {
+		return nil, joined(failed)
+	}
 	if run.Final != nil && !sameMessage(run.Final, in.Final) {
 		out.Final = run.Final
 	}

@@ -63,16 +63,24 @@ type ToolStart struct {
 // tool are called.
 func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
-func (m *Module) beforeTool(c *call, in *abi.BeforeToolInput) (abi.Writable, error) {
-	start := &ToolStart{Call: &Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream}}
-	err := each(m, func(h BeforeToolHook) (bool, error) {
-		err := h.BeforeTool(c.ctx, start)
-		return start.result == nil, err
-	})
-	if err != nil {
+func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }
+
+func (*ToolStart) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.BeforeToolInput, abi.BeforeToolAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	return &abi.BeforeToolAnswer{Arguments: changedString(in.Call.Arguments, start.Arguments), Result: start.result}, nil
+	start := &ToolStart{Call: &Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
+	for _, h := range hooks[BeforeToolHook](s) {
+		if err := h.BeforeTool(v.ctx, start); err != nil {
+			return nil, err
+		}
+		if start.result != nil {
+			break
+		}
+	}
+	v.out.Arguments, v.out.Result = changedString(v.in.Call.Arguments, start.Arguments), start.result
+	return &v.out, nil
 }
 
 func changedString(shown, now string) *string {
@@ -87,10 +95,17 @@ func changedString(shown, now string) *string {
 // Errors are *abi.Error; if the run ends meanwhile it does not return.
 type NextTool func(call *Call) (*abi.Result, error)
 
-func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (abi.Writable, error) {
-	c.ctx.textKind = abi.ChunkToolResult
+func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCallHook](m) }
+
+func (NextTool) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.WrapToolCallInput, abi.WrapToolCallAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	in := &v.in
+	v.ctx.textKind = abi.ChunkToolResult
 	o := &onion[Call, abi.Result]{
-		call: c, clone: (*Call).clone, copy: cloneResult, same: sameResult,
+		call: &v.call, clone: (*Call).clone, copy: cloneResult, same: sameResult,
 		aside: func(q *Call) *aside { return &q.aside },
 		patch: func(q *Call) (abi.Writable, bool, error) {
 			patch := abi.CallPatch{Arguments: changedString(in.Call.Arguments, q.Arguments)}
@@ -111,20 +126,14 @@ func (m *Module) wrapToolCall(c *call, in *abi.WrapToolCallInput) (abi.Writable,
 			return &out
 		},
 	}
-	for _, p := range m.parts {
-		h, ok := p.value.(WrapToolCallHook)
-		if !ok {
-			continue
-		}
+	for _, h := range hooks[WrapToolCallHook](s) {
 		o.wrappers = append(o.wrappers, func(req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
-			return h.WrapToolCall(c.ctx, req, next)
+			return h.WrapToolCall(v.ctx, req, next)
 		})
 	}
 	result, err := o.run(&Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream})
-	if err != nil {
-		return nil, err
-	}
-	return &abi.WrapToolCallAnswer{Result: result}, nil
+	v.out.Result = result
+	return &v.out, err
 }
 
 // A ToolEnd is a tool call after it was made. Result and Err may be changed,
@@ -148,25 +157,34 @@ type ToolEnd struct {
 // most three times a call; gates judge again.
 func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
-func (m *Module) afterTool(c *call, in *abi.AfterToolInput) (abi.Writable, error) {
+func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }
+
+func (*ToolEnd) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.AfterToolInput, abi.AfterToolAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	in, out := &v.in, &v.out
 	end := &ToolEnd{
 		Call: &Call{Call: in.Call, Tool: in.Tool}, Result: cloneResult(in.Result), Err: cloneError(in.Error), Source: in.Source,
 	}
-	err := each(m, func(h AfterToolHook) (bool, error) {
-		err := h.AfterTool(c.ctx, end)
-		return end.again == nil, err
-	})
-	if err != nil {
-		return nil, err
+	for _, h := range hooks[AfterToolHook](s) {
+		if err := h.AfterTool(v.ctx, end); err != nil {
+			return nil, err
+		}
+		if end.again != nil {
+			break
+		}
 	}
 	arguments := changedString(in.Call.Arguments, end.Arguments)
 	if end.again != nil {
-		return &abi.AfterToolAnswer{Again: &abi.ToolAgain{Arguments: arguments, Reason: *end.again}}, nil
+		out.Again = &abi.ToolAgain{Arguments: arguments, Reason: *end.again}
+		return out, nil
 	}
 	if arguments != nil {
 		return nil, misuse("AfterTool changed the arguments of a call that was made: call Again, or change them in BeforeTool")
 	}
-	out := &abi.AfterToolAnswer{}
+	var err error
 	out.Result, out.Error, err = outcome(sameResult, in.Result, end.Result, in.Error, end.Err)
 	return out, err
 }
@@ -182,13 +200,25 @@ type ToolRecord struct {
 	Messages []abi.Message
 }
 
-func (m *Module) toolMessages(c *call, in *abi.ToolMessagesInput) (abi.Writable, error) {
+func (*ToolRecord) collect(m *Module, _ abi.Hook) any { return collect[ToolMessagesHook](m) }
+
+func (*ToolRecord) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.ToolMessagesInput, abi.ToolMessagesAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	in := &v.in
 	record := &ToolRecord{Call: &Call{Call: in.Call, Tool: in.Tool}, Result: *cloneResult(&in.Result), Default: cloneMessage(&in.Default)}
-	err := each(m, func(h ToolMessagesHook) (bool, error) {
-		err := h.ToolMessages(c.ctx, record)
-		return len(record.Messages) == 0, err
-	})
-	return &abi.ToolMessagesAnswer{Messages: record.Messages}, err
+	for _, h := range hooks[ToolMessagesHook](s) {
+		if err := h.ToolMessages(v.ctx, record); err != nil {
+			return nil, err
+		}
+		if len(record.Messages) > 0 {
+			break
+		}
+	}
+	v.out.Messages = record.Messages
+	return &v.out, nil
 }
 
 // A ToolsEnd is a round of tool calls whose results are in the run's state.
@@ -197,15 +227,22 @@ type ToolsEnd struct {
 	Calls    []abi.Call
 }
 
-func (m *Module) afterTools(c *call, in *abi.AfterToolsInput) (abi.Writable, error) {
-	round := &ToolsEnd{Messages: c.list(in.Messages), Calls: slices.Clone(in.Calls)}
-	err := each(m, func(h AfterToolsHook) (bool, error) { return true, h.AfterTools(c.ctx, round) })
-	if err != nil {
+func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsHook](m) }
+
+func (*ToolsEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.AfterToolsInput, abi.AfterToolsAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	out := &abi.AfterToolsAnswer{}
-	out.Messages, err = round.Messages.patch()
-	return out, err
+	round := &ToolsEnd{Messages: v.list(v.in.Messages), Calls: slices.Clone(v.in.Calls)}
+	for _, h := range hooks[AfterToolsHook](s) {
+		if err := h.AfterTools(v.ctx, round); err != nil {
+			return nil, err
+		}
+	}
+	v.out.Messages, err = round.Messages.patch()
+	return &v.out, err
 }
 
 // A Translation is an event on its way to a client. Event may be changed;
@@ -219,37 +256,55 @@ type Translation struct {
 	Drop  bool
 }
 
-func translate(c *call, in *abi.TranslateInput, fn func(t *Translation) error) (abi.Writable, error) {
-	t := &Translation{Protocol: in.Protocol, Event: slices.Clone(in.Event)}
-	if err := fn(t); err != nil {
+func (*Translation) collect(m *Module, hook abi.Hook) any {
+	if hook == abi.HookTranslateBefore {
+		return collect[TranslateBeforeHook](m)
+	}
+	return collect[TranslateAfterHook](m)
+}
+
+func (*Translation) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.TranslateInput, abi.TranslateAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	out := &abi.TranslateAnswer{Drop: t.Drop}
-	if !t.Drop && string(t.Event) != string(in.Event) {
-		out.Event = t.Event
+	t := &Translation{Protocol: v.in.Protocol, Event: slices.Clone(v.in.Event)}
+	var err error
+	for _, h := range hooks[TranslateBeforeHook](s) {
+		if err = h.TranslateBefore(v.ctx, t); err != nil || t.Drop {
+			break
+		}
 	}
-	return out, nil
+	for _, h := range hooks[TranslateAfterHook](s) {
+		if err = h.TranslateAfter(v.ctx, t); err != nil || t.Drop {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.out.Drop = t.Drop
+	if !t.Drop && string(t.Event) != string(v.in.Event) {
+		v.out.Event = t.Event
+	}
+	return &v.out, nil
 }
 
-func (m *Module) translateBefore(c *call, in *abi.TranslateInput) (abi.Writable, error) {
-	return translate(c, in, func(t *Translation) error {
-		return each(m, func(h TranslateBeforeHook) (bool, error) {
-			err := h.TranslateBefore(c.ctx, t)
-			return !t.Drop, err
-		})
-	})
-}
+// observing serves observe.
+type observing struct{}
 
-func (m *Module) translateAfter(c *call, in *abi.TranslateInput) (abi.Writable, error) {
-	return translate(c, in, func(t *Translation) error {
-		return each(m, func(h TranslateAfterHook) (bool, error) {
-			err := h.TranslateAfter(c.ctx, t)
-			return !t.Drop, err
-		})
-	})
-}
+func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }
 
-func (m *Module) observe(c *call, in *abi.ObserveInput) (abi.Writable, error) {
-	err := all(m, func(h ObserveHook) error { return h.Observe(c.ctx, in.Events) })
-	return &abi.ObserveAnswer{}, err
+func (observing) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.ObserveInput, abi.ObserveAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, h := range hooks[ObserveHook](s) {
+		if err := h.Observe(v.ctx, v.in.Events); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return nil, joined(failed)
 }

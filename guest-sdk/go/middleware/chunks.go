@@ -18,17 +18,23 @@ type Chunks struct {
 	Final bool
 }
 
-func (m *Module) onChunk(c *call, in *abi.OnChunkInput) (abi.Writable, error) {
-	chunks := &Chunks{Items: cloneChunks(in.Chunks), Stream: in.Stream, Final: in.Final}
-	err := each(m, func(h OnChunkHook) (bool, error) { return true, h.OnChunk(c.ctx, chunks) })
-	if err != nil {
+func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](m) }
+
+func (*Chunks) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.OnChunkInput, abi.OnChunkAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	out := &abi.OnChunkAnswer{}
-	if !slices.EqualFunc(chunks.Items, in.Chunks, sameChunk) {
-		out.Chunks = append([]abi.Chunk{}, chunks.Items...)
+	chunks := &Chunks{Items: cloneChunks(v.in.Chunks), Stream: v.in.Stream, Final: v.in.Final}
+	for _, h := range hooks[OnChunkHook](s) {
+		if err := h.OnChunk(v.ctx, chunks); err != nil {
+			return nil, err
+		}
 	}
-	return out, nil
+	if !slices.EqualFunc(chunks.Items, v.in.Chunks, sameChunk) {
+		v.out.Chunks = append([]abi.Chunk{}, chunks.Items...)
+	}
+	return &v.out, nil
 }
 
 func cloneChunks(chunks []abi.Chunk) []abi.Chunk {

@@ -92,11 +92,14 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	m.lists = [2]listCache{}
+	for i := range m.served {
+		m.served[i].called = nil
+	}
 	config := in.Config
 	if null(config) {
 		config = json.RawMessage("{}")
 	}
-	target := m.configured()
+	target := m.target()
 	if target == nil {
 		var none struct{}
 		if err := decodeConfig(config, &none); err != nil {
@@ -106,8 +109,15 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 		return nil, err
 	}
 	ctx := &Context{Entry: in.Entry, host: host}
-	err := each(m, func(h ConfigureHook) (bool, error) { return true, h.Configure(ctx) })
-	return &abi.ConfigureAnswer{}, err
+	for _, p := range m.parts {
+		if h, ok := p.value.(ConfigureHook); ok {
+			if err := h.Configure(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	m.collect()
+	return &abi.ConfigureAnswer{}, nil
 }
 
 func (p *part) configure(config json.RawMessage) error {

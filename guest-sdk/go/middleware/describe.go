@@ -39,17 +39,19 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 		Hooks: []abi.Hook{abi.HookConfigure}, Messages: abi.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
 		ConfigSchema: o.ConfigSchema,
 	}
-	for _, h := range hookMethods {
+	for i := range hookMethods {
+		h := &hookMethods[i]
 		for _, p := range m.parts {
 			if h.has(p.sample) && h.hook != abi.HookConfigure {
 				m.description.Hooks = append(m.description.Hooks, h.hook)
+				m.served = append(m.served, served{hook: h.hook, server: h.server(p.sample)})
 				break
 			}
 		}
 	}
-	configured := m.configured()
+	target := m.target()
 	if o.ConfigSchema == nil {
-		m.description.ConfigSchema = configSchema(configured)
+		m.description.ConfigSchema = configSchema(target)
 	}
 	callers := 0
 	for _, p := range m.parts {
@@ -66,8 +68,8 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	return m
 }
 
-// configured returns the part that takes the module's configuration, if any.
-func (m *Module) configured() *part {
+// target returns the part that takes the module's configuration, if any.
+func (m *Module) target() *part {
 	var found *part
 	for _, p := range m.parts {
 		if !p.takesConfig() {

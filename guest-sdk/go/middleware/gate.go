@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -50,36 +49,36 @@ func (d Decision) strictness() int {
 	}
 }
 
-func (m *Module) gateTool(c *call, in *abi.GateToolInput) (abi.Writable, error) {
+func (Decision) collect(m *Module, _ abi.Hook) any { return collect[GateToolHook](m) }
+
+func (Decision) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.GateToolInput, abi.GateToolAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
 	var strictest Decision
-	for _, p := range m.parts {
-		h, ok := p.value.(GateToolHook)
-		if !ok {
-			continue
-		}
-		asked := &Call{Call: in.Call, Tool: in.Tool}
-		d, err := h.GateTool(c.ctx, asked)
+	for _, h := range hooks[GateToolHook](s) {
+		asked := &Call{Call: v.in.Call, Tool: v.in.Tool}
+		d, err := h.GateTool(v.ctx, asked)
 		if err != nil {
 			return gateEnding(err)
 		}
 		if d.strictness() == 0 {
 			return nil, misuse("a gate returned no decision: return Allow, Deny, Ask or StopRun")
 		}
-		if asked.Arguments != in.Call.Arguments {
+		if asked.Arguments != v.in.Call.Arguments {
 			return nil, misuse("a gate cannot change the arguments: change them in BeforeTool or WrapToolCall")
 		}
 		if d.strictness() > strictest.strictness() {
 			strictest = d
 		}
 	}
-	var payload json.RawMessage
+	v.out.Decision, v.out.Message = strictest.decision, strictest.message
+	var err error
 	if strictest.payload != nil {
-		var err error
-		if payload, err = encodePayload(strictest.payload); err != nil {
-			return nil, err
-		}
+		v.out.Payload, err = encodePayload(strictest.payload)
 	}
-	return &abi.GateToolAnswer{Decision: strictest.decision, Message: strictest.message, Payload: payload}, nil
+	return &v.out, err
 }
 
 // gateEnding says what a gate that returned a stop or an interrupt decided:

@@ -10,10 +10,21 @@ import (
 // A method is what makes a hook.
 type method struct {
 	hook abi.Hook
+	at   place
+	want string // its type
 	has  func(v any) bool
-	want reflect.Method // of the hook's interface
 	find finder
 }
+
+// A place says which of a method's types has the code that serves its hook.
+type place int
+
+const (
+	none   place = 0 // observing has it
+	second place = 2 // parameter
+	third  place = 3
+	result place = -1 // the first
+)
 
 // A finder looks for the method in another type.
 type finder func(t reflect.Type) (reflect.Method, bool)
@@ -21,32 +32,45 @@ type finder func(t reflect.Type) (reflect.Method, bool)
 // hookMethods are the methods that make hooks, in the order in which a run
 // meets them. Their names are constants, in a line each: so the linker sees
 // which methods are asked for, and drops whatever else a module does not call,
-// imports among it.
+// imports among it. Their types are texts: a type that is named here would keep the
+// code that serves its hook in every module, and so would a type parameter.
 var hookMethods = []method{
-	methodOf[ConfigureHook](abi.HookConfigure, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Configure") }),
-	methodOf[BeforeAgentHook](abi.HookBeforeAgent, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeAgent") }),
-	methodOf[BeforeModelRewriteStateHook](abi.HookBeforeModelRewriteState, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModelRewriteState") }),
-	methodOf[BeforeModelHook](abi.HookBeforeModel, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModel") }),
-	methodOf[WrapModelHook](abi.HookWrapModel, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapModel") }),
-	methodOf[OnChunkHook](abi.HookOnChunk, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("OnChunk") }),
-	methodOf[AfterModelHook](abi.HookAfterModel, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModel") }),
-	methodOf[AfterModelRewriteStateHook](abi.HookAfterModelRewriteState, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModelRewriteState") }),
-	methodOf[BeforeToolHook](abi.HookBeforeTool, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeTool") }),
-	methodOf[WrapToolCallHook](abi.HookWrapToolCall, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapToolCall") }),
-	methodOf[GateToolHook](abi.HookGateTool, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("GateTool") }),
-	methodOf[CallToolHook](abi.HookCallTool, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("CallTool") }),
-	methodOf[AfterToolHook](abi.HookAfterTool, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTool") }),
-	methodOf[ToolMessagesHook](abi.HookToolMessages, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("ToolMessages") }),
-	methodOf[AfterToolsHook](abi.HookAfterTools, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTools") }),
-	methodOf[AfterAgentHook](abi.HookAfterAgent, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterAgent") }),
-	methodOf[ObserveHook](abi.HookObserve, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Observe") }),
-	methodOf[TranslateBeforeHook](abi.HookTranslateBefore, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateBefore") }),
-	methodOf[TranslateAfterHook](abi.HookTranslateAfter, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateAfter") }),
+	{abi.HookConfigure, none, "func(*middleware.Context) error", func(v any) bool { _, ok := v.(ConfigureHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Configure") }},
+	{abi.HookBeforeAgent, second, "func(*middleware.Context, *middleware.AgentStart) error", func(v any) bool { _, ok := v.(BeforeAgentHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeAgent") }},
+	{abi.HookBeforeModelRewriteState, second, "func(*middleware.Context, *middleware.State) error", func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModelRewriteState") }},
+	{abi.HookBeforeModel, second, "func(*middleware.Context, *middleware.ModelStart) error", func(v any) bool { _, ok := v.(BeforeModelHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeModel") }},
+	{abi.HookWrapModel, third, "func(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error)", func(v any) bool { _, ok := v.(WrapModelHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapModel") }},
+	{abi.HookOnChunk, second, "func(*middleware.Context, *middleware.Chunks) error", func(v any) bool { _, ok := v.(OnChunkHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("OnChunk") }},
+	{abi.HookAfterModel, second, "func(*middleware.Context, *middleware.ModelEnd) error", func(v any) bool { _, ok := v.(AfterModelHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModel") }},
+	{abi.HookAfterModelRewriteState, second, "func(*middleware.Context, *middleware.State) error", func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterModelRewriteState") }},
+	{abi.HookBeforeTool, second, "func(*middleware.Context, *middleware.ToolStart) error", func(v any) bool { _, ok := v.(BeforeToolHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeTool") }},
+	{abi.HookWrapToolCall, third, "func(*middleware.Context, *middleware.Call, middleware.NextTool) (*abi.Result, error)", func(v any) bool { _, ok := v.(WrapToolCallHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("WrapToolCall") }},
+	{abi.HookGateTool, result, "func(*middleware.Context, *middleware.Call) (middleware.Decision, error)", func(v any) bool { _, ok := v.(GateToolHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("GateTool") }},
+	{abi.HookCallTool, second, "func(*middleware.Context, *middleware.Call) (*abi.Result, error)", func(v any) bool { _, ok := v.(CallToolHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("CallTool") }},
+	{abi.HookAfterTool, second, "func(*middleware.Context, *middleware.ToolEnd) error", func(v any) bool { _, ok := v.(AfterToolHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTool") }},
+	{abi.HookToolMessages, second, "func(*middleware.Context, *middleware.ToolRecord) error", func(v any) bool { _, ok := v.(ToolMessagesHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("ToolMessages") }},
+	{abi.HookAfterTools, second, "func(*middleware.Context, *middleware.ToolsEnd) error", func(v any) bool { _, ok := v.(AfterToolsHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterTools") }},
+	{abi.HookAfterAgent, second, "func(*middleware.Context, *middleware.AgentEnd) error", func(v any) bool { _, ok := v.(AfterAgentHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("AfterAgent") }},
+	{abi.HookObserve, none, "func(*middleware.Context, []abi.Event) error", func(v any) bool { _, ok := v.(ObserveHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Observe") }},
+	{abi.HookTranslateBefore, second, "func(*middleware.Context, *middleware.Translation) error", func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateBefore") }},
+	{abi.HookTranslateAfter, second, "func(*middleware.Context, *middleware.Translation) error", func(v any) bool { _, ok := v.(TranslateAfterHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateAfter") }},
 }
 
-func methodOf[H any](hook abi.Hook, find finder) method {
-	want, _ := find(reflect.TypeFor[H]())
-	return method{hook: hook, find: find, want: want, has: func(v any) bool { _, ok := v.(H); return ok }}
+// server finds what serves the hook of v, which has the method: a value of one of the
+// method's types. The linker keeps the methods of a type only where a value of it is
+// made, or a method that names it is asked for by its name. So hooks that no
+// middleware of a module has leave nothing behind in it, but for observe, whose
+// method names no type of this package's own.
+func (m *method) server(v any) server {
+	got, _ := m.find(reflect.TypeOf(v))
+	switch m.at {
+	case none:
+		return observing{}
+	case result:
+		return reflect.Zero(got.Type.Out(0)).Interface().(server)
+	default:
+		return reflect.Zero(got.Type.In(int(m.at))).Interface().(server)
+	}
 }
 
 // check panics if v has methods that are named like hooks and are none, or no
@@ -66,7 +90,7 @@ func check(v any) {
 		}
 		if got, ok := m.find(t); ok {
 			panic(fmt.Sprintf("middleware: %s.%s is named like a hook and has another type: want %s, got %s",
-				t, got.Name, m.want.Type, withoutReceiver(got.Type)))
+				t, got.Name, m.want, withoutReceiver(got.Type)))
 		}
 		if _, ok := m.find(reflect.PointerTo(t)); ok {
 			behindPointer++

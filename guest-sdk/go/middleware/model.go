@@ -13,18 +13,26 @@ type ModelStart struct {
 // model are called.
 func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
-func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (abi.Writable, error) {
-	start := &ModelStart{Request: c.request(&in.Request)}
-	err := each(m, func(h BeforeModelHook) (bool, error) {
-		err := h.BeforeModel(c.ctx, start)
-		return start.response == nil, err
-	})
-	if err != nil {
+func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }
+
+func (*ModelStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.BeforeModelInput, abi.BeforeModelAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	out := &abi.BeforeModelAnswer{Response: start.response}
-	out.Request, err = start.patch()
-	return out, err
+	start := &ModelStart{Request: v.request(&v.in.Request)}
+	for _, h := range hooks[BeforeModelHook](s) {
+		if err := h.BeforeModel(v.ctx, start); err != nil {
+			return nil, err
+		}
+		if start.response != nil {
+			break
+		}
+	}
+	v.out.Response = start.response
+	v.out.Request, err = start.patch()
+	return &v.out, err
 }
 
 // A NextModel goes on with a model call: with the request as it was changed,
@@ -32,10 +40,17 @@ func (m *Module) beforeModel(c *call, in *abi.BeforeModelInput) (abi.Writable, e
 // *abi.Error; if the run ends meanwhile it does not return.
 type NextModel func(req *Request) (*abi.Response, error)
 
-func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (abi.Writable, error) {
-	c.ctx.textKind = abi.ChunkText
+func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHook](m) }
+
+func (NextModel) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.WrapModelInput, abi.WrapModelAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	v.ctx.textKind = abi.ChunkText
 	o := &onion[Request, abi.Response]{
-		call: c, clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
+		call: &v.call, clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
 		aside: func(q *Request) *aside { return &q.aside },
 		patch: func(q *Request) (abi.Writable, bool, error) {
 			patch, err := q.patch()
@@ -57,20 +72,13 @@ func (m *Module) wrapModel(c *call, in *abi.WrapModelInput) (abi.Writable, error
 			return &out
 		},
 	}
-	for _, p := range m.parts {
-		h, ok := p.value.(WrapModelHook)
-		if !ok {
-			continue
-		}
+	for _, h := range hooks[WrapModelHook](s) {
 		o.wrappers = append(o.wrappers, func(req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
-			return h.WrapModel(c.ctx, req, next)
+			return h.WrapModel(v.ctx, req, next)
 		})
 	}
-	response, err := o.run(c.request(&in.Request))
-	if err != nil {
-		return nil, err
-	}
-	return &abi.WrapModelAnswer{Response: response}, nil
+	v.out.Response, err = o.run(v.request(&v.in.Request))
+	return &v.out, err
 }
 
 // A ModelEnd is a model call after it was made. Response and Err may be
@@ -93,26 +101,35 @@ type ModelEnd struct {
 // three times a call, and not after a part of the answer was delivered.
 func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
-func (m *Module) afterModel(c *call, in *abi.AfterModelInput) (abi.Writable, error) {
-	end := &ModelEnd{Request: c.request(&in.Request), Response: cloneResponse(in.Response), Err: cloneError(in.Error), Source: in.Source}
-	err := each(m, func(h AfterModelHook) (bool, error) {
-		err := h.AfterModel(c.ctx, end)
-		return end.again == nil, err
-	})
-	if err != nil {
+func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }
+
+func (*ModelEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	v := visitOf[abi.AfterModelInput, abi.AfterModelAnswer](s)
+	defer caught(&answer, &err)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
+	}
+	in, out := &v.in, &v.out
+	end := &ModelEnd{Request: v.request(&in.Request), Response: cloneResponse(in.Response), Err: cloneError(in.Error), Source: in.Source}
+	for _, h := range hooks[AfterModelHook](s) {
+		if err := h.AfterModel(v.ctx, end); err != nil {
+			return nil, err
+		}
+		if end.again != nil {
+			break
+		}
 	}
 	patch, err := end.Request.patch()
 	if err != nil {
 		return nil, err
 	}
 	if end.again != nil {
-		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Request: patch, Reason: *end.again}}, nil
+		out.Again = &abi.ModelAgain{Request: patch, Reason: *end.again}
+		return out, nil
 	}
 	if !patch.IsZero() {
 		return nil, misuse("AfterModel changed the request, which has been sent: call Again, or change it in BeforeModel")
 	}
-	out := &abi.AfterModelAnswer{}
 	out.Response, out.Error, err = outcome(sameResponse, in.Response, end.Response, in.Error, end.Err)
 	return out, err
 }

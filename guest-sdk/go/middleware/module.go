@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -13,7 +14,26 @@ import (
 type Module struct {
 	description abi.Description
 	parts       []*part
+	served      []served
 	lists       [2]listCache
+}
+
+// A served is a hook that the module has.
+type served struct {
+	hook   abi.Hook
+	server server
+	called any // the middlewares that have it, in a slice of the hook's interface; nil: not collected yet
+	visit  any // what the last call was made in, which the next one uses again
+	deep   int // how many calls of it go on: one that waits for the host may be called again
+}
+
+// A server is the code that serves hooks. It consists of methods of types that the
+// hooks name, see [method.server].
+type server interface {
+	// collect returns the middlewares that have the hook.
+	collect(m *Module, hook abi.Hook) any
+	// serve decodes the input, calls the hook and says what it answers.
+	serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error)
 }
 
 // A call is one call of a hook.
@@ -36,9 +56,21 @@ func (c *call) list(l abi.List) *Messages {
 // Call is one call of a hook: it takes the hook's input and returns its output,
 // nil for none, or, if ok is false, an error object.
 func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
-	answer, err := m.dispatch(host, hook, input)
+	return m.callInto(make([]byte, 0, answerBytes), host, hook, input)
+}
+
+// callInto is Call with room for the output.
+func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
+	s := m.find(hook)
+	if s != nil {
+		s.deep++
+	}
+	answer, err := m.dispatch(s, host, hook, input)
 	if err == nil {
-		output, err = encodeAnswer(answer)
+		output, err = encodeAnswer(room, answer)
+	}
+	if s != nil {
+		s.deep--
 	}
 	if err != nil {
 		output, err = endingOf(hook, err)
@@ -53,123 +85,124 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 	return output, false
 }
 
-// dispatch decodes the input and calls the hook.
-func (m *Module) dispatch(host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
-	switch hook {
-	case abi.HookDescribe:
+// find is the hook as the module has it, or nil.
+func (m *Module) find(hook abi.Hook) *served {
+	for i := range m.served {
+		if m.served[i].hook == hook {
+			return &m.served[i]
+		}
+	}
+	return nil
+}
+
+func (m *Module) dispatch(s *served, host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
+	switch {
+	case hook == abi.HookDescribe:
 		return &m.description, nil
-	case abi.HookConfigure:
+	case hook == abi.HookConfigure:
 		return m.configure(host, input)
-	case abi.HookBeforeAgent:
-		return reading(m, host, input, m.beforeAgent)
-	case abi.HookBeforeModelRewriteState:
-		return reading(m, host, input, m.beforeModelRewriteState)
-	case abi.HookBeforeModel:
-		return reading(m, host, input, m.beforeModel)
-	case abi.HookWrapModel:
-		return reading(m, host, input, m.wrapModel)
-	case abi.HookOnChunk:
-		return handle(m, host, input, m.onChunk)
-	case abi.HookAfterModel:
-		return reading(m, host, input, m.afterModel)
-	case abi.HookAfterModelRewriteState:
-		return reading(m, host, input, m.afterModelRewriteState)
-	case abi.HookBeforeTool:
-		return handle(m, host, input, m.beforeTool)
-	case abi.HookWrapToolCall:
-		return handle(m, host, input, m.wrapToolCall)
-	case abi.HookGateTool:
-		return handle(m, host, input, m.gateTool)
-	case abi.HookCallTool:
-		return handle(m, host, input, m.callTool)
-	case abi.HookAfterTool:
-		return handle(m, host, input, m.afterTool)
-	case abi.HookToolMessages:
-		return handle(m, host, input, m.toolMessages)
-	case abi.HookAfterTools:
-		return reading(m, host, input, m.afterTools)
-	case abi.HookAfterAgent:
-		return reading(m, host, input, m.afterAgent)
-	case abi.HookObserve:
-		return handle(m, host, input, m.observe)
-	case abi.HookTranslateBefore:
-		return handle(m, host, input, m.translateBefore)
-	case abi.HookTranslateAfter:
-		return handle(m, host, input, m.translateAfter)
+	case s != nil:
+		return s.server.serve(m, s, host, input)
+	case slices.ContainsFunc(hookMethods, func(h method) bool { return h.hook == hook }):
+		return nil, nil // no middleware has it
 	default:
 		return nil, misuse("unknown hook %q", hook)
 	}
 }
 
 // input is a hook's input: all have the common part.
-type input[I any] interface {
-	*I
+type input interface {
 	abi.Readable
 	Envelope() *abi.Common
 }
 
-// A visit is one call of a hook with its input, which are made together.
-type visit[I any] struct {
+// A visit is one call of a hook with its input and answer, which are made together.
+type visit[I, A any] struct {
 	call
-	in I
+	in  I
+	out A
 }
 
-// handle decodes a hook's input and calls its handler. Keys that this SDK does
-// not know are a newer host's, and no error.
-func handle[I any, P input[I]](m *Module, host Host, b []byte, fn func(*call, *I) (abi.Writable, error)) (abi.Writable, error) {
-	v := &visit[I]{}
-	in := P(&v.in)
+// visitOf returns an empty visit: the one of the last call, if that is over. So
+// nothing of a visit may be handed to an author but the context, and what its
+// input points to.
+func visitOf[I, A any](s *served) *visit[I, A] {
+	v, ok := s.visit.(*visit[I, A])
+	switch {
+	case !ok:
+		v = &visit[I, A]{}
+		s.visit = v
+	case s.deep > 1:
+		v = &visit[I, A]{}
+	default:
+		*v = visit[I, A]{}
+	}
+	return v
+}
+
+// begin decodes a hook's input. Keys that this SDK does not know are a newer host's,
+// and no error.
+func (c *call) begin(m *Module, s *served, host Host, b []byte, in input) error {
 	if err := abi.Read(b, in); err != nil {
-		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
+		return &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
-	for _, p := range m.parts {
-		if p.value == nil {
-			return nil, &abi.Error{Code: abi.CodeInternal, Message: "the module was not configured before its hooks were called"}
+	if s.called == nil {
+		if !m.configured() {
+			return &abi.Error{Code: abi.CodeInternal, Message: "the module was not configured before its hooks were called"}
 		}
+		m.collect()
 	}
-	common, ctx := in.Envelope(), &v.own
+	common, ctx := in.Envelope(), &c.own
 	ctx.Run, ctx.Entry, ctx.Resume, ctx.host = common.Run, common.Entry, common.Resume, host
-	v.m, v.host, v.ctx = m, host, ctx
-	return fn(&v.call, &v.in)
-}
-
-// reading is handle for hooks that are shown a list, of which reading may fail.
-func reading[I any, P input[I]](m *Module, host Host, b []byte, fn func(*call, *I) (abi.Writable, error)) (answer abi.Writable, err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case hostFailure:
-			answer, err = nil, p.err
-		default:
-			panic(p) // the author's: the runtime prints it with its stack, and traps
-		}
-	}()
-	return handle[I, P](m, host, b, fn)
-}
-
-// each calls the hook of one middleware after the other, until one fails or
-// says that the rest is not to be asked.
-func each[H any](m *Module, fn func(H) (goOn bool, err error)) error {
-	for _, p := range m.parts {
-		if h, ok := p.value.(H); ok {
-			if goOn, err := fn(h); err != nil || !goOn {
-				return err
-			}
-		}
-	}
+	c.m, c.host, c.ctx = m, host, ctx
 	return nil
 }
 
-// all calls the hook of every middleware, and returns what went wrong.
-func all[H any](m *Module, fn func(H) error) error {
-	var failed []error
+// configured reports whether all middlewares are there.
+func (m *Module) configured() bool {
+	return !slices.ContainsFunc(m.parts, func(p *part) bool { return p.value == nil })
+}
+
+// collect finds the middlewares that have each of the module's hooks.
+func (m *Module) collect() {
+	for i := range m.served {
+		s := &m.served[i]
+		s.called = s.server.collect(m, s.hook)
+	}
+}
+
+// collect finds the middlewares with the hook H.
+func collect[H any](m *Module) any {
+	var list []H
 	for _, p := range m.parts {
 		if h, ok := p.value.(H); ok {
-			if err := fn(h); err != nil {
-				failed = append(failed, err)
-			}
+			list = append(list, h)
 		}
 	}
+	return list
+}
+
+// hooks are the middlewares with the hook H, which is s.
+func hooks[H any](s *served) []H {
+	list, _ := s.called.([]H)
+	return list
+}
+
+// caught turns the panic with which reading a list gives up into its error. It is
+// deferred by what shows a list.
+func caught(answer *abi.Writable, err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case hostFailure:
+		*answer, *err = nil, p.err
+	default:
+		panic(p) // the author's: the runtime prints it with its stack, and traps
+	}
+}
+
+// joined is what went wrong, where one that fails does not keep the others from
+// being called.
+func joined(failed []error) error {
 	if len(failed) == 1 {
 		return failed[0]
 	}
@@ -177,11 +210,11 @@ func all[H any](m *Module, fn func(H) error) error {
 }
 
 // encodeAnswer encodes an answer, and one that says nothing as no output.
-func encodeAnswer(answer abi.Writable) ([]byte, error) {
+func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
 	if answer == nil {
 		return nil, nil
 	}
-	b, err := abi.Write(make([]byte, 0, answerBytes), answer)
+	b, err := abi.Write(room, answer)
 	if err != nil {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}

@@ -50,36 +50,58 @@ func sameActive(a, b []abi.StateTool) bool {
 	return slices.EqualFunc(a, b, func(a, b abi.StateTool) bool { return a.Name == b.Name && a.Active == b.Active })
 }
 
-func (m *Module) beforeModelRewriteState(c *call, in *abi.BeforeModelRewriteStateInput) (abi.Writable, error) {
-	state := &State{Messages: c.list(in.Messages), Tools: slices.Clone(in.Tools), Model: in.Model, Params: in.Params}
-	err := each(m, func(h BeforeModelRewriteStateHook) (bool, error) {
-		return true, h.BeforeModelRewriteState(c.ctx, state)
-	})
-	if err != nil {
+func (*State) collect(m *Module, hook abi.Hook) any {
+	if hook == abi.HookBeforeModelRewriteState {
+		return collect[BeforeModelRewriteStateHook](m)
+	}
+	return collect[AfterModelRewriteStateHook](m)
+}
+
+func (*State) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	defer caught(&answer, &err)
+	if s.hook == abi.HookBeforeModelRewriteState {
+		return beforeRewrite(m, s, host, input)
+	}
+	return afterRewrite(m, s, host, input)
+}
+
+func beforeRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	out := &abi.BeforeModelRewriteStateAnswer{}
+	in, out := &v.in, &v.out
+	state := &State{Messages: v.list(in.Messages), Tools: slices.Clone(in.Tools), Model: in.Model, Params: in.Params}
+	for _, h := range hooks[BeforeModelRewriteStateHook](s) {
+		if err := h.BeforeModelRewriteState(v.ctx, state); err != nil {
+			return nil, err
+		}
+	}
 	if !sameActive(state.Tools, in.Tools) {
 		out.Active = state.Active()
 	}
+	var err error
 	out.Messages, err = state.Messages.patch()
 	return out, err
 }
 
-func (m *Module) afterModelRewriteState(c *call, in *abi.AfterModelRewriteStateInput) (abi.Writable, error) {
-	state := &State{Messages: c.list(in.Messages), Tools: slices.Clone(in.Tools)}
-	err := each(m, func(h AfterModelRewriteStateHook) (bool, error) {
-		return true, h.AfterModelRewriteState(c.ctx, state)
-	})
-	if err != nil {
+func afterRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
 	}
-	if !sameActive(state.Tools, in.Tools) {
+	state := &State{Messages: v.list(v.in.Messages), Tools: slices.Clone(v.in.Tools)}
+	for _, h := range hooks[AfterModelRewriteStateHook](s) {
+		if err := h.AfterModelRewriteState(v.ctx, state); err != nil {
+			return nil, err
+		}
+	}
+	if !sameActive(state.Tools, v.in.Tools) {
 		return nil, misuse("which tools are active can be changed in BeforeModelRewriteState only")
 	}
-	out := &abi.AfterModelRewriteStateAnswer{}
-	out.Messages, err = state.Messages.patch()
-	return out, err
+	var err error
+	v.out.Messages, err = state.Messages.patch()
+	return &v.out, err
 }
 
 // misuse is the error of a hook that changed what it cannot change: better

@@ -93,35 +93,40 @@ func (s *toolset) CallTool(ctx *Context, call *Call) (*abi.Result, error) {
 	return s.tools[s.find(call.Name)].Run(ctx, call)
 }
 
-// callTool finds who runs a tool: the toolset that has it, or else the
-// middleware with a CallTool of its own.
-func (m *Module) callTool(c *call, in *abi.CallToolInput) (abi.Writable, error) {
-	var runs CallToolHook
-	for _, p := range m.parts {
-		h, ok := p.value.(CallToolHook)
-		if !ok {
-			continue
-		}
+// runnerOf finds who runs a tool: the toolset that has it, or else the middleware with
+// a CallTool of its own.
+func runnerOf(list []CallToolHook, tool string) (runs CallToolHook) {
+	for _, h := range list {
 		set, ok := h.(*toolset)
-		if !ok {
+		switch {
+		case !ok:
 			runs = h
-			continue
-		}
-		if set.find(in.Call.Name) >= 0 {
-			runs = h
-			break
+		case set.find(tool) >= 0:
+			return h
 		}
 	}
+	return runs
+}
+
+func (*Call) collect(m *Module, _ abi.Hook) any { return collect[CallToolHook](m) }
+
+func (*Call) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+	v := visitOf[abi.CallToolInput, abi.CallToolAnswer](s)
+	if err := v.begin(m, s, host, input, &v.in); err != nil {
+		return nil, err
+	}
+	runs := runnerOf(hooks[CallToolHook](s), v.in.Call.Name)
 	if runs == nil {
-		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("this module has no tool %q", in.Call.Name)}
+		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("this module has no tool %q", v.in.Call.Name)}
 	}
-	c.ctx.textKind = abi.ChunkToolResult
-	result, err := runs.CallTool(c.ctx, &Call{Call: in.Call})
+	v.ctx.textKind = abi.ChunkToolResult
+	result, err := runs.CallTool(v.ctx, &Call{Call: v.in.Call})
 	if err != nil {
 		return nil, err
 	}
-	if result == nil && !c.ctx.sent {
-		return nil, errors.New("tool " + in.Call.Name + " returned neither a result nor an error")
+	if result == nil && !v.ctx.sent {
+		return nil, errors.New("tool " + v.in.Call.Name + " returned neither a result nor an error")
 	}
-	return &abi.CallToolAnswer{Result: result}, nil
+	v.out.Result = result
+	return &v.out, nil
 }
