@@ -40,6 +40,8 @@ const (
 	// could let the host make gigabytes a second, which a collector that all share
 	// would have to find.
 	leastSpare = 64 << 10
+	// clearBytes is what is cleared at once, some 20 us.
+	clearBytes = 256 << 10
 )
 
 // room tells why a block of n bytes cannot be had, if so.
@@ -55,15 +57,17 @@ func (s *blocks) room(n uint64) error {
 }
 
 // fresh returns n zeros, in the memory of a block that was freed if that is of
-// about the size: small blocks must not hold what large ones had.
-func (s *blocks) fresh(n uint64) []byte {
+// about the size: small blocks must not hold what large ones had. It asks look
+// whether there is time for more, now and then.
+func (s *blocks) fresh(n uint64, look func()) []byte {
 	if uint64(len(s.spare)) < n || uint64(len(s.spare)) > 2*n {
 		return make([]byte, n)
 	}
 	b := s.spare[:n:n]
 	s.spare = nil
-	for at := 0; at < len(b); at += leastSpare {
-		clearPiece(b[at:min(at+leastSpare, len(b))])
+	for at := 0; at < len(b); at += clearBytes {
+		clearPiece(b[at:min(at+clearBytes, len(b))])
+		look()
 	}
 	return b
 }

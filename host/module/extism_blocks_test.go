@@ -70,8 +70,9 @@ func TestBlocksAgain(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	p := &plugin{blocks: blocks{most: 8 * size}}
+	looks := 0
 	add := func(n uint64) (uint64, []byte) {
-		at := p.add(p.fresh(n), false)
+		at := p.add(p.fresh(n, func() { looks++ }), false)
 		return at, p.part(at, n)
 	}
 	at, b := add(size)
@@ -86,6 +87,8 @@ func TestBlocksAgain(t *testing.T) {
 	at, c = add(size - 10)
 	require.Same(t, &b[0], &c[0])
 	require.Equal(t, make([]byte, size-10), c)
+
+	require.Equal(t, size/clearBytes, looks)
 
 	p.output, p.outputAt = p.part(at+5, 20), at+5
 	require.True(t, p.free(at))

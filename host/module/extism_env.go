@@ -131,7 +131,7 @@ func extismAlloc(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 		v.abort(g, err)
 	}
 	g.Charge(int(n))
-	stack[0] = p.add(p.fresh(n), false)
+	stack[0] = p.add(p.fresh(n, g.Look), false)
 }
 
 // extismFree does nothing to what is no block, or not any more, as in Extism:

@@ -56,6 +56,37 @@ func loops() []Case {
 		endless("long straight code in a loop", looping(forever(repeat(60_000, join(local(n0), setLocal(n1))...)))),
 		endless("divisions", looping(forever(i64(-7), i64(3), []byte{0x7f}, drop))),
 		endless("square roots", looping(forever(repeat(1000, join([]byte{0x44, 1, 2, 3, 4, 5, 6, 7, 0x40, 0x9f}, drop)...)))),
+		endless("products too small to be normal", func() []byte {
+			tiny := []byte{0x44, 1, 0, 0, 0, 0, 0, 0x10, 0} // the least normal number, and a little
+			half := []byte{0x44, 0, 0, 0, 0, 0, 0, 0xe0, 0x3f}
+			return doing(abi.HookBeforeAgent, forever(repeat(10_000, join(tiny, half, []byte{0xa2}, drop)...)))
+		}),
+		endless("products too small to be normal, of what is loaded", func() []byte {
+			g := newGuest().place(64, "\x01\x00\x00\x00\x00\x00\x10\x00\x00\x00\x00\x00\x00\x00\xe0\x3f")
+			load := func(at int) []byte { return join(i32(0), []byte{0x2b, 3}, leb(at)) }
+			turn := join(i32(0), load(64), load(72), []byte{0xa2, 0x39, 3}, leb(80))
+			return g.hook(abi.HookBeforeAgent, forever(repeat(5_000, turn...))).bytes()
+		}),
+		endless("quick for long, then pages that nobody touched", func() []byte {
+			// Slices of fuel are large by the time that the stores begin.
+			g := newGuest().memory(120) // below what counts as much memory
+			var stores []byte
+			for at := 0; at < 120<<16-4; at += 4096 {
+				stores = append(stores, join(i32(at), i32(1), store32(0))...)
+			}
+			return g.hook(abi.HookBeforeAgent, count(n0, 5_000_000), stores, forever()).bytes()
+		}),
+		endless("small overlapping copies", func() []byte {
+			return doing(abi.HookBeforeAgent, forever(repeat(2_000, join(i32(64), i32(65), i32(200), copyMemory)...)))
+		}),
+		endless("copies of nothing", func() []byte {
+			return doing(abi.HookBeforeAgent, forever(repeat(5_000, join(i32(0), i32(0), i32(0), copyMemory)...)))
+		}),
+		endless("entries of a table set and read", func() []byte {
+			g := newGuest().entries(60_000)
+			turn := join(local(n0), i32(0xffff), and, nullFunc, []byte{0x26, 0}, local(n0), i32(0x7fff), and, []byte{0x25, 0}, drop, local(n0), i32(7919), add, setLocal(n0))
+			return g.hook(abi.HookBeforeAgent, forever(repeat(1_000, join(i32(0x7fff), local(n0), and, setLocal(n0), turn)...))).bytes()
+		}),
 		endless("loads from everywhere", func() []byte {
 			return newGuest().memory(1000).hook(abi.HookBeforeAgent, forever(
 				local(n0), i32(4096+64), add, i32(1<<25-1), and, teeLocal(n0), local(n0), store32(0))).bytes()
