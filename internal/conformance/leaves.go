@@ -10,13 +10,15 @@ import (
 )
 
 // LeavesOut reads which cases an example leaves out in one of its languages, and
-// why: the file leaves-out of the language's folder, which has a line "case:
-// reason" for each. Without the file it leaves out none.
+// why: the file leaves-out of the language's folder, or NAME.ts.leaves-out beside the
+// script NAME.ts, which has a line "case: reason" for each. Without the file it leaves
+// out none.
 func LeavesOut(folder string) (map[string]string, error) {
+	file := filepath.Join(folder, "leaves-out")
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
-		return nil, nil // a language that is one file
+		file = folder + ".leaves-out" // a language that is one file
 	}
-	b, err := os.ReadFile(filepath.Join(folder, "leaves-out"))
+	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -18,6 +18,8 @@ const (
 	strategyRedact = "redact" // [REDACTED_EMAIL]
 	strategyMask   = "mask"   // ***@***.***, with the last four digits of a card number or IBAN
 	strategyHash   = "hash"   // [EMAIL_bf768bfdaa86], the same for the same value
+	strategyToken  = "token"  // <EMAIL_1>, the same for the same value, which comes back where it is needed
+	strategyBlock  = "block"  // what it stands in is refused
 )
 
 // builtIn are the kinds that need no pattern.
@@ -38,7 +40,7 @@ var nameOfPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
 // newScanner makes a scanner of a configuration, or says what is wrong with it.
 func newScanner(r *redact) (scanner, error) {
-	var s scanner
+	s := scanner{decode: r.Decode}
 	for i, name := range r.Detect {
 		at := fmt.Sprintf("detect[%d]", i)
 		d, ok := builtIn[name]
@@ -79,7 +81,8 @@ func (s *scanner) add(r *redact, at, name string, d detector) error {
 		strategy, where = own, "strategies."+name
 	}
 	k := &kind{detector: d, name: name}
-	label, number := strings.ToUpper(name), name == "credit_card" || name == "iban"
+	label := strings.ToUpper(name)
+	number := numeric(label)
 	switch strategy {
 	case strategyRedact:
 		k.replace = func(string) string { return "[REDACTED_" + label + "]" }
@@ -91,8 +94,14 @@ func (s *scanner) add(r *redact, at, name string, d detector) error {
 		k.replace = func(match string) string { return mask(match, keep) }
 	case strategyHash:
 		k.replace = func(match string) string { return "[" + label + "_" + hash(r.Salt, canonical(match, number)) + "]" }
+	case strategyToken:
+		k.token = label
+		k.replace = func(match string) string { return r.vault.token(label, match) }
+	case strategyBlock:
+		k.blocks = true
+		k.replace = func(string) string { return block + label + "]" }
 	default:
-		return invalid("%s: %q is not one of redact, mask, hash", where, strategy)
+		return invalid("%s: %q is not one of redact, mask, hash, token, block", where, strategy)
 	}
 	s.kinds = append(s.kinds, k)
 	return nil

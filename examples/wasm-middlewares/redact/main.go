@@ -6,7 +6,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
@@ -15,7 +17,7 @@ import (
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "redact",
-		Version:     "1.0.0",
+		Version:     "1.1.0",
 		Description: "Hides e-mail addresses, card numbers, IP addresses, IBANs and patterns of one's own.",
 	}, newRedact())
 }
@@ -25,82 +27,146 @@ func main() {}
 func newRedact() *redact {
 	return &redact{
 		Detect: []string{"email", "credit_card", "ip", "iban"}, Strategy: strategyRedact,
-		Input: true, Output: true, ToolResults: true,
+		Decode: true, Input: true, Output: true, ToolResults: true, RestoreArguments: true, RestoreOutput: true,
 	}
 }
 
 type redact struct {
 	Detect     []string          `json:"detect" doc:"which of email, credit_card, ip, iban to look for"`
 	Patterns   []*pattern        `json:"patterns" doc:"what else to look for"`
-	Strategy   string            `json:"strategy" doc:"what stands in the place of a find: redact, mask or hash"`
+	Strategy   string            `json:"strategy" doc:"what stands in the place of a find: redact, mask, hash, token; or block, which refuses what it stands in"`
 	Strategies map[string]string `json:"strategies" doc:"another strategy for some kinds, by their names"`
 	Salt       string            `json:"salt" doc:"the key of hashes: without it, short values can be guessed"`
+
+	Decode bool `json:"decode" doc:"also find what look-alike and invisible characters, escapes, base64 or hexadecimal digits hide"`
 
 	Input         bool `json:"input" doc:"hide in the user's messages, on the wire; the run's state keeps them"`
 	Output        bool `json:"output" doc:"hide in the model's answers"`
 	ToolResults   bool `json:"tool_results" doc:"hide in what tools answer"`
 	ToolArguments bool `json:"tool_arguments" doc:"hide in the arguments that the model calls tools with"`
 
-	scan scanner
+	RestoreArguments bool `json:"restore_arguments" doc:"with token: a tool gets what the tokens in its arguments stand for"`
+	RestoreOutput    bool `json:"restore_output" doc:"with token: the user gets what the tokens in an answer stand for"`
+
+	labels  []string // of the kinds with tokens
+	scan    scanner  // all kinds, for what the model is sent
+	given   scanner  // the same, for what the model did not write itself
+	rest    scanner  // without kinds with tokens, which are for the model only
+	answers scanner  // for what the model says
+	calls   scanner  // for the arguments in what the model is sent
+	back    scanner  // tokens, for arguments
+
+	vault vault // of the hook that runs
 }
 
 // Configure compiles what to look for.
 func (r *redact) Configure(*middleware.Context) (err error) {
-	r.scan, err = newScanner(r)
-	return err
+	if r.scan, err = newScanner(r); err != nil {
+		return err
+	}
+	r.labels = nil
+	for _, k := range r.scan.kinds {
+		if k.token != "" {
+			r.labels = append(r.labels, k.token)
+		}
+	}
+	r.given, r.rest, r.answers, r.back = r.scan, r.scan.only(lasting), r.scan, scanner{}
+	r.calls = r.scan.only(func(k *kind) bool { return r.ToolArguments || r.RestoreArguments && k.token != "" })
+	if len(r.labels) > 0 {
+		r.given, r.back = r.scan.with(r.foreign()), scanner{kinds: []*kind{r.restorer()}}
+		if r.RestoreOutput {
+			r.answers = r.rest.with(r.restorer())
+		}
+	}
+	return nil
 }
 
 // BeforeModel hides in the messages as they are sent. They come back in every
 // call, and the state keeps what the user wrote.
 func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
+	if err := r.unlock(ctx); err != nil {
+		return err
+	}
 	found := finds{}
 	for i, m := range call.Messages.All() {
-		if r.message(&m, found) {
+		scan := &r.scan
+		if m.Role != abi.RoleAssistant {
+			scan = &r.given
+		}
+		if r.message(&m, scan, found) {
 			call.Messages.Set(i, m)
 		}
 	}
-	return found.tell(ctx, "request")
+	if err := cmp.Or(found.tell(ctx, "request"), r.vault.err); err != nil {
+		return err
+	}
+	if kind := r.scan.blocked(found); kind != "" {
+		return ctx.Stop(fmt.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
+	}
+	return nil
 }
 
 // AfterModelRewriteState hides in an answer that did not come by OnChunk,
-// because a module made it.
+// because a module made it, and ends the run if one came that held what is blocked.
 func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
+	if err := r.unlock(ctx); err != nil {
+		return err
+	}
 	found := finds{}
-	if m, ok := state.Messages.Last(); ok && r.message(&m, found) {
+	m, ok := state.Messages.Last()
+	changed := ok && r.message(&m, &r.answers, found)
+	if changed {
 		state.Messages.Set(state.Messages.Len()-1, m)
 	}
-	return found.tell(ctx, "output")
+	if err := cmp.Or(found.tell(ctx, "output"), r.vault.err); err != nil || changed {
+		return err // who stops the run leaves the state as it is
+	}
+	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output && m.Role == abi.RoleAssistant {
+		return ctx.Stop(fmt.Sprintf("The answer held data of the kind %s, which must not be said.", kind), "redact_blocked")
+	}
+	return nil
 }
 
 // AfterAgent hides in a final answer that another module has changed.
 func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) error {
+	if err := r.unlock(ctx); err != nil {
+		return err
+	}
 	found := finds{}
 	if run.Final != nil {
-		r.message(run.Final, found)
+		r.message(run.Final, &r.answers, found)
 	}
-	return found.tell(ctx, "output")
+	return cmp.Or(found.tell(ctx, "output"), r.vault.err)
 }
 
-// AfterTool hides in a tool's result, or in why it failed.
+// AfterTool hides in a tool's result, or in why it failed, and withholds one that
+// holds what is blocked.
 func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) error {
 	if !r.ToolResults {
 		return nil
 	}
 	found := finds{}
-	if end.Result != nil {
-		end.Result.Content, _ = r.content(end.Result.Content, found)
-	}
 	if end.Err != nil {
-		end.Err.Message = r.scan.all(end.Err.Message, found)
+		end.Err.Message = r.rest.all(end.Err.Message, found)
+	}
+	if end.Result != nil {
+		end.Result.Content, _ = r.content(end.Result.Content, &r.rest, found)
+		if kind := r.scan.marked(end.Result.Content.String()); kind != "" {
+			end.Result = abi.ErrorResult(fmt.Sprintf("The result of %s is withheld: it holds data of the kind %s.", end.Name, kind))
+		}
 	}
 	return found.tell(ctx, "tool_result")
 }
 
 // BeforeTool hides in the decoded arguments what escapes may have hidden from
-// OnChunk.
+// OnChunk, refuses a call with what is blocked, and puts in what tokens stand for.
 func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart) error {
-	if !r.ToolArguments || call.Arguments == "" {
+	restores := r.RestoreArguments && len(r.labels) > 0
+	if !r.ToolArguments && !restores || call.Arguments == "" {
 		return nil
+	}
+	if err := r.unlock(ctx); err != nil {
+		return err
 	}
 	var arguments any
 	d := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
@@ -109,7 +175,22 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 		return err
 	}
 	found := finds{}
-	if arguments = r.value(arguments, found); len(found) == 0 {
+	marks := ""
+	if r.ToolArguments {
+		arguments = each(arguments, func(s string) string {
+			hidden := r.rest.all(s, found)
+			marks = cmp.Or(marks, r.scan.marked(hidden))
+			return hidden
+		})
+	}
+	if marks != "" {
+		call.Respond(abi.ErrorResult(fmt.Sprintf("%s was not called: its arguments hold data of the kind %s, which it must not get.", call.Name, marks)))
+		return found.tell(ctx, "tool_arguments")
+	}
+	if restores {
+		arguments = each(arguments, func(s string) string { return r.back.all(s, found) })
+	}
+	if len(found) == 0 && r.vault.restored == 0 {
 		return nil
 	}
 	if err := call.SetArgs(arguments); err != nil {
@@ -118,53 +199,51 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	return found.tell(ctx, "tool_arguments")
 }
 
-// value hides in all strings and numbers of a JSON value.
-func (r *redact) value(value any, found finds) any {
+// each changes all strings of a JSON value, and the numbers that it changes into
+// strings.
+func each(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:
-		return r.scan.all(v, found)
+		return change(v)
 	case json.Number:
-		if hidden := r.scan.all(string(v), found); hidden != string(v) {
-			return hidden
+		if now := change(string(v)); now != string(v) {
+			return now
 		}
 	case map[string]any:
 		for key, item := range v {
-			v[key] = r.value(item, found)
+			v[key] = each(item, change)
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = r.value(item, found)
+			v[i] = each(item, change)
 		}
 	}
 	return value
 }
 
 // message hides in a message what is to be hidden in those of its role.
-func (r *redact) message(m *abi.Message, found finds) (changed bool) {
+func (r *redact) message(m *abi.Message, scan *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:
-		m.Content, changed = r.content(m.Content, found)
+		m.Content, changed = r.content(m.Content, scan, found)
 	case m.Role == abi.RoleAssistant && r.Output:
-		m.Content, changed = r.content(m.Content, found)
-		if hidden := r.scan.all(m.ReasoningContent, found); hidden != m.ReasoningContent {
+		m.Content, changed = r.content(m.Content, scan, found)
+		if hidden := scan.all(m.ReasoningContent, found); hidden != m.ReasoningContent {
 			m.ReasoningContent, changed = hidden, true
 		}
 	}
 	for i := range m.ToolCalls {
-		if !r.ToolArguments {
-			break
-		}
 		call := &m.ToolCalls[i].Function
-		if hidden := r.scan.json(call.Arguments, found); hidden != call.Arguments {
+		if hidden := r.calls.json(call.Arguments, found); hidden != call.Arguments {
 			call.Arguments, changed = hidden, true
 		}
 	}
 	return changed
 }
 
-func (r *redact) content(c abi.Content, found finds) (abi.Content, bool) {
+func (r *redact) content(c abi.Content, scan *scanner, found finds) (abi.Content, bool) {
 	if !c.IsParts() {
-		hidden := r.scan.all(c.String(), found)
+		hidden := scan.all(c.String(), found)
 		if hidden == c.String() {
 			return c, false
 		}
@@ -172,9 +251,9 @@ func (r *redact) content(c abi.Content, found finds) (abi.Content, bool) {
 	}
 	parts, changed := c.Parts(), false
 	for i := range parts {
-		if hidden := r.scan.all(parts[i].Text, found); hidden != parts[i].Text {
+		if hidden := scan.all(parts[i].Text, found); hidden != parts[i].Text {
 			parts[i].Text, changed = hidden, true
 		}
 	}
-	return abi.Parts(parts...), changed
+	return abi.Parts(parts...), scan.across(parts, found) || changed
 }

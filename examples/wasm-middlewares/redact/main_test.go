@@ -217,7 +217,7 @@ func TestConfig(t *testing.T) {
 	for want, config := range map[string]object{
 		`config: detect[1]: "phone" is not one of email`:            {"detect": []string{"email", "phone"}},
 		`config: detect[1]: email stands there twice`:               {"detect": []string{"email", "email"}},
-		`config: strategy: "block" is not one of`:                   {"strategy": "block"},
+		`config: strategy: "stop" is not one of`:                    {"strategy": "stop"},
 		`config: strategies.ip: "x" is not one of`:                  {"strategies": object{"ip": "x"}},
 		`config: strategies.phone: no such kind`:                    {"strategies": object{"phone": "mask"}},
 		`config: patterns[1].name: want lower-case letters`:         pattern("Big", "x"),

@@ -262,8 +262,11 @@ const all = (text: string, found: Finds) => next({ kind: "text", before: "", tex
 // everything is shown.
 function next(held: Held, piece: string, last: boolean, found: Finds): string {
 	const [text, from] = [held.before + held.text + piece, held.before.length];
-	const spans = find(text, from);
-	const cut = last ? text.length : cutOf(text, from, spans);
+	// In JSON a find must not begin within an escape.
+	const view = held.kind === "tool_call" ? unescaped(text, from, last) : { text, original: (i: number) => i };
+	const spans = find(view.text, from).map((s) => ({ ...s, from: view.original(s.from), to: view.original(s.to) }));
+	const open = Math.min(view.text.length, ...kinds.map((k) => k.detector.open(view.text, from)));
+	const cut = last ? text.length : cutOf(text, view.original(open), spans);
 	let [out, at] = ["", from];
 	for (const s of spans.filter((s) => s.from < cut)) {
 		out += pass(held, text.slice(at, s.from)) + quoted(held, s.kind.replace(text.slice(s.from, s.to)));
@@ -297,12 +300,33 @@ function find(text: string, from: number): Span[] {
 }
 
 // cutOf is where the text ends that more text cannot change. It never lies within a find.
-function cutOf(text: string, from: number, spans: Span[]): number {
+function cutOf(text: string, open: number, spans: Span[]): number {
 	const across = (cut: number) => spans.find((s) => s.from < cut && cut < s.to);
-	let cut = Math.min(text.length, ...kinds.map((k) => k.detector.open(text, from)));
-	cut = across(cut)?.from ?? cut;
+	const cut = across(open)?.from ?? open;
 	const least = text.length - maxTail;
 	return cut >= least ? cut : across(least)?.to ?? least;
+}
+
+// unescaped is a text of JSON with what escapes in it stand for, and where in the
+// original each character begins. An escape that is cut off at the end is not read,
+// unless it is the last piece.
+function unescaped(text: string, from: number, last: boolean) {
+	const begins: number[] = [];
+	let [out, at] = ["", 0];
+	while (at < text.length) {
+		let [char, size] = [text[at]!, 1];
+		if (at >= from && char === "\\") {
+			const rest = text.slice(at + 1, at + 6);
+			size = rest[0] === "u" ? 6 : 2;
+			if (at + size > text.length && !last) break;
+			char = rest[0] === "u" ? String.fromCharCode(Number.parseInt(rest.slice(1), 16) || 0xfffd) : "nrtbf".includes(rest[0] ?? "") ? " " : rest[0] ?? "\\";
+		}
+		begins.push(at);
+		out += char;
+		at += size;
+	}
+	begins.push(Math.min(at, text.length));
+	return { text: out, original: (i: number) => begins[i]! };
 }
 
 // pass follows a text of JSON, to know where strings are, and returns it.

@@ -33,12 +33,30 @@ type span struct {
 // A kind is something to hide, and how.
 type kind struct {
 	detector
-	name    string
+	name    string // empty: it is not counted
 	replace func(match string) string
+	token   string // the label of its tokens, if it has some
+	blocks  bool   // what it is found in is refused
 }
 
 // A scanner hides several kinds.
-type scanner struct{ kinds []*kind }
+type scanner struct {
+	kinds  []*kind
+	decode bool // look through disguises, too
+}
+
+// with returns a scanner that hides another kind as well.
+func (s *scanner) with(k *kind) scanner {
+	return scanner{append(slices.Clone(s.kinds), k), s.decode}
+}
+
+// lasting are the kinds without tokens.
+func lasting(k *kind) bool { return k.token == "" }
+
+// only returns a scanner of the kinds that are kept.
+func (s *scanner) only(keep func(*kind) bool) scanner {
+	return scanner{slices.DeleteFunc(slices.Clone(s.kinds), func(k *kind) bool { return !keep(k) }), s.decode}
+}
 
 // finds count what was found, by the names of the kinds.
 type finds map[string]int
@@ -57,6 +75,7 @@ func (f finds) tell(ctx *middleware.Context, where string) error {
 // A tail is the end of a text that may still grow into something to hide.
 type tail struct {
 	Before string `json:"before,omitempty"` // the character before it
+	Seen   string `json:"seen,omitempty"`   // the same without disguises: one that can be seen
 	Text   string `json:"text,omitempty"`
 
 	// In a text of JSON: where in it Text begins.
@@ -79,10 +98,11 @@ func (s *scanner) json(text string, found finds) string {
 // piece everything is shown.
 func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	text, from := t.Before+t.Text+piece, len(t.Before)
-	spans := s.find(text, from)
+	views := s.views(t, text, from, last)
+	spans := s.find(views)
 	cut := len(text)
 	if !last {
-		cut = s.cut(text, from, spans)
+		cut = s.cut(text, views, spans)
 	}
 	var out strings.Builder
 	at := from
@@ -93,7 +113,9 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 		out.WriteString(t.pass(text[at:f.from]))
 		out.WriteString(t.quoted(f.kind.replace(text[f.from:f.to])))
 		t.pass(text[f.from:f.to])
-		found[f.kind.name]++
+		if f.kind.name != "" {
+			found[f.kind.name]++
+		}
 		at = f.to
 	}
 	if at < cut {
@@ -101,17 +123,44 @@ func (s *scanner) next(t *tail, piece string, last bool, found finds) string {
 	}
 	_, size := utf8.DecodeLastRuneInString(text[:cut])
 	t.Before, t.Text = text[cut-size:cut], text[cut:]
+	t.Seen = t.Before
+	if v := views[len(views)-1]; v.begins != nil {
+		t.Seen = v.last(cut)
+	}
 	return out.String()
+}
+
+// views returns the ways to see a text, the one without disguises last. Of JSON
+// there is that one alone: what a find begins with must be no half of an escape.
+func (s *scanner) views(t *tail, text string, from int, last bool) []*view {
+	bare := func() *view { return undisguised(text, from, t.Seen, t.JSON, last) }
+	switch {
+	case t.JSON:
+		return []*view{bare()}
+	case s.decode && (t.Seen != t.Before || disguised(text[from:])):
+		return []*view{asItIs(text, from), bare()}
+	default:
+		return []*view{asItIs(text, from)}
+	}
 }
 
 // find returns what all kinds find, as stretches that lie apart: where two
 // overlap they are one.
-func (s *scanner) find(text string, from int) []span {
+func (s *scanner) find(views []*view) []span {
 	var all []span
-	for _, k := range s.kinds {
-		for _, f := range k.find(text, from) {
-			f.kind = k
-			all = append(all, f)
+	for i, v := range views {
+		for _, k := range s.kinds {
+			if i > 0 && k.name == "" {
+				continue
+			}
+			for _, f := range k.find(v.text, v.from) {
+				all = append(all, span{v.begin(f.from), v.end(f.to), k})
+			}
+		}
+		if s.decode {
+			for _, f := range s.encoded(v.text, v.from) {
+				all = append(all, span{v.begin(f.from), v.end(f.to), f.kind})
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return a.from - b.from })
@@ -127,11 +176,17 @@ func (s *scanner) find(text string, from int) []span {
 }
 
 // cut is where the text ends that more text cannot change. It never lies
-// within a find.
-func (s *scanner) cut(text string, from int, spans []span) int {
+// within a find, nor within an escape.
+func (s *scanner) cut(text string, views []*view, spans []span) int {
 	cut := len(text)
-	for _, k := range s.kinds {
-		cut = min(cut, k.open(text, from))
+	for _, v := range views {
+		cut = min(cut, v.to)
+		for _, k := range s.kinds {
+			cut = min(cut, v.begin(k.open(v.text, v.from)))
+		}
+		if s.decode {
+			cut = min(cut, v.begin(openRun(v.text, v.from)))
+		}
 	}
 	across := func() (span, bool) {
 		i := slices.IndexFunc(spans, func(f span) bool { return f.from < cut && cut < f.to })
@@ -140,8 +195,14 @@ func (s *scanner) cut(text string, from int, spans []span) int {
 		}
 		return spans[i], true
 	}
-	if f, ok := across(); ok {
-		cut = f.from
+	for was := -1; was != cut; {
+		was = cut
+		for _, v := range views {
+			cut = v.whole(cut)
+		}
+		if f, ok := across(); ok {
+			cut = f.from
+		}
 	}
 	if cut >= len(text)-maxTail {
 		return cut

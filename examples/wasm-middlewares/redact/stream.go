@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -20,6 +21,9 @@ type held struct {
 // holds back lies in a run-local value: the module's memory may be gone when
 // the next chunk comes.
 func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) error {
+	if err := r.unlock(ctx); err != nil {
+		return err
+	}
 	kept := middleware.Local[[]*held]("stream/" + strconv.FormatInt(chunks.Stream, 10))
 	texts, there, err := kept.Get(ctx)
 	if err != nil {
@@ -33,13 +37,13 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 			found = results
 		}
 		if c.Part != nil && (r.Output && c.CallID == "" || r.ToolResults && c.CallID != "") {
-			c.Part.Text = r.scan.all(c.Part.Text, found) // a part is not streamed in pieces
+			c.Part.Text = r.scanner(&c).all(c.Part.Text, found) // a part is not streamed in pieces
 		}
 		if text := r.text(&c); text != nil {
 			var h *held
 			texts, h = holder(texts, &c)
 			was := *text
-			if *text = r.scan.next(&h.Tail, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
+			if *text = r.scanner(&c).next(&h.Tail, was, false, found); *text == "" && was != "" && c.ID == "" && c.Name == "" {
 				continue
 			}
 		}
@@ -53,7 +57,7 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 			}
 			c := abi.Chunk{Kind: h.Kind, Index: h.Index, CallID: h.CallID}
 			if text := r.text(&c); text != nil {
-				if *text = r.scan.next(&h.Tail, "", true, found); *text != "" {
+				if *text = r.scanner(&c).next(&h.Tail, "", true, found); *text != "" {
 					out = append(out, c)
 				}
 			}
@@ -72,7 +76,15 @@ func (r *redact) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) err
 	if err == nil {
 		err = results.tell(ctx, "tool_result")
 	}
-	return err
+	return cmp.Or(err, r.vault.err)
+}
+
+// scanner returns what hides in the text of a chunk.
+func (r *redact) scanner(c *abi.Chunk) *scanner {
+	if c.CallID == "" && c.Kind != abi.ChunkToolCall {
+		return &r.answers
+	}
+	return &r.rest
 }
 
 // text returns the text of a chunk in which to hide; nil if there is none.

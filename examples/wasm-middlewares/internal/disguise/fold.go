@@ -29,7 +29,14 @@ func Fold(text string) string {
 	return out.String()
 }
 
-// fold is what a character stands for, or -1 for nothing.
+// FoldRune returns what [Fold] writes for a character, or -1 if that is nothing.
+func FoldRune(c rune) rune {
+	if c < utf8.RuneSelf {
+		return c
+	}
+	return fold(c)
+}
+
 func fold(c rune) rune {
 	if to, ok := lookalikes[c]; ok {
 		return to

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of what is decoded: how short a run is that can hold something, and how often
+// one encoding may lie within another.
+const (
+	minRun       = 12
+	maxEncodings = 3
+)
+
+// encoded finds runs of base64 or of hexadecimal digits that hold something to hide. The
+// run is hidden as a whole.
+func (s *scanner) encoded(text string, from int) []span { return s.runs(text, from, maxEncodings) }
+
+func (s *scanner) runs(text string, from, depth int) []span {
+	var out []span
+	for i := from; i < len(text); i++ {
+		if !inRun(text[i]) {
+			continue
+		}
+		begin := i
+		for i < len(text) && inRun(text[i]) {
+			i++
+		}
+		if i-begin < minRun {
+			continue
+		}
+		for _, decoded := range decode(text[begin:i]) {
+			if k := s.holds(decoded, depth-1); k != nil {
+				end := i
+				for end < len(text) && end < i+2 && text[end] == '=' {
+					end++
+				}
+				out = append(out, span{begin, end, k})
+				break
+			}
+		}
+	}
+	return out
+}
+
+// holds returns the kind of something to hide in a text; nil if nothing is.
+func (s *scanner) holds(text string, depth int) *kind {
+	for i, v := range s.views(&tail{}, text, 0, true) {
+		for _, k := range s.kinds {
+			if k.name != "" && len(k.find(v.text, 0)) > 0 {
+				return k
+			}
+		}
+		if depth > 0 && i == 0 {
+			if spans := s.runs(v.text, 0, depth); len(spans) > 0 {
+				return spans[0].kind
+			}
+		}
+	}
+	return nil
+}
+
+// openRun returns where the run begins that the text ends with; the text's length if
+// it ends with none.
+func openRun(text string, from int) int {
+	i := len(text)
+	for i > from && text[i-1] == '=' && len(text)-i < 2 {
+		i--
+	}
+	for i > from && inRun(text[i-1]) {
+		i--
+	}
+	if i < len(text) && text[i] == '=' {
+		return len(text)
+	}
+	return i
+}
+
+func inRun(c byte) bool { return alnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
+
+var standard = strings.NewReplacer("-", "+", "_", "/")
+
+// decode returns what a run may say, if that is a text.
+func decode(run string) []string {
+	var out []string
+	if b, err := hex.DecodeString(run); err == nil && readable(b) {
+		out = append(out, string(b))
+	}
+	word := standard.Replace(run)
+	if len(word)%4 == 1 {
+		word = word[:len(word)-1]
+	}
+	if b, err := base64.RawStdEncoding.DecodeString(word); err == nil && readable(b) {
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// readable reports whether bytes are a text: most of what is decoded by mistake is none.
+func readable(b []byte) bool {
+	text := string(b)
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(c rune) bool { return !unicode.IsPrint(c) && !unicode.IsSpace(c) }) < 0
+}

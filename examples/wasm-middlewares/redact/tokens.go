@@ -1,0 +1,184 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+)
+
+// maxTokens is how many values of a run have tokens. Others are hidden for good.
+const maxTokens = 500
+
+// tokened are the values that tokens stand for, by the labels of their kinds, in
+// the order of their numbers.
+var tokened = middleware.Local[map[string][]string]("tokens")
+
+// A vault is what a hook knows of the run's tokens. Without a context it has none,
+// and makes none.
+type vault struct {
+	ctx      *middleware.Context
+	values   map[string][]string
+	numbers  map[string]int // by label and canonical value
+	restored int            // how many tokens gave way to values
+	err      error          // of the host, the first one
+}
+
+// unlock makes the vault of a hook, if some kind has tokens.
+func (r *redact) unlock(ctx *middleware.Context) error {
+	if r.vault = (vault{ctx: ctx}); len(r.labels) == 0 {
+		return nil
+	}
+	values, _, err := tokened.Get(ctx)
+	r.vault.know(values)
+	return err
+}
+
+func (v *vault) know(values map[string][]string) {
+	v.values, v.numbers = values, map[string]int{}
+	for label, list := range values {
+		for i, value := range list {
+			v.numbers[keyOf(label, value)] = i + 1
+		}
+	}
+}
+
+func keyOf(label, value string) string { return label + " " + canonical(value, numeric(label)) }
+
+func numeric(label string) bool { return label == "CREDIT_CARD" || label == "IBAN" }
+
+// token returns the token of a value, which is the same however it is written. Hooks
+// may run at the same time: a new one is noted as one step, so that none stands for two.
+func (v *vault) token(label, value string) string {
+	key := keyOf(label, value)
+	if v.ctx != nil && v.numbers[key] == 0 && v.err == nil {
+		v.err = tokened.Update(v.ctx, func(all map[string][]string) (map[string][]string, error) {
+			if all == nil {
+				all = map[string][]string{}
+			}
+			v.know(all)
+			total := 0
+			for _, list := range all {
+				total += len(list)
+			}
+			if v.numbers[key] == 0 && total < maxTokens {
+				all[label] = append(all[label], value)
+				v.numbers[key] = len(all[label])
+			}
+			return all, nil
+		})
+	}
+	if n := v.numbers[key]; n > 0 && v.err == nil {
+		return "<" + label + "_" + strconv.Itoa(n) + ">"
+	}
+	return "[REDACTED_" + label + "]"
+}
+
+// value returns what a token stands for; itself if that is nothing.
+func (v *vault) value(token string) string {
+	label, number, _ := cutLast(strings.Trim(token, "<>"))
+	n, err := strconv.Atoi(number)
+	if list := v.values[label]; err == nil && n >= 1 && n <= len(list) {
+		v.restored++
+		return list[n-1]
+	}
+	return token
+}
+
+func cutLast(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, '_')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+// tokens finds the tokens of some kinds, by their labels.
+type tokens struct{ labels []string }
+
+// maxDigits is how many a token's number has at most.
+const maxDigits = 3
+
+func (t tokens) find(text string, from int) []span {
+	var out []span
+	for i := from; i < len(text); i++ {
+		if text[i] != '<' {
+			continue
+		}
+		if end, _ := t.at(text, i); end > 0 {
+			out = append(out, span{from: i, to: end})
+			i = end - 1
+		}
+	}
+	return out
+}
+
+func (t tokens) open(text string, from int) int {
+	i := strings.LastIndexByte(text[from:], '<')
+	if i < 0 {
+		return len(text)
+	}
+	if _, open := t.at(text, from+i); open {
+		return from + i
+	}
+	return len(text)
+}
+
+// at returns where the token that begins at i ends, or 0; and whether more text
+// could make one of it.
+func (t tokens) at(text string, i int) (end int, open bool) {
+	rest := text[i+1:]
+	for _, label := range t.labels {
+		number, ok := strings.CutPrefix(rest, label+"_")
+		if !ok {
+			open = open || strings.HasPrefix(label+"_", rest)
+			continue
+		}
+		digits := 0
+		for digits < len(number) && digits <= maxDigits && digit(number[digits]) {
+			digits++
+		}
+		switch {
+		case digits > maxDigits:
+		case digits == len(number):
+			open = true
+		case digits > 0 && number[digits] == '>':
+			return len(text) - len(number) + digits + 1, false
+		}
+	}
+	return 0, open
+}
+
+// restorer finds tokens and puts in their place what they stand for.
+func (r *redact) restorer() *kind {
+	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return r.vault.value(match) }}
+}
+
+// foreign finds what looks like a token in texts that have none, and makes it look
+// like none: whoever wrote it must not have it stand for somebody's data.
+func (r *redact) foreign() *kind {
+	return &kind{detector: tokens{r.labels}, replace: func(match string) string { return "< " + match[1:] }}
+}
+
+// block is how the finds of kinds that are not let through are hidden: what holds
+// one of these marks is refused.
+const block = "[BLOCKED_"
+
+// blocked returns a kind that is not let through and was found; empty if none was.
+func (s *scanner) blocked(found finds) string {
+	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && found[k.name] > 0 })
+	if i < 0 {
+		return ""
+	}
+	return s.kinds[i].name
+}
+
+// marked returns a kind whose mark is in a text.
+func (s *scanner) marked(text string) string {
+	i := slices.IndexFunc(s.kinds, func(k *kind) bool { return k.blocks && strings.Contains(text, block+strings.ToUpper(k.name)+"]") })
+	if i < 0 {
+		return ""
+	}
+	return s.kinds[i].name
+}

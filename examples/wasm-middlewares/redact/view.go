@@ -1,0 +1,233 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
+)
+
+// A view is a text as the detectors see it: as it is, or without what disguises it.
+type view struct {
+	text string
+	from int // where to begin: what lies before that is passed
+
+	// Of a text without disguises: where in the original each byte's character
+	// begins and ends. Of a text as it is: nothing, and to is how long it is.
+	begins, ends []int
+	to           int    // how far it reads
+	escapes      []span // of the original
+}
+
+// asItIs sees a text as it is.
+func asItIs(text string, from int) *view { return &view{text: text, from: from, to: len(text)} }
+
+// begin returns where in the original the character at i begins.
+func (v *view) begin(i int) int {
+	switch {
+	case v.begins == nil:
+		return i
+	case i == len(v.begins):
+		return v.to
+	default:
+		return v.begins[i]
+	}
+}
+
+// end returns where in the original the character ends that ends at i.
+func (v *view) end(i int) int {
+	if v.ends == nil {
+		return i
+	}
+	return v.ends[i-1]
+}
+
+// whole returns the last index, cut at most, that cuts no escape in two.
+func (v *view) whole(cut int) int {
+	for _, e := range v.escapes {
+		if e.from < cut && cut < e.to {
+			return e.from
+		}
+	}
+	return cut
+}
+
+// last returns the last character that ends at cut or before.
+func (v *view) last(cut int) string {
+	i, _ := slices.BinarySearch(v.ends, cut+1)
+	_, size := utf8.DecodeLastRuneInString(v.text[:i])
+	return v.text[i-size : i]
+}
+
+// disguised reports whether a text may read differently without disguises.
+func disguised(text string) bool {
+	return strings.ContainsAny(text, `%\&`) || strings.IndexFunc(text, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0
+}
+
+// undisguised returns a text from an index on in plain characters, without those that
+// nobody sees, and with what escapes stand for: those of JSON, if it is JSON, and those
+// that any text may have. before is what it follows. Unless it is the last piece, an
+// escape may be cut off at its end, and is not read.
+func undisguised(text string, from int, before string, json, last bool) *view {
+	v := &view{text: before, from: len(before), to: from}
+	for range len(before) {
+		v.begins, v.ends = append(v.begins, from), append(v.ends, from)
+	}
+	out := []byte(before)
+	for v.to < len(text) {
+		c, size := escape(text[v.to:], json)
+		if size < 0 && !last {
+			break
+		}
+		if size > 0 {
+			v.escapes = append(v.escapes, span{from: v.to, to: v.to + size})
+		} else {
+			c, size = utf8.DecodeRuneInString(text[v.to:])
+		}
+		if c = disguise.FoldRune(c); c >= 0 {
+			out = utf8.AppendRune(out, c)
+		}
+		for len(v.begins) < len(out) {
+			v.begins, v.ends = append(v.begins, v.to), append(v.ends, v.to+size)
+		}
+		v.to += size
+	}
+	v.text = string(out)
+	return v
+}
+
+// maxSlashes is how many backslashes an escape may begin with: JSON in JSON doubles them.
+const maxSlashes = 8
+
+// escape returns the character that a text begins with an escape of, and how long that
+// is; 0 if it begins with none, and -1 if more text could make it one.
+func escape(text string, json bool) (rune, int) {
+	switch text[0] {
+	case '%':
+		return percent(text)
+	case '&':
+		return entity(text)
+	case '\\':
+		slashes := 1
+		for slashes < len(text) && slashes < maxSlashes && text[slashes] == '\\' {
+			slashes++
+		}
+		c, size := numbered(text, slashes)
+		if size == 0 && json && len(text) > 1 {
+			return afterSlash(text[1]), 2
+		}
+		return c, size
+	}
+	return 0, 0
+}
+
+// numbered reads \u0040, \u{40} or \x40, behind that many backslashes.
+func numbered(text string, slashes int) (rune, int) {
+	if len(text) == slashes {
+		return 0, -1
+	}
+	rest := text[slashes+1:]
+	switch {
+	case text[slashes] == 'u' && strings.HasPrefix(rest, "{"):
+		return closed(text, slashes+2, 16, 6, '}')
+	case text[slashes] == 'u':
+		return digits(text, slashes+1, 4)
+	case text[slashes] == 'x':
+		return digits(text, slashes+1, 2)
+	}
+	return 0, 0
+}
+
+// afterSlash is what a character behind a backslash stands for in JSON.
+func afterSlash(c byte) rune {
+	if i := strings.IndexByte("nrtbf", c); i >= 0 {
+		return ' '
+	}
+	return rune(c)
+}
+
+// digits reads so many hexadecimal digits that begin at i.
+func digits(text string, i, count int) (rune, int) {
+	for at := i; at < i+count; at++ {
+		if at == len(text) {
+			return 0, -1
+		}
+		if !hexadecimal(text[at]) {
+			return 0, 0
+		}
+	}
+	n, _ := strconv.ParseUint(text[i:i+count], 16, 32)
+	return rune(n), i + count
+}
+
+// closed reads a number that begins at i, of at most so many digits, up to what closes it.
+func closed(text string, i, base, most int, by byte) (rune, int) {
+	for at := i; at <= i+most; at++ {
+		switch {
+		case at == len(text):
+			return 0, -1
+		case text[at] == by && at > i:
+			n, _ := strconv.ParseUint(text[i:at], base, 32)
+			if n > utf8.MaxRune {
+				return 0, 0
+			}
+			return rune(n), at + 1
+		case !digit(text[at]) && (base != 16 || !hexadecimal(text[at])):
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+func hexadecimal(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+// percent reads the bytes of one character: %40, %C3%A9.
+func percent(text string) (rune, int) {
+	var b [utf8.UTFMax]byte
+	for n := range b {
+		if len(text) == 3*n {
+			return 0, -1
+		}
+		if text[3*n] != '%' {
+			return 0, 0
+		}
+		c, size := digits(text, 3*n+1, 2)
+		if size <= 0 {
+			return 0, size
+		}
+		b[n] = byte(c)
+		if utf8.FullRune(b[:n+1]) {
+			r, read := utf8.DecodeRune(b[:n+1])
+			if r == utf8.RuneError || read < n+1 {
+				return 0, 0
+			}
+			return r, 3 * (n + 1)
+		}
+	}
+	return 0, 0
+}
+
+// entities are the names of characters in HTML that data is written with.
+var entities = map[string]rune{"commat": '@', "period": '.', "colon": ':', "hyphen": '-', "dash": '-', "lowbar": '_', "plus": '+', "nbsp": ' ', "sp": ' '}
+
+// entity reads a character of HTML: &#64;, &#x40;, &commat;.
+func entity(text string) (rune, int) {
+	switch {
+	case strings.HasPrefix(text, "&#x") || strings.HasPrefix(text, "&#X"):
+		return closed(text, 3, 16, 6, ';')
+	case strings.HasPrefix(text, "&#"):
+		return closed(text, 2, 10, 7, ';')
+	}
+	for name, c := range entities {
+		whole := "&" + name + ";"
+		if strings.HasPrefix(text, whole) {
+			return c, len(whole)
+		}
+		if strings.HasPrefix(whole, text) {
+			return 0, -1
+		}
+	}
+	return 0, 0
+}
