@@ -173,7 +173,7 @@ func talk(bytes int) *agent.Options {
 // of it.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
-	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(8 << 20) }})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
 	f.server.times.part = 2 * time.Second
 	address := f.serve(t)
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)

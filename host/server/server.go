@@ -40,6 +40,9 @@ type Options struct {
 	// another one is known to be gone; see [agent.JournalOptions].
 	Owner string
 	Gone  func(owner string) bool
+	// Lease is after how long without a sign of life a run is taken over by another
+	// server; [agent.DefaultLease] when 0.
+	Lease time.Duration
 	// Getenv has the operator's model, which tenants may ask whose policy names its
 	// models: [host.EnvAPIKey] and [host.EnvBaseURL]. Nil: there is none.
 	Getenv func(name string) string
