@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -99,8 +100,39 @@ func (c *core) reset() (own int64, ok bool) {
 	}
 	own = c.linear.pages.reset()
 	c.state.restoreGlobals(c)
-	c.functions = nil // they hold the guest's stack, which may have become large
-	return own, true
+	return own + c.keepStacks(), true
+}
+
+// keptStack is how large a stack may be that an instance keeps when it is reset.
+const keptStack = 128 << 10
+
+// keepStacks drops the functions whose stacks have become large, and returns how many
+// bytes the others take. A stack begins small and grows by being copied: for most
+// guests that would be all that a new one comes to, in each run again.
+func (c *core) keepStacks() (own int64) {
+	for name, f := range c.functions {
+		size, ok := stackOf(f)
+		if !ok || size > keptStack {
+			delete(c.functions, name)
+			continue
+		}
+		own += size
+	}
+	return own
+}
+
+// stackOf is how many bytes the stack of a function takes; false if that cannot be
+// known. wazero does not tell, so its field is looked at.
+func stackOf(f api.Function) (int64, bool) {
+	engine := reflect.ValueOf(f)
+	if engine.Kind() != reflect.Pointer || engine.Elem().Kind() != reflect.Struct {
+		return 0, false
+	}
+	stack := engine.Elem().FieldByName("stack")
+	if stack.Kind() != reflect.Slice {
+		return 0, false
+	}
+	return int64(stack.Cap()) * int64(stack.Type().Elem().Size()), true
 }
 
 // function looks up an exported function.

@@ -101,7 +101,8 @@ func TestInstancesAreClean(t *testing.T) {
 				require.Contains(t, im.Reset().Method, "copies all of it back")
 			} else {
 				require.Equal(t, "copies back the pages it wrote to", im.Reset().Method)
-				require.EqualValues(t, 2*os.Getpagesize(), im.pool.idle[0].bytes)
+				kept := im.pool.idle[0]
+				require.EqualValues(t, int64(2*os.Getpagesize())+kept.core.keepStacks(), kept.bytes)
 			}
 			require.EqualValues(t, 2*copyAtMost, im.Reset().ImageBytes)
 		}
@@ -459,6 +460,37 @@ func TestPoolHammer(t *testing.T) {
 		}
 		require.LessOrEqual(t, im.pool.count(), 8)
 	})
+}
+
+// A stack that became large goes when its instance is reset; others need not grow
+// anew, and count among what is kept.
+func TestStacksOfTheIdle(t *testing.T) {
+	counting := module(func(m *wasm.Module) { // hook(n) is 0, or hook(n-1) + 1
+		m.Code[0].Body = []byte{0x20, 0, 0x04, 0x7f, 0x20, 0, 0x41, 1, 0x6b, 0x10, 0, 0x41, 1, 0x6a, 0x05, 0x41, 0, 0x0b, 0x0b}
+	})
+	im := load(t, newSandbox(t, Options{}), counting, Limits{})
+	in, err := im.Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{3}, call(t, in, "hook", 3))
+	few, ok := stackOf(in.core.function("hook"))
+	require.True(t, ok, "wazero has a stack where it is looked for")
+	kept := in.core
+	in.Close()
+	require.Len(t, kept.functions, 1)
+	require.GreaterOrEqual(t, im.pool.idle[0].bytes, few)
+
+	in, err = im.Instantiate(t.Context(), InstanceConfig{})
+	require.NoError(t, err)
+	require.Equal(t, []uint64{10_000}, call(t, in, "hook", 10_000))
+	many, ok := stackOf(in.core.function("hook"))
+	require.True(t, ok)
+	require.Greater(t, many, int64(keptStack))
+	in.Close()
+	require.Empty(t, kept.functions)
+	require.Less(t, im.pool.idle[0].bytes, many)
+
+	_, ok = stackOf(nil)
+	require.False(t, ok)
 }
 
 // count is how many instances the pool holds.
