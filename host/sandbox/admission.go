@@ -63,6 +63,17 @@ func (e *NoRoomError) Error() string {
 		bytesText(e.Bytes), bytesText(e.Free), bytesText(e.All))
 }
 
+// ImageRoomError says that there was no memory for another image: those of all
+// modules together have as much as they may.
+type ImageRoomError struct {
+	Bytes, All int64
+}
+
+func (e *ImageRoomError) Error() string {
+	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have; close agents and modules that nobody uses, or let this one begin with less",
+		bytesText(e.Bytes), bytesText(e.All))
+}
+
 // otherMachine is what a machine has that does not tell.
 const otherMachine = 4 << 30
 

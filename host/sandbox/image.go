@@ -148,7 +148,7 @@ type stage struct {
 // runs under the configuration that Prepare was given. Then cfg applies.
 //
 // The error is a *Fault if the guest did wrong, ctx's cause if ctx ended, what
-// setup returned, or ErrClosed. The caller closes the instance.
+// setup returned, an *ImageRoomError, or ErrClosed. The caller closes the instance.
 func (im *Image) Instantiate(ctx context.Context, cfg InstanceConfig) (*Instance, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -178,7 +178,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
 		return err
 	}
-	s, err := in.core.capture(im.sandbox.portable)
+	s, err := in.core.capture(&im.sandbox.imageBudget, im.sandbox.portable)
 	if err != nil {
 		return err
 	}

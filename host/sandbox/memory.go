@@ -53,6 +53,8 @@ type pages interface {
 type pageImage interface {
 	// size is a whole number of pages of 64 KiB.
 	size() uint64
+	// bytes is how much memory the image takes.
+	bytes() int64
 	// open returns pages that begin with the image, and may grow to limit.
 	open(limit uint64) (pages, error)
 	// method says how memories are reset, for people.
@@ -91,6 +93,7 @@ type copiedImage struct {
 }
 
 func (i *copiedImage) size() uint64 { return uint64(len(i.content)) }
+func (i *copiedImage) bytes() int64 { return int64(len(i.content)) }
 func (i *copiedImage) close()       {}
 
 func (i *copiedImage) method() string {

@@ -16,6 +16,7 @@ import (
 type mappedImage struct {
 	fd      int
 	content []byte // the same file, mapped once more and never written to
+	written int64  // of its bytes; the rest are zeros that take no memory
 }
 
 // canMap finds out once whether this kernel tells about pages what a reset needs
@@ -98,6 +99,7 @@ func (i *mappedImage) write(b []byte) error {
 		} else if n != len(page) {
 			return unix.EIO
 		}
+		i.written += int64(len(page))
 	}
 	// A file that shrank would end the process at the next access.
 	_, err := unix.FcntlInt(uintptr(i.fd), unix.F_ADD_SEALS,
@@ -106,6 +108,7 @@ func (i *mappedImage) write(b []byte) error {
 }
 
 func (i *mappedImage) size() uint64   { return uint64(len(i.content)) }
+func (i *mappedImage) bytes() int64   { return i.written }
 func (i *mappedImage) method() string { return "copies back the pages it wrote to" }
 
 func (i *mappedImage) close() {

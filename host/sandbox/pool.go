@@ -10,7 +10,7 @@ import (
 // serves two owners. Instances that faulted, were interrupted, or whose memory
 // grew do not come back.
 type pool struct {
-	budget *idleBudget
+	budget *budget
 	rest   time.Duration // how long an instance is kept unused
 
 	mu     sync.Mutex
@@ -26,13 +26,13 @@ type idle struct {
 	since time.Time
 }
 
-// idleBudget bounds what all pools of a sandbox keep together.
-type idleBudget struct {
+// budget bounds what all pools of a sandbox keep together, or all images.
+type budget struct {
 	mu         sync.Mutex
 	used, most int64 // used is guarded by mu
 }
 
-func (b *idleBudget) take(n int64) bool {
+func (b *budget) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used+n > b.most {
@@ -42,7 +42,7 @@ func (b *idleBudget) take(n int64) bool {
 	return true
 }
 
-func (b *idleBudget) give(n int64) {
+func (b *budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n

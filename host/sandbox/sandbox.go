@@ -87,6 +87,12 @@ type Options struct {
 	// be known.
 	MemoryBytes int64
 
+	// ImageBytes bounds the memory that all images hold together: what instances
+	// begin with, pages of zeros aside. Beyond it no image is made, which is an
+	// [*ImageRoomError]. Default a third of the machine's memory, or of what the
+	// container may use.
+	ImageBytes int64
+
 	// IdleBytes bounds the memory that instances which nobody uses keep for
 	// themselves, all together. Default 256 MiB, negative: none are kept.
 	IdleBytes int64
@@ -120,9 +126,10 @@ type Sandbox struct {
 	running context.Context // ends when the sandbox is closed
 	stop    context.CancelCauseFunc
 
-	admission  admission
-	idleBudget idleBudget
-	idleTime   time.Duration
+	admission   admission
+	idleBudget  budget
+	idleTime    time.Duration
+	imageBudget budget
 
 	mu        sync.Mutex
 	images    map[*Image]struct{}    // guarded by mu
@@ -149,6 +156,8 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	def(&s.idleTime, 30*time.Second)
 	s.idleBudget.most = opts.IdleBytes
 	def(&s.idleBudget.most, 256<<20)
+	s.imageBudget.most = opts.ImageBytes
+	def(&s.imageBudget.most, machineMemory()/3)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -12,6 +12,7 @@ import (
 // instance begins with, and what a used one is put back to.
 type state struct {
 	pages   pageImage
+	budget  *budget // that the pages are of
 	globals []uint64
 	users   atomic.Int32 // instances that were made from it, and the pool
 }
@@ -21,7 +22,9 @@ func (s *state) retain() { s.users.Add(1) }
 // release frees the state with its last user.
 func (s *state) release() {
 	if s.users.Add(-1) == 0 {
+		bytes := s.pages.bytes()
 		s.pages.close()
+		s.budget.give(bytes)
 	}
 }
 
@@ -111,15 +114,19 @@ func checkElements(m *wasm.Module) error {
 	return nil
 }
 
-// capture takes the state of an instance that is not running. The caller is its
-// first user.
-func (c *core) capture(portable bool) (*state, error) {
+// capture takes the state of an instance that is not running, if there is room for
+// one more. The caller is its first user.
+func (c *core) capture(room *budget, portable bool) (*state, error) {
 	memory, _ := c.memory.Read(0, c.memory.Size())
 	pages, err := newPageImage(memory, portable)
 	if err != nil {
 		return nil, err
 	}
-	s := &state{pages: pages, globals: make([]uint64, len(c.globals))}
+	if n := pages.bytes(); !room.take(n) {
+		pages.close()
+		return nil, &ImageRoomError{Bytes: n, All: room.most}
+	}
+	s := &state{pages: pages, budget: room, globals: make([]uint64, len(c.globals))}
 	for i, g := range c.globals {
 		s.globals[i] = g.Get()
 	}

@@ -337,6 +337,44 @@ func TestIdleBudget(t *testing.T) {
 	}
 }
 
+// What all images take is bounded, and given back with each.
+func TestImageRoom(t *testing.T) {
+	t.Parallel()
+	fill := func(ctx context.Context, in *Instance) error {
+		_, err := in.Call(ctx, "hook", 400_000)
+		return err
+	}
+	filling := large(func(m *wasm.Module) {
+		m.Code[0].Body = []byte{0x41, 0, 0x41, 1, 0x20, 0, 0xfc, 0x0b, 0, 0x20, 0, 0x0b} // memory.fill
+	})
+	eachWay(t, func(t *testing.T, opts Options) {
+		opts.ImageBytes = 3 << 20
+		s := newSandbox(t, opts)
+		im := load(t, s, filling, Limits{})
+		var made []*Image
+		for {
+			p, err := im.Prepare(t.Context(), InstanceConfig{}, fill)
+			if err != nil {
+				var full *ImageRoomError
+				require.ErrorAs(t, err, &full)
+				require.ErrorContains(t, err, "no room beside other images in the 3 MiB that all may have; close agents")
+				break
+			}
+			made = append(made, p)
+		}
+		require.Contains(t, []int{6, 7}, len(made), "whole, or without the pages of zeros")
+		require.LessOrEqual(t, s.imageBudget.used, s.imageBudget.most)
+		made[0].Close()
+		again, err := im.Prepare(t.Context(), InstanceConfig{}, fill)
+		require.NoError(t, err)
+		again.Close()
+		for _, p := range made {
+			p.Close()
+		}
+		require.Zero(t, s.imageBudget.used)
+	})
+}
+
 func TestIdleTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

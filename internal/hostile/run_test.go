@@ -84,6 +84,7 @@ type hookCall struct {
 	cpu   time.Duration // of the processor
 	waits bool          // it called next, whose work is in own and cpu
 	err   error
+	left  bool // err is that nobody waited for it any more: another module closed its stream, say
 }
 
 // watched is a middleware that notes each call of its hooks.
@@ -108,7 +109,8 @@ func (s *watchedSession) Call(ctx context.Context, c *chain.Call, in, out any) e
 	delay, cpu, began := threadDelay(), threadTime(), time.Now()
 	err := s.Session.Call(ctx, c, in, out)
 	wall := time.Since(began) - c.Waited()
-	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, c.Waited() > 0, err})
+	left := ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
+	s.note(hookCall{c.Hook, wall, wall - max(0, threadDelay()-delay), threadTime() - cpu, c.Waited() > 0, err, left})
 	return err
 }
 
