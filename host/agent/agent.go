@@ -193,7 +193,11 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 		defer cancel()
 		go r.execute(ctx)
 		gone := false
-		for e := range r.events {
+		for {
+			e, ok := r.events.take()
+			if !ok {
+				break
+			}
 			if gone {
 				continue
 			}

@@ -492,7 +492,7 @@ func (b *backlog) close() {
 	b.gone.Wait()
 }
 
-func (b *backlog) deliver(to chan<- ClientEvent) {
+func (b *backlog) deliver(to *outbox) {
 	for {
 		<-b.more
 		b.mu.Lock()
@@ -501,7 +501,7 @@ func (b *backlog) deliver(to chan<- ClientEvent) {
 		b.mu.Unlock()
 		signal(b.room)
 		for _, e := range events {
-			to <- e
+			to.send(e)
 		}
 		if closed && len(events) == 0 {
 			b.gone.Done()

@@ -95,7 +95,7 @@ func resumed(a *Agent, state *State) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r := &run{root: a, agent: a, journal: a.Journal, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at

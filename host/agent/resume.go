@@ -281,7 +281,7 @@ func (r *run) keepCall(i int, change func()) {
 func (r *run) last(e ClientEvent, status Status) {
 	k := r.keeper
 	if k == nil {
-		r.events <- e
+		r.events.send(e)
 		return
 	}
 	p := k.look(status)

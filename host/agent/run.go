@@ -21,7 +21,7 @@ type run struct {
 	parent   *run   // that this one is a tool of
 	depth    int    // how many there are around it
 	chain    *chain.Run
-	events   chan ClientEvent
+	events   *outbox
 	client   client
 	wrong    error   // with what the run was to begin with
 	err      *Error  // set before run_finished is sent
@@ -58,7 +58,7 @@ func newRun(a *Agent, in Input) *run {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: make(chan ClientEvent, 16), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: map[string]bool{}, revs: chain.NewRevisions()}
 	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
 		Locals: chain.NewLocals(), Record: chain.NewRecord()}
 	r.equip(a)
@@ -135,7 +135,7 @@ func (r *run) hand(e ClientEvent, held bool) {
 		r.keeper.hand(e, held)
 		return
 	}
-	r.events <- e
+	r.events.send(e)
 }
 
 // Keep implements [chain.Keeper].
@@ -175,7 +175,7 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 
 // execute runs the run to its end.
 func (r *run) execute(ctx context.Context) {
-	defer close(r.events)
+	defer r.events.close()
 	caller := ctx
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
