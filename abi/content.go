@@ -85,25 +85,6 @@ func (c *Content) writeValue(w *writer) {
 	}
 }
 
-func (c *Content) readValue(s *scanner) error {
-	*c = Content{}
-	switch first := s.peek(); first {
-	case 'n':
-		return s.literal("null")
-	case '"':
-		c.kind = contentText
-		return readString(s, &c.text)
-	case '[':
-		c.kind = contentParts
-		return readSlice(s, &c.parts, func(s *scanner, p *Part) error { return p.readValue(s) })
-	default:
-		if err := s.value(nil); err != nil {
-			return err
-		}
-		return s.errorf("content must be a string, null or an array of parts")
-	}
-}
-
 func (c *Content) fill(t *trusted) {
 	switch t.space() {
 	case '"':

@@ -36,12 +36,7 @@ func (s *scanner) decode(v any) (unknown []string, err error) {
 		return nil, errors.New("decode into something that is not a pointer")
 	}
 	if known := valueOf(v); known != nil {
-		fresh := reflect.New(t.Elem())
-		if err := s.whole(fresh.Interface().(value)); err != nil || s.stopped != nil {
-			return nil, err
-		}
-		reflect.ValueOf(v).Elem().Set(fresh.Elem())
-		return s.unknown, nil
+		return s.decodeKnown(v)
 	}
 	return s.decodeValue(v)
 }

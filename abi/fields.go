@@ -61,13 +61,6 @@ func marshal(v value) ([]byte, error) {
 	return w.b, w.err
 }
 
-// unmarshal is what encoding/json calls for a value of this package, with text
-// that it has checked.
-func unmarshal(b []byte, v value) error {
-	s := scanner{b: b}
-	return s.whole(v)
-}
-
 // valueOf is v as a value of this package, or a pointer to one; nil for others,
 // also for those that embed one and have its methods.
 func valueOf(v any) value {

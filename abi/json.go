@@ -4,20 +4,6 @@ package abi
 
 import "unsafe"
 
-var fieldsOfAfterAgentAnswer = []string{"final"}
-
-func (x *AfterAgentAnswer) fieldNames() []string { return fieldsOfAfterAgentAnswer }
-
-func (x *AfterAgentAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Final, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *AfterAgentAnswer) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if x.Final != nil {
@@ -36,36 +22,6 @@ func (x *AfterAgentAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfAfterAgentInput = []string{"run", "entry", "resume", "messages", "new_from", "final", "error", "finish_reason", "usage"}
-
-func (x *AfterAgentInput) fieldNames() []string { return fieldsOfAfterAgentInput }
-
-func (x *AfterAgentInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Messages.readValue(s)
-	case 4:
-		return readInt(s, &x.NewFrom)
-	case 5:
-		return readPointer(s, &x.Final, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	case 6:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 7:
-		return readString(s, &x.FinishReason)
-	case 8:
-		return x.Usage.readValue(s)
-	}
-	return nil
-}
-
-func (x *AfterAgentInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *AfterAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -111,28 +67,6 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 func (x *AfterAgentInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfAfterAgentInput], unsafe.Pointer(x))
 }
-
-var fieldsOfAfterModelAnswer = []string{"stop", "interrupt", "response", "error", "again"}
-
-func (x *AfterModelAnswer) fieldNames() []string { return fieldsOfAfterModelAnswer }
-
-func (x *AfterModelAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	case 3:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 4:
-		return readPointer(s, &x.Again, func(s *scanner, v *ModelAgain) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *AfterModelAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -185,32 +119,6 @@ func (x *AfterModelAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfAfterModelInput = []string{"run", "entry", "resume", "request", "response", "error", "source"}
-
-func (x *AfterModelInput) fieldNames() []string { return fieldsOfAfterModelInput }
-
-func (x *AfterModelInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Request.readValue(s)
-	case 4:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	case 5:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 6:
-		return readString(s, &x.Source)
-	}
-	return nil
-}
-
-func (x *AfterModelInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -252,26 +160,6 @@ func (x *AfterModelInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfAfterModelInput], unsafe.Pointer(x))
 }
 
-var fieldsOfAfterModelRewriteStateAnswer = []string{"stop", "interrupt", "messages"}
-
-func (x *AfterModelRewriteStateAnswer) fieldNames() []string {
-	return fieldsOfAfterModelRewriteStateAnswer
-}
-
-func (x *AfterModelRewriteStateAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return x.Messages.readValue(s)
-	}
-	return nil
-}
-
-func (x *AfterModelRewriteStateAnswer) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if x.Control.Stop != nil {
@@ -303,30 +191,6 @@ func (x *AfterModelRewriteStateAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfAfterModelRewriteStateInput = []string{"run", "entry", "resume", "messages", "tools"}
-
-func (x *AfterModelRewriteStateInput) fieldNames() []string {
-	return fieldsOfAfterModelRewriteStateInput
-}
-
-func (x *AfterModelRewriteStateInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Messages.readValue(s)
-	case 4:
-		return readSlice(s, &x.Tools, func(s *scanner, v *StateTool) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *AfterModelRewriteStateInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -351,28 +215,6 @@ func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 func (x *AfterModelRewriteStateInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfAfterModelRewriteStateInput], unsafe.Pointer(x))
 }
-
-var fieldsOfAfterToolAnswer = []string{"stop", "interrupt", "result", "error", "again"}
-
-func (x *AfterToolAnswer) fieldNames() []string { return fieldsOfAfterToolAnswer }
-
-func (x *AfterToolAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	case 3:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 4:
-		return readPointer(s, &x.Again, func(s *scanner, v *ToolAgain) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *AfterToolAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -425,34 +267,6 @@ func (x *AfterToolAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfAfterToolInput = []string{"run", "entry", "resume", "call", "tool", "result", "error", "source"}
-
-func (x *AfterToolInput) fieldNames() []string { return fieldsOfAfterToolInput }
-
-func (x *AfterToolInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	case 4:
-		return x.Tool.readValue(s)
-	case 5:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	case 6:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 7:
-		return readString(s, &x.Source)
-	}
-	return nil
-}
-
-func (x *AfterToolInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -496,24 +310,6 @@ func (x *AfterToolInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfAfterToolInput], unsafe.Pointer(x))
 }
 
-var fieldsOfAfterToolsAnswer = []string{"stop", "interrupt", "messages"}
-
-func (x *AfterToolsAnswer) fieldNames() []string { return fieldsOfAfterToolsAnswer }
-
-func (x *AfterToolsAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return x.Messages.readValue(s)
-	}
-	return nil
-}
-
-func (x *AfterToolsAnswer) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterToolsAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if x.Control.Stop != nil {
@@ -545,28 +341,6 @@ func (x *AfterToolsAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfAfterToolsInput = []string{"run", "entry", "resume", "messages", "calls"}
-
-func (x *AfterToolsInput) fieldNames() []string { return fieldsOfAfterToolsInput }
-
-func (x *AfterToolsInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Messages.readValue(s)
-	case 4:
-		return readSlice(s, &x.Calls, func(s *scanner, v *Call) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *AfterToolsInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *AfterToolsInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -592,24 +366,6 @@ func (x *AfterToolsInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfAfterToolsInput], unsafe.Pointer(x))
 }
 
-var fieldsOfApproval = []string{"decision", "message", "arguments"}
-
-func (x *Approval) fieldNames() []string { return fieldsOfApproval }
-
-func (x *Approval) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Decision)
-	case 1:
-		return readString(s, &x.Message)
-	case 2:
-		return readPointer(s, &x.Arguments, readString[string])
-	}
-	return nil
-}
-
-func (x *Approval) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Approval) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"decision\":")
@@ -629,24 +385,6 @@ func (x *Approval) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-var fieldsOfAsk = []string{"entry", "reason", "payload"}
-
-func (x *Ask) fieldNames() []string { return fieldsOfAsk }
-
-func (x *Ask) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Entry)
-	case 1:
-		return readString(s, &x.Reason)
-	case 2:
-		return s.raw(&x.Payload)
-	}
-	return nil
-}
-
-func (x *Ask) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Ask) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"entry\":")
@@ -661,32 +399,6 @@ func (x *Ask) writeValue(w *writer) {
 }
 
 func (x *Ask) fill(t *trusted) { t.object(&shapes[shapeOfAsk], unsafe.Pointer(x)) }
-
-var fieldsOfBeforeAgentAnswer = []string{"stop", "interrupt", "instruction", "tools", "return_directly", "messages", "respond"}
-
-func (x *BeforeAgentAnswer) fieldNames() []string { return fieldsOfBeforeAgentAnswer }
-
-func (x *BeforeAgentAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Instruction, readString[string])
-	case 3:
-		return x.Tools.readValue(s)
-	case 4:
-		return readSlice(s, &x.ReturnDirectly, readString[string])
-	case 5:
-		return x.Messages.readValue(s)
-	case 6:
-		return readPointer(s, &x.Respond, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *BeforeAgentAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -743,38 +455,6 @@ func (x *BeforeAgentAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfBeforeAgentInput = []string{"run", "entry", "resume", "instruction", "tools", "return_directly", "messages", "model", "params", "limits"}
-
-func (x *BeforeAgentInput) fieldNames() []string { return fieldsOfBeforeAgentInput }
-
-func (x *BeforeAgentInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return readString(s, &x.Instruction)
-	case 4:
-		return readSlice(s, &x.Tools, func(s *scanner, v *Tool) error { return (*v).readValue(s) })
-	case 5:
-		return readSlice(s, &x.ReturnDirectly, readString[string])
-	case 6:
-		return x.Messages.readValue(s)
-	case 7:
-		return readString(s, &x.Model)
-	case 8:
-		return readMap(s, &x.Params, (*scanner).raw)
-	case 9:
-		return x.Limits.readValue(s)
-	}
-	return nil
-}
-
-func (x *BeforeAgentInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *BeforeAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -811,26 +491,6 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 func (x *BeforeAgentInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfBeforeAgentInput], unsafe.Pointer(x))
 }
-
-var fieldsOfBeforeModelAnswer = []string{"stop", "interrupt", "request", "response"}
-
-func (x *BeforeModelAnswer) fieldNames() []string { return fieldsOfBeforeModelAnswer }
-
-func (x *BeforeModelAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return x.Request.readValue(s)
-	case 3:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *BeforeModelAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -871,26 +531,6 @@ func (x *BeforeModelAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfBeforeModelInput = []string{"run", "entry", "resume", "request"}
-
-func (x *BeforeModelInput) fieldNames() []string { return fieldsOfBeforeModelInput }
-
-func (x *BeforeModelInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Request.readValue(s)
-	}
-	return nil
-}
-
-func (x *BeforeModelInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *BeforeModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -913,28 +553,6 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 func (x *BeforeModelInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfBeforeModelInput], unsafe.Pointer(x))
 }
-
-var fieldsOfBeforeModelRewriteStateAnswer = []string{"stop", "interrupt", "messages", "active"}
-
-func (x *BeforeModelRewriteStateAnswer) fieldNames() []string {
-	return fieldsOfBeforeModelRewriteStateAnswer
-}
-
-func (x *BeforeModelRewriteStateAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return x.Messages.readValue(s)
-	case 3:
-		return readSlice(s, &x.Active, readString[string])
-	}
-	return nil
-}
-
-func (x *BeforeModelRewriteStateAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -971,34 +589,6 @@ func (x *BeforeModelRewriteStateAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfBeforeModelRewriteStateInput = []string{"run", "entry", "resume", "messages", "tools", "model", "params"}
-
-func (x *BeforeModelRewriteStateInput) fieldNames() []string {
-	return fieldsOfBeforeModelRewriteStateInput
-}
-
-func (x *BeforeModelRewriteStateInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Messages.readValue(s)
-	case 4:
-		return readSlice(s, &x.Tools, func(s *scanner, v *StateTool) error { return (*v).readValue(s) })
-	case 5:
-		return readString(s, &x.Model)
-	case 6:
-		return readMap(s, &x.Params, (*scanner).raw)
-	}
-	return nil
-}
-
-func (x *BeforeModelRewriteStateInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -1029,26 +619,6 @@ func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfBeforeModelRewriteStateInput], unsafe.Pointer(x))
 }
-
-var fieldsOfBeforeToolAnswer = []string{"stop", "interrupt", "arguments", "result"}
-
-func (x *BeforeToolAnswer) fieldNames() []string { return fieldsOfBeforeToolAnswer }
-
-func (x *BeforeToolAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Arguments, readString[string])
-	case 3:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *BeforeToolAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *BeforeToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1093,30 +663,6 @@ func (x *BeforeToolAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfBeforeToolInput = []string{"run", "entry", "resume", "call", "tool", "stream"}
-
-func (x *BeforeToolInput) fieldNames() []string { return fieldsOfBeforeToolInput }
-
-func (x *BeforeToolInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	case 4:
-		return x.Tool.readValue(s)
-	case 5:
-		return s.boolean(&x.Stream)
-	}
-	return nil
-}
-
-func (x *BeforeToolInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *BeforeToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -1146,24 +692,6 @@ func (x *BeforeToolInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfBeforeToolInput], unsafe.Pointer(x))
 }
 
-var fieldsOfBy = []string{"entry", "hook", "call"}
-
-func (x *By) fieldNames() []string { return fieldsOfBy }
-
-func (x *By) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Entry)
-	case 1:
-		return readString(s, &x.Hook)
-	case 2:
-		return readString(s, &x.Call)
-	}
-	return nil
-}
-
-func (x *By) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *By) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"entry\":")
@@ -1178,32 +706,6 @@ func (x *By) writeValue(w *writer) {
 }
 
 func (x *By) fill(t *trusted) { t.object(&shapes[shapeOfBy], unsafe.Pointer(x)) }
-
-var fieldsOfCall = []string{"id", "name", "arguments", "owner", "idempotent", "original_arguments", "by"}
-
-func (x *Call) fieldNames() []string { return fieldsOfCall }
-
-func (x *Call) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return readString(s, &x.Name)
-	case 2:
-		return readString(s, &x.Arguments)
-	case 3:
-		return readString(s, &x.Owner)
-	case 4:
-		return s.boolean(&x.Idempotent)
-	case 5:
-		return readString(s, &x.OriginalArguments)
-	case 6:
-		return readPointer(s, &x.By, func(s *scanner, v *By) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Call) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1238,20 +740,6 @@ func (x *Call) writeValue(w *writer) {
 
 func (x *Call) fill(t *trusted) { t.object(&shapes[shapeOfCall], unsafe.Pointer(x)) }
 
-var fieldsOfCallPatch = []string{"arguments"}
-
-func (x *CallPatch) fieldNames() []string { return fieldsOfCallPatch }
-
-func (x *CallPatch) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Arguments, readString[string])
-	}
-	return nil
-}
-
-func (x *CallPatch) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *CallPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if x.Arguments != nil {
@@ -1270,24 +758,6 @@ func (x *CallPatch) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfCallToolAnswer = []string{"stop", "interrupt", "result"}
-
-func (x *CallToolAnswer) fieldNames() []string { return fieldsOfCallToolAnswer }
-
-func (x *CallToolAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *CallToolAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *CallToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1324,26 +794,6 @@ func (x *CallToolAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfCallToolInput = []string{"run", "entry", "resume", "call"}
-
-func (x *CallToolInput) fieldNames() []string { return fieldsOfCallToolInput }
-
-func (x *CallToolInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	}
-	return nil
-}
-
-func (x *CallToolInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *CallToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -1365,47 +815,7 @@ func (x *CallToolInput) writeValue(w *writer) {
 
 func (x *CallToolInput) fill(t *trusted) { t.object(&shapes[shapeOfCallToolInput], unsafe.Pointer(x)) }
 
-var fieldsOfChunk = []string{"seq", "kind", "text", "index", "id", "name", "arguments", "call_id", "part"}
-
-func (x *Chunk) fieldNames() []string { return fieldsOfChunk }
-
-func (x *Chunk) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.Seq)
-	case 1:
-		return readString(s, &x.Kind)
-	case 2:
-		return readString(s, &x.Text)
-	case 3:
-		return readInt(s, &x.Index)
-	case 4:
-		return readString(s, &x.ID)
-	case 5:
-		return readString(s, &x.Name)
-	case 6:
-		return readString(s, &x.Arguments)
-	case 7:
-		return readString(s, &x.CallID)
-	case 8:
-		return readPointer(s, &x.Part, func(s *scanner, v *Part) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Chunk) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Chunk) fill(t *trusted) { t.object(&shapes[shapeOfChunk], unsafe.Pointer(x)) }
-
-var fieldsOfConfigureAnswer = []string{}
-
-func (x *ConfigureAnswer) fieldNames() []string { return fieldsOfConfigureAnswer }
-
-func (x *ConfigureAnswer) readField(s *scanner, i int) error {
-	return nil
-}
-
-func (x *ConfigureAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ConfigureAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1417,22 +827,6 @@ func (x *ConfigureAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfConfigureInput = []string{"entry", "config"}
-
-func (x *ConfigureInput) fieldNames() []string { return fieldsOfConfigureInput }
-
-func (x *ConfigureInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Entry)
-	case 1:
-		return s.raw(&x.Config)
-	}
-	return nil
-}
-
-func (x *ConfigureInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ConfigureInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1446,22 +840,6 @@ func (x *ConfigureInput) writeValue(w *writer) {
 func (x *ConfigureInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfConfigureInput], unsafe.Pointer(x))
 }
-
-var fieldsOfControl = []string{"stop", "interrupt"}
-
-func (x *Control) fieldNames() []string { return fieldsOfControl }
-
-func (x *Control) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Control) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Control) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1490,22 +868,6 @@ func (x *Control) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfCustom = []string{"name", "data"}
-
-func (x *Custom) fieldNames() []string { return fieldsOfCustom }
-
-func (x *Custom) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return s.raw(&x.Data)
-	}
-	return nil
-}
-
-func (x *Custom) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Custom) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"name\":")
@@ -1522,36 +884,6 @@ func (x *Custom) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfDescription = []string{"name", "version", "description", "requires", "hooks", "messages", "events", "hold_stream", "config_schema"}
-
-func (x *Description) fieldNames() []string { return fieldsOfDescription }
-
-func (x *Description) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return readString(s, &x.Version)
-	case 2:
-		return readString(s, &x.Description)
-	case 3:
-		return readSlice(s, &x.Requires, readString[string])
-	case 4:
-		return readSlice(s, &x.Hooks, readString[Hook])
-	case 5:
-		return readString(s, &x.Messages)
-	case 6:
-		return readSlice(s, &x.Events, readString[EventType])
-	case 7:
-		return s.boolean(&x.HoldStream)
-	case 8:
-		return s.raw(&x.ConfigSchema)
-	}
-	return nil
-}
-
-func (x *Description) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Description) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1600,44 +932,6 @@ func (x *Description) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfEntryStats = []string{"entry", "agent", "digest", "hooks", "calls", "faults", "wall_us", "bytes_in", "bytes_out", "fuel", "instances", "model_calls", "tool_calls"}
-
-func (x *EntryStats) fieldNames() []string { return fieldsOfEntryStats }
-
-func (x *EntryStats) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Entry)
-	case 1:
-		return readString(s, &x.Agent)
-	case 2:
-		return readString(s, &x.Digest)
-	case 3:
-		return readMap(s, &x.Hooks, readInt[int64])
-	case 4:
-		return readInt(s, &x.Calls)
-	case 5:
-		return readInt(s, &x.Faults)
-	case 6:
-		return readInt(s, &x.WallUS)
-	case 7:
-		return readInt(s, &x.BytesIn)
-	case 8:
-		return readInt(s, &x.BytesOut)
-	case 9:
-		return readInt(s, &x.Fuel)
-	case 10:
-		return readInt(s, &x.Instances)
-	case 11:
-		return readInt(s, &x.ModelCalls)
-	case 12:
-		return readInt(s, &x.ToolCalls)
-	}
-	return nil
-}
-
-func (x *EntryStats) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *EntryStats) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"entry\":")
@@ -1685,28 +979,6 @@ func (x *EntryStats) writeValue(w *writer) {
 
 func (x *EntryStats) fill(t *trusted) { t.object(&shapes[shapeOfEntryStats], unsafe.Pointer(x)) }
 
-var fieldsOfError = []string{"code", "message", "retryable", "status", "retry_after_ms"}
-
-func (x *Error) fieldNames() []string { return fieldsOfError }
-
-func (x *Error) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Code)
-	case 1:
-		return readString(s, &x.Message)
-	case 2:
-		return s.boolean(&x.Retryable)
-	case 3:
-		return readInt(s, &x.Status)
-	case 4:
-		return readInt(s, &x.RetryAfterMS)
-	}
-	return nil
-}
-
-func (x *Error) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"code\":")
@@ -1735,104 +1007,6 @@ func (x *Error) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfEvent = []string{"type", "seq", "run", "time_ms", "step", "step_id", "agent", "model", "parent", "from", "event", "attempt", "next", "delay_ms", "chunk", "message", "replaced", "call", "result", "source", "entry", "hook", "name", "data", "level", "text", "digest", "stage", "cause", "limit", "value", "action", "stderr", "finish_reason", "usage", "error", "stopped_by", "reason", "stop_code", "entries", "interrupts", "expires_ms", "resume"}
-
-func (x *Event) fieldNames() []string { return fieldsOfEvent }
-
-func (x *Event) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Type)
-	case 1:
-		return readInt(s, &x.Seq)
-	case 2:
-		return readString(s, &x.Run)
-	case 3:
-		return readInt(s, &x.TimeMS)
-	case 4:
-		return readInt(s, &x.Step)
-	case 5:
-		return readString(s, &x.StepID)
-	case 6:
-		return readString(s, &x.Agent)
-	case 7:
-		return readString(s, &x.Model)
-	case 8:
-		return readString(s, &x.Parent)
-	case 9:
-		return readString(s, &x.From)
-	case 10:
-		return readPointer(s, &x.Event, func(s *scanner, v *Event) error { return (*v).readValue(s) })
-	case 11:
-		return readInt(s, &x.Attempt)
-	case 12:
-		return readString(s, &x.Next)
-	case 13:
-		return readInt(s, &x.DelayMS)
-	case 14:
-		return readPointer(s, &x.Chunk, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
-	case 15:
-		return readPointer(s, &x.Message, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	case 16:
-		return s.boolean(&x.Replaced)
-	case 17:
-		return readPointer(s, &x.Call, func(s *scanner, v *Call) error { return (*v).readValue(s) })
-	case 18:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	case 19:
-		return readString(s, &x.Source)
-	case 20:
-		return readString(s, &x.Entry)
-	case 21:
-		return readString(s, &x.Hook)
-	case 22:
-		return readString(s, &x.Name)
-	case 23:
-		return s.raw(&x.Data)
-	case 24:
-		return readString(s, &x.Level)
-	case 25:
-		return readString(s, &x.Text)
-	case 26:
-		return readString(s, &x.Digest)
-	case 27:
-		return readString(s, &x.Stage)
-	case 28:
-		return readString(s, &x.Cause)
-	case 29:
-		return readString(s, &x.Limit)
-	case 30:
-		return readInt(s, &x.Value)
-	case 31:
-		return readString(s, &x.Action)
-	case 32:
-		return readSlice(s, &x.Stderr, readString[string])
-	case 33:
-		return readString(s, &x.FinishReason)
-	case 34:
-		return readPointer(s, &x.Usage, func(s *scanner, v *Usage) error { return (*v).readValue(s) })
-	case 35:
-		return readPointer(s, &x.Error, func(s *scanner, v *Error) error { return (*v).readValue(s) })
-	case 36:
-		return readString(s, &x.StoppedBy)
-	case 37:
-		return readString(s, &x.Reason)
-	case 38:
-		return readString(s, &x.StopCode)
-	case 39:
-		return readSlice(s, &x.Entries, func(s *scanner, v *EntryStats) error { return (*v).readValue(s) })
-	case 40:
-		return readSlice(s, &x.Interrupts, func(s *scanner, v *Pending) error { return (*v).readValue(s) })
-	case 41:
-		return readInt(s, &x.ExpiresMS)
-	case 42:
-		return readString(s, &x.Resume)
-	}
-	return nil
-}
-
-func (x *Event) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Event) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2033,22 +1207,6 @@ func (x *Event) writeValue(w *writer) {
 
 func (x *Event) fill(t *trusted) { t.object(&shapes[shapeOfEvent], unsafe.Pointer(x)) }
 
-var fieldsOfFunctionCall = []string{"name", "arguments"}
-
-func (x *FunctionCall) fieldNames() []string { return fieldsOfFunctionCall }
-
-func (x *FunctionCall) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return readString(s, &x.Arguments)
-	}
-	return nil
-}
-
-func (x *FunctionCall) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *FunctionCall) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"name\":")
@@ -2059,28 +1217,6 @@ func (x *FunctionCall) writeValue(w *writer) {
 }
 
 func (x *FunctionCall) fill(t *trusted) { t.object(&shapes[shapeOfFunctionCall], unsafe.Pointer(x)) }
-
-var fieldsOfGateToolAnswer = []string{"stop", "interrupt", "decision", "message", "payload"}
-
-func (x *GateToolAnswer) fieldNames() []string { return fieldsOfGateToolAnswer }
-
-func (x *GateToolAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readString(s, &x.Decision)
-	case 3:
-		return readString(s, &x.Message)
-	case 4:
-		return s.raw(&x.Payload)
-	}
-	return nil
-}
-
-func (x *GateToolAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *GateToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2121,28 +1257,6 @@ func (x *GateToolAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfGateToolInput = []string{"run", "entry", "resume", "call", "tool"}
-
-func (x *GateToolInput) fieldNames() []string { return fieldsOfGateToolInput }
-
-func (x *GateToolInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	case 4:
-		return x.Tool.readValue(s)
-	}
-	return nil
-}
-
-func (x *GateToolInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *GateToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -2166,22 +1280,6 @@ func (x *GateToolInput) writeValue(w *writer) {
 
 func (x *GateToolInput) fill(t *trusted) { t.object(&shapes[shapeOfGateToolInput], unsafe.Pointer(x)) }
 
-var fieldsOfHTTPHeader = []string{"name", "value"}
-
-func (x *HTTPHeader) fieldNames() []string { return fieldsOfHTTPHeader }
-
-func (x *HTTPHeader) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return readString(s, &x.Value)
-	}
-	return nil
-}
-
-func (x *HTTPHeader) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *HTTPHeader) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"name\":")
@@ -2192,30 +1290,6 @@ func (x *HTTPHeader) writeValue(w *writer) {
 }
 
 func (x *HTTPHeader) fill(t *trusted) { t.object(&shapes[shapeOfHTTPHeader], unsafe.Pointer(x)) }
-
-var fieldsOfHTTPRequest = []string{"method", "url", "headers", "body", "body_base64", "timeout_ms"}
-
-func (x *HTTPRequest) fieldNames() []string { return fieldsOfHTTPRequest }
-
-func (x *HTTPRequest) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Method)
-	case 1:
-		return readString(s, &x.URL)
-	case 2:
-		return readSlice(s, &x.Headers, func(s *scanner, v *HTTPHeader) error { return (*v).readValue(s) })
-	case 3:
-		return readString(s, &x.Body)
-	case 4:
-		return readString(s, &x.BodyBase64)
-	case 5:
-		return readInt(s, &x.TimeoutMS)
-	}
-	return nil
-}
-
-func (x *HTTPRequest) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *HTTPRequest) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2250,28 +1324,6 @@ func (x *HTTPRequest) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfHTTPResponse = []string{"status", "url", "headers", "body", "body_base64"}
-
-func (x *HTTPResponse) fieldNames() []string { return fieldsOfHTTPResponse }
-
-func (x *HTTPResponse) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.Status)
-	case 1:
-		return readString(s, &x.URL)
-	case 2:
-		return readSlice(s, &x.Headers, func(s *scanner, v *HTTPHeader) error { return (*v).readValue(s) })
-	case 3:
-		return readString(s, &x.Body)
-	case 4:
-		return readString(s, &x.BodyBase64)
-	}
-	return nil
-}
-
-func (x *HTTPResponse) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *HTTPResponse) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"status\":")
@@ -2297,22 +1349,6 @@ func (x *HTTPResponse) writeValue(w *writer) {
 
 func (x *HTTPResponse) fill(t *trusted) { t.object(&shapes[shapeOfHTTPResponse], unsafe.Pointer(x)) }
 
-var fieldsOfInterrupt = []string{"reason", "payload"}
-
-func (x *Interrupt) fieldNames() []string { return fieldsOfInterrupt }
-
-func (x *Interrupt) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Reason)
-	case 1:
-		return s.raw(&x.Payload)
-	}
-	return nil
-}
-
-func (x *Interrupt) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Interrupt) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"reason\":")
@@ -2323,26 +1359,6 @@ func (x *Interrupt) writeValue(w *writer) {
 	}
 	w.b = append(w.b, '}')
 }
-
-var fieldsOfList = []string{"list", "revision", "total", "items"}
-
-func (x *List) fieldNames() []string { return fieldsOfList }
-
-func (x *List) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.List)
-	case 1:
-		return readInt(s, &x.Revision)
-	case 2:
-		return readInt(s, &x.Total)
-	case 3:
-		return readSlice(s, &x.Items, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *List) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *List) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2361,22 +1377,6 @@ func (x *List) writeValue(w *writer) {
 
 func (x *List) fill(t *trusted) { t.object(&shapes[shapeOfList], unsafe.Pointer(x)) }
 
-var fieldsOfLocalValue = []string{"value", "version"}
-
-func (x *LocalValue) fieldNames() []string { return fieldsOfLocalValue }
-
-func (x *LocalValue) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return s.raw(&x.Value)
-	case 1:
-		return readInt(s, &x.Version)
-	}
-	return nil
-}
-
-func (x *LocalValue) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"value\":")
@@ -2388,20 +1388,6 @@ func (x *LocalValue) writeValue(w *writer) {
 
 func (x *LocalValue) fill(t *trusted) { t.object(&shapes[shapeOfLocalValue], unsafe.Pointer(x)) }
 
-var fieldsOfLocalVersion = []string{"version"}
-
-func (x *LocalVersion) fieldNames() []string { return fieldsOfLocalVersion }
-
-func (x *LocalVersion) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.Version)
-	}
-	return nil
-}
-
-func (x *LocalVersion) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *LocalVersion) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"version\":")
@@ -2410,36 +1396,6 @@ func (x *LocalVersion) writeValue(w *writer) {
 }
 
 func (x *LocalVersion) fill(t *trusted) { t.object(&shapes[shapeOfLocalVersion], unsafe.Pointer(x)) }
-
-var fieldsOfMessage = []string{"id", "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "extra", "origin"}
-
-func (x *Message) fieldNames() []string { return fieldsOfMessage }
-
-func (x *Message) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return readString(s, &x.Role)
-	case 2:
-		return x.Content.readValue(s)
-	case 3:
-		return readString(s, &x.Name)
-	case 4:
-		return readSlice(s, &x.ToolCalls, func(s *scanner, v *ToolCall) error { return (*v).readValue(s) })
-	case 5:
-		return readString(s, &x.ToolCallID)
-	case 6:
-		return readString(s, &x.ReasoningContent)
-	case 7:
-		return s.raw(&x.Extra)
-	case 8:
-		return readString(s, &x.Origin)
-	}
-	return nil
-}
-
-func (x *Message) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Message) writeFields(w *writer) {
 	if x.ID != "" {
@@ -2484,22 +1440,6 @@ func (x *Message) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfModelAgain = []string{"request", "reason"}
-
-func (x *ModelAgain) fieldNames() []string { return fieldsOfModelAgain }
-
-func (x *ModelAgain) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Request.readValue(s)
-	case 1:
-		return readString(s, &x.Reason)
-	}
-	return nil
-}
-
-func (x *ModelAgain) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *ModelAgain) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if !x.Request.IsZero() {
@@ -2512,20 +1452,6 @@ func (x *ModelAgain) writeValue(w *writer) {
 	}
 	w.b = append(w.b, '}')
 }
-
-var fieldsOfModelReply = []string{"response"}
-
-func (x *ModelReply) fieldNames() []string { return fieldsOfModelReply }
-
-func (x *ModelReply) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *ModelReply) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ModelReply) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2540,16 +1466,6 @@ func (x *ModelReply) writeValue(w *writer) {
 
 func (x *ModelReply) fill(t *trusted) { t.object(&shapes[shapeOfModelReply], unsafe.Pointer(x)) }
 
-var fieldsOfObserveAnswer = []string{}
-
-func (x *ObserveAnswer) fieldNames() []string { return fieldsOfObserveAnswer }
-
-func (x *ObserveAnswer) readField(s *scanner, i int) error {
-	return nil
-}
-
-func (x *ObserveAnswer) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *ObserveAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.b = append(w.b, '}')
@@ -2560,26 +1476,6 @@ func (x *ObserveAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfObserveInput = []string{"run", "entry", "resume", "events"}
-
-func (x *ObserveInput) fieldNames() []string { return fieldsOfObserveInput }
-
-func (x *ObserveInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return readSlice(s, &x.Events, func(s *scanner, v *Event) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *ObserveInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ObserveInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2601,24 +1497,6 @@ func (x *ObserveInput) writeValue(w *writer) {
 }
 
 func (x *ObserveInput) fill(t *trusted) { t.object(&shapes[shapeOfObserveInput], unsafe.Pointer(x)) }
-
-var fieldsOfOnChunkAnswer = []string{"stop", "interrupt", "chunks"}
-
-func (x *OnChunkAnswer) fieldNames() []string { return fieldsOfOnChunkAnswer }
-
-func (x *OnChunkAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *OnChunkAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2651,30 +1529,6 @@ func (x *OnChunkAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfOnChunkInput = []string{"run", "entry", "resume", "chunks", "stream", "final"}
-
-func (x *OnChunkInput) fieldNames() []string { return fieldsOfOnChunkInput }
-
-func (x *OnChunkInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
-	case 4:
-		return readInt(s, &x.Stream)
-	case 5:
-		return s.boolean(&x.Final)
-	}
-	return nil
-}
-
-func (x *OnChunkInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *OnChunkInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -2702,28 +1556,6 @@ func (x *OnChunkInput) writeValue(w *writer) {
 
 func (x *OnChunkInput) fill(t *trusted) { t.object(&shapes[shapeOfOnChunkInput], unsafe.Pointer(x)) }
 
-var fieldsOfPart = []string{"type", "text", "image_url", "input_audio", "file"}
-
-func (x *Part) fieldNames() []string { return fieldsOfPart }
-
-func (x *Part) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Type)
-	case 1:
-		return readString(s, &x.Text)
-	case 2:
-		return s.raw(&x.ImageURL)
-	case 3:
-		return s.raw(&x.InputAudio)
-	case 4:
-		return s.raw(&x.File)
-	}
-	return nil
-}
-
-func (x *Part) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Part) writeFields(w *writer) {
 	w.key("\"type\":")
 	w.text(string(x.Type))
@@ -2746,36 +1578,6 @@ func (x *Part) writeFields(w *writer) {
 }
 
 func (x *Part) fill(t *trusted) { t.object(&shapes[shapeOfPart], unsafe.Pointer(x)) }
-
-var fieldsOfPending = []string{"id", "run", "agent", "entry", "hook", "reason", "payload", "call", "asks"}
-
-func (x *Pending) fieldNames() []string { return fieldsOfPending }
-
-func (x *Pending) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return readString(s, &x.Run)
-	case 2:
-		return readString(s, &x.Agent)
-	case 3:
-		return readString(s, &x.Entry)
-	case 4:
-		return readString(s, &x.Hook)
-	case 5:
-		return readString(s, &x.Reason)
-	case 6:
-		return s.raw(&x.Payload)
-	case 7:
-		return readPointer(s, &x.Call, func(s *scanner, v *Call) error { return (*v).readValue(s) })
-	case 8:
-		return readSlice(s, &x.Asks, func(s *scanner, v *Ask) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Pending) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2820,22 +1622,6 @@ func (x *Pending) writeValue(w *writer) {
 
 func (x *Pending) fill(t *trusted) { t.object(&shapes[shapeOfPending], unsafe.Pointer(x)) }
 
-var fieldsOfReceived = []string{"chunks", "end"}
-
-func (x *Received) fieldNames() []string { return fieldsOfReceived }
-
-func (x *Received) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.End, func(s *scanner, v *StreamEnd) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Received) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Received) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if len(x.Chunks) > 0 {
@@ -2854,28 +1640,6 @@ func (x *Received) writeValue(w *writer) {
 }
 
 func (x *Received) fill(t *trusted) { t.object(&shapes[shapeOfReceived], unsafe.Pointer(x)) }
-
-var fieldsOfRequest = []string{"messages", "tools", "model", "params", "stream"}
-
-func (x *Request) fieldNames() []string { return fieldsOfRequest }
-
-func (x *Request) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Messages.readValue(s)
-	case 1:
-		return readSlice(s, &x.Tools, func(s *scanner, v *Tool) error { return (*v).readValue(s) })
-	case 2:
-		return readString(s, &x.Model)
-	case 3:
-		return readMap(s, &x.Params, (*scanner).raw)
-	case 4:
-		return s.boolean(&x.Stream)
-	}
-	return nil
-}
-
-func (x *Request) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Request) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2897,26 +1661,6 @@ func (x *Request) writeValue(w *writer) {
 }
 
 func (x *Request) fill(t *trusted) { t.object(&shapes[shapeOfRequest], unsafe.Pointer(x)) }
-
-var fieldsOfRequestPatch = []string{"messages", "tools", "model", "params"}
-
-func (x *RequestPatch) fieldNames() []string { return fieldsOfRequestPatch }
-
-func (x *RequestPatch) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Messages.readValue(s)
-	case 1:
-		return x.Tools.readValue(s)
-	case 2:
-		return readString(s, &x.Model)
-	case 3:
-		return readMap(s, &x.Params, (*scanner).raw)
-	}
-	return nil
-}
-
-func (x *RequestPatch) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *RequestPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2945,24 +1689,6 @@ func (x *RequestPatch) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfResponse = []string{"message", "finish_reason", "usage"}
-
-func (x *Response) fieldNames() []string { return fieldsOfResponse }
-
-func (x *Response) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Message.readValue(s)
-	case 1:
-		return readString(s, &x.FinishReason)
-	case 2:
-		return readPointer(s, &x.Usage, func(s *scanner, v *Usage) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Response) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Response) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"message\":")
@@ -2990,24 +1716,6 @@ func (x *Response) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfResult = []string{"content", "is_error", "extra"}
-
-func (x *Result) fieldNames() []string { return fieldsOfResult }
-
-func (x *Result) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Content.readValue(s)
-	case 1:
-		return s.boolean(&x.IsError)
-	case 2:
-		return s.raw(&x.Extra)
-	}
-	return nil
-}
-
-func (x *Result) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Result) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"content\":")
@@ -3031,22 +1739,6 @@ func (x *Result) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfResume = []string{"id", "answer"}
-
-func (x *Resume) fieldNames() []string { return fieldsOfResume }
-
-func (x *Resume) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return s.raw(&x.Answer)
-	}
-	return nil
-}
-
-func (x *Resume) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Resume) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"id\":")
@@ -3057,38 +1749,6 @@ func (x *Resume) writeValue(w *writer) {
 }
 
 func (x *Resume) fill(t *trusted) { t.object(&shapes[shapeOfResume], unsafe.Pointer(x)) }
-
-var fieldsOfRun = []string{"id", "agent", "step", "step_id", "max_steps", "usage", "metadata", "now_ms", "deadline_ms", "parent"}
-
-func (x *Run) fieldNames() []string { return fieldsOfRun }
-
-func (x *Run) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return readString(s, &x.Agent)
-	case 2:
-		return readInt(s, &x.Step)
-	case 3:
-		return readString(s, &x.StepID)
-	case 4:
-		return readInt(s, &x.MaxSteps)
-	case 5:
-		return x.Usage.readValue(s)
-	case 6:
-		return readMap(s, &x.Metadata, (*scanner).raw)
-	case 7:
-		return readInt(s, &x.NowMS)
-	case 8:
-		return readInt(s, &x.DeadlineMS)
-	case 9:
-		return readString(s, &x.Parent)
-	}
-	return nil
-}
-
-func (x *Run) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3125,26 +1785,6 @@ func (x *Run) writeValue(w *writer) {
 
 func (x *Run) fill(t *trusted) { t.object(&shapes[shapeOfRun], unsafe.Pointer(x)) }
 
-var fieldsOfRunLimits = []string{"max_steps", "model_calls", "tool_calls", "tools"}
-
-func (x *RunLimits) fieldNames() []string { return fieldsOfRunLimits }
-
-func (x *RunLimits) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.MaxSteps)
-	case 1:
-		return readInt(s, &x.ModelCalls)
-	case 2:
-		return readInt(s, &x.ToolCalls)
-	case 3:
-		return readMap(s, &x.Tools, readInt[int])
-	}
-	return nil
-}
-
-func (x *RunLimits) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *RunLimits) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"max_steps\":")
@@ -3166,20 +1806,6 @@ func (x *RunLimits) writeValue(w *writer) {
 
 func (x *RunLimits) fill(t *trusted) { t.object(&shapes[shapeOfRunLimits], unsafe.Pointer(x)) }
 
-var fieldsOfSent = []string{"chunks"}
-
-func (x *Sent) fieldNames() []string { return fieldsOfSent }
-
-func (x *Sent) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readSlice(s, &x.Chunks, func(s *scanner, v *Chunk) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Sent) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Sent) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"chunks\":")
@@ -3192,24 +1818,6 @@ func (x *Sent) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfSplice = []string{"at", "remove", "insert"}
-
-func (x *Splice) fieldNames() []string { return fieldsOfSplice }
-
-func (x *Splice) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.At)
-	case 1:
-		return readInt(s, &x.Remove)
-	case 2:
-		return readSlice(s, &x.Insert, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *Splice) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Splice) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3225,30 +1833,6 @@ func (x *Splice) writeValue(w *writer) {
 	}
 	w.b = append(w.b, '}')
 }
-
-var fieldsOfStateTool = []string{"name", "description", "parameters", "owner", "idempotent", "active"}
-
-func (x *StateTool) fieldNames() []string { return fieldsOfStateTool }
-
-func (x *StateTool) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Tool.Name)
-	case 1:
-		return readString(s, &x.Tool.Description)
-	case 2:
-		return s.raw(&x.Tool.Parameters)
-	case 3:
-		return readString(s, &x.Tool.Owner)
-	case 4:
-		return s.boolean(&x.Tool.Idempotent)
-	case 5:
-		return s.boolean(&x.Active)
-	}
-	return nil
-}
-
-func (x *StateTool) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *StateTool) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3277,22 +1861,6 @@ func (x *StateTool) writeValue(w *writer) {
 
 func (x *StateTool) fill(t *trusted) { t.object(&shapes[shapeOfStateTool], unsafe.Pointer(x)) }
 
-var fieldsOfStop = []string{"reason", "code"}
-
-func (x *Stop) fieldNames() []string { return fieldsOfStop }
-
-func (x *Stop) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Reason)
-	case 1:
-		return readString(s, &x.Code)
-	}
-	return nil
-}
-
-func (x *Stop) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Stop) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"reason\":")
@@ -3303,22 +1871,6 @@ func (x *Stop) writeValue(w *writer) {
 	}
 	w.b = append(w.b, '}')
 }
-
-var fieldsOfStreamEnd = []string{"response", "result"}
-
-func (x *StreamEnd) fieldNames() []string { return fieldsOfStreamEnd }
-
-func (x *StreamEnd) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *StreamEnd) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *StreamEnd) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3342,28 +1894,6 @@ func (x *StreamEnd) writeValue(w *writer) {
 }
 
 func (x *StreamEnd) fill(t *trusted) { t.object(&shapes[shapeOfStreamEnd], unsafe.Pointer(x)) }
-
-var fieldsOfTool = []string{"name", "description", "parameters", "owner", "idempotent"}
-
-func (x *Tool) fieldNames() []string { return fieldsOfTool }
-
-func (x *Tool) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return readString(s, &x.Description)
-	case 2:
-		return s.raw(&x.Parameters)
-	case 3:
-		return readString(s, &x.Owner)
-	case 4:
-		return s.boolean(&x.Idempotent)
-	}
-	return nil
-}
-
-func (x *Tool) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *Tool) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3390,22 +1920,6 @@ func (x *Tool) writeValue(w *writer) {
 
 func (x *Tool) fill(t *trusted) { t.object(&shapes[shapeOfTool], unsafe.Pointer(x)) }
 
-var fieldsOfToolAgain = []string{"arguments", "reason"}
-
-func (x *ToolAgain) fieldNames() []string { return fieldsOfToolAgain }
-
-func (x *ToolAgain) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Arguments, readString[string])
-	case 1:
-		return readString(s, &x.Reason)
-	}
-	return nil
-}
-
-func (x *ToolAgain) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *ToolAgain) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	if x.Arguments != nil {
@@ -3423,24 +1937,6 @@ func (x *ToolAgain) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-var fieldsOfToolCall = []string{"id", "type", "function"}
-
-func (x *ToolCall) fieldNames() []string { return fieldsOfToolCall }
-
-func (x *ToolCall) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.ID)
-	case 1:
-		return readString(s, &x.Type)
-	case 2:
-		return x.Function.readValue(s)
-	}
-	return nil
-}
-
-func (x *ToolCall) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *ToolCall) writeFields(w *writer) {
 	w.key("\"id\":")
 	w.text(string(x.ID))
@@ -3451,20 +1947,6 @@ func (x *ToolCall) writeFields(w *writer) {
 }
 
 func (x *ToolCall) fill(t *trusted) { t.object(&shapes[shapeOfToolCall], unsafe.Pointer(x)) }
-
-var fieldsOfToolMessagesAnswer = []string{"messages"}
-
-func (x *ToolMessagesAnswer) fieldNames() []string { return fieldsOfToolMessagesAnswer }
-
-func (x *ToolMessagesAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readSlice(s, &x.Messages, func(s *scanner, v *Message) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *ToolMessagesAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3480,32 +1962,6 @@ func (x *ToolMessagesAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfToolMessagesInput = []string{"run", "entry", "resume", "call", "tool", "result", "default"}
-
-func (x *ToolMessagesInput) fieldNames() []string { return fieldsOfToolMessagesInput }
-
-func (x *ToolMessagesInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	case 4:
-		return x.Tool.readValue(s)
-	case 5:
-		return x.Result.readValue(s)
-	case 6:
-		return x.Default.readValue(s)
-	}
-	return nil
-}
-
-func (x *ToolMessagesInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ToolMessagesInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3536,20 +1992,6 @@ func (x *ToolMessagesInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfToolMessagesInput], unsafe.Pointer(x))
 }
 
-var fieldsOfToolReply = []string{"result"}
-
-func (x *ToolReply) fieldNames() []string { return fieldsOfToolReply }
-
-func (x *ToolReply) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *ToolReply) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *ToolReply) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"result\":")
@@ -3562,22 +2004,6 @@ func (x *ToolReply) writeValue(w *writer) {
 }
 
 func (x *ToolReply) fill(t *trusted) { t.object(&shapes[shapeOfToolReply], unsafe.Pointer(x)) }
-
-var fieldsOfToolRequest = []string{"name", "arguments"}
-
-func (x *ToolRequest) fieldNames() []string { return fieldsOfToolRequest }
-
-func (x *ToolRequest) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readString(s, &x.Name)
-	case 1:
-		return readString(s, &x.Arguments)
-	}
-	return nil
-}
-
-func (x *ToolRequest) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *ToolRequest) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3595,22 +2021,6 @@ func (x *ToolRequest) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfTranslateAnswer = []string{"event", "drop"}
-
-func (x *TranslateAnswer) fieldNames() []string { return fieldsOfTranslateAnswer }
-
-func (x *TranslateAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return s.raw(&x.Event)
-	case 1:
-		return s.boolean(&x.Drop)
-	}
-	return nil
-}
-
-func (x *TranslateAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *TranslateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3630,28 +2040,6 @@ func (x *TranslateAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfTranslateInput = []string{"run", "entry", "resume", "event", "protocol"}
-
-func (x *TranslateInput) fieldNames() []string { return fieldsOfTranslateInput }
-
-func (x *TranslateInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return s.raw(&x.Event)
-	case 4:
-		return readString(s, &x.Protocol)
-	}
-	return nil
-}
-
-func (x *TranslateInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *TranslateInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3678,24 +2066,6 @@ func (x *TranslateInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfTranslateInput], unsafe.Pointer(x))
 }
 
-var fieldsOfUsage = []string{"prompt_tokens", "completion_tokens", "total_tokens"}
-
-func (x *Usage) fieldNames() []string { return fieldsOfUsage }
-
-func (x *Usage) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readInt(s, &x.PromptTokens)
-	case 1:
-		return readInt(s, &x.CompletionTokens)
-	case 2:
-		return readInt(s, &x.TotalTokens)
-	}
-	return nil
-}
-
-func (x *Usage) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *Usage) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"prompt_tokens\":")
@@ -3708,24 +2078,6 @@ func (x *Usage) writeValue(w *writer) {
 }
 
 func (x *Usage) fill(t *trusted) { t.object(&shapes[shapeOfUsage], unsafe.Pointer(x)) }
-
-var fieldsOfWrapModelAnswer = []string{"stop", "interrupt", "response"}
-
-func (x *WrapModelAnswer) fieldNames() []string { return fieldsOfWrapModelAnswer }
-
-func (x *WrapModelAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Response, func(s *scanner, v *Response) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *WrapModelAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3762,26 +2114,6 @@ func (x *WrapModelAnswer) append(b []byte) ([]byte, error) {
 	return w.b, w.err
 }
 
-var fieldsOfWrapModelInput = []string{"run", "entry", "resume", "request"}
-
-func (x *WrapModelInput) fieldNames() []string { return fieldsOfWrapModelInput }
-
-func (x *WrapModelInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Request.readValue(s)
-	}
-	return nil
-}
-
-func (x *WrapModelInput) readValue(s *scanner) error { return s.fields(x) }
-
 func (x *WrapModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')
 	w.key("\"run\":")
@@ -3804,24 +2136,6 @@ func (x *WrapModelInput) writeValue(w *writer) {
 func (x *WrapModelInput) fill(t *trusted) {
 	t.object(&shapes[shapeOfWrapModelInput], unsafe.Pointer(x))
 }
-
-var fieldsOfWrapToolCallAnswer = []string{"stop", "interrupt", "result"}
-
-func (x *WrapToolCallAnswer) fieldNames() []string { return fieldsOfWrapToolCallAnswer }
-
-func (x *WrapToolCallAnswer) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return readPointer(s, &x.Control.Stop, func(s *scanner, v *Stop) error { return (*v).readValue(s) })
-	case 1:
-		return readPointer(s, &x.Control.Interrupt, func(s *scanner, v *Interrupt) error { return (*v).readValue(s) })
-	case 2:
-		return readPointer(s, &x.Result, func(s *scanner, v *Result) error { return (*v).readValue(s) })
-	}
-	return nil
-}
-
-func (x *WrapToolCallAnswer) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -3857,30 +2171,6 @@ func (x *WrapToolCallAnswer) append(b []byte) ([]byte, error) {
 	x.writeValue(&w)
 	return w.b, w.err
 }
-
-var fieldsOfWrapToolCallInput = []string{"run", "entry", "resume", "call", "tool", "stream"}
-
-func (x *WrapToolCallInput) fieldNames() []string { return fieldsOfWrapToolCallInput }
-
-func (x *WrapToolCallInput) readField(s *scanner, i int) error {
-	switch i {
-	case 0:
-		return x.Common.Run.readValue(s)
-	case 1:
-		return readString(s, &x.Common.Entry)
-	case 2:
-		return readPointer(s, &x.Common.Resume, func(s *scanner, v *Resume) error { return (*v).readValue(s) })
-	case 3:
-		return x.Call.readValue(s)
-	case 4:
-		return x.Tool.readValue(s)
-	case 5:
-		return s.boolean(&x.Stream)
-	}
-	return nil
-}
-
-func (x *WrapToolCallInput) readValue(s *scanner) error { return s.fields(x) }
 
 func (x *WrapToolCallInput) writeValue(w *writer) {
 	w.b = append(w.b, '{')

@@ -66,31 +66,6 @@ func (p *ListPatch) writeValue(w *writer) {
 	}
 }
 
-func (p *ListPatch) readValue(s *scanner) error {
-	*p = ListPatch{}
-	switch s.peek() {
-	case '[':
-		p.Whole = true
-		return readSlice(s, &p.Replace, func(s *scanner, m *Message) error { return m.readValue(s) })
-	case '{', 'n':
-		var o spliceObject
-		err := s.fields(&o)
-		p.Splice = o.Splice
-		return err
-	default:
-		if err := s.value(nil); err != nil {
-			return err
-		}
-		return s.errorf(`messages must be {"splice": [...]} or an array of messages`)
-	}
-}
-
-func (o *spliceObject) fieldNames() []string { return []string{"splice"} }
-
-func (o *spliceObject) readField(s *scanner, _ int) error {
-	return readSlice(s, &o.Splice, func(s *scanner, x *Splice) error { return x.readValue(s) })
-}
-
 func (ListPatch) shape(first byte) reflect.Type {
 	if first == '[' {
 		return reflect.TypeFor[[]Message]()

@@ -90,34 +90,6 @@ func (p *ToolsPatch) writeValue(w *writer) {
 	}
 }
 
-func (p *ToolsPatch) readValue(s *scanner) error {
-	*p = ToolsPatch{}
-	switch s.peek() {
-	case '[':
-		p.Whole = true
-		return readSlice(s, &p.Replace, func(s *scanner, t *Tool) error { return t.readValue(s) })
-	case '{', 'n':
-		var o toolsObject
-		err := s.fields(&o)
-		p.Add, p.Remove = o.Add, o.Remove
-		return err
-	default:
-		if err := s.value(nil); err != nil {
-			return err
-		}
-		return s.errorf(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
-	}
-}
-
-func (o *toolsObject) fieldNames() []string { return []string{"add", "remove"} }
-
-func (o *toolsObject) readField(s *scanner, i int) error {
-	if i == 0 {
-		return readSlice(s, &o.Add, func(s *scanner, t *Tool) error { return t.readValue(s) })
-	}
-	return readSlice(s, &o.Remove, readString[string])
-}
-
 func (ToolsPatch) shape(first byte) reflect.Type {
 	if first == '[' {
 		return reflect.TypeFor[[]Tool]()

@@ -66,7 +66,7 @@ const (
 // Pad is how many bytes behind a text Read reads, though it does not look at them.
 const Pad = 16
 
-var errBroken = errors.New("what the host wrote is no JSON of the right form")
+var errBroken = errors.New("no JSON of the right form")
 
 func (t *trusted) end() error {
 	if t.bad {
