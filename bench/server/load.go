@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// workers is how many runs are under way at once.
+const workers = 8
+
+// run runs an agent once, and reads its events to their end.
+func (p *platform) run(t *tenant, agent string) error {
+	req, err := http.NewRequest("POST", p.url+"/v1/runs", bytes.NewReader(fmt.Appendf(nil, `{"agent":%q,"input":"Do it."}`, agent)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+t.key)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := p.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("a run of %s: status %d: %.300s", agent, res.StatusCode, b)
+	}
+	if !bytes.Contains(b, []byte(`"finish_reason":"stop"`)) {
+		return fmt.Errorf("a run of %s did not come to its answer: %.600s", agent, b[max(0, len(b)-600):])
+	}
+	return nil
+}
+
+// A sample is what a load measured.
+type sample struct {
+	times []time.Duration
+	took  time.Duration
+}
+
+func (s *sample) perSecond() float64 { return float64(len(s.times)) / s.took.Seconds() }
+
+// at is a quantile.
+func (s *sample) at(q float64) time.Duration {
+	if len(s.times) == 0 {
+		return 0
+	}
+	slices.Sort(s.times)
+	return s.times[min(len(s.times)-1, int(q*float64(len(s.times))))]
+}
+
+// load lets tenants run an agent by turns, for a time.
+func (p *platform) load(list []*tenant, agent string, workers int, d time.Duration) (*sample, error) {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var failed error
+	out := &sample{}
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for time.Since(began) < d {
+				t := list[int(next.Add(1))%len(list)]
+				at := time.Now()
+				err := p.run(t, agent)
+				took := time.Since(at)
+				mu.Lock()
+				out.times = append(out.times, took)
+				failed = errors.Join(failed, err)
+				stop := failed != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	out.took = time.Since(began)
+	return out, failed
+}
+
+// throughput measures runs a second, by modules and tenants.
+func throughput(p *plan, s *platform, text *bytes.Buffer) error {
+	list, err := s.tenants("tenant-", slices.Max(p.tenants), p.modules)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(text, "## Runs\n\n%d at once, by turns of the tenants.\n\n| modules | tenants | runs a second | p50 | p99 |\n| ---: | ---: | ---: | ---: | ---: |\n", workers)
+	for _, modules := range p.modules {
+		for _, tenants := range p.tenants {
+			agent := agentOf("quick", modules)
+			if _, err := s.load(list[:tenants], agent, workers, p.each/3); err != nil { // agents are made, caches are filled
+				return err
+			}
+			got, err := s.load(list[:tenants], agent, workers, p.each)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(text, "| %d | %s | %.0f | %s | %s |\n", modules, count(tenants), got.perSecond(), ms(got.at(0.5)), ms(got.at(0.99)))
+		}
+	}
+	text.WriteString("\n")
+	return nil
+}
+
+func ms(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
+	}
+	return fmt.Sprintf("%.0f ms", d.Seconds()*1000)
+}
+
+func count(n int) string {
+	if n >= 1000 {
+		return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+	}
+	return fmt.Sprint(n)
+}
+
+func size(bytes int64) string {
+	if bytes < 10<<20 {
+		return fmt.Sprintf("%d KB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MB", bytes>>20)
+}
+
+// lines calls fn for each line of a stream.
+func lines(r io.Reader, fn func([]byte) bool) {
+	scan := bufio.NewScanner(r)
+	scan.Buffer(nil, 4<<20)
+	for scan.Scan() {
+		if !fn(scan.Bytes()) {
+			return
+		}
+	}
+}

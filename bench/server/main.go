@@ -1,0 +1,105 @@
+// Command server measures the platform, and writes the figures as Markdown:
+//
+//	server [-quick] AGENT-RUNNER GUEST.wasm OUT.md
+//
+// It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
+// interface that answers at once; both, and what sends the load, share the machine.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// A plan is how much is measured.
+type plan struct {
+	each    time.Duration // of one row
+	tenants []int
+	modules []int
+	readers int
+	runs    int // at once, for their memory
+	rounds  int // with a hostile tenant, and without
+}
+
+func main() {
+	quick := flag.Bool("quick", false, "shorter rows and fewer tenants")
+	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
+	flag.Parse()
+	if *attack != "" {
+		attackUntilKilled(*attack, flag.Arg(0), flag.Arg(1))
+		return
+	}
+	if flag.NArg() != 3 {
+		fmt.Fprintln(os.Stderr, "usage: server [-quick] AGENT-RUNNER GUEST.wasm OUT.md")
+		os.Exit(2)
+	}
+	p := plan{each: 6 * time.Second, tenants: []int{1, 10, 1000}, modules: []int{0, 3, 10}, readers: 2000, runs: 200, rounds: 3}
+	if *quick {
+		p = plan{each: 2 * time.Second, tenants: []int{1, 10}, modules: []int{0, 3}, readers: 200, runs: 50, rounds: 1}
+	}
+	if err := measure(&p, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(1)
+	}
+}
+
+// measure measures everything, each part on a server of its own.
+func measure(p *plan, program, guest, out string) error {
+	wasm, err := os.ReadFile(guest)
+	if err != nil {
+		return err
+	}
+	m, err := startModel()
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# The platform in figures\n\n%s, written by `make bench-server`: %s, %d processors, Go %s.\n\n"+
+		"A model on the loopback interface answers at once; it, what sends the load and the server, with its embedded store, share the machine. "+
+		"A run is one request to `POST /v1/runs` with its events until `run_finished`, and every run is kept. Each module is %d KB of a Go guest.\n\n",
+		"Generated", processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
+	for _, part := range []func(*plan, *platform, *bytes.Buffer) error{throughput, memory, streams, hostility} {
+		s, err := startPlatform(program, wasm, m.url)
+		if err != nil {
+			return err
+		}
+		err = part(p, s, &text)
+		s.close()
+		if err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(out, text.Bytes(), 0o644)
+}
+
+// processor is what this machine calculates with.
+func processor() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err == nil {
+		for line := range strings.Lines(string(b)) {
+			if name, ok := strings.CutPrefix(line, "model name"); ok {
+				return strings.Trim(name, " \t:\n")
+			}
+		}
+	}
+	return runtime.GOARCH
+}
+
+// self starts this program as the hostile tenant. What it does itself is not the
+// server's work, so it comes last where the machine has too little.
+func self(address, key string, wasm string) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("nice", "-n", "19", program, "-attack", address, key, wasm)
+	cmd.Stderr = os.Stderr
+	return cmd, cmd.Start()
+}

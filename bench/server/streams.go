@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// memory measures what tenants and runs take that wait.
+func memory(p *plan, s *platform, text *bytes.Buffer) error {
+	text.WriteString("## Memory\n\nHow much more the server's process has for each.\n\n| | memory |\n| --- | ---: |\n")
+	warm, err := s.tenants("warm-", 1, []int{0, 3})
+	if err != nil {
+		return err
+	}
+	for _, agent := range []string{agentOf("quick", 0), agentOf("quick", 3)} {
+		if _, err := s.load(warm, agent, workers, p.each); err != nil {
+			return err
+		}
+	}
+	most := p.tenants[len(p.tenants)-1]
+	before := s.resident()
+	if _, err := s.tenants("idle-", most, []int{0}); err != nil {
+		return err
+	}
+	fmt.Fprintf(text, "| the server, before it has tenants | %s |\n", size(before))
+	fmt.Fprintf(text, "| an idle tenant, of %s | %s |\n", count(most), size(max(0, s.resident()-before)/int64(most)))
+	for _, modules := range []int{0, 3} {
+		before := s.resident()
+		var ids []string
+		for range p.runs {
+			var run struct{ ID string }
+			if err := s.json("POST", "/v1/runs", warm[0].key, map[string]any{"agent": agentOf("slow", modules), "input": "Do it."}, 202, &run); err != nil {
+				return err
+			}
+			ids = append(ids, run.ID)
+		}
+		time.Sleep(time.Second) // they come to their model
+		fmt.Fprintf(text, "| a run under way with %d modules, of %d | %s |\n", modules, p.runs, size(max(0, s.resident()-before)/int64(p.runs)))
+		for _, id := range ids {
+			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // or it is over
+		}
+		time.Sleep(2 * time.Second)
+	}
+	text.WriteString("\n")
+	return nil
+}
+
+// streams measures how far readers of runs under way are behind.
+func streams(p *plan, s *platform, text *bytes.Buffer) error {
+	const tenants, runsOfEach = 10, 2
+	list, err := s.tenants("read-", tenants, []int{0})
+	if err != nil {
+		return err
+	}
+	type live struct {
+		*tenant
+		id string
+	}
+	var runs []live
+	for _, t := range list {
+		for range runsOfEach {
+			var run struct{ ID string }
+			if err := s.json("POST", "/v1/runs", t.key, map[string]any{"agent": agentOf("slow", 0), "input": "Do it."}, 202, &run); err != nil {
+				return err
+			}
+			runs = append(runs, live{t, run.ID})
+		}
+	}
+	before := s.resident()
+	var mu sync.Mutex
+	var failed error
+	lag, whole, peak := &sample{}, 0, int64(0)
+	var wg sync.WaitGroup
+	for i := range p.readers {
+		wg.Go(func() {
+			mine, ended, err := s.read(runs[i%len(runs)].tenant, runs[i%len(runs)].id)
+			mu.Lock()
+			defer mu.Unlock()
+			lag.times = append(lag.times, mine...)
+			if err != nil {
+				failed = err
+			}
+			if ended {
+				whole++
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for watching := true; watching; {
+		select {
+		case <-done:
+			watching = false
+		case <-time.After(200 * time.Millisecond):
+			peak = max(peak, s.resident())
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	fmt.Fprintf(text, "## Readers of events\n\n%s readers of %d runs under way, each of which tells of %d chunks a second. Behind is the time from an event to its reader, "+
+		"for events that came while it was read.\n\n| readers that had every event, in order | behind, p50 | p99 | memory for each |\n| ---: | ---: | ---: | ---: |\n| %s | %s | %s | %s |\n\n",
+		count(p.readers), len(runs), int(time.Second/slowPause), count(whole), ms(lag.at(0.5)), ms(lag.at(0.99)), size(max(0, peak-before)/int64(p.readers)))
+	return nil
+}
+
+// read reads a run's events: how late each came, and whether all of them did.
+func (p *platform) read(t *tenant, run string) (lag []time.Duration, whole bool, err error) {
+	req, err := http.NewRequest("GET", p.url+"/v1/runs/"+run+"/events", nil)
+	if err != nil {
+		return nil, false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+t.key)
+	req.Header.Set("Accept", "text/event-stream")
+	began := time.Now()
+	res, err := p.client.Do(req)
+	if err != nil {
+		return nil, false, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, false, fmt.Errorf("events of a run: status %d", res.StatusCode)
+	}
+	next, inOrder := int64(1), true
+	lines(res.Body, func(line []byte) bool {
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			return true
+		}
+		var e struct {
+			Type string
+			Seq  int64
+			MS   int64 `json:"time_ms"`
+		}
+		if err = json.Unmarshal(data, &e); err != nil {
+			return false
+		}
+		inOrder = inOrder && e.Seq == next
+		next = e.Seq + 1
+		if at := time.UnixMilli(e.MS); at.After(began) {
+			lag = append(lag, time.Since(at))
+		}
+		whole = e.Type == "run_finished"
+		return !whole
+	})
+	return lag, whole && inOrder, err
+}
