@@ -42,10 +42,12 @@ func checkValueKey(key string) error {
 	return nil
 }
 
-// getHeld reads a value whose time is not over.
-func getHeld(t tx, s chain.ValueScope, key string) (h held, ok bool, err error) {
-	ok, err = one(t, `SELECT value, version, expires_ms FROM module_values
-		WHERE tenant = $1 AND entry = $2 AND name = $3 AND (expires_ms = 0 OR expires_ms > NOW_MS)`,
+// living are values whose time is not over.
+const living = ` AND (expires_ms = 0 OR expires_ms > NOW_MS)`
+
+// getHeld reads a value, if that is also true of it.
+func getHeld(t tx, s chain.ValueScope, key, also string) (h held, ok bool, err error) {
+	ok, err = one(t, `SELECT value, version, expires_ms FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`+also,
 		[]any{s.Tenant, s.Entry, key}, &h.value, &h.version, &h.expires)
 	h.value = bytes.Clone(h.value)
 	return h, ok, err
@@ -57,7 +59,7 @@ func (s *store) GetValue(ctx context.Context, scope chain.ValueScope, key string
 		return v, false, unwrap(err)
 	}
 	err = s.view(ctx, func(t tx) error {
-		h, found, err := getHeld(t, scope, key)
+		h, found, err := getHeld(t, scope, key, living)
 		v, ok = abi.LocalValue{Value: h.value, Version: h.version}, found
 		return err
 	})
@@ -124,7 +126,9 @@ func (s *store) change(ctx context.Context, scope chain.ValueScope, key string, 
 		if err := expire(t, scope, key); err != nil {
 			return err
 		}
-		was, has, err := getHeld(t, scope, key)
+		// Whether its time is over was asked already: a second answer could be
+		// another one, and the value be counted twice.
+		was, has, err := getHeld(t, scope, key, "")
 		if err != nil {
 			return err
 		}

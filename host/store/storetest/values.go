@@ -133,10 +133,20 @@ func testTTL(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.EqualValues(t, 5, sum, "it begins anew")
 	require.NoError(t, s.DeleteValue(t.Context(), scope, "other"))
-	write("short", 50*time.Millisecond)
+	write("short", time.Second)
 	_, err = s.AddValue(t.Context(), scope, "short", 5)
 	require.NoError(t, err)
 	require.Eventually(t, gone("short"), 10*time.Second, time.Millisecond, "counting does not prolong its time")
+
+	for range 30 { // it is over in the middle of a change, now and then
+		write("short", 2*time.Millisecond)
+		for begun := time.Now(); time.Since(begun) < 3*time.Millisecond; {
+			_, err = s.AddValue(t.Context(), scope, "short", 5)
+			require.NoError(t, err)
+		}
+		require.NoError(t, s.DeleteValue(t.Context(), scope, "short"))
+	}
+	write("other", 0)
 }
 
 func testCounters(t *testing.T, open Opener) {
