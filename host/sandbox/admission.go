@@ -11,7 +11,8 @@ import (
 // Whoever starts work reserves the most that it can come to use (the sum of
 // [Image.WorstCase] of all instances it may hold at once) before it makes any,
 // so that nobody waits for memory while he holds some. Those who wait are served
-// in their order, so that large reservations do not starve.
+// in their order, so that large reservations do not starve; but of those with
+// names, see [Sharing], nobody has more than what is left to all others.
 //
 // The error is a *TooLargeError at once if it can never be had, a *NoRoomError
 // at once if ctx is of work that holds memory already and it cannot be had now,
@@ -89,17 +90,19 @@ func (im *Image) WorstCase() int64 {
 type admission struct {
 	mu      sync.Mutex
 	all     int64
-	free    int64      // guarded by mu
-	waiting []*waiting // guarded by mu
-	closed  bool       // guarded by mu
+	free    int64            // guarded by mu
+	held    map[string]int64 // by sharers with names; guarded by mu
+	waiting []*waiting       // guarded by mu
+	closed  bool             // guarded by mu
 }
 
 // waiting is one who waits. Its channel is closed when it was served, or when
 // the sandbox is closed.
 type waiting struct {
 	sizes  []int64
-	served bool // guarded by admission.mu
-	n      int  // which of the sizes it was given; guarded by admission.mu
+	name   string // whose it is; may be empty
+	served bool   // guarded by admission.mu
+	n      int    // which of the sizes it was given; guarded by admission.mu
 	done   chan struct{}
 }
 
@@ -116,11 +119,14 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	case least > a.all:
 		a.mu.Unlock()
 		return 0, nil, &TooLargeError{Bytes: least, All: a.all}
-	case holds(ctx) && (len(a.waiting) > 0 || least > a.free):
+	case holds(ctx) && (a.queue() || least > a.free):
 		defer a.mu.Unlock()
 		return 0, nil, &NoRoomError{Bytes: least, Free: a.free, All: a.all}
 	}
 	w := &waiting{sizes: sizes, done: make(chan struct{})}
+	if s := sharerOf(ctx); s != nil {
+		w.name = s.Name
+	}
 	a.waiting = append(a.waiting, w)
 	a.serve()
 	a.mu.Unlock()
@@ -133,7 +139,7 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	defer a.mu.Unlock()
 	switch {
 	case w.served:
-		return w.n, sync.OnceFunc(func() { a.give(sizes[w.n]) }), nil
+		return w.n, sync.OnceFunc(func() { a.give(w.name, sizes[w.n]) }), nil
 	case a.closed:
 		return 0, nil, ErrClosed
 	default:
@@ -143,24 +149,62 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 	}
 }
 
-// serve gives to those who wait, the first first. The caller holds mu.
+// serve gives to those who wait, the first first, but for those who have their share:
+// they keep nobody else waiting. The caller holds mu.
 func (a *admission) serve() {
-	for len(a.waiting) > 0 && a.waiting[0].sizes[0] <= a.free {
-		w := a.waiting[0]
-		a.waiting = a.waiting[1:]
-		for w.n+1 < len(w.sizes) && w.sizes[w.n+1] <= a.free/2 {
+	for i := 0; i < len(a.waiting); {
+		w := a.waiting[i]
+		if !a.within(w.name, w.sizes[0]) {
+			i++
+			continue
+		}
+		if w.sizes[0] > a.free {
+			return
+		}
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		for w.n+1 < len(w.sizes) && w.sizes[w.n+1] <= a.free/2 && a.within(w.name, w.sizes[w.n+1]) {
 			w.n++
 		}
-		a.free -= w.sizes[w.n]
+		a.take(w.name, w.sizes[w.n])
 		w.served = true
 		close(w.done)
 	}
 }
 
-func (a *admission) give(bytes int64) {
+// queue reports whether somebody waits for memory, and not for a share. The caller
+// holds mu.
+func (a *admission) queue() bool {
+	return slices.ContainsFunc(a.waiting, func(w *waiting) bool { return a.within(w.name, w.sizes[0]) })
+}
+
+// within reports whether a sharer that takes so much more has no more than it leaves to
+// all others. So there is always something left: the first has half at most, a second
+// one half of the rest. Who has nothing yet may have what there is.
+func (a *admission) within(name string, bytes int64) bool {
+	held := a.held[name]
+	return name == "" || held == 0 || held+bytes <= a.free-bytes
+}
+
+func (a *admission) take(name string, bytes int64) {
+	a.free -= bytes
+	if name == "" {
+		return
+	}
+	if a.held == nil {
+		a.held = map[string]int64{}
+	}
+	a.held[name] += bytes
+}
+
+func (a *admission) give(name string, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.free += bytes
+	if name != "" {
+		if a.held[name] -= bytes; a.held[name] <= 0 {
+			delete(a.held, name)
+		}
+	}
 	if !a.closed {
 		a.serve()
 	}

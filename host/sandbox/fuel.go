@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -124,7 +123,7 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	in.tank.measure(ran, in.core.linear.size)
 	if in.tank.yields(ran) {
 		in.watch.pause() // while a thousand others have their turns, this one does not run
-		runtime.Gosched()
+		in.giveWay()
 		in.watch.resume()
 	}
 	stack[0] = uint64(in.grant(left))

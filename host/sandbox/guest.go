@@ -97,6 +97,7 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 		defer in.recoverImport()
 		in.charge(importFuel)
 		if imp.Waits {
+			in.endTurn()
 			in.watch.pause()
 			defer in.waited()
 		}
@@ -124,6 +125,7 @@ func (in *Instance) look() {
 // see Tick.
 func (g *Guest) Wait(fn func()) {
 	if w := &g.in.watch; w.running { // it may be waited already, or be over
+		g.in.endTurn()
 		w.pause()
 		defer w.resume()
 	}

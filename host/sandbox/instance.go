@@ -74,16 +74,18 @@ type Instance struct {
 	now     int64 // what the guest's clock shows
 	slept   int64 // by how much sleeping moved it, in nanoseconds
 
-	export  string          // that is being called
-	inside  string          // the import that was called last
-	depth   int             // how many guests wait below this call
-	hostCtx context.Context // for imports
-	watch   stopwatch
-	tank    tank
-	fuel    int64  // the most that a call may use
-	ending  error  // why an import ended the call
-	own     *Fault // the same, if it is this guest's fault
-	report  Report
+	export   string          // that is being called
+	inside   string          // the import that was called last
+	depth    int             // how many guests wait below this call
+	hostCtx  context.Context // for imports
+	sharer   *Sharer         // whose call it is; may be nil
+	turnOver func()          // ends its turn; nil: it has none
+	watch    stopwatch
+	tank     tank
+	fuel     int64  // the most that a call may use
+	ending   error  // why an import ended the call
+	own      *Fault // the same, if it is this guest's fault
+	report   Report
 }
 
 // newInstance makes an instance that has no core yet.
@@ -175,6 +177,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 		return nil, in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
 	}
 	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
+	in.sharer = sharerOf(ctx)
 	in.core.linear.refused, in.printed, in.report = false, 0, Report{}
 	in.words, in.gaveUp = nil, false
 	in.now = max(in.now, in.config.Clock())
@@ -182,6 +185,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	in.fill()
 	in.watch = startWatch()
 	results, err := protect(hostCtx, body)
+	in.endTurn()
 	in.watch.stop()
 	in.drain()
 	in.finishReport()

@@ -72,7 +72,14 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 	if err != nil {
 		return nil, err
 	}
+	done := func() {}
+	if len(body) > smallBody {
+		if done, err = a.modules.sharer(c.Key.Tenant).Turn(ctx); err != nil {
+			return nil, err
+		}
+	}
 	f, err := agentfile.Parse(name, body)
+	done()
 	if err == nil && f.Name != "" && f.Name != name {
 		err = f.ErrorAt("name", fmt.Errorf("name: the agent is put as %q; leave the name out, or make it the same", name))
 	}

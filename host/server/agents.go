@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -96,7 +97,7 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	case !utf8.Valid(body):
 		return problem(codeInvalid, "the body is not UTF-8")
 	}
-	checked, err := a.check(r.Context(), c, name, body)
+	checked, err := a.check(sandbox.Sharing(r.Context(), a.modules.sharer(c.Key.Tenant)), c, name, body)
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) err
 	if err != nil {
 		return err
 	}
-	in, err := agui.ParseInput(b)
-	if err != nil {
+	var in *agui.Input
+	if err := x.server.read(req.Context(), c.Key.Tenant, len(b), func() error { in, err = agui.ParseInput(b); return err }); err != nil {
 		return problem(codeInvalid, "%v", err)
 	}
 	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {

@@ -100,8 +100,8 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 	if err != nil {
 		return err
 	}
-	q, err := chat.ParseRequest(b)
-	if err != nil {
+	var q *chat.Request
+	if err := x.server.read(req.Context(), c.Key.Tenant, len(b), func() error { q, err = chat.ParseRequest(b); return err }); err != nil {
 		return err
 	}
 	runs := x.server.runs

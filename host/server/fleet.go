@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/egress"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -29,7 +30,7 @@ const (
 // How many agents are made at once, of which some wait for servers of tools.
 const (
 	makeMost     = 64
-	makeOfTenant = 4
+	makeOfTenant = 2
 	makeWaiting  = 256 // of a tenant
 )
 
@@ -98,7 +99,7 @@ func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
 	done, err := f.making.take(ctx, r.tenant)
 	var a *host.Agent
 	if err == nil {
-		a, err = f.build(ctx, p)
+		a, err = f.build(sandbox.Sharing(ctx, f.server.sharer(r.tenant)), p)
 		done()
 	}
 	f.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -20,6 +21,7 @@ type modules struct {
 	host   *host.Host
 	blocks *blocks
 	times  *times
+	sharer func(tenant string) *sandbox.Sharer
 	limit  int64 // bytes of one
 
 	compiling *turns
@@ -39,7 +41,7 @@ const (
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	return &modules{store: s.store, host: s.host, blocks: s.blocks, times: &s.times, limit: s.options.MaxUpload,
+	return &modules{store: s.store, host: s.host, blocks: s.blocks, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
 		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 }
 

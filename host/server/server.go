@@ -70,8 +70,9 @@ type Server struct {
 	api   huma.API
 	rates *rates
 	// What is under way, by tenant.
-	underway *underway
-	blocks   *blocks
+	underway   *underway
+	processors *turns
+	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
 	agents  *agents
@@ -102,7 +103,7 @@ func New(o *Options) (*Server, error) {
 	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
-	s.rates, s.underway = newRates(s.now), newUnderway()
+	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

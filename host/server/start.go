@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
@@ -63,20 +64,16 @@ func readJSONBody(req *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// readBody reads JSON that is valid in every respect.
-func readBody(req *http.Request, v any) error {
-	b, err := readJSONBody(req)
-	if err != nil {
-		return err
-	}
-	unknown, err := abi.Decode(b, v)
+// read reads a body that is valid in every respect.
+func (in *StartRun) read(b []byte) error {
+	unknown, err := abi.Decode(b, in)
 	if err != nil {
 		return problem(codeInvalid, "the body is not valid: %v", err)
 	}
 	if len(unknown) > 0 {
 		return problem(codeInvalid, "the body has the unknown field %.80q", unknown[0])
 	}
-	return nil
+	return in.check()
 }
 
 // readError is why a body could not be read.
@@ -90,11 +87,12 @@ func readError(err error) error {
 
 // start begins a run or goes on with one, and answers with it, or with its events.
 func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error {
-	var in StartRun
-	if err := readBody(req, &in); err != nil {
+	b, err := readJSONBody(req)
+	if err != nil {
 		return err
 	}
-	if err := in.check(); err != nil {
+	var in StartRun
+	if err := r.server.read(req.Context(), c.Key.Tenant, len(b), func() error { return in.read(b) }); err != nil {
 		return err
 	}
 	key := req.Header.Get("Idempotency-Key")
@@ -303,7 +301,7 @@ var errGoesOn = errors.New("it goes on already")
 // it. Of several that have its id at once, one gets as far as that. The agent is
 // released by it.
 func (r *runs) run(t *store.Tenant, id string, o *opened, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*live, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.server.sharer(t.ID())))
 	pins := o.Pins()
 	hide := hiddenIn(pins)
 	l := r.lives.add(id, t.ID(), pins, cancel)

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // turns let so much work go on at once, and share it between tenants: who has waited
@@ -30,6 +33,34 @@ type turnsOf struct {
 // newTurns makes so many.
 func newTurns(what string, all, each, waiters int) *turns {
 	return &turns{what: what, each: each, waiters: waiters, free: all, tenants: map[string]*turnsOf{}}
+}
+
+// smallBody is the size of a body that is read without a turn: it takes less than one.
+const smallBody = 32 << 10
+
+// newProcessors are turns of the processors, for what keeps one busy for longer than
+// others should wait: guests that run for long, large bodies that are read. A tenant has
+// half of them.
+func newProcessors() *turns {
+	all := runtime.GOMAXPROCS(0)
+	return newTurns("turns of a processor", all, max(1, all/2), 1<<20)
+}
+
+// sharer is a tenant as those see it who share memory and processors.
+func (s *Server) sharer(tenant string) *sandbox.Sharer {
+	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) { return s.processors.take(ctx, tenant) }}
+}
+
+// read calls fn, which reads a body of so many bytes of a tenant's, when it is its turn.
+func (s *Server) read(ctx context.Context, tenant string, bytes int, fn func() error) error {
+	if bytes > smallBody {
+		done, err := s.processors.take(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return fn()
 }
 
 // turnRetry is when another try is worth it where too much waits.
