@@ -217,12 +217,19 @@ var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n
 
 // special is the first place from i on with a quote or a backslash, or the end.
 func special(b []byte, i int) int {
-	for ; i+8 <= len(b); i += 8 {
-		w := word(b, i)
-		x, y := w^quotes, w^backs
+	for ; i+16 <= len(b); i += 16 {
+		w, w2 := words(b, i)
+		if (mayBeSpecial(w)|mayBeSpecial(w2))&highs == 0 {
+			continue
+		}
 		// The lowest bit that is set marks a byte that is 0 in x or y.
+		x, y := w^quotes, w^backs
 		if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
+		}
+		x, y = w2^quotes, w2^backs
+		if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
+			return i + 8 + bits.TrailingZeros64(found)>>3
 		}
 	}
 	for i < len(b) && b[i] != '"' && b[i] != '\\' {
@@ -230,6 +237,10 @@ func special(b []byte, i int) int {
 	}
 	return min(i, len(b))
 }
+
+// mayBeSpecial has no highest bit of a byte set in eight bytes of ASCII without a
+// quote or a backslash: it asks less than special, and is wrong about other text.
+func mayBeSpecial(w uint64) uint64 { return ((w ^ quotes) - ones) | ((w ^ backs) - ones) }
 
 func (t *trusted) boolean() bool {
 	switch t.space() {

@@ -9,3 +9,6 @@ func word(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 
 // byteOf is b[i].
 func byteOf(b []byte, i int) byte { return b[i] }
+
+// words are sixteen bytes of b from i on. They must be there.
+func words(b []byte, i int) (first, second uint64) { return word(b, i), word(b, i+8) }

@@ -12,3 +12,9 @@ func word(b []byte, i int) uint64 {
 func byteOf(b []byte, i int) byte {
 	return *(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
 }
+
+// words are sixteen bytes of b from i on. They must be there.
+func words(b []byte, i int) (first, second uint64) {
+	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
+	return *(*uint64)(p), *(*uint64)(unsafe.Add(p, 8))
+}

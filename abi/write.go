@@ -90,19 +90,26 @@ func (w *writer) chars(s string) {
 // stands, or is not ASCII.
 func plain(s string, i int) int {
 	b := unsafe.Slice(unsafe.StringData(s), len(s))
-	for ; i+8 <= len(b); i += 8 {
-		w := word(b, i)
-		x, y := w^quotes, w^backs
-		// The lowest bit that is set marks a byte that is 0 in x or y, or below a
-		// space, or not ASCII.
-		if found := ((w-spaces)&^w | (x-ones)&^x | (y-ones)&^y | w) & highs; found != 0 {
-			return i + bits.TrailingZeros64(found)>>3
+	for ; i+16 <= len(b); i += 16 {
+		w, w2 := words(b, i)
+		w, w2 = unplain(w)&highs, unplain(w2)&highs
+		if w != 0 {
+			return i + bits.TrailingZeros64(w)>>3
+		}
+		if w2 != 0 {
+			return i + 8 + bits.TrailingZeros64(w2)>>3
 		}
 	}
 	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' && b[i] < utf8.RuneSelf {
 		i++
 	}
 	return i
+}
+
+// unplain has the highest bit of a byte set where that is no ASCII, or not to be
+// written as it stands; of those behind the first it says nothing.
+func unplain(w uint64) uint64 {
+	return (w - spaces) | ((w ^ quotes) - ones) | ((w ^ backs) - ones) | w
 }
 
 func appendEscape(b []byte, c byte) []byte {
