@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Printf(". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n", float64(len(plain))/1e6)
 	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
+	load := loadAverage()
 	only := os.Getenv("ONLY") // a row's name, for who works on it
 	for _, p := range []struct {
 		name string
@@ -68,7 +69,18 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+	fmt.Printf("\nThe machine's load average was %s when this began, and %s at its end, this included.\n", load, loadAverage())
 	return nil
+}
+
+// loadAverage tells how many processes wanted a processor in the last minute: what is
+// measured while others work is theirs too.
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if first, _, ok := strings.Cut(string(b), " "); err == nil && ok {
+		return first
+	}
+	return "not known"
 }
 
 // row prints two durations and their ratio.
