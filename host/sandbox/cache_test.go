@@ -283,3 +283,15 @@ func TestCacheDirThatCannotBeUsed(t *testing.T) {
 	require.ErrorContains(t, err, "can be written by others")
 	require.True(t, strings.Contains(err.Error(), open))
 }
+
+// A directory of another user's is refused, however closed it is to others.
+func TestCacheDirOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Chown(dir, 12345, -1))
+	_, err := New(t.Context(), &Options{CacheDir: dir})
+	require.ErrorContains(t, err, "belongs to user 12345")
+}

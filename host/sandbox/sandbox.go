@@ -58,7 +58,7 @@ var ErrClosed = errors.New("sandbox: closed")
 // Options configure a [Sandbox]. They are copied by [New].
 type Options struct {
 	// CacheDir keeps compiled machine code between processes. It is made with
-	// mode 0700 if it is missing, and refused if others can write there. Entries
+	// mode 0700 if it is missing, and refused if others own it or can write there. Entries
 	// are found by the digest of the module as it is compiled; within that, by
 	// the version of wazero, the operating system, and the processor's
 	// architecture and features. One that is not exactly what was once written
