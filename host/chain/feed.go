@@ -3,26 +3,64 @@ package chain
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// How much may wait in a [Feed] before who puts has to wait.
+// How much may wait in a [Gathering].
 const (
 	maxWaiting      = 256
 	maxWaitingBytes = 1 << 20
 )
 
+// A Gathering are chunks that wait to be taken together. How many there may be is
+// bounded. Its zero value is empty.
+type Gathering struct {
+	mu    sync.Mutex
+	queue []abi.Chunk
+	size  int // bytes in the queue, about
+}
+
+// Add adds chunks, unless too many wait already.
+func (g *Gathering) Add(chunks ...abi.Chunk) bool {
+	size := 0
+	for i := range chunks {
+		size += chunkSize(&chunks[i])
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queue) > 0 && (len(g.queue)+len(chunks) > maxWaiting || g.size+size > maxWaitingBytes) {
+		return false
+	}
+	g.queue = append(g.queue, chunks...)
+	g.size += size
+	return true
+}
+
+// Take takes the chunks that wait: all of them, or as many as are at most that many
+// bytes, and at least one. It returns how many are left.
+func (g *Gathering) Take(most int) (chunks []abi.Chunk, left int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, size := 0, 0
+	for n < len(g.queue) && (n == 0 || size+chunkSize(&g.queue[n]) <= most) {
+		size += chunkSize(&g.queue[n])
+		n++
+	}
+	chunks, g.queue = g.queue[:n:n], g.queue[n:]
+	g.size -= size
+	return chunks, len(g.queue)
+}
+
 // A Feed is between somebody who makes chunks and somebody who takes them:
 // while the one is busy with some, the next ones gather, and are taken
 // together. What gathers is bounded: a slow taker slows the maker.
 type Feed struct {
-	mu    sync.Mutex
-	queue []abi.Chunk
-	size  int // bytes in the queue, about
-	ended bool
-	more  chan struct{} // holds a token if there is something to take
-	room  chan struct{} // holds a token if there may be room again
+	waiting Gathering
+	ended   atomic.Bool
+	more    chan struct{} // holds a token if there is something to take
+	room    chan struct{} // holds a token if there may be room again
 }
 
 // NewFeed returns an empty feed, for one maker and one taker.
@@ -33,40 +71,26 @@ func NewFeed() *Feed {
 // Put adds chunks, and waits while too many wait already. The error is the
 // cause of ctx's end.
 func (f *Feed) Put(ctx context.Context, chunks ...abi.Chunk) error {
-	size := 0
-	for i := range chunks {
-		size += chunkSize(&chunks[i])
-	}
-	for {
-		f.mu.Lock()
-		if len(f.queue) == 0 || len(f.queue)+len(chunks) <= maxWaiting && f.size+size <= maxWaitingBytes {
-			f.queue = append(f.queue, chunks...)
-			f.size += size
-			f.mu.Unlock()
-			signal(f.more)
-			return nil
-		}
-		f.mu.Unlock()
+	for !f.waiting.Add(chunks...) {
 		select {
 		case <-f.room:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	signal(f.more)
+	return nil
 }
 
 // End says that no more chunks come.
 func (f *Feed) End() {
-	f.mu.Lock()
-	f.ended = true
-	f.mu.Unlock()
+	f.ended.Store(true)
 	signal(f.more)
 }
 
-// Take returns the chunks that wait, once there are some or no more come:
-// all of them, or as many as are at most that many bytes, and at least one.
-// ended is true once none is left and no more come. The error is the cause of
-// ctx's end.
+// Take returns the chunks that wait, once there are some or no more come; see
+// [Gathering.Take]. ended is true once none is left and no more come. The error is
+// the cause of ctx's end.
 func (f *Feed) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bool, err error) {
 	for {
 		select {
@@ -74,21 +98,14 @@ func (f *Feed) Take(ctx context.Context, most int) (chunks []abi.Chunk, ended bo
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
-		f.mu.Lock()
-		n, size := 0, 0
-		for n < len(f.queue) && (n == 0 || size+chunkSize(&f.queue[n]) <= most) {
-			size += chunkSize(&f.queue[n])
-			n++
-		}
-		chunks, f.queue = f.queue[:n:n], f.queue[n:]
-		f.size -= size
-		left, ended := len(f.queue) > 0, f.ended && len(f.queue) == 0
-		f.mu.Unlock()
+		over := f.ended.Load() // before it is looked what waits
+		chunks, left := f.waiting.Take(most)
+		ended := over && left == 0
 		signal(f.room)
-		if left || ended {
+		if left > 0 || ended {
 			signal(f.more)
 		}
-		if n > 0 || ended {
+		if len(chunks) > 0 || ended {
 			return chunks, ended, nil
 		}
 	}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+type putter = func(abi.Chunk) error
+
+// What is put is handed on in its order, with what came in the meantime, while its
+// maker goes on, and the rest once it has ended.
+func TestPump(t *testing.T) {
+	t.Parallel()
+	text := func(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		var got []string
+		first := make(chan struct{})
+		res, err := pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+			for _, c := range chunks {
+				got = append(got, c.Text)
+			}
+			if len(got) == 1 {
+				require.False(t, final)
+				close(first)
+			}
+			return nil
+		}, true, "it", func(_ context.Context, put putter) (int, error) {
+			require.NoError(t, put(text("a")))
+			<-first // the maker waits, and what it put is handed on nevertheless
+			return 7, errors.Join(put(text("b")), put(text("c")))
+		})
+		require.NoError(t, err)
+		require.Equal(t, 7, res)
+		require.Equal(t, []string{"a", "b", "c"}, got)
+	})
+	t.Run("much", func(t *testing.T) {
+		t.Parallel()
+		var got strings.Builder
+		finals := 0
+		_, err := pump(t.Context(), func(_ context.Context, chunks []abi.Chunk, final bool) error {
+			require.LessOrEqual(t, len(chunks), 256)
+			for _, c := range chunks {
+				got.WriteString(c.Text)
+			}
+			if final {
+				finals++
+			}
+			return nil
+		}, true, "it", func(_ context.Context, put putter) (int, error) {
+			for range 3000 {
+				require.NoError(t, put(text("x")))
+			}
+			return 0, nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, strings.Repeat("x", 3000), got.String())
+		require.Equal(t, 1, finals)
+	})
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		out    error
+		panics bool
+	}{"out fails": {out: refused}, "out panics": {panics: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			try := func() (int, error) {
+				return pump(t.Context(), func(context.Context, []abi.Chunk, bool) error {
+					if calls++; tc.panics {
+						panic("broken")
+					}
+					return tc.out
+				}, true, "it", func(ctx context.Context, put putter) (int, error) {
+					require.NoError(t, put(text("a")))
+					<-ctx.Done() // which ends with it
+					return 0, put(text("b"))
+				})
+			}
+			if tc.panics {
+				require.PanicsWithValue(t, "broken", func() { _, _ = try() }, "on the goroutine of the run, which knows what to do")
+			} else {
+				_, err := try()
+				require.ErrorIs(t, err, refused)
+			}
+			require.Equal(t, 1, calls)
+		})
+	}
+	t.Run("the maker panics", func(t *testing.T) {
+		t.Parallel()
+		_, err := pump(t.Context(), func(context.Context, []abi.Chunk, bool) error { return nil }, true, "the tool",
+			func(context.Context, putter) (int, error) { panic("oh") })
+		require.ErrorContains(t, err, "the tool failed: oh")
+	})
+	t.Run("canceled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		_, err := pump(ctx, func(context.Context, []abi.Chunk, bool) error { return nil }, true, "it", func(_ context.Context, put putter) (int, error) {
+			cancel(refused)
+			return 0, put(text("a"))
+		})
+		require.ErrorIs(t, err, refused)
+	})
+}
