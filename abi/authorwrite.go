@@ -203,44 +203,44 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 		w.null()
 		return
 	}
-	type member struct {
-		key   string
-		value reflect.Value
-	}
-	members := make([]member, 0, v.Len())
+	names, values := make([]string, 0, v.Len()), make(map[string]reflect.Value, v.Len())
 	for it := v.MapRange(); it.Next(); {
 		key := it.Key()
-		m := member{value: it.Value()}
+		var name string
 		text, isText := key.Interface().(encoding.TextMarshaler)
 		switch {
 		case key.Kind() == reflect.String:
-			m.key = key.String()
+			name = key.String()
 		case isText:
 			b, err := text.MarshalText()
 			if err != nil {
 				w.failf("%s: %w", key.Type(), err)
 				return
 			}
-			m.key = string(b)
+			name = string(b)
 		case key.CanInt():
-			m.key = strconv.FormatInt(key.Int(), 10)
+			name = strconv.FormatInt(key.Int(), 10)
 		case key.CanUint():
-			m.key = strconv.FormatUint(key.Uint(), 10)
+			name = strconv.FormatUint(key.Uint(), 10)
 		default:
 			w.failf("maps with keys of type %s cannot be written", key.Type())
 			return
 		}
-		members = append(members, m)
+		if _, twice := values[name]; twice {
+			w.failf("two keys of a map are written as %q", name)
+			return
+		}
+		names, values[name] = append(names, name), it.Value()
 	}
-	slices.SortFunc(members, func(a, b member) int { return cmp.Compare(a.key, b.key) })
+	slices.Sort(names)
 	w.b = append(w.b, '{')
-	for i, m := range members {
+	for i, name := range names {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.text(m.key)
+		w.text(name)
 		w.b = append(w.b, ':')
-		w.author(m.value, depth+1)
+		w.author(values[name], depth+1)
 	}
 	w.b = append(w.b, '}')
 }

@@ -64,9 +64,19 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *AfterAgentInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfAfterAgentInput], unsafe.Pointer(x))
-}
+func (x *AfterAgentInput) fill(t *trusted) { t.object(&shapeOfAfterAgentInput, unsafe.Pointer(x)) }
+
+var shapeOfAfterAgentInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "new_from", first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x226d6f72665f7765, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
+	{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
+	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+}}
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -156,9 +166,17 @@ func (x *AfterModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *AfterModelInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfAfterModelInput], unsafe.Pointer(x))
-}
+func (x *AfterModelInput) fill(t *trusted) { t.object(&shapeOfAfterModelInput, unsafe.Pointer(x)) }
+
+var shapeOfAfterModelInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
+}}
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -213,8 +231,16 @@ func (x *AfterModelRewriteStateInput) writeValue(w *writer) {
 }
 
 func (x *AfterModelRewriteStateInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfAfterModelRewriteStateInput], unsafe.Pointer(x))
+	t.object(&shapeOfAfterModelRewriteStateInput, unsafe.Pointer(x))
 }
+
+var shapeOfAfterModelRewriteStateInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+}}
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -306,9 +332,18 @@ func (x *AfterToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *AfterToolInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfAfterToolInput], unsafe.Pointer(x))
-}
+func (x *AfterToolInput) fill(t *trusted) { t.object(&shapeOfAfterToolInput, unsafe.Pointer(x)) }
+
+var shapeOfAfterToolInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
+}}
 
 func (x *AfterToolsAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -362,9 +397,15 @@ func (x *AfterToolsInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *AfterToolsInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfAfterToolsInput], unsafe.Pointer(x))
-}
+func (x *AfterToolsInput) fill(t *trusted) { t.object(&shapeOfAfterToolsInput, unsafe.Pointer(x)) }
+
+var shapeOfAfterToolsInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
+}}
 
 func (x *Approval) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -398,7 +439,13 @@ func (x *Ask) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Ask) fill(t *trusted) { t.object(&shapes[shapeOfAsk], unsafe.Pointer(x)) }
+func (x *Ask) fill(t *trusted) { t.object(&shapeOfAsk, unsafe.Pointer(x)) }
+
+var shapeOfAsk = objectShape{fields: []shapeField{
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
+	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
+	{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
+}}
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -488,9 +535,24 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *BeforeAgentInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfBeforeAgentInput], unsafe.Pointer(x))
-}
+func (x *BeforeAgentInput) fill(t *trusted) { t.object(&shapeOfBeforeAgentInput, unsafe.Pointer(x)) }
+
+var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "instruction", first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x226e6f6974637572, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
+	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "return_directly", first: 0x645f6e7275746572, mask: 0xffffffffffffffff, last: 0x22796c7463657269, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
+	}},
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
+	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+	}},
+	{name: "limits", first: 0x227374696d696c, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
+}}
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -550,9 +612,14 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *BeforeModelInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfBeforeModelInput], unsafe.Pointer(x))
-}
+func (x *BeforeModelInput) fill(t *trusted) { t.object(&shapeOfBeforeModelInput, unsafe.Pointer(x)) }
+
+var shapeOfBeforeModelInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+}}
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -617,8 +684,20 @@ func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 }
 
 func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfBeforeModelRewriteStateInput], unsafe.Pointer(x))
+	t.object(&shapeOfBeforeModelRewriteStateInput, unsafe.Pointer(x))
 }
+
+var shapeOfBeforeModelRewriteStateInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
+	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+	}},
+}}
 
 func (x *BeforeToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -688,9 +767,16 @@ func (x *BeforeToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *BeforeToolInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfBeforeToolInput], unsafe.Pointer(x))
-}
+func (x *BeforeToolInput) fill(t *trusted) { t.object(&shapeOfBeforeToolInput, unsafe.Pointer(x)) }
+
+var shapeOfBeforeToolInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
+}}
 
 func (x *By) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -705,7 +791,13 @@ func (x *By) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *By) fill(t *trusted) { t.object(&shapes[shapeOfBy], unsafe.Pointer(x)) }
+func (x *By) fill(t *trusted) { t.object(&shapeOfBy, unsafe.Pointer(x)) }
+
+var shapeOfBy = objectShape{fields: []shapeField{
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
+	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
+}}
 
 func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -738,7 +830,17 @@ func (x *Call) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Call) fill(t *trusted) { t.object(&shapes[shapeOfCall], unsafe.Pointer(x)) }
+func (x *Call) fill(t *trusted) { t.object(&shapeOfCall, unsafe.Pointer(x)) }
+
+var shapeOfCall = objectShape{fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
+	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
+	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
+	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
+	{name: "original_arguments", first: 0x6c616e696769726f, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
+	{name: "by", first: 0x227962, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
+}}
 
 func (x *CallPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -813,9 +915,28 @@ func (x *CallToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *CallToolInput) fill(t *trusted) { t.object(&shapes[shapeOfCallToolInput], unsafe.Pointer(x)) }
+func (x *CallToolInput) fill(t *trusted) { t.object(&shapeOfCallToolInput, unsafe.Pointer(x)) }
 
-func (x *Chunk) fill(t *trusted) { t.object(&shapes[shapeOfChunk], unsafe.Pointer(x)) }
+var shapeOfCallToolInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+}}
+
+func (x *Chunk) fill(t *trusted) { t.object(&shapeOfChunk, unsafe.Pointer(x)) }
+
+var shapeOfChunk = objectShape{fields: []shapeField{
+	{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
+	{name: "kind", first: 0x22646e696b, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
+	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
+	{name: "index", first: 0x227865646e69, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
+	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
+	{name: "call_id", first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
+	{name: "part", first: 0x2274726170, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
+}}
 
 func (x *ConfigureAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -837,9 +958,12 @@ func (x *ConfigureInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ConfigureInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfConfigureInput], unsafe.Pointer(x))
-}
+func (x *ConfigureInput) fill(t *trusted) { t.object(&shapeOfConfigureInput, unsafe.Pointer(x)) }
+
+var shapeOfConfigureInput = objectShape{fields: []shapeField{
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
+	{name: "config", first: 0x226769666e6f63, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
+}}
 
 func (x *Control) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -977,7 +1101,25 @@ func (x *EntryStats) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *EntryStats) fill(t *trusted) { t.object(&shapes[shapeOfEntryStats], unsafe.Pointer(x)) }
+func (x *EntryStats) fill(t *trusted) { t.object(&shapeOfEntryStats, unsafe.Pointer(x)) }
+
+var shapeOfEntryStats = objectShape{fields: []shapeField{
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
+	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
+	{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
+	{name: "hooks", first: 0x22736b6f6f68, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*map[Hook]int64)(p), func(t *trusted, v *int64) { *v = t.int() })
+	}},
+	{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
+	{name: "faults", first: 0x2273746c756166, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
+	{name: "wall_us", first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
+	{name: "bytes_in", first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x226e695f73657479, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
+	{name: "bytes_out", first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x2274756f5f736574, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
+	{name: "fuel", first: 0x226c657566, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
+	{name: "instances", first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x227365636e617473, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
+	{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
+	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
+}}
 
 func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1000,7 +1142,15 @@ func (x *Error) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Error) fill(t *trusted) { t.object(&shapes[shapeOfError], unsafe.Pointer(x)) }
+func (x *Error) fill(t *trusted) { t.object(&shapeOfError, unsafe.Pointer(x)) }
+
+var shapeOfError = objectShape{fields: []shapeField{
+	{name: "code", first: 0x2265646f63, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
+	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
+	{name: "retryable", first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x22656c6261797274, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
+	{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
+	{name: "retry_after_ms", first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x22736d5f72657466, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
+}}
 
 func (x *Error) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -1205,7 +1355,55 @@ func (x *Event) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Event) fill(t *trusted) { t.object(&shapes[shapeOfEvent], unsafe.Pointer(x)) }
+func (x *Event) fill(t *trusted) { t.object(&shapeOfEvent, unsafe.Pointer(x)) }
+
+var shapeOfEvent = objectShape{fields: []shapeField{
+	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
+	{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
+	{name: "time_ms", first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
+	{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
+	{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
+	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
+	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
+	{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
+	{name: "from", first: 0x226d6f7266, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
+	{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
+	{name: "attempt", first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
+	{name: "next", first: 0x227478656e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
+	{name: "delay_ms", first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x22736d5f79616c65, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
+	{name: "chunk", first: 0x226b6e756863, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
+	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "replaced", first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x22646563616c7065, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
+	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
+	{name: "data", first: 0x2261746164, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
+	{name: "level", first: 0x226c6576656c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
+	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
+	{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
+	{name: "stage", first: 0x226567617473, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
+	{name: "cause", first: 0x226573756163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
+	{name: "limit", first: 0x2274696d696c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
+	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
+	{name: "action", first: 0x226e6f69746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
+	{name: "stderr", first: 0x22727265647473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
+	}},
+	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
+	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "stopped_by", first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x2279625f64657070, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
+	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
+	{name: "stop_code", first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x2265646f635f706f, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
+	{name: "entries", first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
+	{name: "interrupts", first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x2273747075727265, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
+	{name: "expires_ms", first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x22736d5f73657269, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
+}}
 
 func (x *FunctionCall) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1216,7 +1414,12 @@ func (x *FunctionCall) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *FunctionCall) fill(t *trusted) { t.object(&shapes[shapeOfFunctionCall], unsafe.Pointer(x)) }
+func (x *FunctionCall) fill(t *trusted) { t.object(&shapeOfFunctionCall, unsafe.Pointer(x)) }
+
+var shapeOfFunctionCall = objectShape{fields: []shapeField{
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
+	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
+}}
 
 func (x *GateToolAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1278,7 +1481,15 @@ func (x *GateToolInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *GateToolInput) fill(t *trusted) { t.object(&shapes[shapeOfGateToolInput], unsafe.Pointer(x)) }
+func (x *GateToolInput) fill(t *trusted) { t.object(&shapeOfGateToolInput, unsafe.Pointer(x)) }
+
+var shapeOfGateToolInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+}}
 
 func (x *HTTPHeader) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1289,7 +1500,12 @@ func (x *HTTPHeader) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *HTTPHeader) fill(t *trusted) { t.object(&shapes[shapeOfHTTPHeader], unsafe.Pointer(x)) }
+func (x *HTTPHeader) fill(t *trusted) { t.object(&shapeOfHTTPHeader, unsafe.Pointer(x)) }
+
+var shapeOfHTTPHeader = objectShape{fields: []shapeField{
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
+	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
+}}
 
 func (x *HTTPRequest) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1347,7 +1563,15 @@ func (x *HTTPResponse) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *HTTPResponse) fill(t *trusted) { t.object(&shapes[shapeOfHTTPResponse], unsafe.Pointer(x)) }
+func (x *HTTPResponse) fill(t *trusted) { t.object(&shapeOfHTTPResponse, unsafe.Pointer(x)) }
+
+var shapeOfHTTPResponse = objectShape{fields: []shapeField{
+	{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
+	{name: "url", first: 0x226c7275, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
+	{name: "headers", first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
+	{name: "body", first: 0x2279646f62, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
+	{name: "body_base64", first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x223436657361625f, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
+}}
 
 func (x *Interrupt) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1375,7 +1599,14 @@ func (x *List) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *List) fill(t *trusted) { t.object(&shapes[shapeOfList], unsafe.Pointer(x)) }
+func (x *List) fill(t *trusted) { t.object(&shapeOfList, unsafe.Pointer(x)) }
+
+var shapeOfList = objectShape{fields: []shapeField{
+	{name: "list", first: 0x227473696c, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
+	{name: "revision", first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x226e6f6973697665, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
+	{name: "total", first: 0x226c61746f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
+	{name: "items", first: 0x22736d657469, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
+}}
 
 func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1386,7 +1617,12 @@ func (x *LocalValue) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *LocalValue) fill(t *trusted) { t.object(&shapes[shapeOfLocalValue], unsafe.Pointer(x)) }
+func (x *LocalValue) fill(t *trusted) { t.object(&shapeOfLocalValue, unsafe.Pointer(x)) }
+
+var shapeOfLocalValue = objectShape{fields: []shapeField{
+	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
+	{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
+}}
 
 func (x *LocalVersion) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1395,7 +1631,11 @@ func (x *LocalVersion) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *LocalVersion) fill(t *trusted) { t.object(&shapes[shapeOfLocalVersion], unsafe.Pointer(x)) }
+func (x *LocalVersion) fill(t *trusted) { t.object(&shapeOfLocalVersion, unsafe.Pointer(x)) }
+
+var shapeOfLocalVersion = objectShape{fields: []shapeField{
+	{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
+}}
 
 func (x *Message) writeFields(w *writer) {
 	if x.ID != "" {
@@ -1432,7 +1672,19 @@ func (x *Message) writeFields(w *writer) {
 	}
 }
 
-func (x *Message) fill(t *trusted) { t.object(&shapes[shapeOfMessage], unsafe.Pointer(x)) }
+func (x *Message) fill(t *trusted) { t.object(&shapeOfMessage, unsafe.Pointer(x)) }
+
+var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Message)(p).keep(name, raw) }, fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
+	{name: "role", first: 0x22656c6f72, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
+	{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
+	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
+	{name: "tool_call_id", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x2264695f6c6c6163, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
+	{name: "reasoning_content", first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, last: 0x22746e65746e6f63, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
+	{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
+	{name: "origin", first: 0x226e696769726f, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+}}
 
 func (x *Message) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -1464,7 +1716,11 @@ func (x *ModelReply) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ModelReply) fill(t *trusted) { t.object(&shapes[shapeOfModelReply], unsafe.Pointer(x)) }
+func (x *ModelReply) fill(t *trusted) { t.object(&shapeOfModelReply, unsafe.Pointer(x)) }
+
+var shapeOfModelReply = objectShape{fields: []shapeField{
+	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+}}
 
 func (x *ObserveAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1496,7 +1752,14 @@ func (x *ObserveInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ObserveInput) fill(t *trusted) { t.object(&shapes[shapeOfObserveInput], unsafe.Pointer(x)) }
+func (x *ObserveInput) fill(t *trusted) { t.object(&shapeOfObserveInput, unsafe.Pointer(x)) }
+
+var shapeOfObserveInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "events", first: 0x2273746e657665, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
+}}
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1554,7 +1817,16 @@ func (x *OnChunkInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *OnChunkInput) fill(t *trusted) { t.object(&shapes[shapeOfOnChunkInput], unsafe.Pointer(x)) }
+func (x *OnChunkInput) fill(t *trusted) { t.object(&shapeOfOnChunkInput, unsafe.Pointer(x)) }
+
+var shapeOfOnChunkInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
+	{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
+}}
 
 func (x *Part) writeFields(w *writer) {
 	w.key("\"type\":")
@@ -1577,7 +1849,15 @@ func (x *Part) writeFields(w *writer) {
 	}
 }
 
-func (x *Part) fill(t *trusted) { t.object(&shapes[shapeOfPart], unsafe.Pointer(x)) }
+func (x *Part) fill(t *trusted) { t.object(&shapeOfPart, unsafe.Pointer(x)) }
+
+var shapeOfPart = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Part)(p).keep(name, raw) }, fields: []shapeField{
+	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
+	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
+	{name: "image_url", first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x226c72755f656761, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
+	{name: "input_audio", first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x226f696475615f74, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
+	{name: "file", first: 0x22656c6966, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+}}
 
 func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1620,7 +1900,19 @@ func (x *Pending) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Pending) fill(t *trusted) { t.object(&shapes[shapeOfPending], unsafe.Pointer(x)) }
+func (x *Pending) fill(t *trusted) { t.object(&shapeOfPending, unsafe.Pointer(x)) }
+
+var shapeOfPending = objectShape{fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
+	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
+	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
+	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
+	{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "asks", first: 0x22736b7361, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
+}}
 
 func (x *Received) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1639,7 +1931,12 @@ func (x *Received) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Received) fill(t *trusted) { t.object(&shapes[shapeOfReceived], unsafe.Pointer(x)) }
+func (x *Received) fill(t *trusted) { t.object(&shapeOfReceived, unsafe.Pointer(x)) }
+
+var shapeOfReceived = objectShape{fields: []shapeField{
+	{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+	{name: "end", first: 0x22646e65, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+}}
 
 func (x *Request) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1660,7 +1957,17 @@ func (x *Request) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Request) fill(t *trusted) { t.object(&shapes[shapeOfRequest], unsafe.Pointer(x)) }
+func (x *Request) fill(t *trusted) { t.object(&shapeOfRequest, unsafe.Pointer(x)) }
+
+var shapeOfRequest = objectShape{fields: []shapeField{
+	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
+	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+	}},
+	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
+}}
 
 func (x *RequestPatch) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1708,7 +2015,13 @@ func (x *Response) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Response) fill(t *trusted) { t.object(&shapes[shapeOfResponse], unsafe.Pointer(x)) }
+func (x *Response) fill(t *trusted) { t.object(&shapeOfResponse, unsafe.Pointer(x)) }
+
+var shapeOfResponse = objectShape{fields: []shapeField{
+	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
+	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
+	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+}}
 
 func (x *Response) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -1731,7 +2044,13 @@ func (x *Result) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Result) fill(t *trusted) { t.object(&shapes[shapeOfResult], unsafe.Pointer(x)) }
+func (x *Result) fill(t *trusted) { t.object(&shapeOfResult, unsafe.Pointer(x)) }
+
+var shapeOfResult = objectShape{fields: []shapeField{
+	{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
+	{name: "is_error", first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x22726f7272655f73, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
+	{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+}}
 
 func (x *Result) append(b []byte) ([]byte, error) {
 	w := writer{b: b}
@@ -1748,7 +2067,12 @@ func (x *Resume) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Resume) fill(t *trusted) { t.object(&shapes[shapeOfResume], unsafe.Pointer(x)) }
+func (x *Resume) fill(t *trusted) { t.object(&shapeOfResume, unsafe.Pointer(x)) }
+
+var shapeOfResume = objectShape{fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
+	{name: "answer", first: 0x22726577736e61, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
+}}
 
 func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1783,7 +2107,22 @@ func (x *Run) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Run) fill(t *trusted) { t.object(&shapes[shapeOfRun], unsafe.Pointer(x)) }
+func (x *Run) fill(t *trusted) { t.object(&shapeOfRun, unsafe.Pointer(x)) }
+
+var shapeOfRun = objectShape{fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
+	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
+	{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
+	{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
+	{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
+	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{name: "metadata", first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x2261746164617465, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*map[string]rawJSON)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+	}},
+	{name: "now_ms", first: 0x22736d5f776f6e, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
+	{name: "deadline_ms", first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x22736d5f656e696c, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
+	{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
+}}
 
 func (x *RunLimits) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1804,7 +2143,16 @@ func (x *RunLimits) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *RunLimits) fill(t *trusted) { t.object(&shapes[shapeOfRunLimits], unsafe.Pointer(x)) }
+func (x *RunLimits) fill(t *trusted) { t.object(&shapeOfRunLimits, unsafe.Pointer(x)) }
+
+var shapeOfRunLimits = objectShape{fields: []shapeField{
+	{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
+	{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
+	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
+	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+		fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
+	}},
+}}
 
 func (x *Sent) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1859,7 +2207,16 @@ func (x *StateTool) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *StateTool) fill(t *trusted) { t.object(&shapes[shapeOfStateTool], unsafe.Pointer(x)) }
+func (x *StateTool) fill(t *trusted) { t.object(&shapeOfStateTool, unsafe.Pointer(x)) }
+
+var shapeOfStateTool = objectShape{fields: []shapeField{
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
+	{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
+	{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
+	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
+	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
+	{name: "active", first: 0x22657669746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
+}}
 
 func (x *Stop) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1893,7 +2250,12 @@ func (x *StreamEnd) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *StreamEnd) fill(t *trusted) { t.object(&shapes[shapeOfStreamEnd], unsafe.Pointer(x)) }
+func (x *StreamEnd) fill(t *trusted) { t.object(&shapeOfStreamEnd, unsafe.Pointer(x)) }
+
+var shapeOfStreamEnd = objectShape{fields: []shapeField{
+	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+}}
 
 func (x *Tool) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1918,7 +2280,15 @@ func (x *Tool) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Tool) fill(t *trusted) { t.object(&shapes[shapeOfTool], unsafe.Pointer(x)) }
+func (x *Tool) fill(t *trusted) { t.object(&shapeOfTool, unsafe.Pointer(x)) }
+
+var shapeOfTool = objectShape{fields: []shapeField{
+	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
+	{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
+	{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
+	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
+	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+}}
 
 func (x *ToolAgain) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1946,7 +2316,13 @@ func (x *ToolCall) writeFields(w *writer) {
 	x.Function.writeValue(w)
 }
 
-func (x *ToolCall) fill(t *trusted) { t.object(&shapes[shapeOfToolCall], unsafe.Pointer(x)) }
+func (x *ToolCall) fill(t *trusted) { t.object(&shapeOfToolCall, unsafe.Pointer(x)) }
+
+var shapeOfToolCall = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*ToolCall)(p).keep(name, raw) }, fields: []shapeField{
+	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
+	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
+	{name: "function", first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x226e6f6974636e75, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
+}}
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -1988,9 +2364,17 @@ func (x *ToolMessagesInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ToolMessagesInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfToolMessagesInput], unsafe.Pointer(x))
-}
+func (x *ToolMessagesInput) fill(t *trusted) { t.object(&shapeOfToolMessagesInput, unsafe.Pointer(x)) }
+
+var shapeOfToolMessagesInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
+	{name: "default", first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
+}}
 
 func (x *ToolReply) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2003,7 +2387,11 @@ func (x *ToolReply) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *ToolReply) fill(t *trusted) { t.object(&shapes[shapeOfToolReply], unsafe.Pointer(x)) }
+func (x *ToolReply) fill(t *trusted) { t.object(&shapeOfToolReply, unsafe.Pointer(x)) }
+
+var shapeOfToolReply = objectShape{fields: []shapeField{
+	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+}}
 
 func (x *ToolRequest) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2062,9 +2450,15 @@ func (x *TranslateInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *TranslateInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfTranslateInput], unsafe.Pointer(x))
-}
+func (x *TranslateInput) fill(t *trusted) { t.object(&shapeOfTranslateInput, unsafe.Pointer(x)) }
+
+var shapeOfTranslateInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
+	{name: "protocol", first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x226c6f636f746f72, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
+}}
 
 func (x *Usage) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2077,7 +2471,13 @@ func (x *Usage) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *Usage) fill(t *trusted) { t.object(&shapes[shapeOfUsage], unsafe.Pointer(x)) }
+func (x *Usage) fill(t *trusted) { t.object(&shapeOfUsage, unsafe.Pointer(x)) }
+
+var shapeOfUsage = objectShape{fields: []shapeField{
+	{name: "prompt_tokens", first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
+	{name: "completion_tokens", first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
+	{name: "total_tokens", first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
+}}
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2133,9 +2533,14 @@ func (x *WrapModelInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *WrapModelInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfWrapModelInput], unsafe.Pointer(x))
-}
+func (x *WrapModelInput) fill(t *trusted) { t.object(&shapeOfWrapModelInput, unsafe.Pointer(x)) }
+
+var shapeOfWrapModelInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+}}
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
 	w.b = append(w.b, '{')
@@ -2197,448 +2602,13 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-func (x *WrapToolCallInput) fill(t *trusted) {
-	t.object(&shapes[shapeOfWrapToolCallInput], unsafe.Pointer(x))
-}
+func (x *WrapToolCallInput) fill(t *trusted) { t.object(&shapeOfWrapToolCallInput, unsafe.Pointer(x)) }
 
-const (
-	shapeOfAfterAgentInput uint8 = iota
-	shapeOfAfterModelInput
-	shapeOfAfterModelRewriteStateInput
-	shapeOfAfterToolInput
-	shapeOfAfterToolsInput
-	shapeOfAsk
-	shapeOfBeforeAgentInput
-	shapeOfBeforeModelInput
-	shapeOfBeforeModelRewriteStateInput
-	shapeOfBeforeToolInput
-	shapeOfBy
-	shapeOfCall
-	shapeOfCallToolInput
-	shapeOfChunk
-	shapeOfConfigureInput
-	shapeOfEntryStats
-	shapeOfError
-	shapeOfEvent
-	shapeOfFunctionCall
-	shapeOfGateToolInput
-	shapeOfHTTPHeader
-	shapeOfHTTPResponse
-	shapeOfList
-	shapeOfLocalValue
-	shapeOfLocalVersion
-	shapeOfMessage
-	shapeOfModelReply
-	shapeOfObserveInput
-	shapeOfOnChunkInput
-	shapeOfPart
-	shapeOfPending
-	shapeOfReceived
-	shapeOfRequest
-	shapeOfResponse
-	shapeOfResult
-	shapeOfResume
-	shapeOfRun
-	shapeOfRunLimits
-	shapeOfStateTool
-	shapeOfStreamEnd
-	shapeOfTool
-	shapeOfToolCall
-	shapeOfToolMessagesInput
-	shapeOfToolReply
-	shapeOfTranslateInput
-	shapeOfUsage
-	shapeOfWrapModelInput
-	shapeOfWrapToolCallInput
-)
-
-var shapes = [...]objectShape{
-	shapeOfAfterAgentInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "new_from", first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x226d6f72665f7765, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
-		{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
-		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
-		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: shapeOfUsage},
-	}},
-	shapeOfAfterModelInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
-		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
-	}},
-	shapeOfAfterModelRewriteStateInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
-	}},
-	shapeOfAfterToolInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
-		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
-	}},
-	shapeOfAfterToolsInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
-	}},
-	shapeOfAsk: {fields: []shapeField{
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
-		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
-		{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
-	}},
-	shapeOfBeforeAgentInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "instruction", first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x226e6f6974637572, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
-		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
-		{name: "return_directly", first: 0x645f6e7275746572, mask: 0xffffffffffffffff, last: 0x22796c7463657269, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
-		}},
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
-		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
-		}},
-		{name: "limits", first: 0x227374696d696c, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: shapeOfRunLimits},
-	}},
-	shapeOfBeforeModelInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
-	}},
-	shapeOfBeforeModelRewriteStateInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
-		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
-		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
-		}},
-	}},
-	shapeOfBeforeToolInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
-		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
-	}},
-	shapeOfBy: {fields: []shapeField{
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
-		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
-	}},
-	shapeOfCall: {fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
-		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
-		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
-		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
-		{name: "original_arguments", first: 0x6c616e696769726f, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
-		{name: "by", first: 0x227962, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
-	}},
-	shapeOfCallToolInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-	}},
-	shapeOfChunk: {fields: []shapeField{
-		{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
-		{name: "kind", first: 0x22646e696b, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
-		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
-		{name: "index", first: 0x227865646e69, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
-		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
-		{name: "call_id", first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
-		{name: "part", first: 0x2274726170, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
-	}},
-	shapeOfConfigureInput: {fields: []shapeField{
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
-		{name: "config", first: 0x226769666e6f63, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
-	}},
-	shapeOfEntryStats: {fields: []shapeField{
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
-		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
-		{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
-		{name: "hooks", first: 0x22736b6f6f68, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*map[Hook]int64)(p), func(t *trusted, v *int64) { *v = t.int() })
-		}},
-		{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
-		{name: "faults", first: 0x2273746c756166, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
-		{name: "wall_us", first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
-		{name: "bytes_in", first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x226e695f73657479, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
-		{name: "bytes_out", first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x2274756f5f736574, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
-		{name: "fuel", first: 0x226c657566, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
-		{name: "instances", first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x227365636e617473, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
-		{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
-		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
-	}},
-	shapeOfError: {fields: []shapeField{
-		{name: "code", first: 0x2265646f63, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
-		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
-		{name: "retryable", first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x22656c6261797274, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
-		{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
-		{name: "retry_after_ms", first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x22736d5f72657466, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
-	}},
-	shapeOfEvent: {fields: []shapeField{
-		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
-		{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
-		{name: "time_ms", first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
-		{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
-		{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
-		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
-		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
-		{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
-		{name: "from", first: 0x226d6f7266, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
-		{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, of: shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
-		{name: "attempt", first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
-		{name: "next", first: 0x227478656e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
-		{name: "delay_ms", first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x22736d5f79616c65, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
-		{name: "chunk", first: 0x226b6e756863, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
-		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
-		{name: "replaced", first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x22646563616c7065, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-		{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
-		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
-		{name: "data", first: 0x2261746164, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
-		{name: "level", first: 0x226c6576656c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
-		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
-		{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
-		{name: "stage", first: 0x226567617473, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
-		{name: "cause", first: 0x226573756163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
-		{name: "limit", first: 0x2274696d696c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
-		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
-		{name: "action", first: 0x226e6f69746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
-		{name: "stderr", first: 0x22727265647473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
-		}},
-		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
-		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
-		{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-		{name: "stopped_by", first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x2279625f64657070, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
-		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
-		{name: "stop_code", first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x2265646f635f706f, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
-		{name: "entries", first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
-		{name: "interrupts", first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x2273747075727265, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
-		{name: "expires_ms", first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x22736d5f73657269, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
-	}},
-	shapeOfFunctionCall: {fields: []shapeField{
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
-		{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
-	}},
-	shapeOfGateToolInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
-	}},
-	shapeOfHTTPHeader: {fields: []shapeField{
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
-		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
-	}},
-	shapeOfHTTPResponse: {fields: []shapeField{
-		{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
-		{name: "url", first: 0x226c7275, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-		{name: "headers", first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
-		{name: "body", first: 0x2279646f62, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
-		{name: "body_base64", first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x223436657361625f, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
-	}},
-	shapeOfList: {fields: []shapeField{
-		{name: "list", first: 0x227473696c, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
-		{name: "revision", first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x226e6f6973697665, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
-		{name: "total", first: 0x226c61746f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
-		{name: "items", first: 0x22736d657469, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
-	}},
-	shapeOfLocalValue: {fields: []shapeField{
-		{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
-		{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
-	}},
-	shapeOfLocalVersion: {fields: []shapeField{
-		{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
-	}},
-	shapeOfMessage: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*Message)(p).keep(name, raw) }, fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
-		{name: "role", first: 0x22656c6f72, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
-		{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
-		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
-		{name: "tool_call_id", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x2264695f6c6c6163, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
-		{name: "reasoning_content", first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, last: 0x22746e65746e6f63, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
-		{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
-		{name: "origin", first: 0x226e696769726f, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
-	}},
-	shapeOfModelReply: {fields: []shapeField{
-		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-	}},
-	shapeOfObserveInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "events", first: 0x2273746e657665, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
-	}},
-	shapeOfOnChunkInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
-		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
-		{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
-	}},
-	shapeOfPart: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*Part)(p).keep(name, raw) }, fields: []shapeField{
-		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
-		{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
-		{name: "image_url", first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x226c72755f656761, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
-		{name: "input_audio", first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x226f696475615f74, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
-		{name: "file", first: 0x22656c6966, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
-	}},
-	shapeOfPending: {fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
-		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
-		{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
-		{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
-		{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-		{name: "asks", first: 0x22736b7361, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
-	}},
-	shapeOfReceived: {fields: []shapeField{
-		{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
-		{name: "end", first: 0x22646e65, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
-	}},
-	shapeOfRequest: {fields: []shapeField{
-		{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: shapeOfList},
-		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
-		{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
-		{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
-		}},
-		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
-	}},
-	shapeOfResponse: {fields: []shapeField{
-		{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: shapeOfMessage},
-		{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
-		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
-	}},
-	shapeOfResult: {fields: []shapeField{
-		{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
-		{name: "is_error", first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x22726f7272655f73, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
-		{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
-	}},
-	shapeOfResume: {fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
-		{name: "answer", first: 0x22726577736e61, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
-	}},
-	shapeOfRun: {fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
-		{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
-		{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
-		{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
-		{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
-		{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: shapeOfUsage},
-		{name: "metadata", first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x2261746164617465, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*map[string]rawJSON)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
-		}},
-		{name: "now_ms", first: 0x22736d5f776f6e, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
-		{name: "deadline_ms", first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x22736d5f656e696c, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
-		{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
-	}},
-	shapeOfRunLimits: {fields: []shapeField{
-		{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
-		{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
-		{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
-		{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-			fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
-		}},
-	}},
-	shapeOfStateTool: {fields: []shapeField{
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
-		{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
-		{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
-		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
-		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
-		{name: "active", first: 0x22657669746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
-	}},
-	shapeOfStreamEnd: {fields: []shapeField{
-		{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-	}},
-	shapeOfTool: {fields: []shapeField{
-		{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
-		{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
-		{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
-		{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
-		{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
-	}},
-	shapeOfToolCall: {keep: func(p unsafe.Pointer, name string, raw []byte) { (*ToolCall)(p).keep(name, raw) }, fields: []shapeField{
-		{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
-		{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
-		{name: "function", first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x226e6f6974636e75, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: shapeOfFunctionCall},
-	}},
-	shapeOfToolMessagesInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
-		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: shapeOfResult},
-		{name: "default", first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: shapeOfMessage},
-	}},
-	shapeOfToolReply: {fields: []shapeField{
-		{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-	}},
-	shapeOfTranslateInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
-		{name: "protocol", first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x226c6f636f746f72, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
-	}},
-	shapeOfUsage: {fields: []shapeField{
-		{name: "prompt_tokens", first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
-		{name: "completion_tokens", first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
-		{name: "total_tokens", first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
-	}},
-	shapeOfWrapModelInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: shapeOfRequest},
-	}},
-	shapeOfWrapToolCallInput: {fields: []shapeField{
-		{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: shapeOfRun},
-		{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
-		{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-		{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: shapeOfCall},
-		{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: shapeOfTool},
-		{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
-	}},
-}
+var shapeOfWrapToolCallInput = objectShape{fields: []shapeField{
+	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
+	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
+}}

@@ -21,7 +21,7 @@ type shapeField struct {
 	last        uint64 // of a longer key the last seven bytes, and the quote
 	at          uintptr
 	kind        shapeKind
-	of          uint8 // the shape of what it consists of
+	of          *objectShape // of what it consists of; nil for a pointer to the same
 	grow        func(p unsafe.Pointer) unsafe.Pointer
 	other       func(t *trusted, p unsafe.Pointer)
 }
@@ -167,10 +167,14 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 			}
 		case shapeStruct:
 			t.i = i
-			t.object(&shapes[f.of], at)
+			t.object(f.of, at)
 		case shapePointer:
 			if t.i = i; !t.null() {
-				t.object(&shapes[f.of], f.grow(at))
+				of := f.of
+				if of == nil {
+					of = s
+				}
+				t.object(of, f.grow(at))
 			}
 		default:
 			t.i = i
@@ -222,7 +226,7 @@ func (t *trusted) rest(f *shapeField, at unsafe.Pointer) {
 		}
 		*(*[]struct{})(at) = []struct{}{}
 		for t.next() {
-			t.object(&shapes[f.of], f.grow(at))
+			t.object(f.of, f.grow(at))
 		}
 	default:
 		f.other(t, at)

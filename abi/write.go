@@ -172,9 +172,9 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 		w.null()
 		return
 	}
-	keys := make([]K, 0, len(m))
+	keys := make([]string, 0, len(m)) // and not of K, since sorting is large, and written anew for each type
 	for k := range m {
-		keys = append(keys, k)
+		keys = append(keys, string(k))
 	}
 	slices.Sort(keys)
 	w.b = append(w.b, '{')
@@ -182,9 +182,9 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.text(string(k))
+		w.text(k)
 		w.b = append(w.b, ':')
-		v := m[k]
+		v := m[K(k)]
 		write(w, &v)
 	}
 	w.b = append(w.b, '}')

@@ -63,7 +63,6 @@ type generator struct {
 	structs map[string]bool // that are needed
 	trusted map[string]bool // of them, those that modules read
 	todo    []string
-	shapes  bytes.Buffer // of what modules read
 	host    bytes.Buffer // what modules do without
 }
 
@@ -88,24 +87,10 @@ func generate(roots, trusted, written, files []string) (both, host []byte, err e
 			g.printf("\nfunc (x *%s) append(b []byte) ([]byte, error) {\nw := writer{b: b}\nx.writeValue(&w)\nreturn w.b, w.err\n}\n", name)
 		}
 	}
-	g.shapesOf(names)
 	if both, err = format.Source(g.Bytes()); err == nil {
 		host, err = format.Source(g.host.Bytes())
 	}
 	return both, host, err
-}
-
-// shapesOf writes the shapes of what modules read.
-func (g *generator) shapesOf(names []string) {
-	g.printf("\nconst (\n")
-	first := " uint8 = iota"
-	for _, name := range names {
-		if g.trusted[name] {
-			g.printf("shapeOf%s%s\n", name, first)
-			first = ""
-		}
-	}
-	g.printf(")\n\nvar shapes = [...]objectShape{\n%s}\n", g.shapes.String())
 }
 
 // closure are the structs that roots consist of.
@@ -290,17 +275,17 @@ func (g *generator) strictOf(name string, list []field) {
 // fillerOf writes the method that reads what the host has written, and the shape by
 // which it does.
 func (g *generator) fillerOf(name string, list []field) {
-	g.printf("\nfunc (x *%s) fill(t *trusted) { t.object(&shapes[shapeOf%s], unsafe.Pointer(x)) }\n", name, name)
-	s := &g.shapes
-	fmt.Fprintf(s, "shapeOf%s: {", name)
+	g.printf("\nfunc (x *%s) fill(t *trusted) { t.object(&shapeOf%s, unsafe.Pointer(x)) }\n", name, name)
+	g.printf("\nvar shapeOf%s = objectShape{", name)
 	if g.methods[name+".keep"] {
-		fmt.Fprintf(s, "keep: func(p unsafe.Pointer, name string, raw []byte) { (*%s)(p).keep(name, raw) },", name)
+		g.printf("keep: func(p unsafe.Pointer, name string, raw []byte) { (*%s)(p).keep(name, raw) },", name)
 	}
-	fmt.Fprint(s, "fields: []shapeField{\n")
+	g.printf("fields: []shapeField{\n")
 	for _, f := range list {
-		fmt.Fprintf(s, "{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:], shape(f.t))
+		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:],
+			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // a variable cannot refer to itself
 	}
-	fmt.Fprint(s, "}},\n")
+	g.printf("}}\n")
 }
 
 // keyOf are the parts of a key that are compared: its first eight bytes, or fewer and
@@ -332,11 +317,11 @@ func shape(t *typ) string {
 	case t.kind == "struct" && t.name == "Content":
 		return "kind: shapeContent"
 	case t.kind == "struct":
-		return "kind: shapeStruct, of: shapeOf" + t.name
+		return "kind: shapeStruct, of: &shapeOf" + t.name
 	case t.kind == "pointer" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapePointer, of: shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.name, t.elem.name)
+		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.name, t.elem.name)
 	case t.kind == "slice" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapeList, of: shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]%s)(p)) }", t.elem.name, t.elem.name)
+		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]%s)(p)) }", t.elem.name, t.elem.name)
 	case t.kind == "slice":
 		return fmt.Sprintf("kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }", t.elem.name, filler(t.elem))
 	case t.kind == "map":
