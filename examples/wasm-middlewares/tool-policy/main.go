@@ -177,14 +177,22 @@ func (r *rule) matches(tool string, arguments any, decode bool) (matches, sure b
 	return true, true
 }
 
-// disguised are values, and what else they may be read as.
+// disguised are values, and what else they may be read as: without disguises, and by a
+// tool that opens a file or reads a number.
 func disguised(values []string) (out []string, complete bool) {
 	for _, v := range values {
 		forms, complete := disguise.Forms(v)
 		if !complete {
 			return nil, false
 		}
-		out = append(out, forms...)
+		for _, f := range forms {
+			out = append(out, f)
+			for _, read := range []string{asPath(f), asNumber(f)} {
+				if read != f {
+					out = append(out, read)
+				}
+			}
+		}
 	}
 	return out, true
 }

@@ -155,7 +155,7 @@ function matches(rule: Rule, conditions: Condition[], tool: string, args: Json, 
 			if (values.length === 0 || !values.every((v) => pattern.test(v))) return false;
 			continue;
 		}
-		const read = decode ? values.map(forms) : [values];
+		const read = decode ? values.map((v) => forms(v)?.flatMap((f) => [f, asPath(f), asNumber(f)])) : [values];
 		if (read.includes(undefined)) return undefined;
 		if (!read.flat().some((v) => pattern.test(v!))) return false;
 	}
@@ -164,11 +164,12 @@ function matches(rule: Rule, conditions: Condition[], tool: string, args: Json, 
 
 // valuesAt returns the values at a path, as texts. Keys are compared without regard
 // to case: there are tools that read "Path" where "path" is meant.
-function valuesAt(value: Json, [key = "*", ...rest]: string[], more = true): string[] {
+function valuesAt(value: Json, path: string[]): string[] {
+	const [key = "*", ...rest] = path;
 	const inside = (name: string, item: Json) => (key === "*" || sameCase(key) === sameCase(name) ? valuesAt(item, rest) : []);
 	if (value instanceof Map) return [...value].flatMap(([name, item]) => inside(name, item));
 	if (Array.isArray(value)) return value.flatMap((item, i) => (key === "*" || key === String(i) ? valuesAt(item, rest) : []));
-	return [text(value)];
+	return path.length === 0 ? [text(value)] : [];
 }
 
 // sameCase writes characters that differ by their case alone as one.
@@ -195,4 +196,26 @@ function number(literal: string): string {
 	if (abs >= 1e-6 || abs < 1e-9) return String(f);
 	const [digits = "", exponent] = abs.toExponential().split("e-"); // JavaScript writes 1e-7 so, and this with zeros
 	return `${f < 0 ? "-" : ""}0.${"0".repeat(Number(exponent) - 1)}${digits.replace(".", "")}`;
+}
+
+// asPath is what a tool opens that is given a text as a path: up to the first NUL, with
+// slashes for backslashes, without dots and spaces at the ends of names, and without
+// what goes there and back again.
+function asPath(text: string): string {
+	if (text === "" || !/[/\\\0]|[. ]$/.test(text)) return text;
+	const names: string[] = [];
+	const whole = text.split("\0")[0]!.replaceAll("\\", "/");
+	for (const part of whole.split("/")) {
+		const name = part === "." || part === ".." ? part : part.replace(/[. ]+$/, "");
+		if (name === "" || name === ".") continue;
+		if (name !== ".." || (names.length === 0 ? !whole.startsWith("/") : names.at(-1) === "..")) names.push(name);
+		else names.pop();
+	}
+	return (whole.startsWith("/") ? "/" : "") + names.join("/") || ".";
+}
+
+// asNumber is the number that a tool reads in a text, as number writes it.
+function asNumber(text: string): string {
+	const m = /^[\t\n\f\r ]*([-+]?)0*([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?)[\t\n\f\r ]*$/.exec(text);
+	return m ? number(m[1]!.replace("+", "") + m[2]!.replaceAll("_", "")) : text;
 }

@@ -13,8 +13,14 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// escapes are the ways to write a character by its number.
-var escapes = regexp.MustCompile(`(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};`)
+// escapes are the ways to write a character by its number, or its name in HTML.
+var escapes = regexp.MustCompile(`(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|(?:\\[0-3][0-7]{2})+|` +
+	`&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};|&(?:amp|lt|gt|quot|apos|sol|bsol|period|lowbar|commat|colon|hyphen|dash|nbsp|Tab|NewLine);`)
+
+var entities = map[string]string{
+	"amp": "&", "lt": "<", "gt": ">", "quot": `"`, "apos": "'", "sol": "/", "bsol": `\`, "period": ".", "lowbar": "_", "commat": "@", "colon": ":",
+	"hyphen": "-", "dash": "-", "nbsp": " ", "Tab": "\t", "NewLine": "\n",
+}
 
 // unescape puts characters in the place of their numbers.
 func unescape(text string) string {
@@ -26,17 +32,25 @@ func unescape(text string) string {
 		switch {
 		case s[0] == '%':
 			b, _ := hex.DecodeString(strings.ReplaceAll(s, "%", ""))
-			out = string(b)
+			out = string(shortest(b))
 		case strings.HasPrefix(s, `\x`):
 			b, _ := hex.DecodeString(strings.ReplaceAll(s, `\x`, ""))
 			out = string(b)
 		case strings.HasPrefix(s, `\u{`):
 			out = character(s[3:len(s)-1], 16)
+		case s[0] == '\\' && s[1] != 'u':
+			var b []byte
+			for i := 0; i < len(s); i += 4 {
+				b = append(b, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|(s[i+3]-'0'))
+			}
+			out = string(b)
 		case s[0] == '\\':
 			// JSON knows pairs of surrogates.
 			if json.Unmarshal([]byte(`"`+s+`"`), &out) != nil {
 				return s
 			}
+		case s[1] != '#':
+			out = entities[s[1:len(s)-1]]
 		case s[2] == 'x' || s[2] == 'X':
 			out = character(s[3:len(s)-1], 16)
 		default:
@@ -44,6 +58,21 @@ func unescape(text string) string {
 		}
 		return strings.ToValidUTF8(out, "")
 	})
+}
+
+// shortest writes characters of ASCII in one byte that are written in two: a reader of
+// UTF-8 must refuse those, and some do not.
+func shortest(b []byte) []byte {
+	var out []byte
+	for i := 0; i < len(b); i++ {
+		if (b[i] == 0xC0 || b[i] == 0xC1) && i+1 < len(b) && b[i+1]>>6 == 2 {
+			out = append(out, b[i]&1<<6|b[i+1]&0x3F)
+			i++
+			continue
+		}
+		out = append(out, b[i])
+	}
+	return out
 }
 
 func character(number string, base int) string {

@@ -52,12 +52,31 @@ function join(text: string): string {
 const isLetter = (c: string) => /^[A-Za-z]$/.test(c) || (c >= "\xc0" && c !== "×" && c !== "÷" && !invisible.test(c));
 
 const escapes =
-	/(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};/g;
+	/(?:%[0-9a-fA-F]{2})+|(?:\\x[0-9a-fA-F]{2})+|(?:\\u[0-9a-fA-F]{4})+|\\u\{[0-9a-fA-F]{1,6}\}|(?:\\[0-3][0-7]{2})+|&#[0-9]{1,7};|&#[xX][0-9a-fA-F]{1,6};|&(?:amp|lt|gt|quot|apos|sol|bsol|period|lowbar|commat|colon|hyphen|dash|nbsp|Tab|NewLine);/g;
+
+const entities: Record<string, string> = {
+	amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", sol: "/", bsol: "\\", period: ".", lowbar: "_", commat: "@", colon: ":",
+	hyphen: "-", dash: "-", nbsp: " ", Tab: "\t", NewLine: "\n",
+};
+
+// shortest writes characters of ASCII in one byte that are written in two: a reader of
+// UTF-8 must refuse those, and some do not.
+function shortest(b: number[]): number[] {
+	const out: number[] = [];
+	for (let i = 0; i < b.length; i++) {
+		if (b[i]! >> 1 === 0x60 && b[i + 1]! >> 6 === 2) out.push(((b[i]! & 1) << 6) | (b[++i]! & 0x3f));
+		else out.push(b[i]!);
+	}
+	return out;
+}
 
 // unescape puts characters in the place of their numbers.
 function unescape(text: string): string {
 	return text.replace(escapes, (s) => {
-		if (s.startsWith("%") || s.startsWith("\\x")) return utf8(bytes(s.replaceAll("%", "").replaceAll("\\x", ""))).text;
+		if (s.startsWith("%")) return utf8(shortest(bytes(s.replaceAll("%", "")))).text;
+		if (s.startsWith("\\x")) return utf8(bytes(s.replaceAll("\\x", ""))).text;
+		if (/^\\[0-3]/.test(s)) return utf8(s.match(/[0-7]{3}/g)!.map((d) => parseInt(d, 8))).text;
+		if (/^&[^#]/.test(s)) return entities[s.slice(1, -1)]!;
 		if (s.startsWith("\\u{")) return character(parseInt(s.slice(3), 16));
 		if (s.startsWith("\\")) return (JSON.parse(`"${s}"`) as string).toWellFormed(); // pairs of surrogates are one
 		return character(/x/i.test(s) ? parseInt(s.slice(3), 16) : parseInt(s.slice(2)));
