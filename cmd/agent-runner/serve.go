@@ -85,7 +85,11 @@ Exit codes: 0 everything under way came to its end, 1 it did not, or the server 
 			if err := c.check(cmd); err != nil {
 				return err
 			}
-			return c.run(cmd.Context())
+			ctx, stop := interruptible(cmd.Context(), func() {
+				fmt.Fprintf(e.err, "agent-runner: ending: what is under way has %v; another signal ends it at once\n", c.drain)
+			})
+			defer stop()
+			return c.run(ctx)
 		},
 	}
 	f := cmd.Flags()
@@ -153,7 +157,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	defer listener.Close()
 	where := cmp.Or(c.env.storeAt(c.storeAt), c.env.storeAt(defaultStore))
 	if o.Store, err = store.Open(ctx, where, &store.Options{Keyring: keyring}); err != nil {
-		return err
+		return beforeServing(ctx, err)
 	}
 	defer o.Store.Close()
 	if o.Host, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger}); err != nil {
@@ -172,17 +176,13 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: place(where), secrets: keyring != nil, replay: c.replay}
 	if err := hello.say(ctx, o.Store, c.newKey); err != nil {
-		return err
+		return beforeServing(ctx, err)
 	}
 	return c.serve(ctx, srv, listener, o)
 }
 
-// serve answers until a signal ends it.
+// serve answers until ctx ends.
 func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.Listener, o *server.Options) error {
-	ctx, stop := interruptible(ctx, func() {
-		fmt.Fprintf(c.env.err, "agent-runner: ending: what is under way has %v; another signal ends it at once\n", c.drain)
-	})
-	defer stop()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	background, end := context.WithCancel(ctx)
@@ -193,6 +193,15 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	}
 	fmt.Fprintln(c.env.err, "agent-runner: ended; everything under way came to its end, or goes on at the next start")
 	return nil
+}
+
+// beforeServing is an error from before the server began, which may be that it was
+// ended.
+func beforeServing(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &endedError{exitCanceled, errors.New("ended before it began")}
+	}
+	return err
 }
 
 // How often modules are looked for that nobody names any more, and for how long they
