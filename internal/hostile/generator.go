@@ -14,8 +14,8 @@ import (
 )
 
 // A Generator makes hostile modules, the same ones from the same seed: mutated
-// bytes of honest modules, mutated structure of them, random programs, and
-// random conversations with the host.
+// bytes of honest modules, mutated structure of them, random programs, random
+// conversations with the host, and Extism plug-ins that have them.
 type Generator struct {
 	seed   uint64
 	honest [][]byte
@@ -38,13 +38,15 @@ func (g *Generator) Case(n int) *Case {
 	r := rand.New(rand.NewPCG(g.seed, uint64(n)))
 	c := &Case{Name: fmt.Sprint(n)}
 	var b []byte
-	switch r.IntN(8) {
+	switch r.IntN(9) {
 	case 0, 1:
 		c.Group, b = "bytes", mutateBytes(r, g.base(r), g.base(r))
 	case 2, 3:
 		c.Group, b = "structure", mutateStructure(r, g.base(r))
 	case 4, 5:
 		c.Group, b = "program", newProgram(r, false).bytes()
+	case 6:
+		c.Group, b = "plug-in", newRandomPlugin(r).bytes()
 	default:
 		c.Group, b = "conversation", newProgram(r, true).bytes()
 	}

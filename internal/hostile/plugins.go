@@ -19,6 +19,15 @@ var extismTypes = map[string][2]string{
 	"store_u8": {"Ii", ""}, "store_u64": {"II", ""}, "input_offset": {"", "I"}, "input_load_u8": {"I", "i"}, "input_load_u64": {"I", "I"},
 	"input_set": {"II", ""}, "output_set": {"II", ""}, "error_set": {"I", ""}, "config_get": {"I", "I"}, "var_get": {"I", "I"},
 	"var_set": {"II", ""}, "http_request": {"II", "I"}, "http_status_code": {"", "i"}, "log_info": {"I", ""}, "reset": {"", ""},
+	"length_unsafe": {"I", "I"}, "memory_bytes": {"", "I"}, "input_length": {"", "I"}, "output_offset": {"", "I"}, "output_length": {"", "I"},
+	"error_get": {"", "I"}, "http_headers": {"", "I"}, "get_log_level": {"", "i"}, "log_error": {"I", ""},
+}
+
+// userCalls are the host calls of the ABI as plug-ins make them: with an offset, or
+// with nothing.
+var userCalls = map[string]string{
+	"next": "I", "next_stream": "I", "recv": "", "send": "I", "messages": "I", "changed": "I", "local_get": "I", "local_set": "I",
+	"local_delete": "I", "local_add": "I", "emit": "I", "config": "", "model": "I", "tool": "I", "http": "I", "store_get": "I", "store_set": "I",
 }
 
 // extism imports a function of Extism's.
