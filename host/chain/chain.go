@@ -204,6 +204,7 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 		r.all = append(r.all, m)
 		r.ring[e.Ring] = append(r.ring[e.Ring], m)
 	}
+	r.queue.wanted = wanted(r.all)
 	return r, nil
 }
 

@@ -3,6 +3,7 @@ package chain
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,14 +17,20 @@ const (
 	fullQueue = 256
 )
 
-// A queue holds the events that the observers have not seen.
+// A queue holds the events that the observers have not seen, of those that any of
+// them is told of.
 type queue struct {
+	wanted map[abi.EventType]bool
+
 	mu      sync.Mutex
 	events  []abi.Event
 	dropped int64
 }
 
 func (q *queue) add(e abi.Event) {
+	if !q.wanted[e.Type] {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.events) >= maxQueued {
@@ -78,6 +85,24 @@ func (m *member) readable(e abi.Event) abi.Event {
 	return e
 }
 
+// wanted are the events that any of the members is told of; nil: there are no
+// observers.
+func wanted(members []*member) map[abi.EventType]bool {
+	var out map[abi.EventType]bool
+	for _, m := range members {
+		if !m.has(abi.HookObserve) {
+			continue
+		}
+		if out == nil {
+			out = m.events
+			continue
+		}
+		out = maps.Clone(out)
+		maps.Copy(out, m.events)
+	}
+	return out
+}
+
 // Note adds an event to those that the observers are told of next, without
 // sending it to the caller.
 func (r *Run) Note(e abi.Event) { r.queue.add(e) }
@@ -109,11 +134,14 @@ func (r *Run) Unobserved() bool {
 func (r *Run) Observe(ctx context.Context) {
 	observers := r.inward(abi.HookObserve)
 	events := r.queue.take()
+	if len(events) == 0 {
+		return
+	}
 	for _, m := range observers {
-		var batch []abi.Event
-		for _, e := range events {
-			if m.events[e.Type] {
-				batch = append(batch, m.readable(e))
+		batch := make([]abi.Event, 0, len(events))
+		for i := range events {
+			if m.events[events[i].Type] {
+				batch = append(batch, m.readable(events[i]))
 			}
 		}
 		if len(batch) == 0 {

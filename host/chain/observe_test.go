@@ -1,0 +1,59 @@
+package chain
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+type nowhere struct{}
+
+func (nowhere) Where() abi.Run             { return abi.Run{} }
+func (nowhere) Send(e abi.Event) abi.Event { return e }
+
+// Events that no observer asked for are not kept for anybody.
+func TestOnlyWantedEventsWait(t *testing.T) {
+	t.Parallel()
+	var got []abi.EventType
+	observing := func(name string, types ...abi.EventType) Entry {
+		return Entry{Name: name, Middleware: &Native{Description: abi.Description{Events: types},
+			Observe: func(_ context.Context, _ *Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+				for _, e := range in.Events {
+					got = append(got, e.Type)
+				}
+				return nil, nil
+			}}}
+	}
+	for name, tc := range map[string]struct {
+		entries []Entry
+		waits   bool
+	}{
+		"nobody":       {nil, false},
+		"another":      {[]Entry{observing("a", abi.EventLog)}, false},
+		"this one":     {[]Entry{observing("a", abi.EventMessage)}, true},
+		"one of both":  {[]Entry{observing("a", abi.EventLog), observing("b", abi.EventMessage)}, true},
+		"all but some": {[]Entry{observing("a")}, true},
+	} {
+		c, err := New(tc.entries...)
+		require.NoError(t, err)
+		r, err := c.Open(t.Context(), "run", nowhere{}, NewLocals())
+		require.NoError(t, err)
+		r.Note(abi.Event{Type: abi.EventChunk})
+		require.Empty(t, r.queue.events, name)
+		require.False(t, r.Unobserved(), name)
+		r.Note(abi.Event{Type: abi.EventMessage})
+		require.Equal(t, tc.waits, r.Unobserved(), name)
+		got = nil
+		r.Observe(t.Context())
+		if tc.waits {
+			require.Equal(t, []abi.EventType{abi.EventMessage}, got, name)
+		} else {
+			require.Empty(t, got, name)
+		}
+		require.False(t, r.Unobserved(), name)
+		r.Close()
+	}
+}
