@@ -137,7 +137,7 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 3))
 	h := newBench(t, object{"window": 100})
-	for i := range 200 {
+	for i := range 60 {
 		before := strings.Repeat("Schöne Worte. ", random.IntN(80))
 		after := strings.Repeat("And so on. ", random.IntN(80))
 		require.Equal(t, before+after, streamed(t, h, random, int64(2*i), abi.ChunkText, before+after))

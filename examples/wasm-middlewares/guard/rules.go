@@ -75,19 +75,25 @@ func (g *guard) plain(text string) string {
 	case markers.MatchString(text):
 		return "injection"
 	}
-	letters := bare(text)
-	for _, l := range [2]string{letters, bare(leet.Replace(text))} {
+	seen := map[string]bool{}
+	for _, t := range [3]string{text, leet.Replace(text), markup.ReplaceAllString(text, "")} {
+		letters := bare(t)
+		if seen[letters] {
+			continue
+		}
+		seen[letters] = true
 		for _, r := range rules {
-			if r.pattern.MatchString(l) {
+			if r.pattern.MatchString(letters) {
 				return r.what
 			}
-		}
-		if l == letters && !strings.ContainsAny(text, "013457@$!|") {
-			break
 		}
 	}
 	return ""
 }
+
+// markup is what stands in a text and is not shown: tags and comments of HTML, the addresses
+// of links of Markdown.
+var markup = regexp.MustCompile(`<!--(?s:.*?)-->|<[^<>]{0,300}>|\]\([^()\s]{0,300}\)`)
 
 // leet reads digits and signs as the letters that they are written for.
 var leet = strings.NewReplacer("0", "o", "1", "i", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i", "|", "l")

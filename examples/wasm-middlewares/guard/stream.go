@@ -32,6 +32,24 @@ func (g *guard) OnChunk(ctx *middleware.Context, chunks *middleware.Chunks) erro
 			out = append(out, c)
 			continue
 		}
+		if c.Part != nil { // it comes whole
+			what := g.find(c.Part.Text)
+			if what == "" {
+				out = append(out, c)
+				continue
+			}
+			if c.CallID != "" {
+				err = blocked(c.CallID).Set(ctx, what)
+			} else {
+				c.Part = &abi.Part{Type: abi.PartText, Text: g.Refusal}
+				out = append(out, c)
+				err = tell(ctx, "output", what)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		var h *held
 		texts, h = holder(texts, &c)
 		h.Text += c.Text
@@ -69,6 +87,8 @@ func (g *guard) looksAt(c *abi.Chunk) bool {
 		return g.Output
 	case abi.ChunkToolResult:
 		return g.ToolResults == resultsWithhold
+	case abi.ChunkPart:
+		return c.Part != nil && (c.CallID == "" && g.Output || c.CallID != "" && g.ToolResults == resultsWithhold)
 	default:
 		return false
 	}
