@@ -128,18 +128,25 @@ func (l *limits) AfterModel(ctx *middleware.Context, call *middleware.ModelEnd) 
 	if u == nil || u.TotalTokens == 0 && u.PromptTokens == 0 && u.CompletionTokens == 0 {
 		u = estimate(call)
 	}
+	input, output := within(u.PromptTokens), within(u.CompletionTokens)
+	total := max(within(u.TotalTokens), input+output)
 	var money int64
 	if p := l.price(call.Request.Model); p != nil {
-		// A price for a million is one millionth each.
-		money = int64(math.Ceil(float64(u.PromptTokens)*p.Input + float64(u.CompletionTokens)*p.Output))
+		// A price for a million is one millionth each. What an endpoint does not say
+		// whether it was input or output costs what is dearer.
+		rest := float64(total-input-output) * max(p.Input, p.Output)
+		money = int64(math.Ceil(float64(input)*p.Input + float64(output)*p.Output + rest))
 	}
 	for _, p := range l.periods {
-		if err := p.use(ctx, max(u.TotalTokens, u.PromptTokens+u.CompletionTokens), money); err != nil {
+		if err := p.use(ctx, total, money); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// within keeps what an endpoint says far from where sums end: no call has used more.
+func within(tokens int64) int64 { return min(max(tokens, 0), 1_000_000_000) }
 
 func millionths(money float64) int64 { return int64(math.Ceil(money * 1e6)) }
 

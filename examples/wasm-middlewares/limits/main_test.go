@@ -143,6 +143,14 @@ func TestMoney(t *testing.T) {
 	require.Equal(t, "ok", b.model())
 	require.Equal(t, "stop: The limit of 0.001 money for this run is reached.", b.model())
 
+	// What an endpoint says makes no sum smaller, and costs something if it is but a total.
+	for _, usage := range []abi.Usage{{TotalTokens: 40}, {PromptTokens: -1 << 62, CompletionTokens: 1 << 62}, {PromptTokens: 1<<63 - 1, TotalTokens: -1}} {
+		b = newBench(t, object{"run": object{"money": 0.001}, "prices": object{"*": object{"input": 10, "output": 30}}, "on_limit": "stop"})
+		b.usage = usage
+		require.Equal(t, "ok", b.model())
+		require.Equal(t, "stop: The limit of 0.001 money for this run is reached.", b.model())
+	}
+
 	b = newBench(t, object{"run": object{"money": 1}, "prices": object{"other": object{"input": 1}}})
 	require.Equal(t, "error: money is limited, and prices say nothing of model m-1", b.model())
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+// Runs of a day that race each other, in the real host on a real store: what is limited
+// by number is never passed.
+func TestParallelRuns(t *testing.T) {
+	t.Parallel()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	h, err := host.New(t.Context(), &host.Options{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.Close(context.Background())) })
+	m, err := h.LoadBytes(t.Context(), "limits.wasm", guestbuild.Build(t, "examples/wasm-middlewares/limits"), host.Limits{})
+	require.NoError(t, err)
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "values.db"), &store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+
+	const runs, each, allowed, asked = 8, 3, 5, 12
+	var mails, calls atomic.Int64
+	mail := tool.Func(abi.Tool{Name: "mail"}, func(context.Context, abi.Call) (*abi.Result, error) {
+		mails.Add(1)
+		return abi.TextResult("sent"), nil
+	})
+	a, err := h.NewAgent(t.Context(), &host.AgentOptions{
+		Model: scripted.Func(func(n int, _ *model.Request) scripted.Reply {
+			calls.Add(1)
+			var list []abi.ToolCall
+			for i := range each {
+				list = append(list, abi.NewToolCall(strconv.Itoa(100*n+i), "mail", "{}"))
+			}
+			return scripted.Calls(list...)
+		}),
+		ModelName: "m", Tools: []tool.Tool{mail}, Options: chain.Options{Values: s},
+		Middlewares: []host.Middleware{{Module: m, Grants: host.Grants{Store: true}, Config: []byte(`{"day":{"model_calls":12,"tools":{"mail":5}},"on_limit":"stop"}`)}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	var all sync.WaitGroup
+	for range runs {
+		all.Go(func() {
+			for _, err := range a.Run(t.Context(), host.Input{Messages: []abi.Message{abi.User("go")}}) {
+				var stop *host.Stop
+				assert.True(t, err == nil || errors.As(err, &stop), "%v", err)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, allowed, mails.Load(), "mails")
+	require.EqualValues(t, asked, calls.Load(), "model calls")
+}
