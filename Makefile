@@ -48,7 +48,7 @@ check: lint tidy generated race ## what else must hold: lint, tidy, generated fi
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	cd adapters/eino && go vet ./...
-	cd bench && go vet ./figures ./agents ./history ./codec ./report && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
+	cd bench && go vet ./figures ./agents ./history ./codec ./report ./server && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
 	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
@@ -128,6 +128,11 @@ bench-build:
 		GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -o ../build/bench/$$guest.wasm ./guests/$$guest || exit 1; \
 	done
 	cd bench && go build -o ../build/bench/ ./agents ./history ./codec
+
+.PHONY: bench-server
+bench-server: build bench-build ## docs/platform-figures.md: the platform under load, and beside a hostile tenant
+	cd bench && go build -o ../build/bench/ ./server
+	./build/bench/server $(BIN) build/bench/look.wasm docs/platform-figures.md
 
 .PHONY: bench-go
 bench-go: ## benchmarks of packages, five counts each

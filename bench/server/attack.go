@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/hostile"
@@ -34,13 +35,13 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	_ = guest.Close()
 	agent := agentOf("quick", modules)
 	// One at a time for each processor: what a platform is like that is not full.
-	load := func() (*sample, error) { return s.load(list, agent, 2, p.each) }
+	load := func() (*sample, error) { return s.load(list, agent, 2, p.each/3) }
 	if _, err := load(); err != nil {
 		return err
 	}
 	fmt.Fprintf(text, "## A hostile tenant\n\nRuns with %d modules of %d tenants, two at once, while another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
-		"use up their time, floods the server with requests, sends bodies of 8 MB, stalls uploads and reads no events; and, by turns, while it does not. "+
-		"What is told is the middle of %d turns.\n\n| the hostile tenant's quota | runs a second, without and with it | p50 | p99, without and with it | ratio of p99 |\n| --- | ---: | ---: | ---: | ---: |\n", modules, tenants, p.rounds)
+		"use up their time, floods the server with requests, sends bodies of 8 MB, stalls uploads and reads no events; and, by turns, while it stands still. "+
+		"There were %d turns of %v each.\n\n| the hostile tenant's quota | runs a second, without and with it | p50 | p99, without and with it | ratio of p99 |\n| --- | ---: | ---: | ---: | ---: |\n", modules, tenants, p.rounds, p.each/3)
 	for i, quota := range []struct {
 		name string
 		of   map[string]int64
@@ -49,37 +50,50 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		var quiet, loud []*sample
-		for range p.rounds {
-			without, err := load()
-			if err != nil {
-				return err
-			}
-			cmd, err := self(s.url, evil.key, guest.Name())
-			if err != nil {
-				return err
-			}
-			time.Sleep(2 * time.Second)
-			with, err := load()
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			if err != nil {
-				return err
-			}
-			quiet, loud = append(quiet, without), append(loud, with)
-			time.Sleep(3 * time.Second) // what it began comes to its end
+		quiet, loud, err := s.besides(p, evil, guest.Name(), load)
+		if err != nil {
+			return err
 		}
-		p99 := func(x *sample) float64 { return x.at(0.99).Seconds() }
-		without, with := middle(quiet, p99), middle(loud, p99)
-		fmt.Fprintf(text, "| %s | %.0f, %.0f | %s, %s | %s, %s | %.2f |\n", quota.name, middle(quiet, (*sample).perSecond), middle(loud, (*sample).perSecond),
-			ms(seconds(middle(quiet, func(x *sample) float64 { return x.at(0.5).Seconds() }))), ms(seconds(middle(loud, func(x *sample) float64 { return x.at(0.5).Seconds() }))),
-			ms(seconds(without)), ms(seconds(with)), with/without)
+		fmt.Fprintf(text, "| %s | %.0f, %.0f | %s, %s | %s, %s | %.2f |\n", quota.name, quiet.perSecond(), loud.perSecond(),
+			ms(quiet.at(0.5)), ms(loud.at(0.5)), ms(quiet.at(0.99)), ms(loud.at(0.99)), loud.at(0.99).Seconds()/quiet.at(0.99).Seconds())
 	}
 	text.WriteString("\n")
 	return nil
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// besides measures a load by turns without the hostile tenant, whose process stands
+// still, and with it.
+func (p *platform) besides(much *plan, evil *tenant, guest string, load func() (*sample, error)) (quiet, loud *sample, err error) {
+	cmd, err := self(p.url, evil.key, guest)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	time.Sleep(5 * time.Second) // its modules are brought
+	quiet, loud = &sample{}, &sample{}
+	for range much.rounds {
+		for _, turn := range []struct {
+			signal os.Signal
+			settle time.Duration // until what it began has come to its end, or it is at work
+			to     *sample
+		}{{syscall.SIGSTOP, 2 * time.Second, quiet}, {syscall.SIGCONT, 500 * time.Millisecond, loud}} {
+			if err := cmd.Process.Signal(turn.signal); err != nil {
+				return nil, nil, err
+			}
+			time.Sleep(turn.settle)
+			got, err := load()
+			if err != nil {
+				return nil, nil, err
+			}
+			turn.to.times = append(turn.to.times, got.times...)
+			turn.to.took += got.took
+		}
+	}
+	return quiet, loud, nil
+}
 
 // attackUntilKilled is the hostile tenant.
 func attackUntilKilled(address, key, guest string) {
