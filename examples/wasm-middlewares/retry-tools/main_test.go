@@ -82,6 +82,7 @@ func TestTriesAgain(t *testing.T) {
 		"by its status":               {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "hm", Status: 429}, "ok"}, 2},
 		"asks to wait":                {nil, read, []any{&abi.Error{Code: abi.CodeTool, Message: "busy", Status: 429, RetryAfterMS: 100}, "ok"}, 1},
 		"an error result":             {nil, read, []any{"!request timed out", "ok"}, 2},
+		"a number like a status":      {nil, read, []any{"!row 502 violates a constraint"}, 3}, // in vain: the README says so
 		"an error result for good":    {nil, read, []any{"!no such file"}, 1},
 		"one's own pattern":           {object{"match": []string{"^flaky"}}, read, []any{"!flaky thing", "ok"}, 2},
 		"more attempts":               {object{"attempts": 5}, read, []any{busy}, 5},

@@ -44,6 +44,7 @@ func TestSearch(t *testing.T) {
 		"channel":                          {"mcp__slack__read_channel", "mcp__slack__send_message"},
 		"+":                                {},
 		"zeppelin moon":                    {},
+		"mail":                             {}, // no word is the same as in send_message: the README says so
 	} {
 		got, err := search(tools, query, 5)
 		require.NoError(t, err)
