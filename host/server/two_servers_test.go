@@ -38,12 +38,11 @@ const envServer = "AGENT_RUNNER_TEST_SERVER"
 func TestMain(m *testing.M) {
 	if where := os.Getenv(envServer); where != "" {
 		if err := serveHere(where); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			panic(err) // which its caller takes for a bad end
 		}
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // serveHere serves until SIGTERM, and says where.
@@ -72,7 +71,7 @@ func serveHere(where string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("http://" + l.Addr().String())
+	fmt.Fprintln(os.Stdout, "http://"+l.Addr().String())
 	return srv.Serve(ctx, l)
 }
 
@@ -317,7 +316,11 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 		require.Equal(t, agent.StatusFinished, agent.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
-	t.Logf("runs on both servers ended %v after the block", time.Since(began).Round(time.Millisecond))
+	require.Eventually(t, func() bool { // where no run was, too
+		servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
+		return kept.Modules[0].Blocked != ""
+	}, 5*time.Second, 10*time.Millisecond)
+	t.Logf("both servers heeded the block within %v", time.Since(began).Round(time.Millisecond))
 	require.Contains(t, start(0).problem(t, 403).Detail, "it phones home")
 	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
 	servers[0].ok("DELETE", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, nil, nil)
