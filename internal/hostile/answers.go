@@ -41,6 +41,10 @@ func answerCases() []Case {
 	}
 	return []Case{
 		late(answer("8 MB of fields that nobody knows", func() string { return `{"x":{` + keys(700_000) + `}}` })),
+		{Name: "8 MB of brackets", Module: func() []byte { return answering(abi.HookBeforeAgent, strings.Repeat("[", most)) },
+			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"answer: "}},
+		{Name: "8 MB of brackets in a value", Module: func() []byte { return answering(abi.HookBeforeAgent, `{"x":`+strings.Repeat("[", most-10)) },
+			Want: Faulted, Hook: abi.HookBeforeAgent, Text: []string{"deeper than 64 levels"}},
 		answer("8 MB of escapes", repeated(`{"instruction":"`, `\u00e9`, `"}`)),
 		answer("8 MB of spaces", repeated(`{`, ` `, `}`)),
 		answer("8 MB of digits and dots", repeated(`{"x":[`, `1.5e-7,`, `1]}`)),
