@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -164,6 +165,20 @@ func (r *live) since(after int64) (lines []line, changed <-chan struct{}, over, 
 		}
 	}
 	return lines, r.changed, r.over, ok
+}
+
+// leaveTime is how long a run that waits for answers may take to be none that goes on
+// here. Whoever is told that it waits may answer before that.
+const leaveTime = 2 * time.Second
+
+// leave waits until the run goes on here no more, or does not end.
+func (r *live) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	}
 }
 
 // wait returns when the run has told of its beginning, or why it did not begin.

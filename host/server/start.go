@@ -234,6 +234,9 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 		o.release()
 		return nil, err
 	}
+	if old := r.lives.get(t.ID(), id); old != nil && info.Status == agent.StatusPaused {
+		old.leave(ctx)
+	}
 	failed := make(chan error, 1)
 	admit := func() error { return t.AdmitRun(ctx, id, info.Agent, false) }
 	l, err := r.run(t, id, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
