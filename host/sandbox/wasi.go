@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tetratelabs/wazero/api"
 )
@@ -237,27 +238,27 @@ func poll(g *Guest, p []uint64) uint32 {
 	if count == 0 || count > maxSubscriptions {
 		return errnoInval
 	}
-	wanted := g.Read(in, count*subscription)
-	events := make([]byte, 0, count*event)
+	wanted, events := g.view(in, count*subscription), g.view(out, count*event)
 	wake := int64(math.MaxInt64)
-	for ; len(wanted) > 0; wanted = wanted[subscription:] {
-		answer := make([]byte, event)
-		copy(answer, wanted[:8]) // the guest's own mark
-		kind := wanted[8]
-		answer[10] = kind
-		switch kind {
+	for s := range slices.Chunk(wanted, subscription) {
+		switch kind := s[8]; kind {
 		case 0:
-			wake = min(wake, g.in.wakeTime(wanted))
+			wake = min(wake, g.in.wakeTime(s))
 		case 1, 2: // streams are always ready
 		default:
 			return errnoInval
 		}
-		events = append(events, answer...)
 	}
 	if wake != math.MaxInt64 {
 		g.in.slept = min(max(g.in.slept, wake-g.in.now), 365*day)
 	}
-	g.Write(out, events)
+	for e := range slices.Chunk(events, event) {
+		var answer [event]byte
+		copy(answer[:], wanted[:8]) // the guest's own mark
+		answer[10] = wanted[8]      // the kind
+		copy(e, answer[:])
+		wanted = wanted[subscription:]
+	}
 	g.put32(uint32(p[3]), count)
 	return errnoSuccess
 }
