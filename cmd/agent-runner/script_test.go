@@ -48,6 +48,8 @@ import (
 //	endserver ENDS SIGNAL …  sends it TERM, INT or KILL, the second when it says that the
 //	                         first came, and waits for its end, which is ENDS, such as
 //	                         'exit status 0'. Its output is in the files out and err
+//	quickstart               writes the commands of the platform's quick start into one.sh
+//	                         and two.sh, for the first and the second terminal
 //	setfrom NAME FILE [RE]   sets $NAME to what the file says, or to what RE finds in it
 func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
@@ -62,6 +64,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cache := t.TempDir()
 	// AssemblyScript's compiler, where npm can install it.
 	sdk := filepath.Join("..", "..", "guest-sdk", "assemblyscript", "testdata", "npm")
@@ -73,6 +79,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MODULES", modules)
+			e.Setenv("DOCS", docs)
 			e.Setenv("ASC", asc)
 			e.Setenv(envCacheDir, cache)
 			e.Setenv("OPENAI_API_KEY", "")
@@ -86,7 +93,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("there is no condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "endserver": endServer, "setfrom": setFrom,
+			"model": startModel, "exits": exits, "interrupt": interrupt, "events": events, "says": says, "requests": requests, "id": runID, "site": startSite, "server": startServer, "endserver": endServer, "setfrom": setFrom, "quickstart": quickStart,
 		},
 	})
 }

@@ -46,7 +46,11 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 		return nil
 	}
 	// The key goes to where programs read it; what is said about it does not.
-	fmt.Fprintf(g.env.err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
+	if isTerminal(g.env.out) {
+		fmt.Fprintf(g.env.err, "\nThis is the operator's key. It is shown this once; keep it safe:\n\n")
+	} else {
+		fmt.Fprintf(g.env.err, "\nThe operator's key goes to standard output, this once; keep it safe.\n")
+	}
 	if _, err := fmt.Fprintln(g.env.out, key); err != nil {
 		return fmt.Errorf("the operator's key cannot be shown: %w; make another one with: agent-runner serve --new-operator-key", err)
 	}

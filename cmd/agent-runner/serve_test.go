@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -95,6 +96,26 @@ func endServer(ts *testscript.TestScript, _ bool, args []string) {
 	if got := p.cmd.ProcessState.String(); !code.MatchString(got) {
 		ts.Fatalf("it ended with %q, want %q:\n%s", got, args[0], p.out.all.String())
 	}
+}
+
+// quickStart writes the commands of docs/platform-quickstart.md: those of the first
+// terminal into one.sh, those of the second into two.sh. The server is at a free port.
+func quickStart(ts *testscript.TestScript, _ bool, _ []string) {
+	text, err := os.ReadFile(ts.Getenv("DOCS") + "/platform-quickstart.md")
+	ts.Check(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Check(l.Close())
+	ts.Setenv(envListen, l.Addr().String())
+	var commands []string
+	for _, part := range strings.Split(strings.ReplaceAll(string(text), defaultListen, l.Addr().String()), "```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		commands = append(commands, block)
+	}
+	// The last command of the first terminal becomes the process that a signal ends.
+	first := strings.Replace(commands[0], "agent-runner serve", "exec agent-runner serve", 1)
+	ts.Check(os.WriteFile(ts.MkAbs("one.sh"), []byte(first), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("two.sh"), []byte(strings.Join(commands[1:], "")), 0o600))
 }
 
 // setFrom sets a variable to what a file says, or to what a pattern finds in it.
