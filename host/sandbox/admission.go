@@ -71,7 +71,7 @@ type ImageRoomError struct {
 }
 
 func (e *ImageRoomError) Error() string {
-	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have; close agents and modules that nobody uses, or let this one begin with less",
+	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have, of which nobody has more than is left to others; close agents and modules that nobody uses, or let this one begin with less",
 		bytesText(e.Bytes), bytesText(e.All))
 }
 
@@ -194,6 +194,17 @@ func (a *admission) take(name string, bytes int64) {
 		a.held = map[string]int64{}
 	}
 	a.held[name] += bytes
+}
+
+// try takes so much at once, or not at all.
+func (a *admission) try(name string, bytes int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if bytes > a.free || !a.within(name, bytes) {
+		return false
+	}
+	a.take(name, bytes)
+	return true
 }
 
 func (a *admission) give(name string, bytes int64) {

@@ -178,7 +178,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
 		return err
 	}
-	s, err := in.core.capture(&im.sandbox.imageBudget, im.sandbox.portable)
+	s, err := in.core.capture(ctx, im.sandbox)
 	if err != nil {
 		return err
 	}

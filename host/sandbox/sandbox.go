@@ -88,8 +88,8 @@ type Options struct {
 	MemoryBytes int64
 
 	// ImageBytes bounds the memory that all images hold together: what instances
-	// begin with, pages of zeros aside. Beyond it no image is made, which is an
-	// [*ImageRoomError]. Default a third of the machine's memory, or of what the
+	// begin with, pages of zeros aside. Beyond it no image is made, nor for one
+	// who has his share of it, see [Sharing]: that is an [*ImageRoomError]. Default a third of the machine's memory, or of what the
 	// container may use.
 	ImageBytes int64
 
@@ -129,7 +129,7 @@ type Sandbox struct {
 	admission   admission
 	idleBudget  budget
 	idleTime    time.Duration
-	imageBudget budget
+	imageBudget admission
 
 	mu        sync.Mutex
 	images    map[*Image]struct{}    // guarded by mu
@@ -156,8 +156,9 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	def(&s.idleTime, 30*time.Second)
 	s.idleBudget.most = opts.IdleBytes
 	def(&s.idleBudget.most, 256<<20)
-	s.imageBudget.most = opts.ImageBytes
-	def(&s.imageBudget.most, machineMemory()/3)
+	s.imageBudget.free = opts.ImageBytes
+	def(&s.imageBudget.free, machineMemory()/3)
+	s.imageBudget.all = s.imageBudget.free
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

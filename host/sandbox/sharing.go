@@ -9,7 +9,7 @@ import (
 // of a server. Without one, whoever comes first is served first.
 type Sharer struct {
 	// Name is whose memory it is: of those with names nobody reserves more than what
-	// is left to all others, see [Sandbox.Reserve].
+	// is left to all others, see [Sandbox.Reserve], nor has more images.
 	Name string
 	// Turn waits until a guest that has run for a while may go on, and returns what
 	// ends its turn. It is called from time to time while a guest runs, so that one

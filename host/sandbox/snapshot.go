@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -12,7 +13,8 @@ import (
 // instance begins with, and what a used one is put back to.
 type state struct {
 	pages   pageImage
-	budget  *budget // that the pages are of
+	budget  *admission // that the pages are of
+	name    string     // whose they are; may be empty
 	globals []uint64
 	users   atomic.Int32 // instances that were made from it, and the pool
 }
@@ -24,7 +26,7 @@ func (s *state) release() {
 	if s.users.Add(-1) == 0 {
 		bytes := s.pages.bytes()
 		s.pages.close()
-		s.budget.give(bytes)
+		s.budget.give(s.name, bytes)
 	}
 }
 
@@ -116,17 +118,22 @@ func checkElements(m *wasm.Module) error {
 
 // capture takes the state of an instance that is not running, if there is room for
 // one more. The caller is its first user.
-func (c *core) capture(room *budget, portable bool) (*state, error) {
+func (c *core) capture(ctx context.Context, box *Sandbox) (*state, error) {
 	memory, _ := c.memory.Read(0, c.memory.Size())
-	pages, err := newPageImage(memory, portable)
+	pages, err := newPageImage(memory, box.portable)
 	if err != nil {
 		return nil, err
 	}
-	if n := pages.bytes(); !room.take(n) {
-		pages.close()
-		return nil, &ImageRoomError{Bytes: n, All: room.most}
+	name := ""
+	if sharer := sharerOf(ctx); sharer != nil {
+		name = sharer.Name
 	}
-	s := &state{pages: pages, budget: room, globals: make([]uint64, len(c.globals))}
+	room := &box.imageBudget
+	if n := pages.bytes(); !room.try(name, n) {
+		pages.close()
+		return nil, &ImageRoomError{Bytes: n, All: room.all}
+	}
+	s := &state{pages: pages, budget: room, name: name, globals: make([]uint64, len(c.globals))}
 	for i, g := range c.globals {
 		s.globals[i] = g.Get()
 	}
