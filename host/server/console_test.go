@@ -148,12 +148,14 @@ func TestConsoleInBrowser(t *testing.T) {
 		answer := scripted.Text("The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.")
 		answer.Size, answer.Delay = 12, 50*time.Millisecond
 		answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
-		replies = append(replies, call, answer, scripted.Hang())
+		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
 	}
 	f := platform(t, replies...)
 	f.upload(f.acme, "mask", mask)
 	f.upload(f.acme, "asker", asker)
-	r := f.apply(f.acme, "archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n")
+	r := f.apply(f.acme, "archivist", "model: {name: small}\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	r = f.apply(f.acme, "archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n")
 	require.Equal(t, 200, r.status, "%s", r.body)
 	f.upload(f.acme, "crash", crash)
 	r = f.apply(f.acme, "clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n")
@@ -170,6 +172,7 @@ func TestConsoleInBrowser(t *testing.T) {
 	cmd.Stdin = bytes.NewReader(told)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
 	require.Contains(t, string(out), "ok: light", "%s", out)
 	require.Contains(t, string(out), "ok: dark")
 	require.NotContains(t, string(out), f.acme, "the key is shown nowhere")

@@ -36,6 +36,7 @@ async function visit(scheme, viewport) {
     if (!r.url().startsWith(told.url) && !r.url().startsWith("data:")) wrong.push(`request: ${r.url()}`);
   });
   const shot = async (name) => {
+    if (process.env.CONSOLE_TIMES) console.log(`${scheme} ${name} ${Math.round(performance.now())}`);
     await page.screenshot({ path: join(told.shots, `${scheme}-${name}.png`), fullPage: true });
     const wide = await page.locator("html").evaluate((e) => e.scrollWidth - e.clientWidth);
     assert.ok(wide <= 0, `${name} is ${wide} px wider than the window`);
@@ -51,6 +52,10 @@ async function visit(scheme, viewport) {
   await page.getByLabel("Key").fill(told.key);
   await page.keyboard.press("Enter");
   await title("Runs");
+
+  await page.locator("h1:focus", { hasText: "Runs" }).waitFor(); // where a page begins
+  await page.getByRole("link", { name: "Skip to the content" }).press("Enter");
+  await page.locator("main:focus").waitFor();
 
   // A run is started, by the keyboard.
   await page.getByRole("link", { name: "Start a run" }).click();
@@ -99,6 +104,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByText("live", { exact: true }).waitFor();
   await page.locator(".timeline .bar.open").first().waitFor();
+  await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of a message that is not over
   await shot("live");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("button", { name: "Cancel it?" }).click();
@@ -108,11 +114,17 @@ async function visit(scheme, viewport) {
   await open("Runs");
   await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
   await shot("runs");
+  const begun = await fetch(`${told.url}/v1/runs`, { method: "POST", headers: { Authorization: `Bearer ${told.key}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ agent: "clumsy", input: `Elsewhere, in ${scheme}.` }) });
+  assert.equal(begun.status, 202);
+  await page.getByRole("link", { name: `Elsewhere, in ${scheme}.` }).waitFor(); // the list is kept up to date
   await page.getByLabel("Status").selectOption("paused");
   await page.getByText("No runs.").waitFor();
   await open("Agents");
   await page.getByRole("link", { name: "archivist" }).click();
   await page.getByText("# Keeps the archive in order.").waitFor();
+  await page.getByText("What changed since version 1").click();
+  await page.locator(".diff ins", { hasText: "# Keeps" }).waitFor();
   await shot("agent");
   await open("Modules");
   await shot("modules");
@@ -231,6 +243,7 @@ async function check(scheme, viewport, run) {
   await other.getByRole("heading", { level: 1, name: "Runs" }).waitFor();
   for (const at of [run, ...["#/runs", "#/start", "#/agents/archivist", "#/modules", "#/usage"].map((x) => `${told.url}/${x}`)]) {
     await other.goto(at);
+    await other.reload(); // else another fragment leaves the page before in place for a moment
     await other.locator("main h1").waitFor();
     await other.waitForLoadState("networkidle").catch(() => {});
     await audit(other, at);

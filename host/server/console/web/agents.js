@@ -1,6 +1,7 @@
 // Agents with their files and versions.
-import { h, table, when, digest, badge, facts } from "./dom.js";
+import { h, fill, table, when, digest, badge, facts, wrong } from "./dom.js";
 import { get } from "./api.js";
+import { between } from "./changes.js";
 
 export async function agents({ signal }) {
   const list = (await get("/v1/agents?limit=1000", signal)).agents;
@@ -27,5 +28,23 @@ export async function agent({ id, query, signal }) {
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
     h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "It runs without modules.")),
-    h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml)));
+    h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml), a.version > 1 && since(path, a, signal)));
+}
+
+// since shows what is different from the version before, when it is opened.
+function since(path, a, signal) {
+  const place = h("div");
+  const d = h("details", null, h("summary", null, `What changed since version ${a.version - 1}`), place);
+  d.addEventListener("toggle", async () => {
+    if (!d.open || place.childElementCount > 0) return;
+    try {
+      const before = await get(`${path}?version=${a.version - 1}`, signal);
+      const digests = (x) => x.modules.map((m) => `${m.name} ${m.digest}`).join("\n");
+      fill(place, before.yaml === a.yaml ? h("p", { class: "soft" }, "The file is the same.") : between("agent.yaml", before.yaml, a.yaml, "code"),
+        digests(before) !== digests(a) && between("modules", digests(before), digests(a), "code"));
+    } catch (e) {
+      if (!signal.aborted) fill(place, wrong(e));
+    }
+  });
+  return d;
 }

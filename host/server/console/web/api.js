@@ -70,11 +70,13 @@ export async function signIn(text) {
 }
 
 export const pause = (ms, signal) => new Promise((done) => {
-  const t = setTimeout(done, ms);
-  signal?.addEventListener("abort", () => {
+  const over = () => {
     clearTimeout(t);
+    signal?.removeEventListener("abort", over);
     done();
-  }, { once: true });
+  };
+  const t = setTimeout(over, ms);
+  signal?.addEventListener("abort", over);
 });
 
 // events yields a run's events from behind a number on, until the run ends or waits

@@ -34,9 +34,12 @@ function phase(p, calls, places) {
   const shown = [];
   for (const d of p.deeds) {
     const what = deed(d, now, calls);
-    if (what) shown.push(what);
-    if (what && d.entry) places.set(hookKey(p.step, d.entry, d.what, d.call), what);
-    else quiet.push(`${d.entry} ${d.what}`);
+    if (!what) {
+      quiet.push(`${d.entry} ${d.what}`);
+      continue;
+    }
+    shown.push(what);
+    if (d.entry) places.set(hookKey(p.step, d.entry, d.what, d.call), what);
   }
   return h("section", { class: "phase" },
     h("h3", null, p.title),
@@ -70,7 +73,7 @@ function deed(d, now, calls) {
     now.result.set(d.call, a);
     return h("li", { class: "deed tool" }, head("tool", calls.get(d.call)?.name ?? d.call, d), parts, d.answer && h("p", { class: "said clip" }, textOf(a.content)), a.is_error && badge("error", "bad"));
   }
-  (d.edits ?? []).forEach((e) => parts.push(edit(e)));
+  (d.edits ?? []).forEach((e) => parts.push(...edit(e)));
   switch (d.what) {
     case "before_tool":
       if (a.arguments !== undefined) parts.push(between("arguments", pretty(now.arguments.get(d.call) ?? calls.get(d.call)?.arguments ?? ""), pretty(a.arguments), "code"));
@@ -125,6 +128,9 @@ function said(m) {
   return text && h("p", { class: "said clip" }, text);
 }
 
+// beside is what a message is, without what the host says of it.
+const beside = (m) => JSON.stringify({ ...m, id: undefined, origin: undefined }, null, 2);
+
 // edit shows where messages were changed: each that went beside the one that came
 // for it.
 function edit(e) {
@@ -134,13 +140,14 @@ function edit(e) {
   for (let i = 0; i < Math.max(gone.length, came.length); i++) {
     const [a, b] = [gone[i], came[i]];
     const what = a && b ? `message ${e.at + i + 1} (${b.role})` : a ? `message ${e.at + i + 1} (${a.role}) was removed` : `message ${e.at + i + 1} (${b.role}) was added`;
-    out.push(between(what, saidBy(a), saidBy(b)));
+    if (saidBy(a) !== saidBy(b) || !a || !b) out.push(between(what, saidBy(a), saidBy(b)));
+    else if (beside(a) !== beside(b)) out.push(between(`${what}, beside its text`, beside(a), beside(b), "code"));
   }
   return out;
 }
 
 // between shows two texts as one, with what went and what came.
-function between(what, before, after, kind = "") {
+export function between(what, before, after, kind = "") {
   const parts = diff(before, after);
   return h("figure", { class: "diff" }, h("figcaption", null, what), h("p", { class: `said ${kind}` }, parts.map(({ kind, text }) => {
     if (kind === "gone") return h("del", null, text);

@@ -23,7 +23,9 @@ class Page {
     this.events = [];
     this.heard = 0;
     this.drawn = {};
-    this.live = ""; // what the model has said of a message that is not over
+    this.tookLast = 0; // milliseconds of the last look
+    this.live = ""; // what the model has said of a message that history does not have yet
+    this.whole = false; // that message is over
     this.title = h("h1", { tabindex: "-1" });
     this.part = Object.fromEntries(["actions", "facts", "wrong", "asks", "talk", "line", "changes", "modules", "faults", "connection"].map((n) => [n, h("div", { class: `part-${n}` })]));
     const p = this.part;
@@ -47,22 +49,39 @@ class Page {
       return undefined;
     };
     // A run that is queued has no history, and one that goes on has no trace.
+    const whole = this.whole;
     const [r, history, trace] = await Promise.all([get(path, this.signal), get(`${path}/history`, this.signal).catch(none), get(`${path}/trace`, this.signal).catch(none)]);
     const before = this.run.status;
     this.run = r;
     this.history = history ?? this.history;
     this.trace = trace ?? this.trace;
-    if (history) this.live = "";
+    if (history && whole && this.whole) this.live = "";
     if (r.status !== before) say(`The run is ${r.status === "paused" ? "waiting for an answer" : r.status}.`);
     this.draw();
   }
 
-  // soon looks again, once for all that asks for it at about the same time.
-  soon(ms = 150) {
+  // soon looks again, once for all that asks for it at about the same time: the more
+  // there is to look at, the less often.
+  soon(ms = Math.max(150, 3 * this.tookLast)) {
+    if (this.looking) {
+      this.late = true;
+      return;
+    }
     this.timer ??= setTimeout(async () => {
-      this.timer = undefined;
-      if (this.signal.aborted) return;
-      await this.look().catch((e) => this.signal.aborted || fill(this.part.wrong, wrong(e)));
+      this.looking = true;
+      const began = performance.now();
+      try {
+        if (!this.signal.aborted) await this.look();
+      } catch (e) {
+        if (!this.signal.aborted && e.status !== 429) fill(this.part.wrong, wrong(e));
+        if (e.status === 429) setTimeout(() => this.soon(0), Math.max(e.retry, 2) * 1000);
+      } finally {
+        this.tookLast = performance.now() - began;
+        this.timer = undefined;
+        this.looking = false;
+        if (this.late) this.soon();
+        this.late = false;
+      }
     }, ms);
   }
 
@@ -109,15 +128,17 @@ class Page {
   hear(e) {
     if (e.type === "chunk") {
       if (e.chunk?.kind === "text") {
-        this.live += e.chunk.text;
+        this.live = (this.whole ? "" : this.live) + e.chunk.text;
+        this.whole = false;
         this.drawLive();
       }
       return;
     }
     this.events.push(e);
     if (e.type === "model_attempt" || e.type === "run_resumed") this.live = "";
-    if (e.type === "message" && e.message?.role === "assistant" && this.live) {
-      this.live = textOf(e.message.content);
+    if (e.type === "message" && e.message?.role === "assistant" || e.type === "run_finished") {
+      if (this.live && e.message) this.live = textOf(e.message.content);
+      this.whole = true;
       this.drawLive();
     }
     if (["run_started", "message", "tool_call", "tool_result", "step_finished", "run_paused", "run_finished", "run_resumed", "fault", "custom", "log", "limit"].includes(e.type)) this.soon();
@@ -219,9 +240,9 @@ class Page {
     }
     return h("section", { "aria-labelledby": "modules" }, h("h2", { id: "modules" }, "Modules"),
       table("Modules of the run", ["Module", "#Calls", "#Faults", "#Time", "#Fuel", "Digest"], list.map((m) => {
-        const u = used.get(m.entry) ?? {};
-        return h("tr", null, h("td", null, m.entry), h("td", { class: "number" }, u.calls === undefined ? "" : count(u.calls)), h("td", { class: `number ${u.faults ? "bad" : ""}` }, u.calls === undefined ? "" : count(u.faults)),
-          h("td", { class: "number nowrap" }, u.wall_us === undefined ? "" : took(u.wall_us)), h("td", { class: "number" }, u.fuel === undefined ? "" : short(u.fuel)),
+        const u = used.get(m.entry);
+        return h("tr", null, h("td", null, m.entry), h("td", { class: "number" }, u ? count(u.calls) : "–"), h("td", { class: `number ${u?.faults ? "bad" : ""}` }, u ? count(u.faults) : "–"),
+          h("td", { class: "number nowrap" }, u ? took(u.wall_us) : "–"), h("td", { class: "number" }, u ? short(u.fuel) : "–"),
           h("td", null, m.digest && h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))));
       })));
   }

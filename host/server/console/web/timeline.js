@@ -20,10 +20,12 @@ export function timeline(trace, events, goesOn, changed) {
 
 function part(t, title, changed) {
   const rows = tree(t.spans);
-  const end = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
+  const open = t.spans.some((s) => s.took_us < 0);
+  const known = Math.max(1, ...t.spans.map((s) => s.start_us + Math.max(s.took_us, 0)));
+  const end = open ? known * 1.25 : known; // what is not over reaches to the end
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
   return [
-    h("p", { class: "soft small over" }, title && `Part ${title} · `, took(end), t.rough && " · from its events: hooks are shown once the run has ended or waits", left > 0 && ` · ${left} more are not shown`),
+    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from its events: hooks are shown once the run has ended or waits`, left > 0 && ` · ${left} more are not shown`),
     h("div", { class: "timeline", role: "region", "aria-label": `Timeline ${title}`, tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }
