@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -20,6 +22,7 @@ type modules struct {
 	store  store.Store
 	host   *host.Host
 	blocks *blocks
+	log    *slog.Logger
 	times  *times
 	sharer func(tenant string) *sandbox.Sharer
 	limit  int64 // bytes of one
@@ -41,7 +44,7 @@ const (
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	return &modules{store: s.store, host: s.host, blocks: s.blocks, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
+	return &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
 		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 }
 
@@ -72,6 +75,31 @@ compiled and asked what it is before it is kept. With Accept: text/event-stream 
 	route(s, Route{ID: "get-module", Method: "GET", Path: one, Scope: ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
 	route(s, Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: ModulesWrite, Tag: tag, Summary: "Forget a module and its names",
 		About: "One that the newest version of an agent names stays: 409."}, m.delete)
+}
+
+// How modules are forgotten that no tenant has any more.
+const (
+	sweepEvery = time.Hour
+	orphanAge  = 24 * time.Hour // since they came: one may be about to be named
+)
+
+// sweep forgets modules that nobody has, until ctx ends.
+func (m *modules) sweep(ctx context.Context, every, age time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		switch n, err := m.store.DeleteOrphans(ctx, age); {
+		case err != nil && ctx.Err() == nil:
+			m.log.Error("modules that nobody has are not forgotten", "error", err)
+		case n > 0:
+			m.log.Info("modules that nobody has are forgotten", "modules", n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 func (m *modules) describeUpload(op *huma.Operation, schemas huma.Registry) {

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 func wasm(t *testing.T, name string) []byte {
@@ -201,6 +204,27 @@ func TestBlockedUpload(t *testing.T) {
 	require.Equal(t, "it leaks", m.Blocked)
 	_, err := f.server.modules.bytes(t.Context(), f.store.Tenant("acme"), bare(m.Digest))
 	require.ErrorContains(t, err, "it leaks")
+}
+
+// What a tenant forgets is forgotten when nobody has it.
+func TestModulesAreSwept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var m Module
+	for _, key := range []string{f.acme, f.beta} {
+		require.NoError(t, json.Unmarshal(f.push(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	f.ok("DELETE", "/v1/modules/"+m.Digest, f.acme, nil, nil)
+	go f.server.modules.sweep(ctx, time.Millisecond, -time.Hour)
+	_, err := f.server.modules.bytes(ctx, f.store.Tenant("beta"), bare(m.Digest))
+	require.NoError(t, err, "another tenant has it")
+	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
+	require.Eventually(t, func() bool {
+		_, err := f.store.Module(ctx, bare(m.Digest))
+		return errors.Is(err, store.ErrNoModule)
+	}, 10*time.Second, time.Millisecond)
 }
 
 func TestCombinedPowers(t *testing.T) {

@@ -148,6 +148,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.runs.takeOver(background) })
 		all.Go(func() { s.fleet.tidy(background) })
 		all.Go(func() { s.runs.heed(background) })
+		all.Go(func() { s.modules.sweep(background, sweepEvery, orphanAge) })
 		all.Wait()
 	}()
 	failed := make(chan error, 1)
