@@ -19,7 +19,8 @@ const (
 	maxHelpers = 1_000
 )
 
-// helper is an inserted function that stands for a bulk instruction.
+// helper is an inserted function that stands for a bulk instruction, or for
+// call_indirect with a type.
 type helper struct {
 	op   Opcode
 	x, y uint32
@@ -51,6 +52,8 @@ func (w *rewriter) writeHelpers() {
 			t, body = FuncType{[]ValueType{I32}, []ValueType{I32}}, w.growMemory()
 		case OpTableGrow:
 			t, body = FuncType{[]ValueType{w.tables[h.x].Type, I32}, []ValueType{I32}}, w.growTable(h)
+		case OpCallIndirect:
+			t, body = w.callFixed(h.x)
 		case OpTableFill:
 			t, body = FuncType{Params: []ValueType{I32, w.tables[h.x].Type, I32}}, w.bulk(h)
 		default:

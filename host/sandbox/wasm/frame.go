@@ -30,6 +30,10 @@ type framer struct {
 	certain int64 // of bytes: parameters, results, locals
 	calls   int64 // of the largest call
 	slot    int64 // the largest of a local
+
+	// through says that call_indirect goes through a function of its own, and indirect
+	// whether there is one in the body.
+	through, indirect bool
 }
 
 const (
@@ -45,13 +49,17 @@ const (
 // frame returns the estimate for a body, in bytes.
 func (x *framer) frame(t FuncType, c *Code) int64 {
 	most := x.most(t, c)
-	return max(x.certain+x.calls+int64(len(c.Body)/4), most/mostOver)
+	frame := max(x.certain+x.calls+int64(len(c.Body)/4), most/mostOver)
+	if x.through && x.indirect {
+		frame += frameRest + x.calls
+	}
+	return frame
 }
 
 // most returns what no frame of the body is larger than.
 func (x *framer) most(t FuncType, c *Code) int64 {
 	x.begin(t, c)
-	x.scopes, x.counted, x.calls, x.slot = append(x.scopes[:0], 0), 0, 0, 8
+	x.scopes, x.counted, x.calls, x.slot, x.indirect = append(x.scopes[:0], 0), 0, 0, 8, false
 	x.bytes = frameRest + slots(t.Params) + slots(t.Results)
 	for _, g := range c.Locals {
 		x.bytes += int64(g.Count) * slotBytes(g.Type)
@@ -85,6 +93,7 @@ func (x *framer) read(in *Instruction) {
 	case OpCall:
 		x.during(x.functions[in.X], 0)
 	case OpCallIndirect:
+		x.indirect = true
 		x.during(in.X, 1)
 	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
 		x.place(len(x.stack)) // what stands for it is a call

@@ -28,7 +28,7 @@ const (
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 4
+const MeterVersion = 5
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.
@@ -46,6 +46,8 @@ type MeterOptions struct {
 	// FixTables gives tables without a maximum their minimum as one, so that
 	// they cannot grow.
 	FixTables bool
+
+	leastFixed int // for tests: see table.go
 }
 
 // Meter returns a copy of a module that counts its work and stops when told to.
@@ -59,7 +61,8 @@ type MeterOptions struct {
 // where a loop turns; so no more than one body with the leaves that it calls, or
 // one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
 // Go's compiler are made direct, see dispatch.go, and a select of floats is
-// written so that wazero compiles it right, see choose.go. Beyond that the module
+// written so that wazero compiles it right, see choose.go. Calls by a large table that
+// nothing can change go another way, see table.go. Beyond that the module
 // does what it did before.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
@@ -110,7 +113,8 @@ type rewriter struct {
 	framer   framer
 	// replacement is what stands for the instruction at hand.
 	replacement assembler
-	frame       int64 // of the function at hand
+	frame       int64       // of the function at hand
+	fixed       *fixedTable // nil: tables stay as they are
 	err         *Error
 }
 
@@ -137,6 +141,7 @@ func newRewriter(m *Module, o MeterOptions) *rewriter {
 		Global{GlobalType{I64, true}, ConstExpr{Op: OpI64Const, Bits: uint64(o.Depth)}},
 	)
 	w.sizes()
+	w.fixTable()
 	w.references()
 	w.exports(globals)
 	return w

@@ -1,0 +1,190 @@
+package wasm
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// A module whose table nothing can change, which is the case of Go's, is given
+// another way to call by it: for each type of call_indirect a function with a
+// br_table, which goes on to the call of the function that stands there. The table
+// itself is empty then.
+//
+// That is for the sake of memory. To wazero, a table is a list of pointers to what it
+// allocates for each entry, in every instance anew: 160 KB for that of a Go program,
+// which are two thirds of what an instance takes, and some thousand objects for Go's
+// garbage collector to look at. Machine code is shared.
+//
+// What is called is the same, for the same fuel. A call that would trap does so, but
+// as one beyond the table, also if what stands there is of another type.
+type fixedTable struct {
+	entries []uint32 // functions of the original; noFunction
+}
+
+const (
+	noFunction = math.MaxUint32
+
+	// Smaller tables stay as they are: there is little to be had.
+	leastFixed = 256
+	// Larger ones too, and those that are called with many types: each has a br_table
+	// of all entries, which take time to compile.
+	mostFixed      = 16 << 10
+	mostFixedTypes = 32 << 10 // entries of all types
+)
+
+// fix returns the table of a module if it has one that nothing can change or see but
+// call_indirect, and nil otherwise.
+func fix(m *Module, least int) *fixedTable {
+	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 || m.Tables[0].Size.Min > mostFixed {
+		return nil
+	}
+	for i := range m.Exports {
+		if m.Exports[i].Kind == ExternalTable {
+			return nil
+		}
+	}
+	for i := range m.Globals {
+		if m.Globals[i].Init.Op == OpRefFunc {
+			return nil
+		}
+	}
+	t := &fixedTable{make([]uint32, m.Tables[0].Size.Min)}
+	for i := range t.entries {
+		t.entries[i] = noFunction
+	}
+	n := 0
+	for i := range m.Elements {
+		e := &m.Elements[i]
+		if e.Mode != Active || e.Offset.Op != OpI32Const || uint64(uint32(e.Offset.Bits))+uint64(e.Len()) > uint64(len(t.entries)) {
+			return nil
+		}
+		at := t.entries[uint32(e.Offset.Bits):]
+		n += copy(at, e.Functions)
+		for j := range e.Exprs {
+			switch e.Exprs[j].Op {
+			case OpRefFunc:
+				at[j] = uint32(e.Exprs[j].Bits)
+				n++
+			case OpRefNull:
+				at[j] = noFunction
+			default:
+				return nil
+			}
+		}
+	}
+	if n < least || !onlyCalled(m, len(t.entries)) {
+		return nil
+	}
+	return t
+}
+
+// onlyCalled reports whether bodies do nothing with tables but call by them, with few
+// types.
+func onlyCalled(m *Module, entries int) bool {
+	types := map[uint32]bool{}
+	var in Instruction
+	for i := range m.Code {
+		for it := m.Code[i].Instructions(); it.Next(&in); {
+			switch in.Op {
+			case OpCallIndirect:
+				types[in.X] = true
+			case opTableGet, OpTableSet, OpTableInit, OpElemDrop, OpTableCopy, OpTableGrow, OpTableSize, OpTableFill, OpRefFunc:
+				return false
+			}
+		}
+	}
+	return len(types) > 0 && len(types)*entries <= mostFixedTypes
+}
+
+// fixTable takes the table out, if it is one that can be.
+func (w *rewriter) fixTable() {
+	least := w.options.leastFixed
+	if least == 0 {
+		least = leastFixed
+	}
+	if w.fixed = fix(w.in, least); w.fixed == nil {
+		return
+	}
+	w.framer.through = true
+	w.out.Elements = nil
+	w.out.Tables[0].Size = Range{HasMax: true}
+}
+
+// callFixed is the function that calls by the table with a type: its last parameter
+// is the entry.
+//
+//	block
+//	  block … block
+//	    local.get $entry
+//	    br_table …
+//	  end
+//	  local.get …  call $f  return
+//	  …
+//	end
+//	local.get …  local.get $entry  call_indirect  ;; traps
+func (w *rewriter) callFixed(typ uint32) (FuncType, []byte) {
+	t := w.in.Types[typ]
+	name := t.String()
+	cases := map[uint32]uint32{} // of functions
+	var order []uint32
+	var labels []uint32
+	for _, f := range w.fixed.entries {
+		label := uint32(noFunction)
+		if f != noFunction && w.typeOf(f).String() == name {
+			if _, ok := cases[f]; !ok {
+				cases[f] = uint32(len(order))
+				order = append(order, f)
+			}
+			label = cases[f]
+		}
+		labels = append(labels, label)
+	}
+	for i, l := range labels {
+		labels[i] = min(l, uint32(len(order))) // the outermost block ends before what traps
+	}
+	parameters := make([]uint32, len(t.Params))
+	for i := range parameters {
+		parameters[i] = uint32(i)
+	}
+	entry := uint32(len(parameters))
+
+	a := assembler{}
+	for range len(order) + 1 {
+		a.block(OpBlock, BlockType{})
+	}
+	a.get(entry)
+	a.index(OpBrTable, uint32(len(labels)))
+	for _, l := range append(labels, uint32(len(order))) {
+		a = binary.AppendUvarint(a, uint64(l))
+	}
+	for _, f := range order {
+		a.op(OpEnd)
+		a.get(parameters...)
+		a.index(OpCall, w.function(f))
+		a.op(OpReturn)
+	}
+	a.op(OpEnd)
+	a.get(parameters...)
+	a.get(entry)
+	a.index(OpCallIndirect, typ, 0)
+	a.op(OpEnd)
+	return FuncType{append(slices.Clone(t.Params), I32), t.Results}, a
+}
+
+// typeOf is the type of a function of the original.
+func (w *rewriter) typeOf(function uint32) FuncType {
+	if function >= w.imported {
+		return w.in.Types[w.in.Functions[function-w.imported]]
+	}
+	n := uint32(0)
+	for i := range w.in.Imports {
+		if imp := &w.in.Imports[i]; imp.Kind == ExternalFunction {
+			if n == function {
+				return w.in.Types[imp.Type]
+			}
+			n++
+		}
+	}
+	return FuncType{}
+}
