@@ -15,12 +15,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A run sends its spans to where the environment says, before the process ends.
-func TestSpansAreSent(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	var names []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// A spanCollector notes the names of spans that it is sent.
+type spanCollector struct {
+	*httptest.Server
+	mu    sync.Mutex
+	names []string
+}
+
+func newSpanCollector(t *testing.T) *spanCollector {
+	c := &spanCollector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := r.Body
 		if r.Header.Get("Content-Encoding") == "gzip" {
 			body, _ = gzip.NewReader(r.Body)
@@ -31,17 +35,31 @@ func TestSpansAreSent(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		mu.Lock()
-		defer mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for _, s := range req.ResourceSpans {
 			for _, s := range s.ScopeSpans {
 				for _, s := range s.Spans {
-					names = append(names, s.Name)
+					c.names = append(c.names, s.Name)
 				}
 			}
 		}
 	}))
-	defer server.Close()
+	t.Cleanup(c.Close)
+	return c
+}
+
+// got are the names so far.
+func (c *spanCollector) got() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.names...)
+}
+
+// A run sends its spans to where the environment says, before the process ends.
+func TestSpansAreSent(t *testing.T) {
+	t.Parallel()
+	server := newSpanCollector(t)
 	cache := t.TempDir()
 	run := func(at string) (code int, errors string) {
 		var out, err bytes.Buffer
@@ -60,9 +78,7 @@ func TestSpansAreSent(t *testing.T) {
 	code, text := run(server.URL)
 	require.Zero(t, code, text)
 	require.NotContains(t, text, "spans")
-	mu.Lock()
-	require.ElementsMatch(t, []string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"}, names)
-	mu.Unlock()
+	require.ElementsMatch(t, []string{"invoke_agent agent", "chat recording", "execute_tool calculator", "chat recording"}, server.got())
 
 	server.Close()
 	code, text = run(server.URL)

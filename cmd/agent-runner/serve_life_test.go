@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+// serveHere serves in this process until end is called, which returns the exit code and
+// what was printed.
+func serveHere(t *testing.T, environment map[string]string, args ...string) (out, err *watch, end func() int) {
+	t.Helper()
+	out, err = &watch{more: make(chan struct{}, 1)}, &watch{more: make(chan struct{}, 1)}
+	e := &env{in: bytes.NewReader(nil), out: watchEnd{out, 0}, err: watchEnd{err, 0}, getenv: func(name string) string { return environment[name] }}
+	ctx, cancel := context.WithCancel(t.Context())
+	code, ended := 0, make(chan error, 1)
+	go func() {
+		defer close(ended)
+		code = execute(ctx, e, append([]string{"serve"}, args...))
+	}()
+	require.True(t, err.wait("serving at ", ended), err.all.String())
+	return out, err, func() int {
+		cancel()
+		<-ended
+		return code
+	}
+}
+
+// TestServe serves, runs an agent, and ends: nothing of it is left, and its spans were
+// sent. It is not parallel to others, whose goroutines would be in its way.
+func TestServe(t *testing.T) {
+	spans := newSpanCollector(t)
+	before := goleak.IgnoreCurrent()
+	where := filepath.Join(t.TempDir(), "p.db")
+	environment := map[string]string{envOTLP: spans.URL, envListen: "127.0.0.1:0", envCacheDir: t.TempDir()}
+	out, errs, end := serveHere(t, environment, "--store", where, "--replay", demo, "--log", "off")
+	require.True(t, errs.wait("Or with a browser", nil))
+	at := servingAt.FindStringSubmatch(errs.all.String())[1]
+	transport := &http.Transport{}
+	connect := func(key string) *client.Client {
+		c, err := client.New(at, key, &client.Options{HTTP: &http.Client{Transport: transport}})
+		require.NoError(t, err)
+		return c
+	}
+	operator := connect(strings.TrimSpace(out.all.String()))
+	_, err := operator.CreateTenant(t.Context(), &client.NewTenant{ID: "acme", Policy: &client.Policy{Models: []string{"*"}}})
+	require.NoError(t, err)
+	key, err := operator.CreateKey(t.Context(), "acme", &client.NewKey{Name: "first"})
+	require.NoError(t, err)
+	tenant := connect(key.Secret)
+	_, err = tenant.PutAgent(t.Context(), "sums", []byte("model: {name: m}"))
+	require.NoError(t, err)
+	for range 2 { // the recording answers again
+		run, err := tenant.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: demoPrompt}, "")
+		require.NoError(t, err)
+		var last abi.Event
+		for last, err = range tenant.Follow(t.Context(), run.ID, 0) {
+			require.NoError(t, err)
+		}
+		require.Equal(t, abi.RunStop, last.FinishReason)
+	}
+	transport.CloseIdleConnections()
+	require.Zero(t, end(), errs.all.String())
+	require.Contains(t, errs.all.String(), "ended; everything under way came to its end")
+	require.Equal(t, 2, strings.Count(strings.Join(spans.got(), " "), "execute_tool calculator"), spans.got())
+	require.Contains(t, spans.got(), "invoke_agent sums")
+	spans.Close() // and with it the connection to it
+	goleak.VerifyNone(t, before)
+
+	// A store that a later version made is left alone.
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	_, err = db.Exec("UPDATE schema_version SET version = 999")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	var told bytes.Buffer
+	e := &env{in: bytes.NewReader(nil), out: &told, err: &told, getenv: func(name string) string { return environment[name] }}
+	require.Equal(t, exitUsage, execute(t.Context(), e, []string{"serve", "--store", where}))
+	require.Contains(t, told.String(), "the database was made by a newer version of agent-runner; use that one")
+	require.NotContains(t, told.String(), "serving")
+}
