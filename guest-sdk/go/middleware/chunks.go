@@ -32,7 +32,9 @@ func (*Chunks) serve(m *Module, s *served, host Host, input []byte) (abi.Writabl
 		}
 	}
 	if !slices.EqualFunc(chunks.Items, v.in.Chunks, sameChunk) {
-		v.out.Chunks = append([]abi.Chunk{}, chunks.Items...)
+		if v.out.Chunks = chunks.Items; chunks.Items == nil {
+			v.out.Chunks = []abi.Chunk{} // drops them, where nil says nothing
+		}
 	}
 	return &v.out, nil
 }

@@ -51,13 +51,12 @@ type aside struct {
 type frame struct {
 	out        *listener    // nil: the host
 	head, tail abi.Assembly // sent before the last next, and since
-	body       []abi.Chunk  // what that let pass
 	sent       bool
 }
 
 func (f *frame) begin() {
 	f.head.Add(f.tail.Chunks()...)
-	f.tail, f.body = abi.Assembly{}, nil
+	f.tail = abi.Assembly{}
 }
 
 // enter makes f the frame whose wrapper runs, until the function that it
@@ -83,48 +82,80 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	if i == len(o.wrappers) {
 		return o.next(came, pass)
 	}
-	f := &frame{out: pass}
-	defer o.call.ctx.enter(f)()
+	t := &turn[Q, R]{onion: o, i: i, came: came, pass: pass, frame: frame{out: pass}}
+	defer o.call.ctx.enter(&t.frame)()
 	own := o.clone(came)
-	var last, good *R
-	var failed error
-	called := false
-	reply, err := o.wrappers[i](own, func(req *Q) (*R, error) {
-		inside := pass
-		req, listens := o.asked(req, came)
-		heard := false
-		if listens != nil {
-			inside = &listener{read: listens.read, hear: func(chunks []abi.Chunk) error {
-				defer o.call.ctx.enter(f)()
-				heard = heard || len(chunks) > 0
-				return listens.hear(chunks)
-			}}
-		}
-		f.begin()
-		called = true
-		if last, failed = o.layer(i+1, req, inside); failed != nil {
-			return nil, failed
-		}
-		good = last
-		if listens == nil {
-			f.body = o.chunks(last)
-		} else if !heard {
-			failed = inside.hear(o.chunks(last))
-		}
-		return last, failed
-	})
+	reply, err := o.wrappers[i](own, t.next)
 	switch {
 	case err != nil:
 		return nil, err
 	case reply != nil:
 		return reply, nil
-	case f.sent:
-		return o.sent(f, good, pass == nil), nil
-	case called:
-		return last, failed
+	case t.frame.sent:
+		return t.said(), nil
+	case t.called:
+		return t.last, t.failed
 	default:
 		return o.layer(i+1, own, pass)
 	}
+}
+
+// A turn is one wrapper that runs. It is one object, since a module pays for each.
+type turn[Q, R any] struct {
+	onion *onion[Q, R]
+	i     int
+	came  *Q
+	pass  *listener
+	frame frame
+
+	called     bool
+	last, good *R // what the last next came to, and the last one that was good
+	unheard    *R // a copy of what the last next let pass, where nobody listened
+	failed     error
+}
+
+// next is what the wrapper is given to go on with.
+func (t *turn[Q, R]) next(req *Q) (*R, error) {
+	o, inside := t.onion, t.pass
+	req, listens := o.asked(req, t.came)
+	heard := false
+	if listens != nil {
+		inside = &listener{read: listens.read, hear: func(chunks []abi.Chunk) error {
+			defer o.call.ctx.enter(&t.frame)()
+			heard = heard || len(chunks) > 0
+			return listens.hear(chunks)
+		}}
+	}
+	t.frame.begin()
+	t.called, t.unheard = true, nil
+	if t.last, t.failed = o.layer(t.i+1, req, inside); t.failed != nil {
+		return nil, t.failed
+	}
+	t.good = t.last
+	switch {
+	case listens != nil && !heard:
+		t.failed = inside.hear(o.chunks(t.last))
+	case listens != nil: // who has heard it
+	case t.last == o.last:
+		t.unheard = o.untouched
+	default:
+		t.unheard = o.copy(t.last)
+	}
+	return t.last, t.failed
+}
+
+// said is the reply of a wrapper that sent chunks and answered nothing.
+func (t *turn[Q, R]) said() *R {
+	o, f := t.onion, &t.frame
+	if t.unheard != nil {
+		f.head.Add(o.chunks(t.unheard)...)
+	}
+	f.head.Add(f.tail.Chunks()...)
+	reply := o.said(t.good, &f.head)
+	if t.pass == nil {
+		o.last, o.untouched = reply, o.copy(reply)
+	}
+	return reply
 }
 
 // asked is the request that a wrapper gave to next, and who listens to what
@@ -139,17 +170,6 @@ func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
 	}
 	*o.aside(req) = aside{}
 	return req, a.listener
-}
-
-// sent is the reply of a wrapper that sent chunks and answered nothing.
-func (o *onion[Q, R]) sent(f *frame, good *R, toHost bool) *R {
-	f.head.Add(f.body...)
-	f.head.Add(f.tail.Chunks()...)
-	reply := o.said(good, &f.head)
-	if toHost {
-		o.last, o.untouched = reply, o.copy(reply)
-	}
-	return reply
 }
 
 // next goes on with a call outside of the module.
