@@ -22,14 +22,12 @@ func (s *scanner) encoded(text string, from int) []span { return s.runs(text, fr
 func (s *scanner) runs(text string, from, depth int) []span {
 	var out []span
 	for i := from; i < len(text); i++ {
-		if !inRun(text[i]) {
-			continue
-		}
-		begin := i
-		for i < len(text) && inRun(text[i]) {
+		begin, plain := i, true
+		for i < len(text) && runs[text[i]] {
+			plain = plain && (text[i] >= 'a' && text[i] <= 'z' || text[i] == '-')
 			i++
 		}
-		if i-begin < minRun {
+		if i-begin < minRun || plain { // or a long word
 			continue
 		}
 		for _, decoded := range decode(text[begin:i]) {
@@ -70,7 +68,7 @@ func openRun(text string, from int) int {
 	for i > from && text[i-1] == '=' && len(text)-i < 2 {
 		i--
 	}
-	for i > from && inRun(text[i-1]) {
+	for i > from && runs[text[i-1]] {
 		i--
 	}
 	if i < len(text) && text[i] == '=' {
@@ -79,7 +77,13 @@ func openRun(text string, from int) int {
 	return i
 }
 
-func inRun(c byte) bool { return alnum(c) || c == '+' || c == '/' || c == '-' || c == '_' }
+// runs are the characters that a run is of.
+var runs = func() (in [256]bool) {
+	for c := range in {
+		in[c] = alnum(byte(c)) || strings.IndexByte("+/-_", byte(c)) >= 0
+	}
+	return in
+}()
 
 var standard = strings.NewReplacer("-", "+", "_", "/")
 

@@ -233,6 +233,9 @@ func (r *redact) message(m *abi.Message, scan *scanner, found finds) (changed bo
 		}
 	}
 	for i := range m.ToolCalls {
+		if len(r.calls.kinds) == 0 {
+			break
+		}
 		call := &m.ToolCalls[i].Function
 		if hidden := r.calls.json(call.Arguments, found); hidden != call.Arguments {
 			call.Arguments, changed = hidden, true

@@ -63,7 +63,12 @@ func (v *view) last(cut int) string {
 
 // disguised reports whether a text may read differently without disguises.
 func disguised(text string) bool {
-	return strings.ContainsAny(text, `%\&`) || strings.IndexFunc(text, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0
+	for i := range len(text) {
+		if c := text[i]; c >= utf8.RuneSelf || c == '%' || c == '\\' || c == '&' {
+			return true
+		}
+	}
+	return false
 }
 
 // undisguised returns a text from an index on in plain characters, without those that
@@ -72,11 +77,18 @@ func disguised(text string) bool {
 // escape may be cut off at its end, and is not read.
 func undisguised(text string, from int, before string, json, last bool) *view {
 	v := &view{text: before, from: len(before), to: from}
-	for range len(before) {
-		v.begins, v.ends = append(v.begins, from), append(v.ends, from)
+	room := len(before) + len(text) - from
+	v.begins, v.ends = make([]int, len(before), room), make([]int, len(before), room)
+	for i := range len(before) {
+		v.begins[i], v.ends[i] = from, from
 	}
-	out := []byte(before)
+	out := append(make([]byte, 0, room), before...)
 	for v.to < len(text) {
+		if b := text[v.to]; b < utf8.RuneSelf && b != '%' && b != '\\' && b != '&' {
+			out, v.begins, v.ends = append(out, b), append(v.begins, v.to), append(v.ends, v.to+1)
+			v.to++
+			continue
+		}
 		c, size := escape(text[v.to:], json)
 		if size < 0 && !last {
 			break
