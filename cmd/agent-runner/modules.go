@@ -56,23 +56,58 @@ itself. A version stays what it is: another module needs another one. With
 
 // push uploads what was read, and tells of the stages.
 func (r *remote) push(ctx context.Context, p *parcel, name, version string) (*client.Module, error) {
-	m, err := r.PutModule(ctx, p.upload(name, version, func(stage client.Progress) {
-		if r.output != "text" {
-			return
-		}
-		switch stage.Stage {
-		case "received":
-			r.note(faint, "received %s: %s", size(stage.Bytes), stage.Digest)
-		case "compiling":
-			r.note(faint, "verifying and compiling it")
-		case "described":
-			r.note(faint, "verified, compiled and described")
-		}
-	}))
+	told := &uploadProgress{remote: r, size: int64(len(p.content))}
+	if r.output != "text" {
+		told = nil
+	}
+	m, err := r.PutModule(ctx, p.upload(name, version, told.stage))
+	told.end()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
 	return m, nil
+}
+
+// An uploadProgress tells a person how far an upload is; nil tells nobody.
+type uploadProgress struct {
+	remote *remote
+	size   int64 // in bytes
+	open   bool  // the line has no end yet
+}
+
+func (u *uploadProgress) stage(p client.Progress) {
+	if u == nil {
+		return
+	}
+	u.end()
+	switch p.Stage {
+	case "receiving":
+		u.line("received %d%% of %s", 100*min(p.Bytes, u.size)/max(u.size, 1), size(u.size))
+	case "received":
+		u.remote.note(faint, "received %s: %s", size(p.Bytes), p.Digest)
+	case "waiting":
+		u.line("waiting for its turn to be compiled")
+	case "compiling":
+		u.remote.note(faint, "verifying and compiling it")
+	case "described":
+		u.remote.note(faint, "verified, compiled and described")
+	}
+}
+
+// line tells what holds for a moment, where lines can change.
+func (u *uploadProgress) line(format string, args ...any) {
+	if newScreen(u.remote.env).color {
+		fmt.Fprintf(u.remote.env.err, format, args...)
+		u.open = true
+	}
+}
+
+// end takes the line away.
+func (u *uploadProgress) end() {
+	if u != nil && u.open {
+		fmt.Fprint(u.remote.env.err, "\r\x1b[K")
+		u.open = false
+	}
 }
 
 // warn tells warnings of a server.

@@ -80,7 +80,7 @@ func (v *runView) cut(text string) string { return oneLine(short(strings.TrimSpa
 func (v *runView) text(x *exported, now time.Time) string {
 	r := x.Run
 	v.line(0, plain, "run %s of %s: %s", r.ID, r.Agent, statusText(r, now))
-	v.line(0, faint, "began %s, %s; %d steps, %d tokens, %s fuel", r.Created.Format(time.RFC3339), took(x.Events), r.Step, r.Usage.TotalTokens, thousands(r.Fuel))
+	v.line(0, faint, "began %s, %s; %s, %d tokens, %s fuel", r.Created.Format(time.RFC3339), took(x.Events), count(int64(r.Step), "step"), r.Usage.TotalTokens, thousands(r.Fuel))
 	for _, p := range r.Modules {
 		digest := "native"
 		if p.Digest != "" {
@@ -345,7 +345,7 @@ func (v *runView) ending(x *exported) {
 		v.message(0, "", *m)
 	}
 	for _, s := range last.Entries {
-		v.line(0, faint, "%s: %d calls, %d faults, %s fuel, %v", s.Entry, s.Calls, s.Faults, thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
+		v.line(0, faint, "%s: %s, %s, %s fuel, %v", s.Entry, count(int64(s.Calls), "call"), count(s.Faults, "fault"), thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
 	}
 }
 
