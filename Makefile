@@ -8,6 +8,7 @@ FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
 KILLS ?= 200
+SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
 
@@ -76,7 +77,8 @@ generated: generate
 
 .PHONY: race
 race: ## the concurrent packages, with the race detector
-	go test -race ./host ./host/agent ./host/chain ./host/module ./host/sandbox ./host/store ./host/model/... ./host/tool/...
+	go test -race ./host ./host/agent ./host/chain ./host/module ./host/sandbox ./host/store ./host/model/... ./host/tool/... ./host/telemetry ./host/egress ./host/agui
+	go test -race -skip $(SLOW_RACES) ./host/server # without what compiles the engine of scripts, or needs Chromium, npm or PostgreSQL
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME

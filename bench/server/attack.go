@@ -20,7 +20,7 @@ var modest = map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200,
 // hostility measures what a hostile tenant does to the runs of others.
 func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, modules = 10, 3
-	list, err := s.tenants("good-", tenants, []int{modules})
+	list, err := s.tenants("good-", tenants, "quick", modules)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func attackUntilKilled(address, key, guest string) {
 	}
 	p := &platform{url: address, wasm: wasm, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second}}
 	t := &tenant{"mallory", key}
-	_ = p.furnish(t, []int{0, 10})
+	_ = p.furnish(t, "quick", []int{0, 10})
 	for _, script := range []struct{ name, code string }{
 		{"spins", `export default { name: "spins", afterModel() { for (;;) {} } };`},
 		{"throws", `export default { name: "throws", beforeModel() { throw new Error("x".repeat(100000)); } };`},

@@ -93,7 +93,7 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 
 // throughput measures runs a second, by modules and tenants.
 func throughput(p *plan, s *platform, text *bytes.Buffer) error {
-	list, err := s.tenants("tenant-", slices.Max(p.tenants), p.modules)
+	list, err := s.tenants("tenant-", slices.Max(p.tenants), "quick", p.modules...)
 	if err != nil {
 		return err
 	}

@@ -142,9 +142,9 @@ func (p *platform) tenant(id string, quota map[string]int64) (*tenant, error) {
 	return &tenant{id, key.Secret}, err
 }
 
-// tenants makes so many, each with the guest as module and an agent for each number of
-// modules.
-func (p *platform) tenants(prefix string, n int, modules []int) ([]*tenant, error) {
+// tenants makes so many, each with the guest as module, and agents of a model with so
+// many modules.
+func (p *platform) tenants(prefix string, n int, model string, modules ...int) ([]*tenant, error) {
 	out := make([]*tenant, n)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -156,7 +156,7 @@ func (p *platform) tenants(prefix string, n int, modules []int) ([]*tenant, erro
 			defer func() { <-turns }()
 			t, err := p.tenant(fmt.Sprint(prefix, i), nil)
 			if err == nil {
-				err = p.furnish(t, modules)
+				err = p.furnish(t, model, modules)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -170,7 +170,7 @@ func (p *platform) tenants(prefix string, n int, modules []int) ([]*tenant, erro
 }
 
 // furnish gives a tenant the guest, and agents with so many of it.
-func (p *platform) furnish(t *tenant, modules []int) error {
+func (p *platform) furnish(t *tenant, model string, modules []int) error {
 	for _, n := range modules {
 		if n > 0 {
 			if err := p.send("PUT", "/v1/modules?name=look&version=1", t.key, "application/wasm", p.wasm, 200, nil); err != nil {
@@ -180,10 +180,8 @@ func (p *platform) furnish(t *tenant, modules []int) error {
 		}
 	}
 	for _, n := range modules {
-		for _, model := range []string{"quick", "slow"} {
-			if err := p.send("PUT", "/v1/agents/"+agentOf(model, n), t.key, "application/yaml", agentFile(model, n), 200, nil); err != nil {
-				return err
-			}
+		if err := p.send("PUT", "/v1/agents/"+agentOf(model, n), t.key, "application/yaml", agentFile(model, n), 200, nil); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -12,7 +12,10 @@ import (
 // memory measures what tenants and runs take that wait.
 func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	text.WriteString("## Memory\n\nHow much more the server's process has for each.\n\n| | memory |\n| --- | ---: |\n")
-	warm, err := s.tenants("warm-", 1, []int{0, 3})
+	warm, err := s.tenants("warm-", 1, "quick", 0, 3)
+	if err == nil {
+		err = s.furnish(warm[0], "slow", []int{0, 3})
+	}
 	if err != nil {
 		return err
 	}
@@ -23,7 +26,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	}
 	most := p.tenants[len(p.tenants)-1]
 	before := s.resident()
-	if _, err := s.tenants("idle-", most, []int{0}); err != nil {
+	if _, err := s.tenants("idle-", most, "quick", 0); err != nil {
 		return err
 	}
 	fmt.Fprintf(text, "| the server, before it has tenants | %s |\n", size(before))
@@ -52,7 +55,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 // streams measures how far readers of runs under way are behind.
 func streams(p *plan, s *platform, text *bytes.Buffer) error {
 	const tenants, runsOfEach = 10, 2
-	list, err := s.tenants("read-", tenants, []int{0})
+	list, err := s.tenants("read-", tenants, "slow", 0)
 	if err != nil {
 		return err
 	}
