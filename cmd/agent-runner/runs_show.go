@@ -345,7 +345,7 @@ func (v *runView) ending(x *exported) {
 		v.message(0, "", *m)
 	}
 	for _, s := range last.Entries {
-		v.line(0, faint, "%s: %s, %s, %s fuel, %v", s.Entry, count(int64(s.Calls), "call"), count(s.Faults, "fault"), thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
+		v.line(0, faint, "%s: %s, %s, %s fuel, %v", s.Entry, count(s.Calls, "call"), count(s.Faults, "fault"), thousands(s.Fuel), time.Duration(s.WallUS)*time.Microsecond)
 	}
 }
 
