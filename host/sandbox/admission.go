@@ -101,6 +101,7 @@ type admission struct {
 type waiting struct {
 	sizes  []int64
 	name   string // whose it is; may be empty
+	inner  bool   // it is within work that holds memory already, so it must not wait for a share
 	served bool   // guarded by admission.mu
 	n      int    // which of the sizes it was given; guarded by admission.mu
 	done   chan struct{}
@@ -123,7 +124,7 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 		defer a.mu.Unlock()
 		return 0, nil, &NoRoomError{Bytes: least, Free: a.free, All: a.all}
 	}
-	w := &waiting{sizes: sizes, done: make(chan struct{})}
+	w := &waiting{sizes: sizes, inner: holds(ctx), done: make(chan struct{})}
 	if s := sharerOf(ctx); s != nil {
 		w.name = s.Name
 	}
@@ -154,7 +155,7 @@ func (a *admission) reserve(ctx context.Context, sizes []int64) (int, func(), er
 func (a *admission) serve() {
 	for i := 0; i < len(a.waiting); {
 		w := a.waiting[i]
-		if !a.within(w.name, w.sizes[0]) {
+		if !w.inner && !a.within(w.name, w.sizes[0]) {
 			i++
 			continue
 		}

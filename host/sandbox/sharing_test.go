@@ -32,6 +32,9 @@ func TestSharesOfMemory(t *testing.T) {
 	require.NoError(t, err, "what is within other work does not fail because somebody waits for a share")
 	require.Zero(t, n, "more would be more than its share")
 	release()
+	_, release, err = a.reserve(Holding(as("mallory")), []int64{10})
+	require.NoError(t, err, "nor for a share: what holds memory would wait for itself")
+	release()
 	take("acme", 30) // the first of it is what it needs
 	require.Equal(t, int64(10), a.left())
 	select {

@@ -46,7 +46,7 @@ func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) err
 		return err
 	}
 	var in *agui.Input
-	if err := x.server.read(req.Context(), c.Key.Tenant, len(b), func() error { in, err = agui.ParseInput(b); return err }); err != nil {
+	if err := x.server.read(req.Context(), c, len(b), func() error { in, err = agui.ParseInput(b); return err }); err != nil {
 		return problem(codeInvalid, "%v", err)
 	}
 	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {

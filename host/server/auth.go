@@ -59,6 +59,8 @@ type Caller struct {
 	Key    *store.Key
 	Tenant *store.Tenant     // what the caller may see
 	Info   *store.TenantInfo // with its quota and policy, as of this request
+
+	bodyRead func() // the request's body is not held any more, see [underway]
 }
 
 // Has reports whether the caller's key has a scope.
@@ -89,7 +91,7 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		}
 		var leave func()
 		if err == nil {
-			leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, r))
+			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, r))
 		}
 		if err != nil {
 			writeProblem(w, req, err)

@@ -92,7 +92,7 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 		return err
 	}
 	var in StartRun
-	if err := r.server.read(req.Context(), c.Key.Tenant, len(b), func() error { return in.read(b) }); err != nil {
+	if err := r.server.read(req.Context(), c, len(b), func() error { return in.read(b) }); err != nil {
 		return err
 	}
 	key := req.Header.Get("Idempotency-Key")

@@ -51,10 +51,11 @@ func (s *Server) sharer(tenant string) *sandbox.Sharer {
 	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) { return s.processors.take(ctx, tenant) }}
 }
 
-// read calls fn, which reads a body of so many bytes of a tenant's, when it is its turn.
-func (s *Server) read(ctx context.Context, tenant string, bytes int, fn func() error) error {
+// read calls fn, which reads a body of so many bytes of the caller's, when it is its turn.
+func (s *Server) read(ctx context.Context, c *Caller, bytes int, fn func() error) error {
+	defer c.bodyRead()
 	if bytes > smallBody {
-		done, err := s.processors.take(ctx, tenant)
+		done, err := s.processors.take(ctx, c.Key.Tenant)
 		if err != nil {
 			return err
 		}

@@ -28,8 +28,9 @@ type load struct {
 func newUnderway() *underway { return &underway{tenants: map[string]*load{}} }
 
 // enter lets a request of a tenant in that has a body of so many bytes, until it
-// leaves. most is the tenant's quota; 0 is the default.
-func (u *underway) enter(tenant string, most, bytes int64) (leave func(), err error) {
+// leaves. most is the tenant's quota; 0 is the default. read is called when the body is
+// not in memory any more; it may be called before leave, or not at all.
+func (u *underway) enter(tenant string, most, bytes int64) (read, leave func(), err error) {
 	most = cmp.Or(most, maxRequests)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -40,16 +41,21 @@ func (u *underway) enter(tenant string, most, bytes int64) (leave func(), err er
 	}
 	switch {
 	case l.requests >= most:
-		return nil, quotaProblem("concurrent_requests", time.Second, "%d requests of this tenant are under way, streams of events included; end some of them", l.requests)
+		return nil, nil, quotaProblem("concurrent_requests", time.Second, "%d requests of this tenant are under way, streams of events included; end some of them", l.requests)
 	case l.requests > 0 && l.bytes+bytes > maxBodyBytes:
-		return nil, quotaProblem("body_bytes", time.Second, "requests of this tenant with bodies of %d bytes are under way, of %d; wait until some of them are answered", l.bytes, maxBodyBytes)
+		return nil, nil, quotaProblem("body_bytes", time.Second, "requests of this tenant with bodies of %d bytes are under way, of %d; wait until some of them are answered", l.bytes, maxBodyBytes)
 	}
 	l.requests++
 	l.bytes += bytes
-	return func() {
+	read = sync.OnceFunc(func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		l.bytes -= bytes
+	})
+	return read, func() {
+		read()
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		if l.requests--; l.requests == 0 {
 			delete(u.tenants, tenant)
 		}
