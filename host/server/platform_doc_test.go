@@ -21,10 +21,7 @@ func TestPlatformIsDocumented(t *testing.T) {
 	f := newFixture(t)
 	text, err := os.ReadFile("../../docs/platform.md")
 	require.NoError(t, err)
-	names := []string{}
-	for _, scope := range OperatorScopes() {
-		names = append(names, scope)
-	}
+	names := OperatorScopes()
 	for _, of := range []reflect.Type{reflect.TypeFor[store.TenantQuota](), reflect.TypeFor[Policy]()} {
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
