@@ -79,7 +79,11 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 // runs in between finds the visit, which gives it next to nothing.
 func (m *Module) build(ctx context.Context, from *sandbox.Image, v *visit, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
 	print := func(line []byte) { v.print(line) }
-	image, err := from.Prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
+	prepare := from.Prepare
+	if _, plugin := m.transport.(extismPlugin); plugin {
+		prepare = from.PrepareAnew // it finds its configuration from the start
+	}
+	image, err := prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
 	if err != nil && isOwn(err) {
 		err = m.fault(v, err)
 	}

@@ -197,14 +197,18 @@ func readFile(path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, refuse(path, "is not a regular file", "name a .wasm file")
 	}
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if info.Size() > most {
+		return nil, errTooLarge
+	}
+	b := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // it is megabytes, which would be copied several times
+	_, err = b.ReadFrom(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("load module: %w", err)
-	case int64(len(b)) > most:
+	case int64(b.Len()) > most:
 		return nil, errTooLarge
 	}
-	return b, nil
+	return b.Bytes(), nil
 }
 
 func refuse(name, reason, fix string) error {

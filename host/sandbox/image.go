@@ -16,6 +16,7 @@ type Image struct {
 	name    string
 	limits  Limits
 	stages  []stage // what Prepare was given, nothing in an image that Load returned
+	before  *state  // while it is made: what its last stage begins with; or nil
 	pool    pool
 
 	mu     sync.Mutex
@@ -122,12 +123,31 @@ func (im *Image) Reset() ResetInfo {
 // that it is given. Clock and Seed of cfg are best left empty: they are then
 // fixed, and every instance begins in the same state.
 func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
+	return im.prepared(ctx, im.pool.begin(), stage{cfg, setup})
+}
+
+// PrepareAnew is Prepare for a module which may do something else under this context
+// from the start: what came before setup is done again.
+func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
+	return im.prepared(ctx, nil, stage{cfg, setup})
+}
+
+// prepared makes an image with another stage, which begins with a state, unless that
+// is nil. The caller's use of the state becomes that of the image.
+func (im *Image) prepared(ctx context.Context, before *state, last stage) (*Image, error) {
 	if err := im.retain(); err != nil {
+		if before != nil {
+			before.release()
+		}
 		return nil, err
 	}
 	out := im.sandbox.newImage(im.code, im.name, im.limits)
-	out.stages = append(slices.Clone(im.stages), stage{cfg, setup})
+	out.stages, out.before = append(slices.Clone(im.stages), last), before
 	in, err := out.Instantiate(ctx, InstanceConfig{})
+	if out.before != nil { // it did not come to that
+		out.before.release()
+		out.before = nil
+	}
 	if err != nil {
 		out.Close()
 		return nil, err
@@ -188,8 +208,15 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 }
 
 // build brings an instance from the module's bytes to the state in which
-// instances begin.
+// instances begin, or only from that of the image which was prepared.
 func (im *Image) build(ctx context.Context, in *Instance) error {
+	if s := im.before; s != nil {
+		im.before = nil // it is the instance's now
+		if err := in.core.instantiate(ctx, s, im); err != nil {
+			return err
+		}
+		return im.prepare(ctx, in, im.stages[len(im.stages)-1:])
+	}
 	in.configure(im.fixed(InstanceConfig{}))
 	if err := in.start(ctx); err != nil {
 		return err
@@ -199,7 +226,12 @@ func (im *Image) build(ctx context.Context, in *Instance) error {
 			return err
 		}
 	}
-	for _, s := range im.stages {
+	return im.prepare(ctx, in, im.stages)
+}
+
+// prepare lets an instance go through stages.
+func (im *Image) prepare(ctx context.Context, in *Instance, stages []stage) error {
+	for _, s := range stages {
 		in.configure(im.fixed(s.config))
 		if err := s.do(ctx, in); err != nil {
 			return err
