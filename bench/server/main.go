@@ -1,6 +1,6 @@
 // Command server measures the platform, and writes the figures as Markdown:
 //
-//	server [-quick] [-part NAME] AGENT-RUNNER GUEST.wasm OUT.md
+//	server [-quick] [-part NAME] [-tenants N] AGENT-RUNNER GUEST.wasm OUT.md
 //
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
 // interface that answers at once; both, and what sends the load, share the machine.
@@ -31,6 +31,7 @@ type plan struct {
 func main() {
 	quick := flag.Bool("quick", false, "shorter rows and fewer tenants")
 	only := flag.String("part", "", "measure this part alone: throughput, memory, streams or hostility")
+	most := flag.Int("tenants", 1000, "the most tenants; to make so many takes minutes")
 	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
 	flag.Parse()
 	if *attack != "" {
@@ -41,7 +42,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: server [-quick] [-part NAME] AGENT-RUNNER GUEST.wasm OUT.md")
 		os.Exit(2)
 	}
-	p := plan{each: 6 * time.Second, tenants: []int{1, 10, 1000}, modules: []int{0, 3, 10}, readers: 2000, runs: 200, rounds: 12}
+	p := plan{each: 6 * time.Second, tenants: []int{1, 10, *most}, modules: []int{0, 3, 10}, readers: 2000, runs: 200, rounds: 12}
 	if *quick {
 		p = plan{each: 2 * time.Second, tenants: []int{1, 10}, modules: []int{0, 3}, readers: 200, runs: 50, rounds: 4}
 	}
