@@ -12,17 +12,17 @@ import (
 func (s *store) PutModule(ctx context.Context, wasm []byte) (string, error) {
 	sum := sha256.Sum256(wasm)
 	digest := hex.EncodeToString(sum[:])
-	known := false
-	err := s.view(ctx, func(t tx) (err error) {
-		var size int64
-		known, err = one(t, `SELECT size FROM modules WHERE digest = $1`, []any{digest}, &size)
+	// A known one is as young as a new one: whoever puts it is about to name it.
+	known := int64(0)
+	err := s.update(ctx, true, func(t tx) (err error) {
+		known, err = t.exec(`UPDATE modules SET created_ms = NOW_MS WHERE digest = $1`, digest)
 		return err
 	})
-	if err != nil || known {
+	if err != nil || known > 0 {
 		return digest, err
 	}
 	return digest, s.update(ctx, false, func(t tx) error {
-		_, err := t.exec(`INSERT INTO modules (digest, size, created_ms, wasm) VALUES ($1, $2, NOW_MS, $3) ON CONFLICT (digest) DO NOTHING`,
+		_, err := t.exec(`INSERT INTO modules (digest, size, created_ms, wasm) VALUES ($1, $2, NOW_MS, $3) ON CONFLICT (digest) DO UPDATE SET created_ms = NOW_MS`,
 			digest, int64(len(wasm)), wasm)
 		return err
 	})

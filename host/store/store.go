@@ -46,7 +46,8 @@ type Store interface {
 	Prune(ctx context.Context, o PruneOptions) (int, error)
 
 	// PutModule keeps the bytes of a module and returns their SHA-256 in
-	// hexadecimal; Module returns them, or fails with [ErrNoModule].
+	// hexadecimal; Module returns them, or fails with [ErrNoModule]. One that is put
+	// again is as young for DeleteOrphans as a new one.
 	PutModule(ctx context.Context, wasm []byte) (digest string, err error)
 	Module(ctx context.Context, digest string) ([]byte, error)
 

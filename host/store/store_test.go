@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,4 +68,34 @@ func TestSQLiteIsPrivate(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, info.Mode().Perm()&0o077, f)
 	}
+}
+
+// TestAModuleThatIsPutAgainIsYoung lets whoever puts it name it, before it is forgotten
+// as one that nobody names.
+func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "s.db")
+	s := open(t, where, nil)
+	var digests []string
+	for _, content := range []string{"put again", "not put again"} {
+		d, err := s.PutModule(t.Context(), []byte(content))
+		require.NoError(t, err)
+		digests = append(digests, d)
+	}
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.Exec(`UPDATE modules SET created_ms = 1`)
+	require.NoError(t, err)
+
+	same, err := s.PutModule(t.Context(), []byte("put again"))
+	require.NoError(t, err)
+	require.Equal(t, digests[0], same)
+	n, err := s.DeleteOrphans(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+	_, err = s.Module(t.Context(), digests[0])
+	require.NoError(t, err)
+	_, err = s.Module(t.Context(), digests[1])
+	require.ErrorIs(t, err, store.ErrNoModule)
 }
