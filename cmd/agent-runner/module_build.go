@@ -40,7 +40,7 @@ modules need no building: run and test them as they are.`,
 				out = p.Output()
 			}
 			if p.Language.Script {
-				_, err := fmt.Fprintf(e.out, "%s needs no building: agent-runner run -m %s\n", p.Language.Name, p.Main)
+				_, err := fmt.Fprintf(e.out, "%s needs no building: agent-runner run -m %s\n", p.Language.Name, filepath.Join(dir, p.Main))
 				return err
 			}
 			if err := p.Build(ctx, out); err != nil {
