@@ -91,6 +91,26 @@ func (p *platform) load(list []*tenant, agent string, workers int, d time.Durati
 	return out, failed
 }
 
+// each lets each tenant run an agent once.
+func (p *platform) each(list []*tenant, agent string) error {
+	var mu sync.Mutex
+	var failed error
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, workers)
+	for _, t := range list {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			err := p.run(t, agent)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
 // throughput measures runs a second, by modules and tenants.
 func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	list, err := s.tenants("tenant-", slices.Max(p.tenants), "quick", p.modules...)
@@ -101,7 +121,7 @@ func throughput(p *plan, s *platform, text *bytes.Buffer) error {
 	for _, modules := range p.modules {
 		for _, tenants := range p.tenants {
 			agent := agentOf("quick", modules)
-			if _, err := s.load(list[:tenants], agent, workers, p.each/3); err != nil { // agents are made, caches are filled
+			if err := s.each(list[:tenants], agent); err != nil { // agents are made, caches are filled
 				return err
 			}
 			got, err := s.load(list[:tenants], agent, workers, p.each)

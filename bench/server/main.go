@@ -68,6 +68,9 @@ func measure(p *plan, only, program, guest, out string) error {
 		"A model on the loopback interface answers at once; it, what sends the load and the server, with its embedded store, share the machine. "+
 		"A run is one request to `POST /v1/runs` with its events until `run_finished`, and every run is kept. Each module is %d KB of a Go guest.\n\n",
 		"Generated", processor(), runtime.NumCPU(), strings.TrimPrefix(runtime.Version(), "go"), len(wasm)>>10)
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Fprintf(&text, "Before it began the machine's load was %s: where that is above 0.5, others had their part of it, and the figures say little.\n\n", strings.Fields(string(b))[0])
+	}
 	for _, part := range []struct {
 		name string
 		of   func(*plan, *platform, *bytes.Buffer) error
