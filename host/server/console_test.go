@@ -125,7 +125,7 @@ type browse struct {
 	URL      string `json:"url"`
 	Folder   string `json:"folder"` // of the npm packages
 	Chromium string `json:"chromium"`
-	Shots    string `json:"shots"`
+	Shots    string `json:"shots"` // where screenshots are put; none without
 	Key      string `json:"key"`
 	Operator string `json:"operator"`
 }
@@ -138,15 +138,12 @@ func TestConsoleInBrowser(t *testing.T) {
 		t.Skip("a browser takes seconds")
 	}
 	b := browse{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
-	if b.Shots == "" {
-		b.Shots = t.TempDir()
-	}
 	var replies []scripted.Reply
 	for range 2 { // one for each of the two visits
 		call := scripted.Calls(abi.ToolCall{ID: "call_1", Function: abi.FunctionCall{Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`}})
 		call.Response.Usage = &abi.Usage{PromptTokens: 412, CompletionTokens: 38, TotalTokens: 450}
 		answer := scripted.Text("The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.")
-		answer.Size, answer.Delay = 12, 50*time.Millisecond
+		answer.Size, answer.Delay = 12, 20*time.Millisecond
 		answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
 		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
 	}

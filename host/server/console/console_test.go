@@ -186,5 +186,5 @@ func TestScripts(t *testing.T) {
 	npmtest.Folder(t) // skips where there is no Node.js
 	out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "test.mjs")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "ok: 3 files")
+	require.Contains(t, string(out), "ok: 4 files")
 }

@@ -10,36 +10,49 @@ const require = createRequire(join(told.folder, "package.json"));
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
+// plain is a run that is made up.
+const plain = { id: "run_made", agent: "archivist", title: "Made up", status: "finished", step: 1, usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, fuel: 0, last_event: 0,
+  created: new Date().toISOString(), updated: new Date().toISOString() };
+
 const browser = await chromium.launch({ executablePath: told.chromium, args: ["--disable-gpu"] });
 let page;
 try {
   await visit("light", { width: 1280, height: 900 });
   await visit("dark", { width: 390, height: 844 });
 } catch (e) {
-  await page?.screenshot({ path: join(told.shots, "failed.png"), fullPage: true }).catch(() => {});
+  if (told.shots) await page?.screenshot({ path: join(told.shots, "failed.png"), fullPage: true }).catch(() => {});
+  console.log(`at ${page?.url()}: ${await page?.locator("main").innerText().catch(() => "")}`.slice(0, 2000));
   throw e;
 } finally {
   await browser.close();
 }
 
 async function visit(scheme, viewport) {
+  const light = scheme === "light";
   const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
   page = await context.newPage();
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(20000); // of a machine that does much else
+  const audits = await auditor(scheme, viewport);
   const wrong = [];
   page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
+  page.on("dialog", (d) => wrong.push(`dialog: ${d.message()}`));
   page.on("console", (m) => {
     // What the server refuses, and streams that break off, browsers say by themselves.
     if (m.type() === "error" && !m.text().startsWith("Failed to load resource")) wrong.push(`console: ${m.text()}`);
   });
   page.on("request", (r) => {
     if (!r.url().startsWith(told.url) && !r.url().startsWith("data:")) wrong.push(`request: ${r.url()}`);
+    if ([told.key, told.operator].some((k) => r.url().includes(k))) wrong.push("a request has the key in its address");
   });
-  const shot = async (name) => {
+  page.on("framenavigated", (f) => {
+    if ([told.key, told.operator].some((k) => f.url().includes(k))) wrong.push("an address has the key");
+  });
+  const shot = async (name, kind) => {
     if (process.env.CONSOLE_TIMES) console.log(`${scheme} ${name} ${Math.round(performance.now())}`);
-    await page.screenshot({ path: join(told.shots, `${scheme}-${name}.png`), fullPage: true });
+    if (told.shots) await page.screenshot({ path: join(told.shots, `${scheme}-${name}.png`), fullPage: true });
     const wide = await page.locator("html").evaluate((e) => e.scrollWidth - e.clientWidth);
     assert.ok(wide <= 0, `${name} is ${wide} px wider than the window`);
+    if (kind) audits.add(kind, await page.content());
   };
   const title = (text) => page.getByRole("heading", { level: 1, name: text }).waitFor();
 
@@ -48,7 +61,7 @@ async function visit(scheme, viewport) {
   await page.getByLabel("Key").fill("ar_wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("alert").waitFor();
-  await shot("signin");
+  await shot("signin", "signin");
   await page.getByLabel("Key").fill(told.key);
   await page.keyboard.press("Enter");
   await title("Runs");
@@ -61,7 +74,7 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "Start a run" }).click();
   await title("Start a run");
   await page.getByLabel("Input").fill("Please delete the report of 2019 and tell ann@example.com <b>when</b> it is gone.");
-  await shot("start");
+  await shot("start", "start");
   await page.keyboard.press("Control+Enter");
 
   // It asks, and the arguments are changed.
@@ -69,8 +82,7 @@ async function visit(scheme, viewport) {
   await page.getByText("May <em>reports/2019.txt</em> be deleted?").waitFor();
   await page.getByText("needs an answer").waitFor();
   await page.locator(".timeline .bar.hook").first().waitFor();
-  await shot("question");
-  const run = page.url();
+  await shot("question", "question");
   const approve = page.getByRole("button", { name: /^Approve/ });
   await page.getByLabel("Arguments").fill("no JSON");
   await approve.click();
@@ -90,8 +102,7 @@ async function visit(scheme, viewport) {
   await page.getByText("Part 2 of 2").waitFor();
   assert.match(await page.title(), /^Please delete/);
   assert.equal(await page.locator("main img, main script, main em, main i").count(), 0);
-  await shot("run");
-  await check(scheme, viewport, run, "run");
+  await shot("run", "run");
 
   // The timeline leads to what a hook changed.
   await page.getByRole("button", { name: "changed" }).first().click();
@@ -113,24 +124,23 @@ async function visit(scheme, viewport) {
   // The list, its filters, and the other pages.
   await open("Runs");
   await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
-  await shot("runs");
-  const begun = await fetch(`${told.url}/v1/runs`, { method: "POST", headers: { Authorization: `Bearer ${told.key}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ agent: "clumsy", input: `Elsewhere, in ${scheme}.` }) });
-  assert.equal(begun.status, 202);
-  await page.getByRole("link", { name: `Elsewhere, in ${scheme}.` }).waitFor(); // the list is kept up to date
+  await shot("runs", "runs");
+  if (light) await keptUpToDate();
   await page.getByLabel("Status").selectOption("paused");
-  await page.getByText("No runs.").waitFor();
+  await page.getByText("No run is like that.").waitFor();
+  await page.getByRole("link", { name: "Show all runs" }).click();
+  await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
   await open("Agents");
   await page.getByRole("link", { name: "archivist" }).click();
   await page.getByText("# Keeps the archive in order.").waitFor();
   await page.getByText("What changed since version 1").click();
   await page.locator(".diff ins", { hasText: "# Keeps" }).waitFor();
-  await shot("agent");
+  await shot("agent", "agent");
   await open("Modules");
-  await shot("modules");
+  await shot("modules", "modules");
   await page.getByRole("link", { name: "mask" }).click();
   await page.getByText("Hides addresses from the model.").waitFor();
-  await shot("module");
+  await shot("module", "module");
   // A module that makes a mistake: its fault is told where the run is, and found from
   // where the module is.
   await page.goto(`${told.url}/#/start?agent=clumsy`);
@@ -139,14 +149,20 @@ async function visit(scheme, viewport) {
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.getByRole("region", { name: "Faults", exact: true }).getByText("TypeError").first().waitFor();
   await page.locator(".facts").getByText("error").waitFor();
-  await shot("fault");
+  await shot("fault", "fault");
   await open("Modules");
   await page.getByRole("link", { name: "crash" }).click();
   await page.getByRole("button", { name: "Look for faults" }).click();
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
+  if (light) {
+    await hostile(title);
+    await large(title);
+    await empty();
+    await troubles(title);
+  }
   await open("Usage");
-  await shot("usage");
+  await shot("usage", "usage");
   assert.equal(await page.getByRole("link", { name: "Tenants" }).count(), 0);
 
   // A reload stays signed in; signing out forgets the key.
@@ -161,23 +177,31 @@ async function visit(scheme, viewport) {
   await page.keyboard.press("Enter");
   await title("Usage");
   await open("Tenants");
-  await shot("tenants");
+  await shot("tenants", "tenants");
   await page.getByRole("link", { name: "acme" }).click();
   await title("Acme <b>Ltd</b>");
-  await shot("tenant");
+  await shot("tenant", "tenant");
   await open("Blocks");
   await page.getByLabel("Digest").fill("0".repeat(64));
   await page.getByLabel("Reason").fill("It sent what it read elsewhere.");
   await page.getByRole("button", { name: "Block" }).click();
   await page.getByRole("cell", { name: "It sent what it read elsewhere." }).waitFor();
-  await shot("blocks");
+  await shot("blocks", "blocks");
   await page.getByRole("button", { name: "Unblock" }).click();
   await page.getByRole("button", { name: "Let it be called again?" }).click();
   await page.getByText("No module is blocked.").waitFor();
 
   assert.deepEqual(wrong, []);
   await context.close();
+  await audits.end();
   console.log(`ok: ${scheme}`);
+
+  async function keptUpToDate() {
+    const begun = await fetch(`${told.url}/v1/runs`, { method: "POST", headers: { Authorization: `Bearer ${told.key}`, "Content-Type": "application/json" },
+      body: JSON.stringify({ agent: "clumsy", input: `Elsewhere.` }) });
+    assert.equal(begun.status, 202);
+    await page.getByRole("link", { name: `Elsewhere.` }).waitFor(); // the list is kept up to date
+  }
 
   async function open(name) {
     await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
@@ -187,72 +211,197 @@ async function visit(scheme, viewport) {
   }
 }
 
-// questions answers each kind of question, of a run that is made up.
-async function questions(title, shot) {
-  const sent = [];
-  const made = { id: "run_made", agent: "archivist", title: "Made up", status: "paused", step: 1, usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }, fuel: 0, last_event: 0,
-    created: new Date().toISOString(), updated: new Date().toISOString(), interrupts: [
-      { id: "int_1", reason: "client", client: true, call: { id: "c1", name: "where_am_i", arguments: "{}" } },
-      { id: "int_2", entry: "budget", hook: "before_model", reason: "Go on, for another dollar?", payload: { spent: 1.5 } },
-      { id: "int_3", entry: "asker", hook: "gate_tool", reason: "May it?", call: { id: "c2", name: "pay", arguments: '{"sum":5}' } }] };
-  const routed = /\/v1\/runs(\/run_made.*)?$/;
+
+// make answers requests for a run with what is made up.
+async function make(made, { history, events, posted } = {}) {
+  const routed = new RegExp(`/v1/runs(/${made.id}.*)?$`);
+  let streamed = false;
   await page.route(routed, async (route) => {
     const r = route.request();
-    if (r.method() === "POST") sent.push(r.postDataJSON());
-    if (r.url().endsWith("/events")) return route.fulfill({ status: 204 });
-    if (r.url().endsWith("/run_made") || r.method() === "POST") return route.fulfill({ json: made });
+    if (r.method() === "POST") posted?.(r.postDataJSON());
+    if (r.url().endsWith("/events")) {
+      if (!events || streamed) return route.fulfill({ status: 204 });
+      streamed = true;
+      return route.fulfill({ contentType: "text/event-stream", body: events.map((e, i) => `id: ${i + 1}\ndata: ${JSON.stringify({ seq: i + 1, time_ms: i, ...e })}\n\n`).join("") });
+    }
+    if (r.url().endsWith("/history") && history) return route.fulfill({ json: history });
+    if (r.url().endsWith(`/${made.id}`) || r.method() === "POST") return route.fulfill({ json: made });
     return route.fulfill({ status: 404, json: { title: "not found" } });
   });
-  await page.goto(`${told.url}/#/runs/run_made`);
+  await page.goto(`${told.url}/#/runs/${made.id}`);
+  return () => page.unroute(routed);
+}
+
+// questions answers each kind of question, of a run that is made up. What is typed
+// into one stays while others are answered.
+async function questions(title, shot) {
+  const sent = [];
+  const call = (id, name) => ({ id, name, arguments: '{"sum":5}' });
+  const made = { ...plain, status: "paused", interrupts: [
+    { id: "int_1", reason: "client", client: true, call: call("c1", "where_am_i") },
+    { id: "int_2", entry: "budget", hook: "before_model", reason: "Go on, for another dollar?", payload: { spent: 1.5 } },
+    { id: "int_3", entry: "budget", hook: "before_model", reason: "And for another?" },
+    { id: "int_4", entry: "asker", hook: "gate_tool", reason: "May it pay?", call: call("c4", "pay") },
+    { id: "int_5", entry: "asker", hook: "gate_tool", reason: "May it tip?", call: call("c5", "tip") }] };
+  const end = await make(made, { posted: ({ run, answers }) => {
+    assert.equal(run, "run_made");
+    sent.push(answers);
+    made.interrupts = made.interrupts.filter((i) => !Object.hasOwn(answers, i.id));
+  } });
   await title("Made up");
-  await shot("questions");
-  const asks = page.locator(".ask");
-  const click = async (i, name) => {
-    const n = sent.length;
-    await asks.nth(i).getByRole("button", { name, exact: true }).click();
-    await assertSoon(() => sent.length > n);
-    await asks.nth(2).waitFor();
+  await shot("questions", "questions");
+  const ask = (text) => page.locator(".ask", { hasText: text });
+  const press = async (text, name) => {
+    await ask(text).getByRole("button", { name, exact: true }).click();
+    await ask(text).waitFor({ state: "detached" });
   };
-  await asks.nth(0).getByLabel("What the tool answers").fill("in Lisbon");
-  await click(0, "Send");
-  await asks.nth(1).getByLabel("Answer").fill('{"more": 2}');
-  await click(1, "Send");
-  await click(1, "No");
-  await asks.nth(2).getByLabel("Why not").fill("too much");
-  await click(2, "Deny");
-  await click(2, "Approve");
-  assert.deepEqual(sent, [{ int_1: "in Lisbon" }, { int_2: { more: 2 } }, { int_2: false }, { int_3: { decision: "deny", message: "too much" } }, { int_3: { decision: "approve" } }]
-    .map((answers) => ({ run: "run_made", answers })));
-  await page.unroute(routed);
+  await ask("where_am_i").getByLabel("What the tool answers").fill("in Lisbon");
+  await ask("another dollar").getByLabel("Answer").fill('{"more": 2}');
+  await ask("May it pay?").getByLabel("Why not").fill("too much");
+  await press("And for another?", "No");
+  await press("where_am_i", "Send");
+  await press("another dollar", "Send");
+  await press("May it pay?", "Deny");
+  // By the keyboard alone.
+  await page.locator("h1:focus").waitFor();
+  const approve = ask("May it tip?").getByRole("button", { name: "Approve" });
+  for (let i = 0; i < 12 && !(await approve.evaluate((e) => e === document.activeElement)); i++) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await approve.waitFor({ state: "detached" });
+  assert.deepEqual(sent, [{ int_3: false }, { int_1: "in Lisbon" }, { int_2: { more: 2 } }, { int_4: { decision: "deny", message: "too much" } }, { int_5: { decision: "approve" } }]);
+  await end();
 }
 
-async function assertSoon(f) {
-  for (let i = 0; i < 200 && !f(); i++) await page.waitForTimeout(50);
-  assert.ok(f());
+// hostile names are text, wherever they are.
+async function hostile(title) {
+  const bad = `<img src=x onerror="document.title='owned'">`;
+  const link = "javascript:alert(document.domain)";
+  const call = { id: "c1", type: "function", function: { name: bad, arguments: `{"to":"${link}"}` } };
+  const end = await make({ ...plain, id: "run_bad", title: bad, agent: link, error: bad, modules: [{ entry: bad, digest: link }] }, {
+    history: { input: [], messages: [{ role: "assistant", content: bad, tool_calls: [call] }, { role: "tool", name: link, tool_call_id: "c1", content: bad }],
+      phases: [{ phase: "step", step: 1, deeds: [{ what: "tool", call: "c1", answer: { content: bad } }, { entry: bad, what: "before_agent", answer: { tools: { add: [{ name: bad }] }, [bad]: link } }] }] },
+    events: [{ type: "fault", entry: bad, hook: link, cause: bad, stderr: [bad] }, { type: "log", entry: bad, level: bad, text: bad }, { type: "custom", entry: bad, name: link, data: bad }] });
+  await title(bad);
+  await page.getByText("Faults and limits").waitFor();
+  const harmless = async () => {
+    assert.equal(await page.locator("main :is(img, script, iframe, object, form[action])").count(), 0);
+    for (const to of await page.locator("a").evaluateAll((list) => list.map((a) => a.getAttribute("href")))) assert.match(to, /^#/);
+    assert.doesNotMatch(await page.title(), /^owned/);
+  };
+  await harmless();
+  await end();
+  await page.route(/\/v1\/modules\?/, async (route) => {
+    const r = await route.fetch();
+    const body = await r.json();
+    for (const m of body.modules) Object.assign(m, { names: [{ name: bad, version: link }], about: { ...m.about, hooks: [bad], grants: [link], warnings: [bad] } });
+    await route.fulfill({ json: body });
+  });
+  await page.goto(`${told.url}/#/modules`);
+  await page.getByRole("link", { name: bad }).first().waitFor();
+  await harmless();
+  await page.unroute(/\/v1\/modules\?/);
+  await page.route(/\/v1\/agents\/archivist$/, async (route) => {
+    const body = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...body, yaml: `# ${bad} ${link}\n`, warnings: [bad] } });
+  });
+  await page.goto(`${told.url}/#/agents/archivist`);
+  await page.locator("pre", { hasText: bad }).waitFor();
+  await harmless();
+  await page.unroute(/\/v1\/agents\/archivist$/);
 }
 
-// check looks for what keeps people out: names, roles, contrast. What it brings is
-// no script of the page's own, so that it has a context without the page's policy.
-async function check(scheme, viewport, run) {
-  const context = await browser.newContext({ colorScheme: scheme, viewport, bypassCSP: true, reducedMotion: "reduce" });
-  const other = await context.newPage();
-  await other.goto(`${told.url}/`);
-  await other.getByLabel("Key").fill(told.key);
-  await audit(other, "sign in");
-  await other.getByRole("button", { name: "Sign in" }).click();
-  await other.getByRole("heading", { level: 1, name: "Runs" }).waitFor();
-  for (const at of [run, ...["#/runs", "#/start", "#/agents/archivist", "#/modules", "#/usage"].map((x) => `${told.url}/${x}`)]) {
-    await other.goto(at);
-    await other.reload(); // else another fragment leaves the page before in place for a moment
-    await other.locator("main h1").waitFor();
-    await other.waitForLoadState("networkidle").catch(() => {});
-    await audit(other, at);
+// A large run is shown in part, and more of it when it is asked for.
+async function large(title) {
+  const many = (n, f) => Array.from({ length: n }, (_, i) => f(i));
+  const lines = (word) => many(10000, (i) => `line ${i} of ${word(i)}`).join("\n");
+  const result = "abcdefghi\n".repeat(50000);
+  const messages = many(1000, (i) => ({ role: i % 2 ? "assistant" : "user", content: `said ${i}` }));
+  messages.push({ role: "tool", name: "read", tool_call_id: "c1", content: result });
+  const deeds = [{ what: "tool", call: "c1", answer: { content: result } },
+    { entry: "mask", what: "after_tool", answer: { result: { content: lines((i) => (i % 2 ? "odd" : "even")) } } },
+    { entry: "mask", what: "before_agent", edits: [{ at: 0, removed: [{ role: "user", content: lines(() => "one") }], inserted: [{ role: "user", content: lines((i) => (i % 4999 ? "one" : "two")) }] }] }];
+  await page.evaluate(() => {
+    globalThis.longest = 0;
+    globalThis.watch = new PerformanceObserver((list) => list.getEntries().forEach((e) => (globalThis.longest = Math.max(globalThis.longest, e.duration))));
+    globalThis.watch.observe({ entryTypes: ["longtask"] });
+  });
+  const end = await make({ ...plain, id: "run_large", title: "Large" }, { history: { input: [], messages, phases: many(400, (i) => ({ phase: "step", step: i + 1, deeds: i === 0 || i === 399 ? deeds : [{ entry: "mask", what: "before_model", answer: { instruction: `step ${i}` } }] })) },
+    events: many(1000, (i) => ({ type: i % 2 ? "fault" : "log", entry: "mask", hook: "before_model", cause: `mistake ${i}`, level: "info", text: "x".repeat(100) })) });
+  await title("Large");
+  await page.locator(".diff ins", { hasText: "of two" }).first().waitFor();
+  await page.getByText("mistake 999", { exact: false }).waitFor();
+  const size = () => page.locator("main").evaluate((e) => e.textContent.length);
+  assert.ok(await size() < 400000, `${await size()} characters are shown`);
+  assert.equal(await page.locator(".talk > .message").count(), 60);
+  await page.locator(".talk > .between button").click();
+  assert.equal(await page.locator(".talk > .message").count(), 120);
+  const said = page.locator(".message.tool");
+  await said.locator("summary").click();
+  const before = (await said.textContent()).length;
+  await said.getByRole("button", { name: /^475,.* characters are not shown: show more/ }).or(said.getByRole("button", { name: /characters are not shown: show more/ })).click();
+  assert.ok((await said.textContent()).length > before + 40000);
+  if (process.env.CONSOLE_TIMES) console.log(`longest task: ${Math.round(await page.evaluate(() => globalThis.longest))} ms; ${await page.locator("main *").count()} elements, ${await size()} characters`);
+  await end();
+}
+
+// Where there is nothing yet, it is said what to type.
+async function empty() {
+  const none = /\/v1\/(runs|agents|modules)\?/;
+  await page.route(none, (route) => route.fulfill({ json: { runs: [], agents: [], modules: [] } }));
+  for (const [at, command] of [["runs", 'agent-runner runs start AGENT "…"'], ["agents", "agent-runner agents apply agent.yaml"], ["modules", "agent-runner modules push PATH"], ["start", "agent-runner agents apply agent.yaml"]]) {
+    await page.goto(`${told.url}/#/${at}`);
+    await page.locator(".empty pre", { hasText: command }).waitFor();
   }
-  await context.close();
+  await page.unroute(none);
 }
 
-async function audit(other, where) {
-  await other.evaluate(axe);
-  const { violations } = await other.evaluate(() => globalThis.axe.run(document));
-  assert.deepEqual(violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")}`), [], where);
+// troubles: too many requests, no server, and a key that is not good any more.
+async function troubles(title) {
+  const answers = [{ status: 429, headers: { "Retry-After": "1" }, json: { title: "quota" } }, undefined, { status: 401, json: { title: "no valid key" } }];
+  await page.route(/\/v1\/usage/, (route) => {
+    if (answers.length === 0) return route.continue();
+    const a = answers.shift();
+    return a ? route.fulfill(a) : route.abort();
+  });
+  await page.goto(`${told.url}/#/usage`);
+  await page.getByText(/^Too many requests: trying again in \d s\.$/).waitFor();
+  await page.getByText(/^The server does not answer: trying again in \d s\.$/).waitFor();
+  await page.getByText("does not take this key any more").waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  await page.getByLabel("Key").fill(told.key);
+  await page.keyboard.press("Enter");
+  await title("Usage");
+  await page.unroute(/\/v1\/usage/);
+}
+
+// auditor looks for what keeps people out: names, roles, contrast. It looks at pages
+// as they were at a moment, in a window of its own: one that changes meanwhile says
+// nothing, and axe is no script that the page's policy allows.
+async function auditor(scheme, viewport) {
+  const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
+  const still = await context.newPage();
+  let css;
+  const found = [];
+  let last = Promise.resolve();
+  const look = async (kind, html) => {
+    const sheet = html.match(/<link rel="stylesheet" href="([^"]*)">/);
+    css ??= await (await fetch(told.url + sheet[1])).text();
+    html = html.replace(/<script[^>]*><\/script>|<link [^>]*>/g, "").replace("</head>", () => `<style>${css}</style></head>`);
+    await still.setContent(html, { waitUntil: "domcontentloaded" });
+    await still.evaluate(axe);
+    const { violations, passes } = await still.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+    assert.ok(passes.length > 10, kind);
+    found.push(...violations.map((v) => `${scheme} ${kind}: ${v.id}: ${v.help}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")}`));
+  };
+  return {
+    add(kind, html) {
+      last = last.then(() => look(kind, html));
+      last.catch(() => {}); // it is told at the end
+    },
+    async end() {
+      await last;
+      await context.close();
+      assert.deepEqual(found, []);
+    },
+  };
 }

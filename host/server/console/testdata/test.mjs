@@ -13,6 +13,13 @@ for (const size of [1, 2, 3, 7, 1000]) {
   assert.deepEqual(got, [{ id: "7", kind: "chunk", data: '{"a":1}' }, { id: "8", kind: "message", data: "one\ntwo" }], `in pieces of ${size}`);
 }
 
+const { cut, begin } = await load("cut.js");
+for (const [text, chars, lines, want] of [
+  ["abc", 10, 10, ["abc", "", ""]], ["", 3, 3, ["", "", ""]], ["a\nb\nc", 100, 3, ["a\nb\nc", "", ""]],
+  ["a\nb\nc\nd", 100, 3, ["a\nb\n", "c\n", "d"]], ["0123456789abc", 4, 10, ["01", "23456789a", "bc"]], ["👋👋👋👋", 3, 9, ["", "👋👋👋", "👋"]],
+  ["\n\n\n\n\n\n", 100, 2, ["\n", "\n\n\n\n\n", ""]], ["\n".repeat(9), 4, 100, ["\n\n", "\n".repeat(5), "\n\n"]]]) assert.deepEqual(cut(text, chars, lines), want, text);
+assert.deepEqual([begin("👋👋", 3, 9), begin("a\nb\nc", 9, 2), begin("abc", 9, 9)], ["👋", "a\nb\n", "abc"]);
+
 const { diff, words } = await load("diff.js");
 assert.deepEqual(diff("tell ann@example.com it", "tell [address] it"), [
   { kind: "same", text: "tell " }, { kind: "gone", text: "ann@example.com" }, { kind: "new", text: "[address]" }, { kind: "same", text: " it" }]);
@@ -31,6 +38,9 @@ for (let i = 0; i < 2000; i++) {
   assert.equal(parts.filter((p) => p.kind !== "new").map((p) => p.text).join(""), a);
   assert.equal(parts.filter((p) => p.kind !== "gone").map((p) => p.text).join(""), b);
 }
+const file = Array.from({ length: 20000 }, (_, i) => `line ${i}\n`);
+const edited = file.with(10000, "another\n").with(10300, "");
+assert.deepEqual(diff(file.join(""), edited.join("")).map((p) => [p.kind, p.text.split("\n").length - 1]), [["same", 10000], ["gone", 1], ["new", 1], ["same", 299], ["gone", 1], ["same", 9699]], "a long text, by lines");
 const long = (w) => Array.from({ length: 20000 }, (_, i) => w + i).join(" ");
 assert.deepEqual(diff(long("a"), long("b")).map((p) => p.kind), ["gone", "new"], "a change that is too large is shown whole");
 
@@ -44,4 +54,4 @@ const spans = fromEvents([
 assert.deepEqual(spans.map((s) => [s.kind, s.parent, s.start_us, s.took_us, s.error]), [
   ["step", 0, 0, 62000, undefined], ["model", 1, 0, 40000, undefined], ["tool", 1, 41000, 20000, "error"], ["step", 0, 63000, -1, undefined], ["model", 4, 63000, -1, undefined]]);
 
-console.log("ok: 3 files");
+console.log("ok: 4 files");

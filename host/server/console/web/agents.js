@@ -1,5 +1,5 @@
 // Agents with their files and versions.
-import { h, fill, table, when, digest, badge, facts, wrong } from "./dom.js";
+import { h, fill, none, table, when, digest, badge, facts, wrong } from "./dom.js";
 import { get } from "./api.js";
 import { between } from "./changes.js";
 
@@ -9,7 +9,7 @@ export async function agents({ signal }) {
     table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
       h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),
       h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(`${a.warnings.length} ${a.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "soft nowrap" }, when(a.created)))), "No agents yet. Put one with PUT /v1/agents/NAME."));
+      h("td", { class: "soft nowrap" }, when(a.created)))), none("No agents yet. From a folder with an agent.yaml:", "agent-runner agents apply agent.yaml")));
 }
 
 export async function agent({ id, query, signal }) {

@@ -39,7 +39,7 @@ async function send(method, path, { body, accept = "application/json", signal, h
     });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Error("The server does not answer. Is it running?");
+    throw Object.assign(new Error("The server does not answer. Is it running?"), { gone: true });
   }
   if (response.ok) return response;
   const p = new Problem(response, await response.json().catch(() => undefined));
@@ -79,6 +79,20 @@ export const pause = (ms, signal) => new Promise((done) => {
   signal?.addEventListener("abort", over);
 });
 
+// passing reports whether what is wrong may be over in a while.
+export const passing = (e) => e.gone === true || [429, 502, 503, 504].includes(e.status);
+
+// trouble is why something is tried again.
+export const trouble = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server cannot answer" : "The server does not answer");
+
+// countdown tells how many seconds are left, each second.
+export async function countdown(seconds, signal, told) {
+  for (let s = Math.max(1, Math.ceil(seconds)); s > 0 && !signal.aborted; s--) {
+    told(s);
+    await pause(1000, signal);
+  }
+}
+
 // events yields a run's events from behind a number on, until the run ends or waits
 // for answers. A stream that breaks off goes on where it was.
 export async function* events(run, after, signal, told = () => {}) {
@@ -104,8 +118,12 @@ export async function* events(run, after, signal, told = () => {}) {
     } catch (e) {
       if (signal.aborted) return;
       if (e.status && e.status < 500 && e.status !== 429) throw e;
-      told(false);
-      await pause(Math.max(wait, (e.retry ?? 0) * 1000), signal);
+      if (wait < 1000 && !e.retry) {
+        told(false, "Connecting again…"); // a stream that broke off
+        await pause(wait, signal);
+      } else {
+        await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => told(false, `${trouble(e)}: trying again in ${s} s`));
+      }
       wait = Math.min(wait * 2, 15000);
     }
   }

@@ -1,19 +1,23 @@
 // What was done, phase by phase: what each module answered, and what it changed,
 // as a difference.
-import { h, badge, json, pretty, textOf } from "./dom.js";
+import { h, fill, few, later, long, badge, json, pretty, textOf } from "./dom.js";
 import { diff } from "./diff.js";
 import { hookKey } from "./timeline.js";
 
+const most = 24; // steps that are shown at once
+const atOnce = 2000; // characters whose difference is found at once
+
 const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
 
-// changes shows a history. It notes in places where it shows what each hook changed.
-export function changes(history, questions, places) {
+// changes shows a history. It notes in places where it shows what each hook changed,
+// and in kept how much of it somebody wants to see.
+export function changes(history, questions, places, kept) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
   if (phases.length === 0) return h("p", { class: "empty" }, "Nothing is recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
-  return [steps(phases).map((p) => phase(p, calls, places)), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
+  return [few(steps(phases), most, (p) => phase(p, calls, places), kept, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
@@ -148,16 +152,13 @@ function edit(e) {
 
 // between shows two texts as one, with what went and what came.
 export function between(what, before, after, kind = "") {
-  const parts = diff(before, after);
-  return h("figure", { class: "diff" }, h("figcaption", null, what), h("p", { class: `said ${kind}` }, parts.map(({ kind, text }) => {
-    if (kind === "gone") return h("del", null, text);
-    if (kind === "new") return h("ins", null, text);
-    return shorten(text);
-  })));
-}
-
-// shorten leaves out the middle of what stayed.
-function shorten(text) {
-  if (text.length <= 600) return text;
-  return [text.slice(0, 250), h("span", { class: "soft" }, ` … ${text.length - 500} characters … `), text.slice(-250)];
+  const place = h("p", { class: `said ${kind}` });
+  const show = () => fill(place, few(diff(before, after), 400, ({ kind, text }) => {
+    if (kind === "gone") return h("del", null, long(text, 8000, 200));
+    if (kind === "new") return h("ins", null, long(text, 8000, 200));
+    return h("span", null, long(text, 600));
+  }, {}, "span"));
+  if (before.length + after.length <= atOnce) show();
+  else later(() => place.isConnected && show());
+  return h("figure", { class: "diff" }, h("figcaption", null, what), place);
 }

@@ -1,14 +1,24 @@
-// What was changed, by words: the longest common sequence of two texts' words.
+// What was changed: the longest common sequence of two texts' words; of long texts,
+// that of their lines.
 
-const most = 1500 * 1500; // comparisons; a larger change is shown whole
+const most = 1e6; // comparisons; a larger change is shown whole
+const long = 200000; // characters of a text whose words are not looked for
 
 // words cuts a text so that its pieces put together are the text.
 export const words = (text) => text.match(/\n|[^\S\n]+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
 
+// linesOf does the same by lines.
+const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
+
 // diff returns what stayed ("same"), went ("gone") and came ("new"), in order.
 export function diff(before, after) {
-  let a = words(before);
-  let b = words(after);
+  const byWords = before.length + after.length <= long ? compare(words(before), words(after)) : undefined;
+  const out = byWords ?? compare(linesOf(before), linesOf(after));
+  return tidy(out ?? [{ kind: "gone", text: before }, { kind: "new", text: after }].filter((p) => p.text !== ""));
+}
+
+// compare returns nothing if there is too much to compare.
+function compare(a, b) {
   let head = 0;
   while (head < Math.min(a.length, b.length) && a[head] === b[head]) head++;
   let tail = 0;
@@ -23,14 +33,10 @@ export function diff(before, after) {
   const end = tail > 0 ? a.slice(-tail).join("") : "";
   a = a.slice(head, a.length - tail);
   b = b.slice(head, b.length - tail);
-  if (a.length * b.length > most) {
-    add("gone", a.join(""));
-    add("new", b.join(""));
-  } else {
-    for (const [kind, text] of common(a, b)) add(kind, text);
-  }
+  if (a.length * b.length > most) return undefined;
+  for (const [kind, text] of common(a, b)) add(kind, text);
   add("same", end);
-  return tidy(out);
+  return out;
 }
 
 // common walks along the longest common sequence.

@@ -1,5 +1,12 @@
 // Elements are made here, and nowhere else. Whatever comes from modules, models
-// and tenants becomes text nodes and attributes that can do nothing.
+// and tenants becomes text nodes and attributes that can do nothing; a text that is
+// too long is shown in part.
+import { cut, begin } from "./cut.js";
+
+const chars = 20000; // of one text that are shown at once
+const lines = 500;
+const step = 100000; // characters that are shown more
+const rowsOf = 200; // rows of a table that are shown at once
 
 const plain = new Set(["class", "id", "for", "name", "type", "value", "placeholder", "autocomplete", "rows", "cols", "role", "tabindex", "scope", "title",
   "datetime", "min", "max", "maxlength", "required", "disabled", "open", "selected", "checked", "hidden", "spellcheck", "autocapitalize", "pattern", "colspan", "low", "high", "method"]);
@@ -29,8 +36,72 @@ export function h(tag, attributes, ...children) {
 function put(e, children) {
   for (const c of children.flat(Infinity)) {
     if (c === undefined || c === null || c === false || c === "") continue;
-    e.append(c instanceof Node ? c : document.createTextNode(String(c)));
+    if (c instanceof Node) e.append(c);
+    else if (typeof c === "string" && c.length > lines) put(e, [long(c, chars, lines)]);
+    else e.append(document.createTextNode(String(c)));
   }
+}
+
+// long is a text with a bound, and a button in its middle that shows more.
+export function long(text, mostChars = chars, mostLines = lines) {
+  const [head, middle, tail] = cut(text, mostChars, mostLines);
+  if (middle === "") return document.createTextNode(text);
+  let rest = middle;
+  const b = h("button", { type: "button", class: "more", onclick: () => {
+    const now = begin(rest, step, step / 20);
+    rest = rest.slice(now.length);
+    b.before(document.createTextNode(now));
+    label();
+  } });
+  const label = () => {
+    b.textContent = `${count(rest.length)} characters are not shown: show ${begin(rest, step, step / 20) === rest ? "all" : "more"}`;
+    if (rest !== "") return;
+    span.focus({ preventScroll: true });
+    b.remove();
+  };
+  const span = h("span", { tabindex: "-1" }, document.createTextNode(head), b, document.createTextNode(tail));
+  label();
+  return span;
+}
+
+// few makes the first and the last of many, and a button between them that makes
+// more. What somebody has asked for stays in kept when it is drawn again.
+export function few(list, most, make, kept = {}, tag = "li") {
+  kept.shown ??= most;
+  if (list.length <= kept.shown) return list.map(make);
+  const first = Math.min(5, Math.floor(most / 4));
+  let from = list.length - (kept.shown - first); // what is made is before first, and from here on
+  const b = h("button", { type: "button", class: "more", onclick: () => {
+    const next = Math.max(first, from - most);
+    kept.shown += from - next;
+    const made = list.slice(next, from).map((x, i) => make(x, next + i));
+    between.after(...made);
+    made[0].tabIndex = -1;
+    made[0].focus({ preventScroll: true });
+    from = next;
+    label();
+  } });
+  const between = h(tag, { class: "between" }, b);
+  const label = () => {
+    const left = from - first;
+    if (left === 0) return between.remove();
+    b.textContent = `${count(left)} are not shown: show ${left > most ? `${most} more` : "all"}`;
+  };
+  label();
+  return [list.slice(0, first).map(make), between, list.slice(from).map((x, i) => make(x, from + i))];
+}
+
+const jobs = [];
+
+// later does what takes long in turns, so that the page goes on in between.
+export function later(job) {
+  if (jobs.push(job) === 1) setTimeout(turn);
+}
+
+function turn() {
+  const end = performance.now() + 40;
+  while (jobs.length > 0 && performance.now() < end) jobs.shift()();
+  if (jobs.length > 0) setTimeout(turn);
 }
 
 // fill replaces what is in an element.
@@ -65,7 +136,7 @@ export function doing(button, place, work) {
     try {
       await work();
     } catch (e) {
-      if (e.name !== "AbortError") fill(place, wrong(e));
+      if (e.name !== "AbortError") fill(place, wrong(e), e.status === 429 && h("p", { class: "soft small" }, `Try it again in ${e.retry || 1} s.`));
     } finally {
       button.disabled = false;
     }
@@ -162,9 +233,19 @@ export function facts(...pairs) {
 }
 
 export function table(label, heads, rows, empty) {
-  if (rows.length === 0) return h("p", { class: "empty" }, empty);
-  return h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
-    h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), h("tbody", null, rows)));
+  if (rows.length === 0) return Array.isArray(empty) || empty instanceof Node ? empty : h("p", { class: "empty" }, empty);
+  const body = h("tbody", null, rows.slice(0, rowsOf));
+  const more = rows.length > rowsOf && h("button", { type: "button", class: "more", onclick: () => {
+    body.append(...rows.slice(body.children.length, body.children.length + rowsOf));
+    more.hidden = body.children.length === rows.length;
+  } }, "Show more");
+  return [h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
+    h("table", null, h("thead", null, h("tr", null, heads.map((c) => h("th", { scope: "col", class: c.startsWith("#") ? "number" : "" }, c.replace("#", ""))))), body)), more];
+}
+
+// none says that there is nothing yet, and what to type into a terminal for it.
+export function none(text, ...commands) {
+  return h("div", { class: "empty" }, h("p", null, text), h("pre", { tabindex: "0" }, commands.join("\n")));
 }
 
 // json is a value as people read it.

@@ -1,16 +1,11 @@
 // The questions that a run waits for, answered with a click.
 import { h, field, doing, badge, json, pretty } from "./dom.js";
 
-// questions shows interrupts; answer is given the answers by their ids.
-export function questions(list, answer) {
-  return list.map((i) => question(i, answer));
-}
-
-function question(i, answer) {
+// question shows an interrupt; give is given the answer.
+export function question(i, give) {
   const place = h("div");
-  const give = (value) => answer({ [i.id]: value });
   const kind = i.client ? client : i.hook === "gate_tool" ? gate : other;
-  return h("section", { class: "card ask", "aria-label": "A question" },
+  return h("section", { class: "card ask", "aria-label": `Question ${i.id}` },
     h("h2", null, i.client ? "A tool of the client is called" : i.hook === "gate_tool" ? "May this tool be called?" : "The run waits for an answer"),
     h("p", { class: "reason" }, !i.client && i.reason, " ", i.entry && badge(`asked by ${i.entry}`), i.agent && badge(`agent ${i.agent}`)),
     i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "What it says of it"), json(i.payload)),

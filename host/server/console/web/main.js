@@ -1,6 +1,6 @@
 // The console: who is signed in, which page is shown.
 import { h, fill, field, doing, say, wrong } from "./dom.js";
-import { key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
+import { passing, trouble, countdown, key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
 import { runs, start } from "./runs.js";
 import { run } from "./run.js";
 import { agents, agent } from "./agents.js";
@@ -30,7 +30,7 @@ function signInPage(why) {
   const input = h("input", { type: "password", name: "key", autocomplete: "off", autocapitalize: "none", spellcheck: "false", required: true, placeholder: "ar_…" });
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Sign in");
-  if (why) fill(place, wrong(why));
+  if (why) fill(place, wrong({ message: why }));
   const go = doing(button, place, async () => {
     try {
       await signIn(input.value.trim());
@@ -49,6 +49,7 @@ function signInPage(why) {
 }
 
 let shown = 0;
+let failed = 0; // how often in a row a page was not to be had
 
 async function show() {
   leave.abort();
@@ -73,10 +74,14 @@ async function show() {
   try {
     if (!view) throw new Error("There is no such page.");
     content = await view({ id, query: new URLSearchParams(query ?? ""), signal, again: show });
+    failed = 0;
   } catch (e) {
     if (signal.aborted || !key()) return;
-    content = h("section", null, h("h1", { tabindex: "-1" }, "This did not work"), wrong(e),
+    const soon = h("p", { class: "soft" });
+    content = h("section", null, h("h1", { tabindex: "-1" }, "This did not work"), wrong(e), soon,
       h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+    if (passing(e)) again(e, soon, signal);
+    else failed = 0;
   } finally {
     clearTimeout(busy);
   }
@@ -89,12 +94,19 @@ async function show() {
   say(title?.textContent ?? "");
 }
 
-onLost((problem) => {
+// again shows a page once more after a while: longer, the more often it failed.
+async function again(e, place, signal) {
+  const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** ++failed));
+  await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}: trying again in ${s} s.`));
+  if (!signal.aborted) show();
+}
+
+onLost(() => {
   leave.abort();
   shown++;
   signOut();
   header();
-  signInPage(problem);
+  signInPage("The server does not take this key any more: it was revoked, or it has expired. Sign in with another one.");
 });
 window.addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (e) => {

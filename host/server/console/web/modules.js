@@ -1,5 +1,5 @@
 // Modules: what they are called for, what they can do, what to know of them.
-import { h, fill, doing, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
+import { h, fill, none, doing, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
 import { get, call } from "./api.js";
 
 const lookBack = 50; // runs in which faults are looked for
@@ -13,7 +13,7 @@ export async function modules({ signal }) {
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, named(m)), h("span", { class: "soft" }, m.names[0] ? ` ${m.names[0].version}` : ""), m.blocked && badge("blocked", "bad")),
       h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x))),
       h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(`${m.about.warnings.length} ${m.about.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), "No modules yet. Upload one with PUT /v1/modules?name=NAME."));
+      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), none("No modules yet. A file, or a folder that is built:", "agent-runner modules push PATH")));
 }
 
 // faults looks for those of a module in the last runs, when it is asked to: each

@@ -1,5 +1,5 @@
 // The operator's pages: tenants with their quotas, and blocked modules.
-import { h, table, when, facts, badge, field, doing, sure, count, bytes, short, json } from "./dom.js";
+import { h, none, table, when, facts, badge, field, doing, sure, count, bytes, short, json } from "./dom.js";
 import { get, call } from "./api.js";
 import { totals, rows } from "./usage.js";
 
@@ -11,7 +11,7 @@ export async function tenants({ query, signal }) {
   const list = (await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(after ? { after } : {}) })}`, signal)).tenants;
   return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
     table("Tenants", ["Tenant", "Name", "#Runs at once", "#Runs a day", "#Tokens a day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
-      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), "No tenants yet."),
+      ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), none("No tenants yet.", "agent-runner tenants create TENANT")),
     list.length === 100 && h("p", null, h("a", { class: "button", href: `#/tenants?after=${encodeURIComponent(list.at(-1).id)}` }, "More tenants")));
 }
 
@@ -28,11 +28,11 @@ export async function tenant({ id, signal }) {
     }))),
     h("section", null, h("h2", null, "Policy"), json(t.policy)),
     h("section", null, h("h2", null, "Used today"), totals(u.total), rows(u.rows)),
-    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", ""], k.keys.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
+    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.keys.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
       h("td", null, !x.revoked && sure("Revoke", "Revoke it for good?", async () => {
         await call("DELETE", `${path}/keys/${x.id}`);
         window.dispatchEvent(new HashChangeEvent("hashchange"));
-      })))), "No keys.")));
+      })))), none("No keys.", `agent-runner keys create NAME --tenant ${t.id}`))));
 }
 
 function state(k) {
@@ -49,7 +49,7 @@ export async function blocks({ signal, again }) {
   const button = h("button", { type: "submit", class: "bad" }, "Block");
   return h("section", null, h("h1", { tabindex: "-1" }, "Blocked modules"),
     h("p", { class: "soft" }, "A blocked module is not called any more, by any tenant, on any server of the database, within a second: in runs under way too."),
-    table("Blocked modules", ["Digest", "Reason", "Since", ""], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, when(b.created)),
+    table("Blocked modules", ["Digest", "Reason", "Since", "Action"], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, when(b.created)),
       h("td", null, sure("Unblock", "Let it be called again?", async () => {
         await call("DELETE", `/v1/blocks/${encodeURIComponent(b.digest)}`);
         await again();

@@ -1,11 +1,14 @@
 // The page of one run: what was said, what was done, what it waits for.
-import { h, fill, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
-import { get, call, events, pause } from "./api.js";
-import { questions } from "./interrupts.js";
+import { h, fill, few, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
+import { get, call, events, pause, passing, trouble, countdown } from "./api.js";
+import { question } from "./interrupts.js";
 import { timeline } from "./timeline.js";
 import { changes } from "./changes.js";
 
 const keptLogs = 500; // lines that are shown of modules' logs
+const messages = 60; // that are shown at once
+const mistakes = 30;
+const lastSaid = 10000; // characters that are shown of a message that is not over
 
 export async function run({ id, signal, again }) {
   const r = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
@@ -23,6 +26,8 @@ class Page {
     this.events = [];
     this.heard = 0;
     this.drawn = {};
+    this.kept = { talk: {}, changes: {}, faults: {} }; // how much somebody wants to see
+    this.asked = new Map(); // the questions that are shown, by their ids
     this.tookLast = 0; // milliseconds of the last look
     this.live = ""; // what the model has said of a message that history does not have yet
     this.whole = false; // that message is over
@@ -32,13 +37,23 @@ class Page {
     this.element = h("article", { class: "run" },
       h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("code", null, r.id)),
       h("div", { class: "head" }, this.title, p.connection, p.actions),
-      p.facts, p.wrong, p.asks, p.faults,
-      h("div", { class: "columns" },
-        h("section", { "aria-labelledby": "talk" }, h("h2", { id: "talk" }, "Conversation"), p.talk),
+      p.facts, p.wrong, p.asks, p.faults, this.contents(),
+      sticky(h("div", { class: "columns" },
+        h("section", { "aria-labelledby": "talk" }, h("h2", { id: "talk", tabindex: "-1" }, "Conversation"), p.talk),
         h("div", null,
-          h("section", { "aria-labelledby": "line" }, h("h2", { id: "line" }, "Timeline"), p.line),
-          h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes" }, "What was done"), p.changes),
-          p.modules)));
+          h("section", { "aria-labelledby": "line" }, h("h2", { id: "line", tabindex: "-1" }, "Timeline"), p.line),
+          h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes", tabindex: "-1" }, "What was done"), p.changes),
+          p.modules)), signal));
+  }
+
+  // contents leads to the parts of the page, where they stand below each other: by
+  // buttons, as the address says which page is shown.
+  contents() {
+    return h("nav", { class: "contents", "aria-label": "On this page" }, [["talk", "Conversation"], ["line", "Timeline"], ["changes", "What was done"]].map(([id, text]) => h("button", { type: "button", onclick: () => {
+      const to = document.getElementById(id);
+      to.scrollIntoView({ block: "start" });
+      to.focus({ preventScroll: true });
+    } }, text)));
   }
 
   // look asks for everything again that the server has of the run.
@@ -73,8 +88,9 @@ class Page {
       try {
         if (!this.signal.aborted) await this.look();
       } catch (e) {
-        if (!this.signal.aborted && e.status !== 429) fill(this.part.wrong, wrong(e));
-        if (e.status === 429) setTimeout(() => this.soon(0), Math.max(e.retry, 2) * 1000);
+        if (this.signal.aborted) return;
+        fill(this.part.wrong, wrong(e));
+        if (passing(e)) this.retry(e);
       } finally {
         this.tookLast = performance.now() - began;
         this.timer = undefined;
@@ -85,11 +101,16 @@ class Page {
     }, ms);
   }
 
+  async retry(e) {
+    await countdown(e.retry || 3, this.signal, (s) => fill(this.part.wrong, h("p", { class: "wrong" }, `${trouble(e)}: trying again in ${s} s`)));
+    this.soon(0);
+  }
+
   async follow() {
     if (this.following) return;
     this.following = true;
     try {
-      for await (const e of events(this.run.id, this.heard, this.signal, (on) => this.connected(on))) {
+      for await (const e of events(this.run.id, this.heard, this.signal, (on, text) => this.connected(on, text))) {
         this.heard = e.seq;
         this.hear(e);
       }
@@ -120,9 +141,9 @@ class Page {
     return this.events.filter((e) => e.type === "run_paused" || e.type === "run_finished").length;
   }
 
-  connected(on) {
+  connected(on, text) {
     const goes = on !== undefined && ["running", "queued"].includes(this.run.status);
-    fill(this.part.connection, goes && h("span", { class: `live ${on ? "" : "off"}` }, on ? "live" : "connecting again…"));
+    fill(this.part.connection, goes && h("span", { class: `live ${on ? "" : "off"}` }, on ? "live" : text));
   }
 
   hear(e) {
@@ -130,7 +151,10 @@ class Page {
       if (e.chunk?.kind === "text") {
         this.live = (this.whole ? "" : this.live) + e.chunk.text;
         this.whole = false;
-        this.drawLive();
+        this.frame ??= requestAnimationFrame(() => { // once, however many pieces come
+          this.frame = undefined;
+          this.drawLive();
+        });
       }
       return;
     }
@@ -172,7 +196,7 @@ class Page {
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
     this.drawAsks();
     this.drawTalk();
-    this.redraw("changes", [this.history, this.questions().size], () => changes(this.history, this.questions(), (this.places = new Map())));
+    this.redraw("changes", [this.history, this.questions().size], () => changes(this.history, this.questions(), (this.places = new Map()), this.kept.changes));
     this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
@@ -188,41 +212,53 @@ class Page {
     fill(this.part[name], make());
   }
 
-  // drawAsks leaves a question alone that somebody is about to answer.
+  // drawAsks leaves a question alone that is still the same: somebody may be about to
+  // answer it, while others are answered.
   drawAsks() {
     const list = this.run.status === "paused" ? this.run.interrupts ?? [] : [];
-    const text = JSON.stringify(list);
-    if (text === this.asked) return;
-    this.asked = text;
-    fill(this.part.asks, questions(list, async (answers) => {
-      await call("POST", "/v1/runs", { body: { run: this.run.id, answers } });
-      this.asked = undefined;
-      fill(this.part.asks);
-      this.title.focus({ preventScroll: true });
-      await this.look();
-      this.follow();
-    }));
+    const cards = list.map((i) => {
+      const text = JSON.stringify(i);
+      let known = this.asked.get(i.id);
+      if (known?.text !== text) {
+        known = { text, card: question(i, (value) => this.answer(i.id, value)) };
+        this.asked.set(i.id, known);
+      }
+      return known.card;
+    });
+    const place = this.part.asks;
+    for (const c of [...place.children]) if (!cards.includes(c)) c.remove();
+    // A card that moves would lose the focus in it.
+    cards.forEach((c, i) => place.children[i] !== c && place.insertBefore(c, place.children[i] ?? null));
+  }
+
+  async answer(id, value) {
+    await call("POST", "/v1/runs", { body: { run: this.run.id, answers: { [id]: value } } });
+    this.asked.get(id)?.card.remove();
+    this.asked.delete(id);
+    this.title.focus({ preventScroll: true });
+    await this.look();
+    this.follow();
   }
 
   drawTalk() {
     const list = this.history?.messages ?? [];
     this.tail ??= h("div", { class: "message assistant", hidden: true }, h("p", { class: "by" }, "assistant", h("span", { class: "live" })), h("p", { class: "said" }));
     this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "It begins…" : "Nothing was said."),
-      h("ol", { class: "talk" }, list.map(message)), this.tail]);
+      h("ol", { class: "talk" }, few(list, messages, message, this.kept.talk)), this.tail]);
     this.drawLive();
   }
 
   drawLive() {
     if (!this.tail) return;
     this.tail.hidden = this.live === "";
-    this.tail.querySelector(".said").textContent = this.live;
+    this.tail.querySelector(".said").textContent = this.live.length > lastSaid ? `…${this.live.slice(-lastSaid)}` : this.live;
   }
 
   faults() {
     const bad = this.events.filter((e) => e.type === "fault" || e.type === "limit" || e.type === "model_attempt");
     const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-keptLogs);
     return [
-      bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, bad.map(fault))),
+      bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, few(bad, mistakes, fault, this.kept.faults))),
       logs.length > 0 && h("details", { class: "card" }, h("summary", null, `Modules say: ${logs.length} ${logs.length === 1 ? "line" : "lines"}`),
         h("ul", { class: "plain logs" }, logs.map((e) => h("li", null, badge(e.entry || "?"), " ", e.type === "log" ? [h("span", { class: `level ${e.level}` }, e.level), " ", e.text] : [h("strong", null, e.name), " ", h("code", null, JSON.stringify(e.data))])))),
     ];
@@ -246,6 +282,19 @@ class Page {
           h("td", null, m.digest && h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))));
       })));
   }
+}
+
+// sticky lets the shorter of two columns stay in sight: its end, if it is higher than
+// the window.
+function sticky(columns, signal) {
+  const place = () => {
+    for (const c of columns.children) c.style.top = `${Math.min(16, innerHeight - c.offsetHeight - 16)}px`;
+  };
+  const seen = new ResizeObserver(place);
+  for (const c of columns.children) seen.observe(c);
+  window.addEventListener("resize", place, { signal });
+  signal.addEventListener("abort", () => seen.disconnect());
+  return columns;
 }
 
 function fault(e) {

@@ -1,6 +1,6 @@
 // The list of runs, and the form that begins one.
-import { h, field, doing, statusOf, when, short } from "./dom.js";
-import { get, call, pause } from "./api.js";
+import { h, fill, field, none, say, doing, statusOf, when, short } from "./dom.js";
+import { get, call, pause, countdown, trouble } from "./api.js";
 
 const pageOf = 50;
 const every = 3000; // milliseconds after which the list is asked for again
@@ -12,7 +12,7 @@ export async function runs({ query, signal }) {
     for (const [name, value] of Object.entries({ ...filter, before })) if (value) q.set(name, value);
     return get(`/v1/runs?${q}`, signal);
   };
-  const list = new Rows();
+  const list = new Rows(filter.agent !== "" || filter.status !== "");
   const more = h("button", { type: "button", class: "quiet" }, "Older runs");
   const place = h("div");
   more.addEventListener("click", doing(more, place, async () => {
@@ -47,17 +47,21 @@ export async function runs({ query, signal }) {
 async function follow(ask, list, note, signal) {
   let wait = every;
   while (!signal.aborted) {
-    await pause(wait, signal);
+    if (wait === every) await pause(every, signal);
     if (signal.aborted) return;
-    if (document.hidden) continue;
+    if (document.hidden && wait === every) continue;
     try {
       list.put((await ask()).runs);
-      note.className = "live";
+      if (wait !== every) say("The list is kept up to date again.");
+      fill(note).className = "live";
       wait = every;
     } catch (e) {
+      if (signal.aborted) return;
+      const why = trouble(e);
+      if (wait === every) say(`${why}.`);
       note.className = "live off";
-      wait = Math.max(wait * 2, (e.retry ?? 0) * 1000);
-      if (wait > 60000) wait = 60000;
+      wait = Math.min(60000, Math.max(wait * 2, (e.retry ?? 0) * 1000));
+      await countdown(wait / 1000, signal, (s) => fill(note, `${why}: trying again in ${s} s`));
     }
   }
 }
@@ -67,10 +71,15 @@ async function follow(ask, list, note, signal) {
 class Rows {
   #rows = new Map();
   #body = h("tbody", { role: "rowgroup" });
-  #empty = h("p", { class: "empty" }, "No runs. ", h("a", { href: "#/start" }, "Start one"), ".");
+  #empty;
   #table = h("table", { class: "list runs", role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Run", "Status", "Agent", "Steps", "Tokens", "Fuel", "Started"]
     .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Steps", "Tokens", "Fuel"].includes(t) ? "number" : "" }, t)))), this.#body);
-  element = h("div", null, this.#table, this.#empty);
+
+  constructor(filtered) {
+    this.#empty = filtered ? h("div", { class: "empty" }, h("p", null, "No run is like that."), h("a", { class: "button", href: "#/runs" }, "Show all runs"))
+      : h("div", null, none("No runs yet. Start one here, or in a terminal:", 'agent-runner runs start AGENT "…"'));
+    this.element = h("div", null, this.#table, this.#empty);
+  }
 
   put(list) {
     for (const r of list) {
@@ -123,7 +132,7 @@ export async function start({ query, signal }) {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form.requestSubmit();
   });
   if (list.length === 0) {
-    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), h("p", { class: "empty" }, "There are no agents yet. Put one with ", h("code", null, "PUT /v1/agents/NAME"), "."));
+    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), none("There are no agents yet. From a folder with an agent.yaml:", "agent-runner agents apply agent.yaml"));
   }
   return h("section", { class: "narrow" }, h("h1", { tabindex: "-1" }, "Start a run"),
     h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts it."), place, h("div", null, button)));

@@ -26,7 +26,7 @@ function part(t, title, changed) {
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
   return [
     h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from its events: hooks are shown once the run has ended or waits`, left > 0 && ` · ${left} more are not shown`),
-    h("div", { class: "timeline", role: "region", "aria-label": `Timeline ${title}`, tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
+    h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "What took how long", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }
 

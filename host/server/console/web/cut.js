@@ -1,0 +1,40 @@
+// What is too long to be shown at once is cut here: a browser that lays out a
+// megabyte of text stands still.
+
+// cut returns the beginning, the middle and the end of a text; the middle is what is
+// not shown, and empty if the text is within the bounds.
+export function cut(text, chars, lines) {
+  const ahead = after(text, Math.ceil(lines / 2));
+  const behind = before(text, Math.floor(lines / 2));
+  if (text.length <= chars && ahead >= behind) return [text, "", ""];
+  const half = Math.floor(chars / 2);
+  const head = whole(text, Math.min(half, ahead));
+  const tail = whole(text, Math.max(text.length - half, behind));
+  return [text.slice(0, head), text.slice(head, tail), text.slice(tail)];
+}
+
+// begin returns as much of a text's beginning as is within the bounds.
+export const begin = (text, chars, lines) => text.slice(0, whole(text, Math.min(chars, after(text, lines))));
+
+// after is where the n-th line ends.
+function after(text, n) {
+  let at = 0;
+  for (; n > 0; n--) {
+    at = text.indexOf("\n", at) + 1;
+    if (at === 0) return text.length;
+  }
+  return at;
+}
+
+// before is where the n-th line from the end begins.
+function before(text, n) {
+  let at = text.length;
+  for (; n > 0 && at > 0; n--) at = text.lastIndexOf("\n", at - 1);
+  return n > 0 ? 0 : at + 1;
+}
+
+// whole is a place that is not within a character of two units.
+function whole(text, at) {
+  const c = text.charCodeAt(at);
+  return at > 0 && at < text.length && c >= 0xdc00 && c < 0xe000 ? at - 1 : at;
+}
