@@ -52,6 +52,7 @@ type (
 	Limited     = chain.Limited
 	ModelError  = agent.ModelError
 	Canceled    = agent.Canceled
+	Blocked     = agent.Blocked
 	TimedOut    = agent.TimedOut
 	NotAdmitted = agent.NotAdmitted
 	Expired     = agent.Expired

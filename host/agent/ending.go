@@ -14,6 +14,7 @@ import (
 //	FinishReason   errors.As finds            which says
 //	stopped        *[chain.Stop]              the entry and hook that stopped it, a reason and a code
 //	canceled       *[Canceled]                the cause of the caller's context; errors.Is context.Canceled
+//	canceled       *[Blocked]                 also: the module that the operator blocks, and why
 //	timeout        *[TimedOut]                the time-out or deadline; errors.Is context.DeadlineExceeded
 //	max_steps      *[chain.Limited]           the limit of steps
 //	limit          *[chain.Limited]           which limit of model or tool calls, and of which tool
@@ -53,6 +54,21 @@ func (c *Canceled) Is(target error) bool { return target == context.Canceled }
 
 // Unwrap returns the cause of the context's end.
 func (c *Canceled) Unwrap() error { return c.Cause }
+
+// A Blocked is a cause to cancel a run with: its operator lets a module of it be called
+// no more. Of the causes of a [*Canceled] it is the one that run_finished tells.
+type Blocked struct {
+	Digest string // of the module, in hexadecimal; empty: it is not told which one
+	Reason string // as the operator gave it; it is told with the digest alone
+}
+
+// Error says which module, and what the operator says of it.
+func (b *Blocked) Error() string {
+	if b.Digest == "" {
+		return "the operator blocks one of the modules around all agents"
+	}
+	return "the operator blocks module sha256:" + b.Digest + ": " + b.Reason
+}
 
 // A TimedOut is the end of a run whose time was up.
 type TimedOut struct {

@@ -114,6 +114,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{context.Cause(caller)}
+		if blocked := (*Blocked)(nil); errors.As(err, &blocked) {
+			e.Error = &abi.Error{Code: abi.CodeDenied, Message: blocked.Error()}
+		}
 	case errors.As(err, &over):
 		e.FinishReason = abi.RunTimeout
 		err = r.timedOut(context.Cause(ctx))

@@ -29,11 +29,7 @@ func newLives() *lives { return &lives{runs: map[string]*live{}} }
 
 // add makes a run one that goes on here; nil if it does already.
 func (l *lives) add(id, tenant string, pins []agent.Pin, cancel context.CancelCauseFunc) *live {
-	r := &live{id: id, tenant: tenant, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
-	r.pins = pins
-	for _, p := range pins {
-		r.digests = append(r.digests, p.Digest)
-	}
+	r := &live{id: id, tenant: tenant, pins: pins, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.runs[id] != nil {
@@ -76,7 +72,6 @@ type live struct {
 	id, tenant string
 	cancel     context.CancelCauseFunc
 	pins       []agent.Pin
-	digests    []string // of its modules
 	begun      chan struct{}
 	ended      chan struct{}
 

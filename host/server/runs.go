@@ -247,6 +247,8 @@ func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) 
 		shown.Error = e.Error.Message
 	case e.StoppedBy != "":
 		shown.Error = "stopped by " + e.StoppedBy + after(": ", e.Reason)
+	case e.FinishReason == abi.RunCanceled:
+		shown.Error = e.Reason // of one that could not go on
 	}
 	shown.Output, shown.Error = string(hide.conceal([]byte(shown.Output))), string(hide.conceal([]byte(shown.Error)))
 	return shown, nil

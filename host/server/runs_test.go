@@ -411,13 +411,31 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go f.server.runs.heed(ctx)
-	var run Run
-	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
-	<-began
-	digest := strings.Repeat("ab", 32)
-	f.server.runs.lives.get("acme", run.ID).digests = []string{digest} // native Go has none
-	f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
-	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+	var its, around Run
+	for digest, run := range map[string]*Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, run)
+		<-began
+		ring := "tenant"
+		if run == &around {
+			ring = "outer"
+		}
+		l := f.server.runs.lives.get("acme", run.ID)
+		l.pins = []agent.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
+		f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
+		require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+	}
+	why := "the operator blocks module sha256:" + strings.Repeat("ab", 32) + ": it phones home"
+	require.Equal(t, why, f.finished(f.acme, its.ID).Error)
+	last := string(f.send("GET", "/v1/runs/"+its.ID+"/events", f.acme, nil).body)
+	require.Contains(t, last, `"finish_reason":"canceled"`)
+	require.Contains(t, last, `"error":{"code":"denied","message":"`+why+`"}`)
+
+	require.Equal(t, "the operator blocks one of the modules around all agents", f.finished(f.acme, around.ID).Error)
+	for _, path := range []string{"", "/events", "/history"} {
+		text := string(f.send("GET", "/v1/runs/"+around.ID+path, f.acme, nil).body)
+		require.NotContains(t, text, "phones")
+		require.NotContains(t, text, "cdcd")
+	}
 }
 
 func TestLiveTail(t *testing.T) {

@@ -126,17 +126,14 @@ func lasting(err error) bool {
 // operator's own it is, the tenant is not told.
 func (r *runs) allowed(pins []agent.Pin) error {
 	reasons, _ := r.server.blocks.current()
-	for _, p := range pins {
-		why, blocked := reasons[p.Digest]
-		switch {
-		case !blocked:
-		case p.Ring != "tenant":
-			return problem(codeUnavailable, "the operator blocks one of the modules around all agents")
-		default:
-			return problem(codeBlocked, "the operator blocks module sha256:%s: %s", p.Digest, why)
-		}
+	switch why := blockedIn(pins, reasons); {
+	case why == nil:
+		return nil
+	case why.Digest == "":
+		return problem(codeUnavailable, "%v", why)
+	default:
+		return problem(codeBlocked, "%v", why)
 	}
-	return nil
 }
 
 // heed cancels runs with modules that the operator blocks, until ctx ends.
@@ -156,18 +153,25 @@ func (r *runs) heed(ctx context.Context) {
 
 // stopBlocked cancels a run that has a blocked module.
 func (r *runs) stopBlocked(l *live, reasons map[string]string) {
-	for _, d := range l.digests {
-		if why, blocked := reasons[d]; blocked {
-			r.server.log.Warn("a run is canceled: a module of it is blocked", "tenant", l.tenant, "run", l.id, "module", d)
-			l.cancel(&blockedError{d, why})
-		}
+	if why := blockedIn(l.pins, reasons); why != nil {
+		r.server.log.Warn("a run is canceled: a module of it is blocked", "tenant", l.tenant, "run", l.id, "reason", why)
+		l.cancel(why)
 	}
 }
 
-// A blockedError ends a run.
-type blockedError struct{ digest, reason string }
-
-// Error says which module, and what the operator says of it.
-func (e *blockedError) Error() string {
-	return "the operator blocks its module sha256:" + e.digest + ": " + e.reason
+// blockedIn says which of a run's modules is blocked, as its tenant is told; nil if
+// none is. Of the operator's own it is not told which one it is.
+func blockedIn(pins []agent.Pin, reasons map[string]string) *agent.Blocked {
+	var hidden *agent.Blocked
+	for _, p := range pins {
+		why, blocked := reasons[p.Digest]
+		switch {
+		case !blocked:
+		case p.Ring != "tenant":
+			hidden = &agent.Blocked{}
+		default:
+			return &agent.Blocked{Digest: p.Digest, Reason: why}
+		}
+	}
+	return hidden
 }

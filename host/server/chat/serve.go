@@ -88,7 +88,7 @@ func (s *sender) failure(e abi.Event, err error) error {
 	case e.FinishReason == abi.RunTimeout:
 		return &Error{Status: http.StatusGatewayTimeout, Message: text(e), Code: e.FinishReason}
 	case e.FinishReason == abi.RunCanceled:
-		return &Error{Status: http.StatusConflict, Message: "the run was canceled", Code: e.FinishReason}
+		return &Error{Status: http.StatusConflict, Message: "the run was canceled" + because(e.Error), Code: e.FinishReason}
 	case e.Error != nil && e.Error.Code == abi.CodeModel:
 		return &Error{Status: http.StatusBadGateway, Message: text(e), Code: string(e.Error.Code)}
 	case e.FinishReason == abi.RunMaxSteps || e.FinishReason == abi.RunLimit:
@@ -96,6 +96,13 @@ func (s *sender) failure(e abi.Event, err error) error {
 	default:
 		return &Error{Status: http.StatusInternalServerError, Message: text(e), Code: "run_failed"}
 	}
+}
+
+func because(err *abi.Error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Message
 }
 
 func text(e abi.Event) string {
