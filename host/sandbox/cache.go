@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/tetratelabs/wazero"
 
 	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
@@ -23,13 +23,15 @@ import (
 // diskCache keeps compiled modules between processes. Each has a directory of its
 // own, named by Sandbox.cacheKey. It holds the machine code that wazero wrote, the
 // module that wazero is given for it (shell.go), what is known of that, and a file
-// with the entry's name and the digests of it all: wazero maps whatever lies there into the process as
+// with the entry's name and the checksums of it all: wazero maps whatever lies there into the process as
 // code, a file that was cut short could make it allocate without end, and what is
 // known of a module is what it was verified to be. So nothing is used unchecked.
 //
 // The check finds what is broken, and an entry in another one's place. It does not
 // find what who may write to the directory put there on purpose: that is the host's
-// own user, who could as well change the host.
+// own user, who could as well change the host. Therefore a checksum, and no digest:
+// machine code is some twenty megabytes a module, and digesting it was a fifth of
+// what starting takes.
 //
 // Several processes may use one directory at the same time.
 type diskCache struct {
@@ -40,7 +42,7 @@ type diskCache struct {
 }
 
 const (
-	sumFile    = "sum" // in an entry: its name, and the digest and path of each file
+	sumFile    = "sum" // in an entry: its name, and the checksum and path of each file
 	moduleFile = "module.wasm"
 	factsName  = "facts"
 	tempName   = "new-" // begins the name of an entry that is being made
@@ -146,7 +148,7 @@ func (e *cacheEntry) read() (f facts, module []byte, ok bool) {
 	return f, own[moduleFile], err == nil
 }
 
-// sumOf describes an entry: its name, paths and digests of its files. Files that
+// sumOf describes an entry: its name, paths and checksums of its files. Files that
 // stand in contents are read.
 func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 	var b strings.Builder
@@ -164,16 +166,16 @@ func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 		case !f.Type().IsRegular():
 			return fmt.Errorf("%s is not a file", path)
 		}
-		digest := sha256.New()
+		sum := xxhash.New()
 		if _, wanted := contents[name]; wanted {
 			if contents[name], err = os.ReadFile(path); err != nil {
 				return err
 			}
-			digest.Write(contents[name])
-		} else if err := copyFile(digest, path); err != nil {
+			_, _ = sum.Write(contents[name])
+		} else if err := copyFile(sum, path); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "%x %s\n", digest.Sum(nil), filepath.ToSlash(name))
+		fmt.Fprintf(&b, "%x %s\n", sum.Sum(nil), filepath.ToSlash(name))
 		return nil
 	})
 	return b.String(), err
