@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -109,6 +110,9 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 
 // misplaced is what is wrong with a file, as a problem with its place.
 func misplaced(err error) error {
+	if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) {
+		return err // nothing is wrong with the file
+	}
 	p := problem(codeInvalid, "%v", err)
 	var at *agentfile.Error
 	if errors.As(err, &at) {

@@ -42,13 +42,16 @@ const ringsName = "rings"
 type fleet struct {
 	server *Server
 	making *turns
+	builds func(context.Context, *agentPlan) (*host.Agent, error)
 
 	mu    sync.Mutex
 	ready map[string]*ready
 }
 
 func newFleet(s *Server) *fleet {
-	return &fleet{server: s, ready: map[string]*ready{}, making: newTurns("agents that are made", makeMost, makeOfTenant, makeWaiting)}
+	f := &fleet{server: s, ready: map[string]*ready{}, making: newTurns("agents that are made", makeMost, makeOfTenant, makeWaiting)}
+	f.builds = f.build
+	return f
 }
 
 // A ready is an agent that is made once, and used by all runs of it.
@@ -99,7 +102,11 @@ func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
 	done, err := f.making.take(ctx, r.tenant)
 	var a *host.Agent
 	if err == nil {
-		a, err = f.build(sandbox.Sharing(ctx, f.server.sharer(r.tenant)), p)
+		ctx := sandbox.Sharing(ctx, f.server.sharer(r.tenant))
+		a, err = f.builds(ctx, p)
+		if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) && f.evict(r.tenant) > 0 {
+			a, err = f.builds(ctx, p)
+		}
 		done()
 	}
 	f.mu.Lock()
@@ -137,16 +144,26 @@ func (f *fleet) tidy(ctx context.Context) {
 
 // close closes agents that were not used for so long, and those above most.
 func (f *fleet) close(age time.Duration, most int) {
-	f.mu.Lock()
-	var old []*host.Agent
 	idle, of := 0, map[string]int{}
-	for key, r := range f.ready {
-		if r.uses > 0 || r.agent == nil {
-			continue
-		}
+	f.closeIdle(func(r *ready) bool {
 		idle++
 		of[r.tenant]++
-		if idle > most || of[r.tenant] > idleOfTenant || f.server.now().Sub(r.idle) >= age {
+		return idle > most || of[r.tenant] > idleOfTenant || f.server.now().Sub(r.idle) >= age
+	})
+}
+
+// evict closes all agents of a tenant that nobody uses, and returns how many: what they
+// hold of the memory of images is the tenant's share of it.
+func (f *fleet) evict(tenant string) int {
+	return f.closeIdle(func(r *ready) bool { return r.tenant == tenant })
+}
+
+// closeIdle closes those agents that nobody uses and that are chosen.
+func (f *fleet) closeIdle(chosen func(*ready) bool) int {
+	f.mu.Lock()
+	var old []*host.Agent
+	for key, r := range f.ready {
+		if r.uses == 0 && r.agent != nil && chosen(r) {
 			old = append(old, r.agent)
 			delete(f.ready, key)
 		}
@@ -155,6 +172,7 @@ func (f *fleet) close(age time.Duration, most int) {
 	for _, a := range old {
 		a.Close()
 	}
+	return len(old)
 }
 
 // count is how many agents are ready.

@@ -2,11 +2,13 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model/openaitest"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/telemetry"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
@@ -187,4 +190,42 @@ func TestAGUIClient(t *testing.T) {
 	var list struct{ Runs []Run }
 	f.ok("GET", "/v1/runs", f.acme, nil, &list)
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
+}
+
+// An agent for whose modules there is no memory is made when those that its tenant runs
+// no more are closed, and only those of its tenant; if that is not enough it can be
+// tried again.
+func TestNoRoomForImages(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Text("one"), scripted.Text("two"))
+	for _, name := range []string{"first", "second", "third"} {
+		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small}\n").status)
+	}
+	require.Equal(t, 200, f.apply(f.operator, "its", "model: {name: small}\n").status)
+	fleet := f.server.fleet
+	other, err := fleet.open(t.Context(), f.store.Tenant(""), runSpec{Agent: "its"})
+	require.NoError(t, err)
+	other.release()
+	full := false
+	fleet.builds = func(ctx context.Context, p *agentPlan) (*host.Agent, error) {
+		if fleet.mu.Lock(); full || len(fleet.ready) > 2 { // the other one, and that which is made
+			fleet.mu.Unlock()
+			return nil, &notReadyError{p.spec.Agent, &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
+		}
+		fleet.mu.Unlock()
+		return fleet.build(ctx, p)
+	}
+	for _, name := range []string{"first", "second"} {
+		var run Run
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: name, Input: "hi"}, &run)
+		require.Empty(t, f.finished(f.acme, run.ID).Error)
+		require.Eventually(t, func() bool { return f.server.runs.lives.get("acme", run.ID) == nil }, 5*time.Second, time.Millisecond)
+	}
+	require.Equal(t, 2, fleet.count(), "the first is closed")
+
+	full = true
+	r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "third", Input: "hi"})
+	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
+	require.Equal(t, "60", r.header.Get("Retry-After"))
+	require.Equal(t, 1, fleet.count())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -130,9 +131,14 @@ func problemOf(err error) *Problem {
 	var db *store.Error
 	var size *http.MaxBytesError
 	var unready *notReadyError
+	var images *sandbox.ImageRoomError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &images):
+		p := problem(codeUnavailable, "there is no room now for another module's instances: %v. What nobody runs is let go of after a minute: end runs, or try again then", images)
+		p.retry, p.cause = idleAgent, err
+		return p
 	case errors.As(err, &unready):
 		return problem(codeRefused, "%v", unready)
 	case errors.As(err, &model):
