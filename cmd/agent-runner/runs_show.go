@@ -339,7 +339,7 @@ func (v *runView) ending(x *exported) {
 	}
 	v.line(0, look, "%s%s%s", last.FinishReason, after(" by ", last.StoppedBy), after(": ", v.cut(last.Reason)))
 	if last.Error != nil {
-		v.line(0, red, "%s", v.cut(last.Error.Error()))
+		v.line(0, red, "%s", oneLine(short(last.Error.Error(), showLong))) // why it ended is what is looked for
 	}
 	if m := last.Message; m != nil && !v.saidLast(m) {
 		v.message(0, "", *m)
