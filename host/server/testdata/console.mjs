@@ -32,6 +32,7 @@ async function visit(scheme, viewport) {
   const context = await browser.newContext({ colorScheme: scheme, viewport, reducedMotion: "reduce" });
   page = await context.newPage();
   page.setDefaultTimeout(20000); // of a machine that does much else
+  await page.clock.install(); // so that nobody has to wait for what is done every few seconds
   const audits = await auditor(scheme, viewport);
   const wrong = [];
   page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
@@ -103,6 +104,7 @@ async function visit(scheme, viewport) {
   assert.match(await page.title(), /^Please delete/);
   assert.equal(await page.locator("main img, main script, main em, main i").count(), 0);
   await shot("run", "run");
+  if (told.shots && light) await page.screenshot({ path: join(told.shots, "console.png"), clip: { x: 0, y: 0, width: 1280, height: 800 } }); // of docs/console.md
 
   // The timeline leads to what a hook changed.
   await page.getByRole("button", { name: "changed" }).first().click();
@@ -198,9 +200,10 @@ async function visit(scheme, viewport) {
 
   async function keptUpToDate() {
     const begun = await fetch(`${told.url}/v1/runs`, { method: "POST", headers: { Authorization: `Bearer ${told.key}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ agent: "clumsy", input: `Elsewhere.` }) });
+      body: JSON.stringify({ agent: "clumsy", input: "Elsewhere." }) });
     assert.equal(begun.status, 202);
-    await page.getByRole("link", { name: `Elsewhere.` }).waitFor(); // the list is kept up to date
+    await page.clock.fastForward(3000);
+    await page.getByRole("link", { name: "Elsewhere." }).waitFor(); // the list is kept up to date
   }
 
   async function open(name) {
@@ -365,7 +368,10 @@ async function troubles(title) {
   });
   await page.goto(`${told.url}/#/usage`);
   await page.getByText(/^Too many requests: trying again in \d s\.$/).waitFor();
+  await page.clock.fastForward(1000);
   await page.getByText(/^The server does not answer: trying again in \d s\.$/).waitFor();
+  await page.clock.fastForward(1000);
+  await page.clock.fastForward(1000);
   await page.getByText("does not take this key any more").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
   await page.getByLabel("Key").fill(told.key);

@@ -9,12 +9,12 @@ const atOnce = 2000; // characters whose difference is found at once
 
 const states = ["before_agent", "before_model_rewrite_state", "after_model_rewrite_state", "after_tools"];
 
-// changes shows a history. It notes in places where it shows what each hook changed,
+// changes shows a history, of a run that is over or not. It notes in places where it shows what each hook changed,
 // and in kept how much of it somebody wants to see.
-export function changes(history, questions, places, kept) {
+export function changes(over, history, questions, places, kept) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
-  if (phases.length === 0) return h("p", { class: "empty" }, "Nothing is recorded yet.");
+  if (phases.length === 0) return h("p", { class: "empty" }, over ? "Nothing was recorded." : "Nothing is recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
   return [few(steps(phases), most, (p) => phase(p, calls, places), kept, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),

@@ -96,7 +96,7 @@ async function show() {
 
 // again shows a page once more after a while: longer, the more often it failed.
 async function again(e, place, signal) {
-  const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** ++failed));
+  const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** failed++));
   await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}: trying again in ${s} s.`));
   if (!signal.aborted) show();
 }

@@ -196,7 +196,7 @@ class Page {
     fill(this.part.wrong, r.error && h("p", { class: "wrong", role: "alert" }, r.error));
     this.drawAsks();
     this.drawTalk();
-    this.redraw("changes", [this.history, this.questions().size], () => changes(this.history, this.questions(), (this.places = new Map()), this.kept.changes));
+    this.redraw("changes", [this.history, this.questions().size, r.status === "finished"], () => changes(r.status === "finished", this.history, this.questions(), (this.places = new Map()), this.kept.changes));
     this.redraw("line", [this.trace, r.status, this.events.length, this.drawn.changes.length], () => timeline(this.trace, this.events, ["running", "queued"].includes(r.status), this.places));
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
@@ -301,7 +301,7 @@ function fault(e) {
   if (e.type === "model_attempt") return h("li", null, badge(e.model || "model", "warn"), ` attempt ${e.attempt} failed: ${e.error?.message ?? ""}`);
   if (e.type === "limit") return h("li", null, badge("limit", "warn"), ` ${e.limit}${e.name ? ` of ${e.name}` : ""}: ${e.action ?? ""}`);
   return h("li", null, badge(e.entry || "module", "bad"), ` ${e.hook ?? ""}: ${e.cause ?? ""}${e.limit ? ` (limit ${e.limit}: ${e.value})` : ""}${e.action ? ` – ${e.action.replaceAll("_", " ")}` : ""}`,
-    (e.stderr ?? []).length > 0 && json(e.stderr.join("\n")));
+    (e.stderr ?? []).length > 0 && h("pre", { class: "excerpt", tabindex: "0" }, e.stderr.join("\n")));
 }
 
 // message is one of the conversation.
