@@ -57,3 +57,51 @@ func TestHandBack(t *testing.T) {
 		require.Equal(t, int64(i+1), seq)
 	}
 }
+
+// A run that is ended in the middle of what it does keeps nothing of that, and another
+// process goes on with it at once.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	leave, began := make(chan struct{}), 0
+	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
+	make := func(owner string, leave chan struct{}) *agent.Agent {
+		a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: s, Owner: owner, Leave: leave},
+			Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "t"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+				if began++; began > 1 {
+					return abi.TextResult("ok"), nil
+				}
+				close(leave)
+				<-ctx.Done()
+				return abi.TextResult("cut off"), nil
+			}))}})
+		require.NoError(t, err)
+		return a
+	}
+	var seqs []int64
+	var lost error
+	for e, err := range make("first", leave).Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
+		if err != nil {
+			lost = err
+			continue
+		}
+		require.NotEqual(t, abi.EventRunFinished, e.Type)
+		seqs = append(seqs, e.Seq)
+	}
+	require.ErrorIs(t, lost, agent.ErrHandedBack)
+	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
+	require.NoError(t, err, "nobody waits for the lease of the first")
+	var results []string
+	for e, err := range events {
+		require.NoError(t, err)
+		seqs = append(seqs, e.Seq)
+		if e.Type == abi.EventToolResult {
+			results = append(results, e.Result.Content.String())
+		}
+	}
+	require.Equal(t, []string{"ok"}, results)
+	require.Len(t, m.Requests(), 2)
+	for i, seq := range seqs {
+		require.EqualValues(t, i+1, seq)
+	}
+}

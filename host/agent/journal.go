@@ -172,6 +172,10 @@ type JournalOptions struct {
 	// with a [*JournalError] of [ErrHandedBack]: the process is about to end. They
 	// can be gone on with at once, by any other. Nil: they run to their end.
 	HandBack <-chan struct{}
+	// Leave, once it is closed, ends runs here at once, with the same error and in the
+	// middle of what they do: nothing of that is kept any more, as if the process had
+	// ended. Once they have ended they can be gone on with at once. Nil: never.
+	Leave <-chan struct{}
 	// Spec is kept with each run: from it the agent can be made again. JSON.
 	Spec json.RawMessage
 }

@@ -269,8 +269,12 @@ func (k *keeper) work() {
 	defer close(k.done)
 	beat := time.NewTicker(k.Lease / beats)
 	defer beat.Stop()
+	leave := k.Leave
 	for {
 		select {
+		case <-leave:
+			leave = nil
+			_ = k.fail(ErrHandedBack)
 		case <-k.wake:
 			k.hesitate()
 			k.commit()

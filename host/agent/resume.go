@@ -156,12 +156,13 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 	k := r.keeper
 	k.begin(cancel)
 	return ctx, func() {
-		err := k.end()
-		switch {
-		case err != nil:
+		if err := k.end(); err != nil {
 			r.lost = err
-		case errors.Is(r.lost, ErrHandedBack):
-			_, _ = o.Journal.Renew(context.WithoutCancel(ctx), r.state.ID, k.epoch, 0) // else who comes waits for the lease to end
+		}
+		if errors.Is(r.lost, ErrHandedBack) { // else who comes waits for the lease to end
+			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.Lease)
+			_, _ = o.Journal.Renew(ctx, r.state.ID, k.epoch, 0)
+			done()
 		}
 		cancel(nil)
 	}

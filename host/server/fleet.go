@@ -273,7 +273,7 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	operator := p.tenant.ID() == store.Operator
 	o := &host.FileOptions{
 		Getenv: f.getenv(ctx, p), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
-		Journal: &agent.JournalOptions{Journal: s.store, Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Spec: spec},
+		Journal: &agent.JournalOptions{Journal: s.store, Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Spec: spec},
 		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, GuardModels: true, ModelURL: f.modelURL(p),
 		ReadModule: f.readModule(p),
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -52,7 +53,7 @@ func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &agent.JournalOptions{Journal: n.server.store, Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Spec: kept, Lease: 2 * time.Second}
+	o.Journal = &agent.JournalOptions{Journal: n.server.store, Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Leave: n.server.left, Spec: kept, Lease: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
@@ -436,6 +437,39 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 		require.NotContains(t, text, "phones")
 		require.NotContains(t, text, "cdcd")
 	}
+}
+
+// A run that takes longer than a server may take to end is left at once to another one.
+func TestRunOutlastsItsServer(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
+	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	require.NoError(t, err)
+	srv.runs.fleet = of.source(srv)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, l) }()
+	first := *f
+	first.url = "http://" + l.Addr().String()
+	var run Run
+	first.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	stop()
+	require.ErrorContains(t, <-ended, "go on from the journal")
+	info, err := f.store.Run(t.Context(), run.ID)
+	require.NoError(t, err)
+	require.Equal(t, agent.StatusRunning, info.Status)
+	list, err := f.store.CutOff(t.Context(), 9, 9)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "its lease is over")
+
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	<-began
+	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
+	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 }
 
 func TestLiveTail(t *testing.T) {

@@ -82,6 +82,8 @@ type Server struct {
 
 	draining chan struct{}
 	drain    sync.Once
+	left     chan struct{} // closed when what is still under way is ended
+	leave    sync.Once
 	work     sync.WaitGroup
 }
 
@@ -90,7 +92,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Store == nil || o.Host == nil {
 		return nil, errors.New("a server needs a store and a host")
 	}
-	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, times: defaultTimes(), mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{})}
+	s := &Server{store: o.Store, host: o.Host, log: o.Logger, now: o.Now, options: *o, times: defaultTimes(), mux: &mux{ServeMux: http.NewServeMux()}, draining: make(chan struct{}), left: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -166,10 +168,27 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// shutdown ends what is under way, for the time that there is.
+// handTime is how long runs that are cut off may take to end here, so that another
+// server goes on with them at once.
+const handTime = 3 * time.Second
+
+// shutdown ends what is under way, for the time that there is. Runs that take longer are
+// cut off, and left to another server.
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drain.Do(func() { close(s.draining) })
-	ctx, cancel := context.WithTimeout(ctx, s.options.DrainTime)
+	err := s.await(ctx, hs, s.options.DrainTime)
+	if err == nil {
+		return nil
+	}
+	s.leave.Do(func() { close(s.left) })
+	_ = s.await(ctx, hs, handTime)
+	_ = hs.Close()
+	return errors.New("not everything ended in time; runs go on from the journal at the next start")
+}
+
+// await waits until nothing is under way, for so long.
+func (s *Server) await(ctx context.Context, hs *http.Server, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	err := hs.Shutdown(ctx)
 	done := make(chan struct{})
@@ -179,12 +198,8 @@ func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	}()
 	select {
 	case <-done:
+		return err
 	case <-ctx.Done():
-		err = cmp.Or(err, context.Cause(ctx))
+		return cmp.Or(err, context.Cause(ctx))
 	}
-	if err != nil {
-		_ = hs.Close()
-		return errors.New("not everything ended in time; runs go on from the journal at the next start")
-	}
-	return nil
 }
