@@ -462,7 +462,7 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Equal(t, agent.StatusRunning, info.Status)
-	list, err := f.store.CutOff(t.Context(), 9, 9)
+	list, err := f.store.CutOff(t.Context(), []byte(specBegins), 9, 9)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "its lease is over")
 
@@ -470,6 +470,38 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	<-began
 	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+}
+
+// Runs of the operator's own that a server began are taken over, and those that its
+// command keeps in the same store are left alone.
+func TestOperatorsRunsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 9), make(chan struct{})
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	gone, err := New(&Options{Store: f.store, Host: f.server.host})
+	require.NoError(t, err)
+	gone.runs.fleet = of.source(gone)
+	other := *f
+	hs := httptest.NewServer(gone)
+	defer hs.Close()
+	other.url = hs.URL
+	var run Run
+	other.ok("POST", "/v1/runs", f.operator, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	gone.leave.Do(func() { close(gone.left) })
+	gone.work.Wait()
+	require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
+		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
+
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	<-began
+	close(let)
+	require.Equal(t, "done", f.finished(f.operator, run.ID).Output)
+	f.server.work.Wait()
+	info, err := f.store.Run(t.Context(), "run_command")
+	require.NoError(t, err)
+	require.Equal(t, agent.StatusRunning, info.Status)
+	require.Equal(t, int64(1), info.Epoch)
 }
 
 func TestLiveTail(t *testing.T) {

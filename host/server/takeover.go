@@ -39,8 +39,12 @@ func (r *runs) takeOver(ctx context.Context) {
 	}
 }
 
+// specBegins is how the specs of runs begin that a server began. Those of the command
+// begin otherwise: they are not taken over, nor ended.
+const specBegins = `{"agent":"`
+
 func (r *runs) takeAll(ctx context.Context) error {
-	list, err := r.store.CutOff(ctx, takeMost, takeOfTenant)
+	list, err := r.store.CutOff(ctx, []byte(specBegins), takeMost, takeOfTenant)
 	if err != nil {
 		return err
 	}

@@ -53,10 +53,11 @@ type Platform interface {
 	Unblock(ctx context.Context, digest string) error
 	Blocked(ctx context.Context) ([]Block, error)
 
-	// CutOff lists runs of tenants whose process is gone: nobody has shown a sign of
-	// life for them as long as their lease was. The longest gone come first, of each
-	// tenant a few.
-	CutOff(ctx context.Context, limit, ofTenant int) ([]agent.RunInfo, error)
+	// CutOff lists runs whose process is gone: nobody has shown a sign of life for them
+	// as long as their lease was. The longest gone come first, of each tenant a few. Of
+	// the operator's own it lists those alone whose spec begins as spec does: others
+	// were begun by a command, whose they are.
+	CutOff(ctx context.Context, spec []byte, limit, ofTenant int) ([]agent.RunInfo, error)
 
 	// DeleteOrphans deletes modules of the store that no tenant names, and no run
 	// in it began with, if they were there for longer than age.
@@ -284,7 +285,7 @@ func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 }
 
 // CutOff implements [Platform].
-func (s *store) CutOff(ctx context.Context, limit, ofTenant int) (out []agent.RunInfo, err error) {
+func (s *store) CutOff(ctx context.Context, spec []byte, limit, ofTenant int) (out []agent.RunInfo, err error) {
 	err = s.view(ctx, func(t tx) error {
 		return t.query(func(scan func(...any) error) error {
 			info, err := scanRun(scan)
@@ -293,8 +294,8 @@ func (s *store) CutOff(ctx context.Context, limit, ofTenant int) (out []agent.Ru
 			}
 			return err
 		}, `SELECT `+runColumns+` FROM (SELECT runs.*, row_number() OVER (PARTITION BY tenant ORDER BY lease_ms, id) AS nth FROM runs
-			WHERE status = 'running' AND tenant <> '' AND parent = '' AND lease_ms <= NOW_MS) AS cut
-			WHERE nth <= $2 ORDER BY lease_ms LIMIT $1`, int64(limit), int64(ofTenant))
+			WHERE status = 'running' AND (tenant <> '' OR substr(spec, 1, $3) = $4) AND parent = '' AND lease_ms <= NOW_MS) AS cut
+			WHERE nth <= $2 ORDER BY lease_ms LIMIT $1`, int64(limit), int64(ofTenant), int64(len(spec)), spec)
 	})
 	return out, err
 }

@@ -51,22 +51,23 @@ func testCutOff(t *testing.T, open Opener) {
 	ctx := t.Context()
 	newTenant(t, s, "acme", store.TenantQuota{})
 	for id, run := range map[string]agent.NewRun{
-		"lives": {Tenant: "acme", Lease: time.Minute}, "gone": {Tenant: "acme"}, "child": {Tenant: "acme", Parent: "gone"}, "command": {},
+		"lives": {Tenant: "acme", Lease: time.Minute}, "gone": {Tenant: "acme", Lease: -time.Second}, "child": {Tenant: "acme", Parent: "gone"},
+		"command": {Spec: []byte(`{"version":1}`)}, "bare": {}, "operator's": {Spec: []byte(`{"agent":"a"}`)},
 	} {
 		run.ID, run.Agent, run.Owner, run.Log = id, "a", "me", []byte("x")
 		require.NoError(t, s.Create(ctx, &run))
 	}
-	list, err := s.CutOff(ctx, 10, 10)
+	list, err := s.CutOff(ctx, []byte(`{"agent":"`), 10, 10)
 	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Equal(t, "gone", list[0].ID)
+	require.Len(t, list, 2)
+	require.Equal(t, []string{"gone", "operator's"}, []string{list[0].ID, list[1].ID}, "none of the command's")
 
 	newTenant(t, s, "beta", store.TenantQuota{})
 	for i := range 5 {
 		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}))
 	}
 	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
-	list, err = s.CutOff(ctx, 10, 2)
+	list, err = s.CutOff(ctx, []byte("{no spec"), 10, 2)
 	require.NoError(t, err)
 	require.Len(t, list, 3, "of each tenant a few")
 	require.Equal(t, "its", list[2].ID)
