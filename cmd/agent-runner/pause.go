@@ -113,7 +113,13 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 			return nil, usagef("%s waits for answers: give each with --answer ID=ANSWER%s", c.resume, waiting(pending))
 		}
 	}
+	if c.otherModules {
+		state.Modules = nil
+	}
 	events, err := a.Resume(ctx, state, answers)
+	if pins := (*agent.PinError)(nil); errors.As(err, &pins) {
+		return nil, usagef("%s: %w, or add --changed-modules to go on with these", c.resume, err)
+	}
 	if err != nil {
 		return nil, usagef("%s: %w", c.resume, err)
 	}

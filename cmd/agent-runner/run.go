@@ -26,6 +26,7 @@ type runCommand struct {
 	replay, record                     string
 	root, instruction, messages        string
 	resume, pausedAt, storeAt          string
+	otherModules                       bool
 	answers                            []string
 	grants, secrets, private           []string
 	output, cacheDir, faultDir         string
@@ -104,6 +105,7 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f.BoolVar(&c.noStream, "no-stream", false, "ask the model for whole answers")
 	f.StringVar(&c.messages, "messages", "", "earlier messages of the conversation, JSON, in `FILE`")
 	f.StringVar(&c.resume, "resume", "", "go on with the paused run in `FILE`")
+	f.BoolVar(&c.otherModules, "changed-modules", false, "with --resume: go on also with other modules than those that the run paused with")
 	f.StringArrayVar(&c.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
 	f.StringVar(&c.pausedAt, "paused", "", "where to keep the run if it pauses, `FILE`; default: RUN.json, or that of --resume")
 	f.StringVar(&c.storeAt, "store", "", "keep runs in a store: `WHERE` is "+storeHelp+"; default: $"+envStore)
@@ -135,6 +137,8 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 		return usagef("--store is empty; want %s", storeHelp)
 	case given("store") && (given("resume") || given("paused")):
 		return usagef("--store keeps runs by itself; leave out --resume and --paused, and go on with: agent-runner runs resume RUN")
+	case c.otherModules && c.resume == "":
+		return usagef("--changed-modules goes with --resume")
 	case len(c.answers) > 0 && c.resume == "":
 		return usagef("--answer goes with --resume")
 	case c.noTools && len(c.tools) > 0:

@@ -44,6 +44,9 @@ func (r *run) pause(ctx context.Context) {
 	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
 	state := r.state
 	state.Used = r.stats()
+	if r.state.Parent == "" {
+		state.Modules = r.root.Pins()
+	}
 	r.paused = &Paused{State: &state, Interrupts: pending}
 	r.last(out, StatusPaused)
 }
@@ -52,7 +55,8 @@ func (r *run) pause(ctx context.Context) {
 // some of them or all. What was not answered pauses it again. The state may
 // come from another process; it is not changed.
 //
-// The answer to a gate's question is an [abi.Approval], or true or false.
+// The answer to a gate's question is an [abi.Approval], or true or false. Where the
+// agent's modules are not those with which the run paused, the error is a *PinError.
 func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	r, err := answered(a, state, answers)
 	if err != nil {
@@ -69,6 +73,11 @@ func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run,
 	r, err := resumed(a, state)
 	if err != nil {
 		return nil, err
+	}
+	if state.Modules != nil {
+		if err := a.checkPins(state.ID, state.Modules); err != nil {
+			return nil, fmt.Errorf("resume: %w", err)
+		}
 	}
 	if err := r.state.answer(answers); err != nil {
 		return nil, fmt.Errorf("resume: %w", err)

@@ -326,3 +326,29 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 	_, err := p.agent.Resume(t.Context(), &agent.State{}, nil)
 	require.ErrorContains(t, err, "does not wait")
 }
+
+// A paused run goes on with the modules with which it paused, or with those that whoever
+// resumes it wants expressly.
+func TestResumeWithOtherModules(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: []byte("true")}
+	other, err := agent.New(&agent.Options{Model: p.model, Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("other", asks("u")))})
+	require.NoError(t, err)
+	b, err := json.Marshal(p.paused.State)
+	require.NoError(t, err)
+	var state agent.State
+	require.NoError(t, json.Unmarshal(b, &state))
+	_, err = other.Resume(t.Context(), &state, answers)
+	var pins *agent.PinError
+	require.ErrorAs(t, err, &pins)
+	require.ErrorContains(t, err, "entry 1 was asks in ring tenant, and is other")
+	require.Zero(t, n.Load())
+
+	state.Modules = nil
+	p.agent, p.paused.State = other, &state
+	p.one("true")
+	require.NoError(t, p.err)
+	require.EqualValues(t, 1, n.Load())
+}

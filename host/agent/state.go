@@ -74,7 +74,10 @@ type State struct {
 	Used []abi.EntryStats `json:"used,omitempty"`
 	// Observed is the number of the last event that the observers were told of.
 	Observed int64 `json:"observed,omitempty"`
-	LastSeq  int64 `json:"last_seq"`
+	// Modules are those with which a run paused: it goes on with the same alone. Who
+	// sets it to nil lets the run go on with others.
+	Modules []Pin `json:"modules,omitempty"`
+	LastSeq int64 `json:"last_seq"`
 }
 
 // A CallState is one call of a round and, once there, what came of it.
