@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -102,11 +103,7 @@ func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
 	done, err := f.making.take(ctx, r.tenant)
 	var a *host.Agent
 	if err == nil {
-		ctx := sandbox.Sharing(ctx, f.server.sharer(r.tenant))
-		a, err = f.builds(ctx, p)
-		if room := (*sandbox.ImageRoomError)(nil); errors.As(err, &room) && f.evict(r.tenant) > 0 {
-			a, err = f.builds(ctx, p)
-		}
+		a, err = f.fit(sandbox.Sharing(ctx, f.server.sharer(r.tenant)), p, r.tenant)
 		done()
 	}
 	f.mu.Lock()
@@ -152,10 +149,56 @@ func (f *fleet) close(age time.Duration, most int) {
 	})
 }
 
+// fit makes an agent. Where images have no room for it agents that nobody uses are
+// closed: those of its tenant, then those of others, more each time.
+func (f *fleet) fit(ctx context.Context, p *agentPlan, tenant string) (*host.Agent, error) {
+	a, err := f.builds(ctx, p)
+	own := true
+	for most := 8; ; {
+		room := (*sandbox.ImageRoomError)(nil)
+		if !errors.As(err, &room) {
+			return a, err
+		}
+		switch {
+		case own && f.evict(tenant) > 0:
+		case f.evictOthers(tenant, most) > 0:
+			most *= 2
+		default:
+			return a, err
+		}
+		own = false
+		a, err = f.builds(ctx, p)
+	}
+}
+
 // evict closes all agents of a tenant that nobody uses, and returns how many: what they
 // hold of the memory of images is the tenant's share of it.
 func (f *fleet) evict(tenant string) int {
 	return f.closeIdle(func(r *ready) bool { return r.tenant == tenant })
+}
+
+// evictOthers closes those agents that were not used for the longest time, up to most, of
+// tenants that have no fewer of them than the one who needs the room: who has many
+// takes nothing from who has few.
+func (f *fleet) evictOthers(tenant string, most int) int {
+	f.mu.Lock()
+	of := map[string]int{}
+	for _, r := range f.ready {
+		of[r.tenant]++
+	}
+	var idle []*ready
+	for _, r := range f.ready {
+		if r.uses == 0 && r.agent != nil && r.tenant != tenant && of[r.tenant] >= of[tenant] {
+			idle = append(idle, r)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *ready) int { return a.idle.Compare(b.idle) })
+	f.mu.Unlock()
+	chosen := map[*ready]bool{}
+	for _, r := range idle[:min(most, len(idle))] {
+		chosen[r] = true
+	}
+	return f.closeIdle(func(r *ready) bool { return chosen[r] })
 }
 
 // closeIdle closes those agents that nobody uses and that are chosen.

@@ -192,9 +192,9 @@ func TestAGUIClient(t *testing.T) {
 	require.Len(t, list.Runs, 1, "one run, that waited in between")
 }
 
-// An agent for whose modules there is no memory is made when those that its tenant runs
-// no more are closed, and only those of its tenant; if that is not enough it can be
-// tried again.
+// An agent for whose modules there is no memory is made when agents that nobody runs are
+// closed: of its tenant, or else of those who have as many; if that is not enough it can
+// be tried again.
 func TestNoRoomForImages(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Text("one"), scripted.Text("two"))
@@ -206,13 +206,11 @@ func TestNoRoomForImages(t *testing.T) {
 	other, err := fleet.open(t.Context(), f.store.Tenant(""), runSpec{Agent: "its"})
 	require.NoError(t, err)
 	other.release()
-	full := false
+	room := 2 // the other one, and that which is made
 	fleet.builds = func(ctx context.Context, p *agentPlan) (*host.Agent, error) {
-		if fleet.mu.Lock(); full || len(fleet.ready) > 2 { // the other one, and that which is made
-			fleet.mu.Unlock()
+		if fleet.count() > room {
 			return nil, &notReadyError{p.spec.Agent, &sandbox.ImageRoomError{Bytes: 1 << 20, All: 1 << 20}}
 		}
-		fleet.mu.Unlock()
 		return fleet.build(ctx, p)
 	}
 	for _, name := range []string{"first", "second"} {
@@ -223,9 +221,27 @@ func TestNoRoomForImages(t *testing.T) {
 	}
 	require.Equal(t, 2, fleet.count(), "the first is closed")
 
-	full = true
+	// Who has more agents under way than others have takes nothing from these.
+	room = 3
+	var held []*opened
+	for _, name := range []string{"first", "second"} {
+		o, err := fleet.open(t.Context(), f.store.Tenant("acme"), runSpec{Agent: name})
+		require.NoError(t, err)
+		held = append(held, o)
+	}
 	r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "third", Input: "hi"})
 	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
 	require.Equal(t, "60", r.header.Get("Retry-After"))
+	require.Equal(t, 3, fleet.count())
+
+	// Who has none does.
+	for _, o := range held {
+		o.release()
+	}
+	fleet.evict("acme")
 	require.Equal(t, 1, fleet.count())
+	room = 1
+	o, err := fleet.open(t.Context(), f.store.Tenant("acme"), runSpec{Agent: "third"})
+	require.NoError(t, err)
+	o.release()
 }
