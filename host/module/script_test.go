@@ -203,7 +203,7 @@ export default { gateTool: (): unknown => null.x };`), Limits{})
 // would take the bundler down harms nobody.
 func TestScriptInChild(t *testing.T) {
 	t.Parallel()
-	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20}})
+	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20, Time: 5 * time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
 	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), Limits{})
