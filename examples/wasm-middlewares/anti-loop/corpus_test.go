@@ -1,14 +1,14 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -140,8 +140,6 @@ var kinds = []kind{
 
 const perKind = 100
 
-var corpusBegin, corpusEnd = "<!-- measured: go test -run TestCorpus -args -update -->\n", "<!-- end -->"
-
 // noticed reports whether something is said in the course of a run.
 func noticed(t *testing.T, run [][]abi.Message) bool {
 	all := steps(run...)
@@ -183,16 +181,5 @@ func TestCorpus(t *testing.T) {
 	t.Log(table.String())
 	require.Greater(t, precision, 0.8)
 	require.Greater(t, recall, 0.6)
-
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(readme), corpusBegin)
-	require.True(t, ok)
-	was, tail, ok := strings.Cut(rest, corpusEnd)
-	require.True(t, ok)
-	if flag.Lookup("update").Value.String() == "true" {
-		require.NoError(t, os.WriteFile("README.md", []byte(head+corpusBegin+table.String()+corpusEnd+tail), 0o644))
-		return
-	}
-	require.Equal(t, table.String(), was, "go test ./examples/wasm-middlewares/anti-loop -run TestCorpus -args -update writes it")
+	corpus.Measured(t, table.String())
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 )
 
 // The corpus is made from a seed: attacks and ordinary texts out of parts, and the
@@ -110,8 +110,6 @@ var disguises = []struct {
 
 const perDisguise = 200
 
-var begin, end = "<!-- measured: go test -run TestCorpus -args -update -->\n", "<!-- end -->"
-
 // TestCorpus measures the rules, and checks that the README says what came out.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
@@ -146,16 +144,5 @@ func TestCorpus(t *testing.T) {
 	t.Log(table.String())
 	require.Greater(t, precision, 0.9)
 	require.Greater(t, recall, 0.5)
-
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(readme), begin)
-	require.True(t, ok)
-	was, tail, ok := strings.Cut(rest, end)
-	require.True(t, ok)
-	if flag.Lookup("update").Value.String() == "true" {
-		require.NoError(t, os.WriteFile("README.md", []byte(head+begin+table.String()+end+tail), 0o644))
-		return
-	}
-	require.Equal(t, table.String(), was, "go test ./examples/wasm-middlewares/guard -run TestCorpus -args -update writes it")
+	corpus.Measured(t, table.String())
 }

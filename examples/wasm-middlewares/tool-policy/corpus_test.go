@@ -4,17 +4,16 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/corpus"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -127,8 +126,6 @@ var forms = []form{
 
 const perDisguise = 200
 
-var corpusBegin, corpusEnd = "<!-- measured: go test -run TestCorpus -args -update -->\n", "<!-- end -->"
-
 // TestCorpus measures what rules see, and checks that the README says what came out.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
@@ -167,23 +164,5 @@ func TestCorpus(t *testing.T) {
 	t.Log(table.String())
 	require.Greater(t, precision, 0.95)
 	require.Greater(t, recall, 0.8)
-	measured(t, table.String())
-}
-
-// measured compares what was measured with what the README says, or writes it there.
-func measured(t *testing.T, text string) {
-	t.Helper()
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(readme), corpusBegin)
-	require.True(t, ok)
-	was, tail, ok := strings.Cut(rest, corpusEnd)
-	require.True(t, ok)
-	dir, err := os.Getwd()
-	require.NoError(t, err)
-	if flag.Lookup("update").Value.String() == "true" {
-		require.NoError(t, os.WriteFile("README.md", []byte(head+corpusBegin+text+corpusEnd+tail), 0o644))
-		return
-	}
-	require.Equal(t, text, was, "go test ./examples/wasm-middlewares/%s -run TestCorpus -args -update writes it", filepath.Base(dir))
+	corpus.Measured(t, table.String())
 }

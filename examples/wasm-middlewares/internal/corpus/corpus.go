@@ -1,0 +1,36 @@
+// Package corpus keeps what middlewares were measured at in their READMEs.
+package corpus
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	begin = "<!-- measured: go test -run TestCorpus -args -update -->\n"
+	end   = "<!-- end -->"
+)
+
+// Measured compares what a test measured with what the README of its folder says, or
+// with -update writes it there.
+func Measured(t *testing.T, text string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	head, rest, ok := strings.Cut(string(readme), begin)
+	require.True(t, ok, "README.md needs the line %s", begin)
+	was, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok, "README.md needs the line %s", end)
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	if flag.Lookup("update").Value.String() == "true" {
+		require.NoError(t, os.WriteFile("README.md", []byte(head+begin+text+end+tail), 0o600))
+		return
+	}
+	require.Equal(t, text, was, "go test ./examples/wasm-middlewares/%s -run TestCorpus -args -update writes it", filepath.Base(dir))
+}
