@@ -117,10 +117,13 @@ func say(t *testing.T, address, text string) net.Conn {
 func TestSlowloris(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.server.times.header, f.server.times.body, f.server.times.upload, f.server.times.idle = 100*time.Millisecond, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	f.server.times.header, f.server.times.body, f.server.times.upload, f.server.times.idle = time.Second, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
 	address := f.serve(t)
+	late := map[string]net.Conn{}
 	for what, text := range map[string]string{"nothing": "", "half a line": "GET /heal", "half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ", "no end": "GET /healthz HTTP/1.1\r\nHost: x\r\n"} {
-		conn := say(t, address, text)
+		late[what] = say(t, address, text)
+	}
+	for what, conn := range late {
 		b, _ := io.ReadAll(conn) // ends when the server closes it
 		require.NotContains(t, string(b), "200 OK", what)
 	}
@@ -143,21 +146,34 @@ func TestSlowloris(t *testing.T) {
 		require.Equal(t, 422, res.StatusCode, path)
 		res.Body.Close()
 	}
-	// Uploads that stall take up their own tenant's places, and only for their time.
-	var conns []net.Conn
-	for range maxUploading {
-		conns = append(conns, say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x"))
+	upload := func(f *fixture, address string) net.Conn {
+		return say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
 	}
-	require.Eventually(t, func() bool {
-		f.server.modules.mu.Lock()
-		defer f.server.modules.mu.Unlock()
-		return f.server.modules.uploading["acme"] == maxUploading
-	}, 10*time.Second, time.Millisecond)
-	r := f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
-	if r.status != 200 { // or their time was over already
-		require.Equal(t, "uploads", r.problem(t, 429).Quota)
+	// Uploads that stall take up their own tenant's places,
+	slow := newFixture(t)
+	slow.server.times.upload = time.Minute
+	slowAddress := slow.serve(t)
+	conns := make([]net.Conn, maxUploading)
+	for i := range conns {
+		conns[i] = upload(slow, slowAddress)
 	}
-	require.Equal(t, 200, f.push(f.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
+	uploading := func() int {
+		slow.server.modules.mu.Lock()
+		defer slow.server.modules.mu.Unlock()
+		return slow.server.modules.uploading["acme"]
+	}
+	require.Eventually(t, func() bool { return uploading() == maxUploading }, time.Minute, time.Millisecond)
+	require.Equal(t, "uploads", slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").problem(t, 429).Quota)
+	require.Equal(t, 200, slow.push(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
+	require.Equal(t, 200, slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	// and only for their time.
+	for i := range conns {
+		conns[i] = upload(f, address)
+	}
 	for _, conn := range conns {
 		_, _ = io.ReadAll(conn)
 	}
