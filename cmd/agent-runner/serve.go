@@ -37,6 +37,7 @@ type serveCommand struct {
 	private     []string
 	newKey      bool
 	drain       time.Duration
+	retention   string
 	maxUpload   int64
 	logFormat   string
 	cacheDir    string
@@ -66,11 +67,14 @@ Secrets of tenants are kept encrypted, with keys from --secrets-key-file or
 $` + envSecrets + `: lines of name:key with 32 bytes in base64, the newest first.
 Without them no secrets can be kept.
 
-SIGINT and SIGTERM end it: requests under way are answered, runs are handed back
-to the journal. A second signal ends it at once.
+SIGINT and SIGTERM end it: requests under way are answered, runs come to their end or
+are handed back to the journal, from which another server, or the next one here, goes
+on with them at once. What takes longer than --drain is cut off; runs are handed back
+then too. A second signal ends it at once.
 
-Exit codes: 0 everything under way came to its end, 1 it did not, or the server failed,
-2 wrong usage, or the server cannot begin, 130 ended at once.`,
+Exit codes: 0 all runs under way came to their end or were handed back, 1 one of them
+was not, or the server failed, 2 wrong usage, or the server cannot begin, 130 ended at
+once.`,
 		Example: `  agent-runner serve
   agent-runner serve --listen 0.0.0.0:8080 --store postgres://localhost/agents
   (umask 077; echo "main:$(openssl rand -base64 32)" > secrets.key); agent-runner serve --secrets-key-file secrets.key`,
@@ -101,6 +105,7 @@ Exit codes: 0 everything under way came to its end, 1 it did not, or the server 
 	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
+	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
 	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to standard error: `text`, json or off")
 	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
@@ -144,8 +149,11 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keyring, err := c.keyring()
-	if err != nil {
+	keep := &store.Options{}
+	if keep.Retention, err = c.keeps(); err != nil {
+		return err
+	}
+	if keep.Keyring, err = c.keyring(); err != nil {
 		return err
 	}
 	// A port that is taken is told before anything is made.
@@ -156,7 +164,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer listener.Close()
 	where := cmp.Or(c.env.storeAt(c.storeAt), c.env.storeAt(defaultStore))
-	if o.Store, err = store.Open(ctx, where, &store.Options{Keyring: keyring}); err != nil {
+	if o.Store, err = store.Open(ctx, where, keep); err != nil {
 		return beforeServing(ctx, err)
 	}
 	defer o.Store.Close()
@@ -174,7 +182,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: place(where), secrets: keyring != nil, replay: c.replay}
+	hello := greeting{env: c.env, url: "http://" + reachable(listener.Addr()), store: place(where), secrets: keep.Keyring != nil, replay: c.replay}
 	if err := hello.say(ctx, o.Store, c.newKey); err != nil {
 		return beforeServing(ctx, err)
 	}
@@ -191,8 +199,27 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	if err := srv.Serve(ctx, l); err != nil {
 		return &endedError{exitFailed, err}
 	}
-	fmt.Fprintln(c.env.err, "agent-runner: ended; everything under way came to its end, or goes on at the next start")
+	if n := srv.HandedBack(); n > 0 {
+		fmt.Fprintf(c.env.err, "agent-runner: ended; handed back %s, for another server or the next start\n", count(int64(n), "run"))
+		return nil
+	}
+	fmt.Fprintln(c.env.err, "agent-runner: ended; everything under way came to its end")
 	return nil
+}
+
+// forever is how long runs are kept that nobody deletes.
+const forever = "forever"
+
+// keeps is for how long runs are kept that have ended; 0: until they are deleted.
+func (c *serveCommand) keeps() (time.Duration, error) {
+	if c.retention == forever {
+		return 0, nil
+	}
+	keep, err := parseDays("retention", c.retention)
+	if err == nil && keep < time.Minute {
+		err = usagef("--retention is %s; want a minute or more, such as 30d, or forever", c.retention)
+	}
+	return keep, err
 }
 
 // beforeServing is an error from before the server began, which may be that it was

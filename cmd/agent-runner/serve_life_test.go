@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -60,9 +61,11 @@ func TestServe(t *testing.T) {
 	tenant := connect(key.Secret)
 	_, err = tenant.PutAgent(t.Context(), "sums", []byte("model: {name: m}"))
 	require.NoError(t, err)
+	var ran []string
 	for range 2 { // the recording answers again
 		run, err := tenant.StartRun(t.Context(), &client.StartRun{Agent: "sums", Input: demoPrompt}, "")
 		require.NoError(t, err)
+		ran = append(ran, run.ID)
 		var last abi.Event
 		for last, err = range tenant.Follow(t.Context(), run.ID, 0) {
 			require.NoError(t, err)
@@ -77,9 +80,29 @@ func TestServe(t *testing.T) {
 	spans.Close() // and with it the connection to it
 	goleak.VerifyNone(t, before)
 
-	// A store that a later version made is left alone.
+	// Runs that ended long ago are forgotten, and others kept.
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
+	_, err = db.Exec("UPDATE runs SET updated_ms = updated_ms - 31 * 86400000 WHERE id = ?", ran[0])
+	require.NoError(t, err)
+	_, errs, end = serveHere(t, environment, "--store", where, "--retention", "30d", "--log", "off")
+	var left []string
+	require.Eventually(t, func() bool {
+		left = nil
+		rows, err := db.Query("SELECT id FROM runs")
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			require.NoError(t, rows.Scan(&id))
+			left = append(left, id)
+		}
+		return len(left) == 1 && rows.Err() == nil
+	}, time.Minute, 5*time.Millisecond)
+	require.Equal(t, ran[1:], left)
+	require.Zero(t, end(), errs.all.String())
+
+	// A store that a later version made is left alone.
 	_, err = db.Exec("UPDATE schema_version SET version = 999")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -67,6 +67,13 @@ func (l *lives) all() []*live {
 	return out
 }
 
+// count is how many of them there are.
+func (l *lives) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs)
+}
+
 // A live is a run that goes on in this process, and the end of what it told.
 type live struct {
 	id, tenant string

@@ -31,7 +31,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		return nil, err
 	}
 	here := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_runs", Help: "Runs that go on in this server."},
-		func() float64 { return float64(len(s.runs.lives.all())) })
+		func() float64 { return float64(s.runs.lives.count()) })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents that are ready to run in this server."},
 		func() float64 { return float64(s.fleet.count()) })
 	for _, c := range []prometheus.Collector{m.requests, here, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {

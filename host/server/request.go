@@ -24,10 +24,11 @@ type times struct {
 	answer time.Duration // the answer, from the request's beginning on
 	part   time.Duration // each part of a stream of events
 	idle   time.Duration // between two requests
+	hand   time.Duration // runs that are cut off have for their end here, so that another server goes on with them at once
 }
 
 func defaultTimes() times {
-	return times{header: 10 * time.Second, body: bodyTime, upload: 5 * time.Minute, answer: 2 * time.Minute, part: 30 * time.Second, idle: 2 * time.Minute}
+	return times{header: 10 * time.Second, body: bodyTime, upload: 5 * time.Minute, answer: 2 * time.Minute, part: 30 * time.Second, idle: 2 * time.Minute, hand: 3 * time.Second}
 }
 
 // An answer is what became of a request, for its log record.

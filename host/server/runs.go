@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -22,7 +23,8 @@ type runs struct {
 	store  store.Store
 	lives  *lives
 	fleet  agentSource
-	taking sync.Map // tenants whose runs are being taken over
+	taking sync.Map     // tenants whose runs are being taken over
+	handed atomic.Int64 // runs that were handed back
 }
 
 func newRuns(s *Server, fleet agentSource) *runs {

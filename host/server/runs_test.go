@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
@@ -458,7 +460,8 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	first.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
 	<-began
 	stop()
-	require.ErrorContains(t, <-ended, "go on from the journal")
+	require.NoError(t, <-ended, "it was handed back")
+	require.Equal(t, 1, srv.HandedBack())
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	require.Equal(t, agent.StatusRunning, info.Status)
@@ -470,6 +473,42 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	<-began
 	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
 	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+}
+
+// A deaf model answers when it is let, whatever becomes of who asks.
+type deaf struct{ began, let chan struct{} }
+
+func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
+	close(d.began)
+	<-d.let
+	return nil, errors.New("it is too late")
+}
+
+// A run that does not let itself be ended is said to be lost sight of.
+func TestRunIsLostSightOf(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan struct{}), make(chan struct{})
+	f, of := runFixture(t, map[string]func() *agent.Options{"deaf": func() *agent.Options {
+		return &agent.Options{Model: deaf{began, let}}
+	}})
+	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	require.NoError(t, err)
+	srv.times.hand = time.Millisecond
+	srv.runs.fleet = of.source(srv)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, l) }()
+	other := *f
+	other.url = "http://" + l.Addr().String()
+	other.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "deaf", Input: "hi"}, nil)
+	<-began
+	stop()
+	require.ErrorContains(t, <-ended, "1 runs did not end in time")
+	require.Zero(t, srv.HandedBack())
+	close(let)
+	srv.work.Wait()
 }
 
 // Runs of the operator's own that a server began are taken over, and those that its

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -135,8 +136,13 @@ func (s *Server) Draining() <-chan struct{} { return s.draining }
 // Go runs fn beside the requests; a server that ends waits for it.
 func (s *Server) Go(fn func()) { s.work.Go(fn) }
 
-// Serve answers requests until ctx ends, then lets those under way end. It
-// returns nil if all of them did.
+// HandedBack is how many runs this server has left to whoever goes on with them, since
+// it was to end.
+func (s *Server) HandedBack() int { return int(s.runs.handed.Load()) }
+
+// Serve answers requests until ctx ends, then lets those under way end, and runs come to
+// their end or be handed back to the journal. What takes longer is cut off. It returns nil
+// if no run was lost sight of: one that was handed back goes on at once at another server.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{Handler: s, ReadHeaderTimeout: s.times.header, IdleTimeout: s.times.idle, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
@@ -168,22 +174,23 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handTime is how long runs that are cut off may take to end here, so that another
-// server goes on with them at once.
-const handTime = 3 * time.Second
-
 // shutdown ends what is under way, for the time that there is. Runs that take longer are
-// cut off, and left to another server.
+// cut off, and left to another server; requests that do are cut off.
 func (s *Server) shutdown(ctx context.Context, hs *http.Server) error {
 	s.drain.Do(func() { close(s.draining) })
-	err := s.await(ctx, hs, s.options.DrainTime)
-	if err == nil {
-		return nil
+	if s.await(ctx, hs, s.options.DrainTime) != nil {
+		s.log.Warn("what takes longer than the server may take to end is cut off", "drain", s.options.DrainTime)
+		s.leave.Do(func() { close(s.left) })
+		_ = s.await(ctx, hs, s.times.hand)
+		_ = hs.Close()
 	}
-	s.leave.Do(func() { close(s.left) })
-	_ = s.await(ctx, hs, handTime)
-	_ = hs.Close()
-	return errors.New("not everything ended in time; runs go on from the journal at the next start")
+	if n := s.HandedBack(); n > 0 {
+		s.log.Info("runs are handed back: another server goes on with them, or this one when it begins again", "runs", n)
+	}
+	if n := s.runs.lives.count(); n > 0 {
+		return fmt.Errorf("%d runs did not end in time, nor could they be handed back; they go on from the journal when they have been missed", n)
+	}
+	return nil
 }
 
 // await waits until nothing is under way, for so long.

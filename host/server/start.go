@@ -376,6 +376,7 @@ func (r *runs) released(t *store.Tenant, id string) {
 // goneOn logs that a run goes no further here.
 func (r *runs) goneOn(t *store.Tenant, id string, err error) {
 	if errors.Is(err, agent.ErrHandedBack) {
+		r.handed.Add(1)
 		r.server.log.Info("a run is handed back", "tenant", t.ID(), "run", id)
 		return
 	}
