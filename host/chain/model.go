@@ -105,19 +105,8 @@ func (k *modelKind) callBefore(ctx context.Context, m *member, q ModelRequest) (
 
 func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *wrapping[ModelRequest, abi.RequestPatch, abi.Response]) (*abi.Response, verdict, error) {
 	c, request := k.open(m, abi.HookWrapModel, q)
-	c.next = func(ctx context.Context, patch any) (any, error) {
-		rep, err := w.next(ctx, patchOf[abi.RequestPatch](patch))
-		switch {
-		case err != nil:
-			return nil, err
-		case rep.err != nil:
-			return nil, rep.err
-		}
-		res := *rep.res
-		return &res, nil
-	}
-	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[abi.RequestPatch](patch)) }
-	c.recv, c.hand = w.recv, w.tell.send
+	w.serve(c)
+	c.hand = w.tell.send
 	var out abi.WrapModelAnswer
 	v, err := k.run.invoke(ctx, c, &abi.WrapModelInput{Request: request}, &out, func() error {
 		if out.Response == nil {
@@ -126,14 +115,6 @@ func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *
 		return k.run.checkResponse(out.Response, m.Name, w.lastGood.res)
 	})
 	return out.Response, v, err
-}
-
-// patchOf is a patch as a hook gave it; nil changes nothing.
-func patchOf[P any](patch any) (p P) {
-	if given, _ := patch.(*P); given != nil {
-		p = *given
-	}
-	return p
 }
 
 // end is a response as the end of a stream.

@@ -261,19 +261,7 @@ func (k *toolKind) callBefore(ctx context.Context, m *member, q abi.Call) (abi.C
 
 func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapping[abi.Call, abi.CallPatch, abi.Result]) (*abi.Result, verdict, error) {
 	c := k.run.toolCall(m, abi.HookWrapToolCall, k.call.State, q)
-	c.next = func(ctx context.Context, patch any) (any, error) {
-		rep, err := w.next(ctx, patchOf[abi.CallPatch](patch))
-		switch {
-		case err != nil:
-			return nil, err
-		case rep.err != nil:
-			return nil, rep.err
-		}
-		res := *rep.res
-		return &res, nil
-	}
-	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[abi.CallPatch](patch)) }
-	c.recv = w.recv
+	w.serve(c)
 	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return w.tell.send(ctx, chunksOf(q, chunks)) }
 	var out abi.WrapToolCallAnswer
 	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {

@@ -60,6 +60,31 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 	return w.outcome(res, v, err)
 }
 
+// serve lets the wrapper that is called run and read what it wraps.
+func (w *wrapping[Q, P, R]) serve(c *Call) {
+	c.next = func(ctx context.Context, patch any) (any, error) {
+		rep, err := w.next(ctx, patchOf[P](patch))
+		switch {
+		case err != nil:
+			return nil, err
+		case rep.err != nil:
+			return nil, rep.err
+		}
+		res := *rep.res
+		return &res, nil
+	}
+	c.open = func(ctx context.Context, patch any) error { return w.open(ctx, patchOf[P](patch)) }
+	c.recv = w.recv
+}
+
+// patchOf is a patch as a hook gave it; nil changes nothing.
+func patchOf[P any](patch any) (p P) {
+	if given, _ := patch.(*P); given != nil {
+		p = *given
+	}
+	return p
+}
+
 // next runs what is wrapped.
 func (w *wrapping[Q, P, R]) next(ctx context.Context, p P) (reply[R], error) {
 	patched, rep, err := w.begin(p)

@@ -1,0 +1,86 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// TestStreamOfATool checks what wrappers and a module's own tool make of a
+// result that comes in pieces.
+func TestStreamOfATool(t *testing.T) {
+	t.Parallel()
+	louder := &Native{WrapToolCall: func(ctx context.Context, c *Call, in *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		require.True(t, in.Stream)
+		s := c.StreamTool(ctx, abi.CallPatch{})
+		for chunk := range s.Chunks() {
+			chunk.Text, chunk.CallID = strings.ToUpper(chunk.Text), "of another call"
+			if err := c.Send(ctx, chunk); err != nil {
+				return nil, err
+			}
+		}
+		return nil, s.End()
+	}}
+	dots := &Native{OnChunk: func(_ context.Context, _ *Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		for i := range in.Chunks {
+			in.Chunks[i].Text += "."
+		}
+		return &abi.OnChunkAnswer{Chunks: in.Chunks}, nil
+	}}
+	own := &Native{CallTool: func(ctx context.Context, c *Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		for _, s := range []string{"o", "w", "n"} {
+			if err := c.Send(ctx, abi.Chunk{Kind: abi.ChunkToolResult, Text: s}); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.Send(ctx, textChunk("no tool's")); !errors.Is(err, &abi.Error{Code: abi.CodeInvalid}) {
+			return nil, errors.New("not refused")
+		}
+		return nil, nil
+	}}
+	image := &abi.Part{Type: abi.PartImage, ImageURL: []byte(`{"url":"data:,"}`)}
+	for name, tc := range map[string]struct {
+		entries []Entry
+		owner   string
+		says    []abi.Chunk
+		heard   string
+		want    string
+		parts   int
+	}{
+		"as it is":               {says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}}, heard: "ab", want: "ab"},
+		"not in pieces":          {entries: []Entry{{Name: "dots", Middleware: dots}}, want: "ab."},
+		"changed by a wrapper":   {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "ab"}}, heard: "AB", want: "AB"},
+		"changed, not in pieces": {entries: []Entry{{Name: "louder", Middleware: louder}}, heard: "AB", want: "AB"},
+		"changed on its way": {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkToolResult, Text: "b"}},
+			heard: "a.b.", want: "a.b."},
+		"the result says more":    {entries: []Entry{{Name: "dots", Middleware: dots}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}}, heard: "a.", want: "ab."},
+		"a module's own":          {entries: []Entry{{Name: "own", Middleware: own}}, owner: "own", heard: "own", want: "own"},
+		"a module's own, changed": {entries: []Entry{{Name: "louder", Middleware: louder}, {Name: "own", Middleware: own}}, owner: "own", heard: "OWN", want: "OWN"},
+		"with an image": {entries: []Entry{{Name: "louder", Middleware: louder}}, says: []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "a"}, {Kind: abi.ChunkPart, Part: image}},
+			heard: "A", want: "A", parts: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &theatre{}
+			o, err := h.open(t, tc.entries...).CallTool(t.Context(), ToolCall{
+				Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: tc.owner}, State: talk(), Out: h.out,
+				Run: func(ctx context.Context, _ abi.Call, _ *abi.Resume, out Sink) (*abi.Result, error) {
+					for _, c := range tc.says {
+						if err := out(ctx, []abi.Chunk{c}, false); err != nil {
+							return nil, err
+						}
+					}
+					return abi.TextResult("ab"), nil
+				}})
+			require.NoError(t, err)
+			require.Equal(t, tc.heard, h.text())
+			require.Equal(t, tc.want, o.Result.Content.String())
+			require.Len(t, o.Result.Content.Parts(), max(1, tc.parts))
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package chain
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A theatre is where a chain is played: a model that says its lines, and a
+// caller who listens.
+type theatre struct {
+	mu       sync.Mutex
+	events   []abi.Event
+	heard    []abi.Chunk
+	finals   int
+	calls    int
+	canceled error // what ended the model before its end
+
+	lines  []string
+	fails  error                       // the model's, behind its lines
+	listen func(context.Context) error // nil: never busy
+	whole  bool                        // the call is not streamed
+}
+
+func (h *theatre) Where() abi.Run { return abi.Run{ID: "run-1", NowMS: 1} }
+
+func (h *theatre) Send(e abi.Event) abi.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+	return e
+}
+
+func (h *theatre) generate(ctx context.Context, _ ModelRequest, out Sink) (*abi.Response, error) {
+	h.mu.Lock()
+	h.calls++
+	h.mu.Unlock()
+	for _, line := range h.lines {
+		if out == nil {
+			continue
+		}
+		if err := out(ctx, []abi.Chunk{{Kind: abi.ChunkText, Text: line}}, false); err != nil {
+			h.mu.Lock()
+			h.canceled = err
+			h.mu.Unlock()
+			return nil, err
+		}
+	}
+	if h.fails != nil {
+		return nil, h.fails
+	}
+	if out != nil {
+		if err := out(ctx, nil, true); err != nil {
+			return nil, err
+		}
+	}
+	m := abi.Assistant(strings.Join(h.lines, ""))
+	m.Origin = abi.OriginModel
+	return &abi.Response{Message: m, FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 7}}, nil
+}
+
+func (h *theatre) out(ctx context.Context, chunks []abi.Chunk, final bool) error {
+	if h.listen != nil {
+		if err := h.listen(ctx); err != nil {
+			return &Over{err}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = append(h.heard, chunks...)
+	if final {
+		h.finals++
+	}
+	return nil
+}
+
+func (h *theatre) delivered() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.heard) > 0
+}
+
+func (h *theatre) text() string {
+	var b strings.Builder
+	for _, c := range h.heard {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+func (h *theatre) open(t testing.TB, entries ...Entry) *Run {
+	t.Helper()
+	c, err := New(entries...)
+	require.NoError(t, err)
+	r, err := c.Open(t.Context(), "run-1", h, NewLocals())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (h *theatre) play(ctx context.Context, r *Run) (*abi.Response, string, error) {
+	call := ModelCall{Request: ModelRequest{Messages: talk(), Stream: !h.whole}, State: talk(), Generate: h.generate, Delivered: h.delivered}
+	if !h.whole {
+		call.Out = h.out
+	}
+	return r.CallModel(ctx, call)
+}
+
+// A wrap is what a wrapper does; its answer may be empty.
+type wrap func(ctx context.Context, c *Call) (answer string, err error)
+
+func (w wrap) native() *Native {
+	return &Native{WrapModel: func(ctx context.Context, c *Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		answer, err := w(ctx, c)
+		if answer == "" || err != nil {
+			return nil, err
+		}
+		return &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant(answer)}}, nil
+	}}
+}
+
+func textChunk(s string) abi.Chunk { return abi.Chunk{Kind: abi.ChunkText, Text: s} }
+
+// each hands on every chunk as change makes it.
+func each(change func(string) string) wrap {
+	return func(ctx context.Context, c *Call) (string, error) {
+		s := c.StreamModel(ctx, abi.RequestPatch{})
+		for chunk := range s.Chunks() {
+			if err := c.Send(ctx, textChunk(change(chunk.Text))); err != nil {
+				return "", err
+			}
+		}
+		return "", s.End()
+	}
+}
+
+func same(s string) string { return s }
