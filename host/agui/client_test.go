@@ -1,15 +1,12 @@
 package agui_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -110,22 +107,12 @@ func (s *said) texts() (out []string) {
 // follow runs the steps with the official client.
 func follow(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
-	dir := npmtest.Folder(t)
 	a, err := agent.New(&o)
 	require.NoError(t, err)
 	srv := httptest.NewServer(&server{agent: a, waits: map[string]*agent.State{}})
 	defer srv.Close()
-	script, err := os.ReadFile("testdata/client.mjs")
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(script) // imports are looked for below the folder it runs in
-	cmd.Env = append(os.Environ(), "AGUI_URL="+srv.URL, "AGUI_STEPS="+steps)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
 	var all []said
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs", "AGUI_URL="+srv.URL, "AGUI_STEPS="+steps)) {
 		var s said
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
 		all = append(all, s)

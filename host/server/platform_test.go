@@ -1,11 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -129,21 +126,6 @@ func TestTenantsModelStaysOutside(t *testing.T) {
 	require.Contains(t, done.Error, "private")
 }
 
-func npm(t *testing.T, script string, env ...string) string {
-	t.Helper()
-	dir := npmtest.Folder(t)
-	text, err := os.ReadFile(script)
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(text)
-	cmd.Env = append(os.Environ(), env...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s\n%s", stderr.String(), out)
-	return string(out)
-}
-
 // OpenAI's own client runs a tenant's agent.
 func TestOpenAIClient(t *testing.T) {
 	t.Parallel()
@@ -151,7 +133,7 @@ func TestOpenAIClient(t *testing.T) {
 	f.upload(f.acme, "loud", loud)
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: loud}]\n").status)
 	const tools = `"tools":[{"type":"function","function":{"name":"show","parameters":{"type":"object"}}}]`
-	out := npm(t, "chat/testdata/client.mjs", "OPENAI_URL="+f.url+"/v1", "OPENAI_KEY="+f.acme,
+	out := npmtest.Script(t, "chat/testdata/client.mjs", "OPENAI_URL="+f.url+"/v1", "OPENAI_KEY="+f.acme,
 		`OPENAI_STEPS=[{"stream":true,"messages":[{"role":"user","content":"Show it"}],`+tools+`},{"results":["seen"],`+tools+`},{"model":"nobody","messages":[{"role":"user","content":"hi"}]}]`)
 	var lines []map[string]any
 	for line := range strings.Lines(out) {
@@ -174,7 +156,7 @@ func TestAGUIClient(t *testing.T) {
 	t.Parallel()
 	f := platform(t, scripted.Calls(abi.NewToolCall("1", "show", `{"text":"a"}`)), scripted.Text("done as asked"))
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
-	out := npm(t, "testdata/agui.mjs", "AGUI_URL="+f.url+"/v1/agents/agent/agui", "AGUI_KEY="+f.acme)
+	out := npmtest.Script(t, "testdata/agui.mjs", "AGUI_URL="+f.url+"/v1/agents/agent/agui", "AGUI_KEY="+f.acme)
 	var said struct {
 		Events   []string
 		Messages []struct {

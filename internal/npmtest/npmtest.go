@@ -2,6 +2,7 @@
 package npmtest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -50,6 +51,28 @@ func Folder(t testing.TB) string {
 	}
 	t.Skipf("SKIPPED, since the npm packages are not there: %v", err)
 	return ""
+}
+
+// Script runs a script of a test with Node.js, in the folder of Folder, below which
+// its imports are looked for, and returns what it printed; it fails the test when the
+// script does. env are variables more, as "NAME=value".
+func Script(t testing.TB, path string, env ...string) string {
+	t.Helper()
+	dir := Folder(t)
+	script, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(script)
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", path, err, stderr.Bytes(), out)
+	}
+	return string(out)
 }
 
 // Chromium returns the path of a Chromium, which playwright-core drives: the one

@@ -1,9 +1,7 @@
 package sdktest
 
 import (
-	"context"
 	"encoding/json"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,27 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
 // policies runs a test of the example tool-policy in every language that it is in.
 func policies(t *testing.T, test func(t *testing.T, p *policy)) {
 	t.Helper()
-	const example = "examples/wasm-middlewares/tool-policy/"
-	met := 0
-	for _, language := range guestbuild.Languages {
-		if _, err := os.Stat("../../" + example + language); err != nil {
-			continue
-		}
-		met++
-		t.Run(language, func(t *testing.T) {
-			t.Parallel()
-			h, err := New(t.Context(), guestbuild.Foreign(t, example+language))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-			test(t, &policy{t, h})
-		})
-	}
+	met := ported(t, "tool-policy", func(t *testing.T, h *Host) { test(t, &policy{t, h}) })
 	require.Positive(t, met)
 }
 

@@ -1,10 +1,8 @@
 package sdktest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,23 +15,11 @@ import (
 // redactors runs a test of the example redact in every language that it is in.
 func redactors(t *testing.T, test func(t *testing.T, r *redactor)) {
 	t.Helper()
-	const example = "examples/wasm-middlewares/redact/"
-	met := 0
-	for _, language := range guestbuild.Languages {
-		if _, err := os.Stat("../../" + example + language); err != nil {
-			continue
-		}
-		met++
-		t.Run(language, func(t *testing.T) {
-			t.Parallel()
-			h, err := New(t.Context(), guestbuild.Foreign(t, example+language))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-			r := &redactor{t: t, h: h, values: map[string]string{}}
-			h.Answer = r.answer
-			test(t, r)
-		})
-	}
+	met := ported(t, "redact", func(t *testing.T, h *Host) {
+		r := &redactor{t: t, h: h, values: map[string]string{}}
+		h.Answer = r.answer
+		test(t, r)
+	})
 	require.Equal(t, len(guestbuild.Languages), met)
 }
 

@@ -1,7 +1,6 @@
 package chat_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -127,19 +124,9 @@ func serve(t *testing.T, o agent.Options) *httptest.Server {
 // talk lets the official client make requests.
 func talk(t *testing.T, o agent.Options, steps string) []said {
 	t.Helper()
-	dir := npmtest.Folder(t)
 	srv := serve(t, o)
-	script, err := os.ReadFile("testdata/client.mjs")
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "node", "--input-type=module")
-	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(script) // imports are looked for below the folder it runs in
-	cmd.Env = append(os.Environ(), "OPENAI_URL="+srv.URL+"/v1", "OPENAI_STEPS="+steps)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, stderr.String())
 	var all []said
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(npmtest.Script(t, "testdata/client.mjs", "OPENAI_URL="+srv.URL+"/v1", "OPENAI_STEPS="+steps)) {
 		var s said
 		require.NoError(t, json.Unmarshal([]byte(line), &s), line)
 		all = append(all, s)
