@@ -29,13 +29,14 @@ const (
 type sqliteDB struct {
 	where  string
 	reads  *sql.DB
+	idle   chan *sqliteConn // of reads: who reads takes one, and those who wait are served in their order
 	writes *sql.DB
-	conn   *sql.Conn // of writes; used by the writing goroutine alone
-	known  map[string]*sql.Stmt
-	lazy   bool // what conn is set to
+	writer *sqliteConn // used by the writing goroutine alone
+	lazy   bool        // what the writer is set to
 
 	mu     sync.RWMutex // held for reading while something is sent to queue
 	closed bool
+	ended  chan struct{} // closed with it
 	queue  chan *write
 	done   chan struct{}
 }
@@ -54,7 +55,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	d := &sqliteDB{where: path, known: map[string]*sql.Stmt{}, queue: make(chan *write, maxGroup), done: make(chan struct{})}
+	d := &sqliteDB{where: path, idle: make(chan *sqliteConn, readers), ended: make(chan struct{}), queue: make(chan *write, maxGroup), done: make(chan struct{})}
 	if err := d.makeFile(); err != nil {
 		return nil, d.failed(err)
 	}
@@ -67,15 +68,28 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
 		return nil, d.failed(err)
 	}
-	d.writes.SetMaxOpenConns(1)
-	d.reads.SetMaxOpenConns(readers)
-	if d.conn, err = d.writes.Conn(ctx); err != nil {
+	if err := d.connect(ctx); err != nil {
 		_ = d.writes.Close()
 		_ = d.reads.Close()
 		return nil, d.failed(err)
 	}
 	go d.work()
 	return d, nil
+}
+
+// connect makes the connections.
+func (d *sqliteDB) connect(ctx context.Context) (err error) {
+	if d.writer, err = d.newConn(ctx, d.writes); err != nil {
+		return err
+	}
+	for range readers {
+		c, err := d.newConn(ctx, d.reads)
+		if err != nil {
+			return err
+		}
+		d.idle <- c
+	}
+	return nil
 }
 
 // makeFile makes the file for its owner alone: runs hold whole conversations.
@@ -103,14 +117,18 @@ func (d *sqliteDB) close() error {
 		return nil
 	}
 	d.closed = true
+	close(d.ended)
 	close(d.queue)
 	d.mu.Unlock()
 	<-d.done
-	for _, s := range d.known {
-		_ = s.Close()
+	err := d.writer.close()
+	for range readers {
+		err = errors.Join(err, (<-d.idle).close())
 	}
-	return errors.Join(d.conn.Close(), d.writes.Close(), d.reads.Close())
+	return errors.Join(err, d.writes.Close(), d.reads.Close())
 }
+
+var errClosed = errors.New("it is closed")
 
 // update implements database.
 func (d *sqliteDB) update(ctx context.Context, lazy bool, fn func(tx) error) error {
@@ -118,7 +136,7 @@ func (d *sqliteDB) update(ctx context.Context, lazy bool, fn func(tx) error) err
 	d.mu.RLock()
 	if d.closed {
 		d.mu.RUnlock()
-		return &Error{Broken, d.where, errors.New("it is closed")}
+		return &Error{Broken, d.where, errClosed}
 	}
 	select {
 	case d.queue <- w:
@@ -168,7 +186,7 @@ func (d *sqliteDB) work() {
 // group makes writes in one transaction. One that fails takes back what it did
 // itself; the error is that of all of them.
 func (d *sqliteDB) group(group []*write) (err error) {
-	t := sqliteTx{d}
+	t := d.writer
 	lazy := true
 	for _, w := range group {
 		lazy = lazy && w.lazy
@@ -213,42 +231,6 @@ func (d *sqliteDB) group(group []*write) (err error) {
 	return err
 }
 
-// sqliteTx is the transaction of the writing goroutine. Its statements are not
-// ended by a context: what has begun is quick, and comes to its end.
-type sqliteTx struct{ d *sqliteDB }
-
-func (t sqliteTx) statement(text string) (*sql.Stmt, error) {
-	if s := t.d.known[text]; s != nil {
-		return s, nil
-	}
-	s, err := t.d.conn.PrepareContext(context.Background(), t.d.dialect(text))
-	if err == nil {
-		t.d.known[text] = s
-	}
-	return s, err
-}
-
-func (t sqliteTx) exec(text string, args ...any) (int64, error) {
-	s, err := t.statement(text)
-	if err != nil {
-		return 0, err
-	}
-	res, err := s.ExecContext(context.Background(), args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}
-
-func (t sqliteTx) query(scan func(func(...any) error) error, text string, args ...any) error {
-	s, err := t.statement(text)
-	if err != nil {
-		return err
-	}
-	rows, err := s.QueryContext(context.Background(), args...)
-	return scanAll(rows, err, scan)
-}
-
 // scanAll reads all rows.
 func scanAll(rows *sql.Rows, err error, scan func(func(...any) error) error) error {
 	if err != nil {
@@ -265,12 +247,15 @@ func scanAll(rows *sql.Rows, err error, scan func(func(...any) error) error) err
 
 // view implements database.
 func (d *sqliteDB) view(ctx context.Context, fn func(tx) error) error {
-	t, err := d.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return d.failed(err)
+	select {
+	case c := <-d.idle:
+		defer func() { d.idle <- c }()
+		return d.failed(c.read(ctx, fn))
+	case <-d.ended:
+		return &Error{Broken, d.where, errClosed}
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	defer func() { _ = t.Rollback() }()
-	return d.failed(fn(sqlTx{ctx, t, d.dialect}))
 }
 
 // sqlTx is a transaction of package sql.
