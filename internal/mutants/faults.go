@@ -92,7 +92,7 @@ var faults = []fault{
 		"case v.failed != nil && failed.err == nil:", "case v.failed != nil:"},
 
 	// Endings, faults, pauses.
-	{"a wrapper catches a stop", "own-stop-is-not-caught", toolFile,
+	{"a wrapper catches a stop", "own-stop-is-not-caught", wrappingFile,
 		"\t\tcase err != nil:\n\t\t\treturn nil, err\n\t\tcase rep.err != nil:",
 		"\t\tcase err != nil:\n\t\t\treturn nil, AsError(err, abi.CodeTool)\n\t\tcase rep.err != nil:"},
 	{"a fault ends the run though it is to be skipped", "own-skip-state-hook", invokeFile,
