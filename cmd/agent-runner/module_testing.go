@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type tester struct {
 	update   bool
 	output   string
 	failed   int
+	differs  bool // a conversation failed, as something else came out than it expects
 	outcomes []testOutcome
 }
 
@@ -53,7 +55,7 @@ A conversation says in its head what it shows. Its files:
 
   agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
                    on_fault, ring), instruction, limits. Without it, the module alone
-  tools            a tool a line: "name: result" or "name! error"
+  tools            a tool a line: "name: result", or "name! error" for one that fails
   messages         the conversation so far, a message a line; without it "user: hi"
   model            the model's replies, a message a line
   answers          what pauses are answered with, a line of JSON each
@@ -97,7 +99,7 @@ Exit codes: 0 all hold, 1 some do not, 2 there is nothing to run.`,
 
 // run builds what is to be built and runs all conversations once.
 func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
-	t.failed, t.outcomes = 0, nil
+	t.failed, t.differs, t.outcomes = 0, false, nil
 	path, err := buildable(ctx, t.env, args[0])
 	if err != nil {
 		return err
@@ -128,6 +130,8 @@ func (t *tester) one(ctx context.Context, path string) {
 	text, err := t.play(ctx, path)
 	if err != nil {
 		text = err.Error()
+	} else if text != "" {
+		t.differs = true
 	}
 	o := testOutcome{Name: path, OK: text == "", Text: text, TimeMS: time.Since(began).Milliseconds()}
 	t.outcomes = append(t.outcomes, o)
@@ -157,6 +161,9 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if outcome.Err != nil && !slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
+		return "", fmt.Errorf("the run did not begin: %w", outcome.Err)
+	}
 	got, err := c.Got(outcome)
 	if err != nil {
 		return "", err
@@ -164,19 +171,30 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	if t.update {
 		return "", c.Update(got)
 	}
+	return difference(c, outcome, got), nil
+}
+
+// difference is what is not as a conversation expects it, and what led to that, "" if all is.
+func difference(c *conformance.Case, outcome *conformance.Outcome, got []string) string {
 	var text strings.Builder
 	for i, s := range c.Expect {
-		if !s.Same(got[i]) {
-			name := strings.TrimSpace(s.Kind + " " + s.Arg)
-			text.Write(diff.Diff(name+" expected", []byte(strings.TrimSpace(s.Text)+"\n"), name, []byte(strings.TrimSpace(got[i])+"\n")))
+		if s.Same(got[i]) {
+			continue
 		}
+		d := diff.Diff("", []byte(strings.TrimSpace(s.Text)+"\n"), "", []byte(strings.TrimSpace(got[i])+"\n"))
+		_, hunks, _ := bytes.Cut(d, []byte("\n@@"))
+		fmt.Fprintf(&text, "%s: - is expected, + came out\n@@%s", strings.TrimSpace(s.Kind+" "+s.Arg), hunks)
 	}
+	different := text.Len() > 0
 	for _, e := range outcome.Events {
-		if e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key ") {
+		switch {
+		case e.Type == abi.EventLog && e.Level == "warn" && strings.Contains(e.Text, "unknown key "):
 			fmt.Fprintf(&text, "%s: %s\n", e.Hook, e.Text)
+		case e.Type == abi.EventFault && different:
+			fmt.Fprintf(&text, "%s faulted in %s: %s\n", e.Entry, e.Hook, e.Cause)
 		}
 	}
-	return text.String(), nil
+	return text.String()
 }
 
 // Go is for cases with sources inside, which authors have none of.
@@ -213,7 +231,11 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 		return named, nil
 	}
 	folder := asked
-	if info, err := os.Stat(asked); err != nil || !info.IsDir() {
+	info, err := os.Stat(asked)
+	if err != nil {
+		return nil, usagef("%s: %v; want a module, or the folder of one: agent-runner module new makes one", asked, bare(err))
+	}
+	if !info.IsDir() {
 		folder = filepath.Dir(module)
 	}
 	var out []string
@@ -242,7 +264,11 @@ func (t *tester) report() error {
 		}
 	}
 	if t.failed > 0 {
-		return &endedError{exitFailed, fmt.Errorf("%d of %s failed", t.failed, count(int64(len(t.outcomes)), "conversation"))}
+		advice := ""
+		if t.differs {
+			advice = "; where the module is right, --update writes what came out"
+		}
+		return &endedError{exitFailed, fmt.Errorf("%d of %s failed%s", t.failed, count(int64(len(t.outcomes)), "conversation"), advice)}
 	}
 	return nil
 }

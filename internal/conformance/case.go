@@ -139,7 +139,7 @@ func (c *Case) file(i int, name string, data []byte) (err error) {
 	case slices.Contains([]string{"request", "told", "asked", "events", "client", "state", "error"}, kind):
 		c.Expect = append(c.Expect, Section{kind, arg, string(data), i})
 	default:
-		err = fmt.Errorf("a case has no such file")
+		err = fmt.Errorf("a conversation has no such part; want agent.yaml, tools, messages, model, answers, request N, told N, events, state or error")
 	}
 	return err
 }
@@ -164,6 +164,9 @@ func parseTools(data []byte) ([]Tool, error) {
 		f := toolLine.FindStringSubmatch(l)
 		if f == nil {
 			return nil, fmt.Errorf("%q is no tool; want \"name: result\", \"name! error\" or \"name!! panic\"", l)
+		}
+		if name, ok := strings.CutSuffix(f[1], "!"); ok {
+			return nil, fmt.Errorf("%q: a tool that fails is written without a colon: %q", l, name+"! "+f[6])
 		}
 		out = append(out, Tool{Name: f[1], After: f[2], Cancels: f[3] != "", Streams: f[4] != "",
 			Fails: f[5] == "!", Panics: f[5] == "!!", Result: unescape(f[6])})
