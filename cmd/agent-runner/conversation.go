@@ -36,14 +36,20 @@ func (c *runCommand) conversation(ctx context.Context, args []string, source *so
 	case prompt == "" && len(messages) == 0:
 		return nil, usagef("no prompt: give one in quotes, or - to read it from standard input")
 	}
-	if source.prompt != "" && (prompt != source.prompt || len(messages) > 0) {
-		return nil, usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
-			source.prompt, host.EnvAPIKey)
-	}
 	if prompt != "" {
 		messages = append(messages, abi.User(prompt))
 	}
 	return messages, nil
+}
+
+// refuses says why the source has no answer to a conversation: the built-in recording
+// has one to its own prompt alone.
+func (s *source) refuses(messages []abi.Message) error {
+	if s.prompt == "" || len(messages) == 0 || len(messages) == 1 && messages[0].Content.String() == s.prompt {
+		return nil
+	}
+	return usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
+		s.prompt, host.EnvAPIKey)
 }
 
 func (c *runCommand) prompt(ctx context.Context, args []string) (string, error) {

@@ -170,8 +170,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	refused := source.refuses(messages) // what is wrong with the agent or its modules comes first
 	o := &host.FileOptions{Model: source.model, WrapModel: source.wrap}
-	if at := c.env.storeAt(c.storeAt); at != "" && c.resume == "" {
+	if at := c.env.storeAt(c.storeAt); at != "" && c.resume == "" && refused == nil {
 		if c.store, err = openStore(ctx, c.env, at); err != nil {
 			return err
 		}
@@ -181,6 +182,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		}
 	}
 	return c.withAgent(ctx, file, o, func(a *host.Agent) error {
+		if refused != nil {
+			return refused
+		}
 		if source.note != "" {
 			c.screen.note(plain, "agent-runner: %s", source.note)
 		}
