@@ -2,9 +2,7 @@ package abi
 
 import (
 	"encoding"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,7 +25,6 @@ var (
 	unmarshals     = reflect.TypeFor[jsonUnmarshaler]()
 	marshalsText   = reflect.TypeFor[encoding.TextMarshaler]()
 	unmarshalsText = reflect.TypeFor[encoding.TextUnmarshaler]()
-	jsonNumber     = reflect.TypeFor[json.Number]()
 )
 
 // An authorField is a field of a struct, or of one embedded in it.
@@ -152,7 +149,17 @@ func (e *unfit) Error() string {
 	return e.path + ": " + e.text
 }
 
-func unfitf(format string, args ...any) error { return &unfit{text: fmt.Sprintf(format, args...)} }
+func unfitted(text string) error { return &unfit{text: text} }
+
+// wanted says what comes, and that something else is wanted.
+func (t *trusted) wanted(what string) error {
+	return unfitted(cut(string(t.raw()), 64) + " does not fit; want " + what)
+}
+
+// isNumber reports whether a type is encoding/json's for numbers as they are spelled.
+func isNumber(t reflect.Type) bool {
+	return t.Kind() == reflect.String && t.Name() == "Number" && t.PkgPath() == "encoding/json"
+}
 
 // within puts a step in front of the path of an error.
 func within(err error, step string) error {

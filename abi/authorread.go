@@ -109,8 +109,8 @@ func (t *trusted) author(v reflect.Value) error {
 	case reflect.String:
 		if c := t.space(); c != '"' {
 			raw := t.raw()
-			if typ != jsonNumber || c != '-' && (c < '0' || c > '9') {
-				return unfitf("%s does not fit; want a string", raw)
+			if !isNumber(typ) || c != '-' && (c < '0' || c > '9') {
+				return unfitted(cut(string(raw), 64) + " does not fit; want a string")
 			}
 			v.SetString(string(raw))
 			return nil
@@ -119,13 +119,13 @@ func (t *trusted) author(v reflect.Value) error {
 		return nil
 	case reflect.Bool:
 		if c := t.space(); c != 't' && c != 'f' {
-			return unfitf("%s does not fit; want true or false", t.raw())
+			return t.wanted("true or false")
 		}
 		v.SetBool(t.boolean())
 		return nil
 	default:
 		if c := t.space(); c != '-' && (c < '0' || c > '9') {
-			return unfitf("%.32s does not fit; want a number", t.raw())
+			return t.wanted("a number")
 		}
 		return setNumber(v, string(t.raw()))
 	}
@@ -153,30 +153,30 @@ func setNumber(v reflect.Value, text string) error {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || v.OverflowInt(n) {
-			return unfitf("number %s does not fit; want a whole number in range", text)
+			return unfitted("number " + text + " does not fit; want a whole number in range")
 		}
 		v.SetInt(n)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || v.OverflowUint(n) {
-			return unfitf("number %s does not fit; want a whole number in range", text)
+			return unfitted("number " + text + " does not fit; want a whole number in range")
 		}
 		v.SetUint(n)
 	case reflect.Float32, reflect.Float64:
 		n, err := strconv.ParseFloat(text, v.Type().Bits())
 		if err != nil {
-			return unfitf("number %s does not fit", text)
+			return unfitted("number " + text + " does not fit")
 		}
 		v.SetFloat(n)
 	default:
-		return unfitf("values of type %s cannot be read", v.Type())
+		return unfitted("values of type " + v.Type().String() + " cannot be read")
 	}
 	return nil
 }
 
 func (t *trusted) authorStruct(v reflect.Value) error {
 	if c := t.space(); c != '{' {
-		return unfitf("%.32s does not fit; want an object", t.raw())
+		return t.wanted("an object")
 	}
 	fields := fieldsOfType(v.Type())
 	next := 0
@@ -225,7 +225,7 @@ func (t *trusted) authorField(v reflect.Value, f *authorField) error {
 
 func (t *trusted) authorMap(v reflect.Value) error {
 	if c := t.space(); c != '{' {
-		return unfitf("%.32s does not fit; want an object", t.raw())
+		return t.wanted("an object")
 	}
 	typ := v.Type()
 	if v.IsNil() {
@@ -263,12 +263,12 @@ func (t *trusted) authorList(v reflect.Value) error {
 	case c == '"' && typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8:
 		b, err := base64.StdEncoding.DecodeString(t.text())
 		if err != nil {
-			return unfitf("is not base64")
+			return unfitted("is not base64")
 		}
 		v.SetBytes(b)
 		return nil
 	case c != '[':
-		return unfitf("%.32s does not fit; want an array", t.raw())
+		return t.wanted("an array")
 	}
 	slice := typ.Kind() == reflect.Slice
 	list := v
@@ -326,7 +326,7 @@ func (t *trusted) authorAny(v reflect.Value) error {
 			v.SetZero()
 			return nil
 		}
-		return unfitf("values of type %s cannot be read", v.Type())
+		return unfitted("values of type " + v.Type().String() + " cannot be read")
 	}
 	value, err := t.any()
 	if err != nil {
@@ -379,7 +379,7 @@ func (t *trusted) any() (any, error) {
 		text := string(t.raw())
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, unfitf("number %s does not fit", text)
+			return nil, unfitted("number " + text + " does not fit")
 		}
 		return n, nil
 	}

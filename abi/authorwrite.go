@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"encoding"
 	"encoding/base64"
-	"fmt"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
@@ -43,9 +43,10 @@ func MarshalValue(v any) ([]byte, error) {
 // deepest is how deep a value may be: one that holds itself has no end.
 const deepest = 1000
 
-func (w *writer) failf(format string, args ...any) {
+// fail keeps the first error.
+func (w *writer) fail(err error) {
 	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
+		w.err = err
 	}
 }
 
@@ -59,7 +60,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 		return
 	}
 	if depth > deepest {
-		w.failf("a value of type %s is nested too deep, or in itself", v.Type())
+		w.fail(errors.New("a value of type " + v.Type().String() + " is nested too deep, or in itself"))
 		return
 	}
 	if t := v.Type(); t.NumMethod() > 0 || mayHaveMethods(t) && v.CanAddr() && reflect.PointerTo(t).NumMethod() > 0 {
@@ -77,7 +78,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 	case reflect.Float32, reflect.Float64:
 		w.float(v.Float(), v.Type().Bits())
 	case reflect.String:
-		if v.Type() == jsonNumber {
+		if isNumber(v.Type()) {
 			w.raw([]byte(cmp.Or(v.String(), "0")))
 			return
 		}
@@ -91,7 +92,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 	case reflect.Slice, reflect.Array:
 		w.authorList(v, depth)
 	default:
-		w.failf("values of type %s cannot be written", v.Type())
+		w.fail(errors.New("values of type " + v.Type().String() + " cannot be written"))
 	}
 }
 
@@ -107,14 +108,14 @@ func (w *writer) byMethod(v reflect.Value) bool {
 	case v.Type().Implements(marshals):
 		b, err := v.Interface().(jsonMarshaler).MarshalJSON()
 		if err != nil {
-			w.failf("%s: %w", v.Type(), err)
+			w.fail(Wrap(v.Type().String(), err))
 			return true
 		}
 		w.raw(b)
 	case v.Type().Implements(marshalsText):
 		b, err := v.Interface().(encoding.TextMarshaler).MarshalText()
 		if err != nil {
-			w.failf("%s: %w", v.Type(), err)
+			w.fail(Wrap(v.Type().String(), err))
 			return true
 		}
 		w.text(string(b))
@@ -127,7 +128,7 @@ func (w *writer) byMethod(v reflect.Value) bool {
 // float writes a number as JavaScript does.
 func (w *writer) float(f float64, bits int) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		w.failf("%v is no number of JSON", f)
+		w.fail(errors.New(strconv.FormatFloat(f, 'g', -1, 64) + " is no number of JSON"))
 		return
 	}
 	form := byte('f')
@@ -161,7 +162,7 @@ func (w *writer) authorStruct(v reflect.Value, depth int) {
 			inner.author(place, depth+1)
 			w.text(string(inner.b))
 			if inner.err != nil {
-				w.failf("%w", inner.err)
+				w.fail(inner.err)
 			}
 			continue
 		}
@@ -214,7 +215,7 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 		case isText:
 			b, err := text.MarshalText()
 			if err != nil {
-				w.failf("%s: %w", key.Type(), err)
+				w.fail(Wrap(key.Type().String(), err))
 				return
 			}
 			name = string(b)
@@ -223,11 +224,11 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 		case key.CanUint():
 			name = strconv.FormatUint(key.Uint(), 10)
 		default:
-			w.failf("maps with keys of type %s cannot be written", key.Type())
+			w.fail(errors.New("maps with keys of type " + key.Type().String() + " cannot be written"))
 			return
 		}
 		if _, twice := values[name]; twice {
-			w.failf("two keys of a map are written as %q", name)
+			w.fail(errors.New("two keys of a map are written as " + strconv.Quote(name)))
 			return
 		}
 		names, values[name] = append(names, name), it.Value()

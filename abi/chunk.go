@@ -1,6 +1,9 @@
 package abi
 
-import "fmt"
+import (
+	"errors"
+	"strconv"
+)
 
 // The kinds of chunks.
 const (
@@ -33,16 +36,16 @@ func (c *Chunk) Check() error {
 		return nil
 	case ChunkToolCall:
 		if c.Index < 0 || c.Index > 1023 {
-			return fmt.Errorf("a tool_call chunk's index is %d; want 0 to 1023", c.Index)
+			return errors.New("a tool_call chunk's index is " + strconv.Itoa(c.Index) + "; want 0 to 1023")
 		}
 		return nil
 	case ChunkPart:
 		if c.Part == nil {
-			return fmt.Errorf("a part chunk needs a part")
+			return errors.New("a part chunk needs a part")
 		}
 		return c.Part.Check()
 	default:
-		return fmt.Errorf("unknown kind of chunk %q; want text, reasoning, tool_call, tool_result or part", c.Kind)
+		return errors.New("unknown kind of chunk " + strconv.Quote(string(c.Kind)) + "; want text, reasoning, tool_call, tool_result or part")
 	}
 }
 

@@ -1,10 +1,9 @@
 package abi
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -116,11 +115,11 @@ const (
 
 // A Part is one piece of content in the form of the OpenAI chat API.
 type Part struct {
-	Type       string          `json:"type"`
-	Text       string          `json:"text,omitempty"`
-	ImageURL   json.RawMessage `json:"image_url,omitempty"`   // {"url", "detail"}
-	InputAudio json.RawMessage `json:"input_audio,omitempty"` // {"data", "format"}
-	File       json.RawMessage `json:"file,omitempty"`        // {"file_id"} or {"filename", "file_data"}
+	Type       string `json:"type"`
+	Text       string `json:"text,omitempty"`
+	ImageURL   JSON   `json:"image_url,omitempty"`   // {"url", "detail"}
+	InputAudio JSON   `json:"input_audio,omitempty"` // {"data", "format"}
+	File       JSON   `json:"file,omitempty"`        // {"file_id"} or {"filename", "file_data"}
 
 	// Unknown holds the fields that this version does not know, as they came.
 	Unknown Fields `json:"-"`
@@ -141,7 +140,7 @@ func (p *Part) Check() error {
 		missing = p.File == nil
 	}
 	if missing {
-		return fmt.Errorf("a part of the type %s needs %s", p.Type, p.Type)
+		return errors.New("a part of the type " + p.Type + " needs " + p.Type)
 	}
 	return nil
 }
@@ -150,7 +149,7 @@ func (p *Part) Check() error {
 func (c *Content) Check() error {
 	for i := range c.parts {
 		if err := c.parts[i].Check(); err != nil {
-			return fmt.Errorf("content[%d]: %w", i, err)
+			return Wrap("content["+strconv.Itoa(i)+"]", err)
 		}
 	}
 	return nil

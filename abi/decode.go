@@ -1,10 +1,9 @@
 package abi
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -79,7 +78,7 @@ type shaper interface{ shape(first byte) reflect.Type }
 
 var typeInfos sync.Map // reflect.Type -> *typeInfo
 
-var rawMessage = reflect.TypeFor[json.RawMessage]()
+var rawMessage = reflect.TypeFor[JSON]()
 
 func typeOf(t reflect.Type) *typeInfo {
 	if info, ok := typeInfos.Load(t); ok {
@@ -96,7 +95,7 @@ func newTypeInfo(t reflect.Type) *typeInfo {
 		return &typeInfo{shape: s.shape}
 	}
 	_, open := zero.Interface().(opener)
-	if _, ok := zero.Interface().(json.Unmarshaler); t == rawMessage || ok && !open {
+	if _, ok := zero.Interface().(jsonUnmarshaler); t == rawMessage || ok && !open {
 		return &typeInfo{}
 	}
 	switch t.Kind() {
@@ -182,7 +181,7 @@ func (s *scanner) enter(t reflect.Type, first byte) (*typeInfo, error) {
 		return nil, nil
 	}
 	if want, ok := info.wants(first); !ok {
-		return nil, s.errorf("want %s, got %s", want, jsonKind(first))
+		return nil, s.refuse("want " + want + ", got " + jsonKind(first))
 	}
 	return info, nil
 }
@@ -201,7 +200,7 @@ func (s *scanner) member(info *typeInfo, key string) (reflect.Type, error) {
 	}
 	for name := range info.fields {
 		if strings.EqualFold(name, key) {
-			return nil, s.errorf("key %q differs from %q in case only", key, name)
+			return nil, s.refuse("key " + strconv.Quote(key) + " differs from " + strconv.Quote(name) + " in case only")
 		}
 	}
 	if !info.open && len(s.unknown) < maxUnknown {
@@ -213,12 +212,16 @@ func (s *scanner) member(info *typeInfo, key string) (reflect.Type, error) {
 // maxUnknown is how many unknown keys are reported.
 const maxUnknown = 16
 
-func (s *scanner) errorf(format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
+func (s *scanner) refuse(text string) error {
 	if at := s.where(); at != "" {
 		text = at + ": " + text
 	}
 	return &DecodeError{Offset: s.i, text: text}
+}
+
+// twice refuses a key that was there already.
+func (s *scanner) twice(key string) error {
+	return s.refuse("key " + strconv.Quote(cut(key, 64)) + " stands twice")
 }
 
 // A DecodeError says what of a JSON text is refused, and where.
@@ -228,7 +231,7 @@ type DecodeError struct {
 }
 
 // Error returns what is refused, with the path to it and the offset.
-func (e *DecodeError) Error() string { return fmt.Sprintf("%s (at byte %d)", e.text, e.Offset) }
+func (e *DecodeError) Error() string { return e.text + " (at byte " + strconv.Itoa(e.Offset) + ")" }
 
 // Reason is what Error returns, without the offset.
 func (e *DecodeError) Reason() string { return e.text }

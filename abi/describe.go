@@ -1,7 +1,5 @@
 package abi
 
-import "encoding/json"
-
 // How much of a list of messages a module finds in its inputs.
 const (
 	MessagesFull = "full" // all of it, as items; the default without describe
@@ -26,13 +24,13 @@ type Description struct {
 	HoldStream bool `json:"hold_stream,omitempty"`
 	// ConfigSchema is a JSON Schema of the module's configuration, without
 	// references to other documents.
-	ConfigSchema json.RawMessage `json:"config_schema,omitempty"`
+	ConfigSchema JSON `json:"config_schema,omitempty"`
 }
 
 // ConfigureInput is the input of configure.
 type ConfigureInput struct {
-	Entry  string          `json:"entry"`
-	Config json.RawMessage `json:"config"`
+	Entry  string `json:"entry"`
+	Config JSON   `json:"config"`
 }
 
 // ConfigureAnswer is the answer of configure: empty.

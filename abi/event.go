@@ -1,9 +1,7 @@
 package abi
 
 import (
-	"encoding/json"
 	"maps"
-	"time"
 )
 
 // An EventType says what an event tells.
@@ -68,19 +66,19 @@ type Event struct {
 	Result *Result `json:"result,omitempty"`
 	Source string  `json:"source,omitempty"`
 
-	Entry  string          `json:"entry,omitempty"`
-	Hook   Hook            `json:"hook,omitempty"`
-	Name   string          `json:"name,omitempty"`
-	Data   json.RawMessage `json:"data,omitempty"`
-	Level  string          `json:"level,omitempty"` // debug, info, warn, error
-	Text   string          `json:"text,omitempty"`
-	Digest string          `json:"digest,omitempty"` // of the module's bytes
-	Stage  string          `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
-	Cause  string          `json:"cause,omitempty"`
-	Limit  string          `json:"limit,omitempty"`  // that was passed
-	Value  int64           `json:"value,omitempty"`  // of that limit: bytes, a count, or nanoseconds
-	Action string          `json:"action,omitempty"` // what became of it: run_ended, skipped, denied, …
-	Stderr []string        `json:"stderr,omitempty"` // the guest's last lines
+	Entry  string   `json:"entry,omitempty"`
+	Hook   Hook     `json:"hook,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Data   JSON     `json:"data,omitempty"`
+	Level  string   `json:"level,omitempty"` // debug, info, warn, error
+	Text   string   `json:"text,omitempty"`
+	Digest string   `json:"digest,omitempty"` // of the module's bytes
+	Stage  string   `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
+	Cause  string   `json:"cause,omitempty"`
+	Limit  string   `json:"limit,omitempty"`  // that was passed
+	Value  int64    `json:"value,omitempty"`  // of that limit: bytes, a count, or nanoseconds
+	Action string   `json:"action,omitempty"` // what became of it: run_ended, skipped, denied, …
+	Stderr []string `json:"stderr,omitempty"` // the guest's last lines
 
 	FinishReason string       `json:"finish_reason,omitempty"`
 	Usage        *Usage       `json:"usage,omitempty"`
@@ -133,16 +131,6 @@ func LogLevel(n int32) string {
 		return "warn"
 	default:
 		return "error"
-	}
-}
-
-// Count notes one hook call that took so long.
-func (s *EntryStats) Count(h Hook, wall time.Duration, faulted bool) {
-	s.Calls++
-	s.Hooks[h]++
-	s.WallUS += wall.Microseconds()
-	if faulted {
-		s.Faults++
 	}
 }
 

@@ -1,7 +1,6 @@
 package abi
 
 import (
-	"encoding/json"
 	"reflect"
 )
 
@@ -12,11 +11,11 @@ type Fields []Field
 // A Field is one of them.
 type Field struct {
 	Name  string
-	Value json.RawMessage
+	Value JSON
 }
 
 // Get returns the value of a field, or nil.
-func (f Fields) Get(name string) json.RawMessage {
+func (f Fields) Get(name string) JSON {
 	for i := range f {
 		if f[i].Name == name {
 			return f[i].Value

@@ -2,8 +2,48 @@
 
 package abi
 
-// Reading the types of this package in a module, with what it has for the host's
-// inputs.
+// What a module has in its own way, so that it is small: reading the types of this
+// package, with what it has for the host's inputs, and no encoding/json.
+
+// JSON is a JSON text as it came: what encoding/json has as RawMessage, and a host too.
+type JSON []byte
+
+// MarshalJSON returns the text, null for nil.
+func (j JSON) MarshalJSON() ([]byte, error) {
+	if j == nil {
+		return []byte("null"), nil
+	}
+	return j, nil
+}
+
+// UnmarshalJSON keeps a copy of the text.
+func (j *JSON) UnmarshalJSON(b []byte) error {
+	*j = append((*j)[:0], b...)
+	return nil
+}
+
+// compact appends a JSON text without the spaces between its parts.
+func compact(b []byte, v JSON) ([]byte, error) {
+	s := scanner{b: v}
+	if err := s.document(nil); err != nil {
+		return b, err
+	}
+	for i, inside := 0, false; i < len(v); i++ {
+		c := v[i]
+		switch {
+		case c == '"':
+			inside = !inside
+		case inside && c == '\\':
+			b = append(b, c)
+			i++
+			c = v[i]
+		case !inside && c <= ' ':
+			continue
+		}
+		b = append(b, c)
+	}
+	return b, nil
+}
 
 // A filled is a type that a trusted reads.
 type filled interface{ fill(t *trusted) }

@@ -1,7 +1,5 @@
 package abi
 
-import "encoding/json"
-
 // The inputs and answers of the hooks, in the order in which a run meets
 // them. Every field of an answer is optional: what is left out stays as it is.
 
@@ -195,9 +193,9 @@ type GateToolInput struct {
 // GateToolAnswer is the answer of gate_tool. Decision must be there.
 type GateToolAnswer struct {
 	Control
-	Decision string          `json:"decision,omitempty"`
-	Message  string          `json:"message,omitempty"` // why; the model reads it
-	Payload  json.RawMessage `json:"payload,omitempty"` // for the one who is asked
+	Decision string `json:"decision,omitempty"`
+	Message  string `json:"message,omitempty"` // why; the model reads it
+	Payload  JSON   `json:"payload,omitempty"` // for the one who is asked
 }
 
 // AfterToolInput is the input of after_tool: a result or an error.
@@ -294,12 +292,12 @@ type TranslateInput struct {
 	Common
 	// Event is an [Event] before it is put into the client's protocol, and
 	// what the protocol made of it after.
-	Event    json.RawMessage `json:"event"`
-	Protocol string          `json:"protocol"`
+	Event    JSON   `json:"event"`
+	Protocol string `json:"protocol"`
 }
 
 // TranslateAnswer is the answer of translate_before and translate_after.
 type TranslateAnswer struct {
-	Event json.RawMessage `json:"event,omitempty"` // replaces it
-	Drop  bool            `json:"drop,omitempty"`  // it is not sent
+	Event JSON `json:"event,omitempty"` // replaces it
+	Drop  bool `json:"drop,omitempty"`  // it is not sent
 }

@@ -528,7 +528,7 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 	w.text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.key("\"params\":")
-		writeMap(w, x.Params, func(w *writer, v *rawJSON) { w.raw((*v)) })
+		writeMap(w, x.Params, func(w *writer, v *JSON) { w.raw((*v)) })
 	}
 	w.key("\"limits\":")
 	x.Limits.writeValue(w)
@@ -549,7 +549,7 @@ var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
 	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
 	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
 	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 	{name: "limits", first: 0x227374696d696c, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
 }}
@@ -678,7 +678,7 @@ func (x *BeforeModelRewriteStateInput) writeValue(w *writer) {
 	w.text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.key("\"params\":")
-		writeMap(w, x.Params, func(w *writer, v *rawJSON) { w.raw((*v)) })
+		writeMap(w, x.Params, func(w *writer, v *JSON) { w.raw((*v)) })
 	}
 	w.b = append(w.b, '}')
 }
@@ -695,7 +695,7 @@ var shapeOfBeforeModelRewriteStateInput = objectShape{fields: []shapeField{
 	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
 	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
 	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 }}
 
@@ -1948,7 +1948,7 @@ func (x *Request) writeValue(w *writer) {
 	w.text(string(x.Model))
 	if len(x.Params) > 0 {
 		w.key("\"params\":")
-		writeMap(w, x.Params, func(w *writer, v *rawJSON) { w.raw((*v)) })
+		writeMap(w, x.Params, func(w *writer, v *JSON) { w.raw((*v)) })
 	}
 	if x.Stream {
 		w.key("\"stream\":")
@@ -1964,7 +1964,7 @@ var shapeOfRequest = objectShape{fields: []shapeField{
 	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
 	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
 	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-		fillMap(t, (*Params)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
 }}
@@ -1985,7 +1985,7 @@ func (x *RequestPatch) writeValue(w *writer) {
 	}
 	if len(x.Params) > 0 {
 		w.key("\"params\":")
-		writeMap(w, x.Params, func(w *writer, v *rawJSON) { w.raw((*v)) })
+		writeMap(w, x.Params, func(w *writer, v *JSON) { w.raw((*v)) })
 	}
 	w.b = append(w.b, '}')
 }
@@ -2092,7 +2092,7 @@ func (x *Run) writeValue(w *writer) {
 	x.Usage.writeValue(w)
 	if len(x.Metadata) > 0 {
 		w.key("\"metadata\":")
-		writeMap(w, x.Metadata, func(w *writer, v *rawJSON) { w.raw((*v)) })
+		writeMap(w, x.Metadata, func(w *writer, v *JSON) { w.raw((*v)) })
 	}
 	w.key("\"now_ms\":")
 	w.int(int64(x.NowMS))
@@ -2117,7 +2117,7 @@ var shapeOfRun = objectShape{fields: []shapeField{
 	{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
 	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
 	{name: "metadata", first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x2261746164617465, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
-		fillMap(t, (*map[string]rawJSON)(p), func(t *trusted, v *rawJSON) { *v = t.raw() })
+		fillMap(t, (*map[string]JSON)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 	{name: "now_ms", first: 0x22736d5f776f6e, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
 	{name: "deadline_ms", first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x22736d5f656e696c, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},

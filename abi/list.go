@@ -1,8 +1,9 @@
 package abi
 
 import (
-	"fmt"
+	"errors"
 	"reflect"
+	"strconv"
 )
 
 // The lists of messages that a hook can read.
@@ -81,12 +82,12 @@ func (p *ListPatch) Check(total int) error {
 	end := 0
 	for i, s := range p.Splice {
 		if s.At < end || s.Remove < 0 || s.At > total || s.Remove > total-s.At {
-			return fmt.Errorf("splice %d (at %d, remove %d) does not fit: the list has %d messages, and splices must ascend without overlap from %d on",
-				i, s.At, s.Remove, total, end)
+			return errors.New("splice " + strconv.Itoa(i) + " (at " + strconv.Itoa(s.At) + ", remove " + strconv.Itoa(s.Remove) + ") does not fit: the list has " +
+				strconv.Itoa(total) + " messages, and splices must ascend without overlap from " + strconv.Itoa(end) + " on")
 		}
 		end = s.At + s.Remove
 		if err := checkMessages(s.Insert); err != nil {
-			return fmt.Errorf("splice %d: %w", i, err)
+			return Wrap("splice "+strconv.Itoa(i), err)
 		}
 	}
 	return nil
@@ -95,7 +96,7 @@ func (p *ListPatch) Check(total int) error {
 func checkMessages(messages []Message) error {
 	for i := range messages {
 		if err := messages[i].Check(); err != nil {
-			return fmt.Errorf("message %d: %w", i, err)
+			return Wrap("message "+strconv.Itoa(i), err)
 		}
 	}
 	return nil

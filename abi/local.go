@@ -1,11 +1,9 @@
 package abi
 
-import "encoding/json"
-
 // LocalValue is the reply of local_get.
 type LocalValue struct {
-	Value   json.RawMessage `json:"value"`
-	Version int64           `json:"version"`
+	Value   JSON  `json:"value"`
+	Version int64 `json:"version"`
 }
 
 // LocalVersion is the reply of local_set.
@@ -21,6 +19,6 @@ const SharedPrefix = "run/"
 
 // Custom is what a module gives to emit.
 type Custom struct {
-	Name string          `json:"name"`
-	Data json.RawMessage `json:"data,omitempty"`
+	Name string `json:"name"`
+	Data JSON   `json:"data,omitempty"`
 }

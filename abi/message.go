@@ -1,8 +1,8 @@
 package abi
 
 import (
-	"encoding/json"
-	"fmt"
+	"errors"
+	"strconv"
 )
 
 // The roles of messages.
@@ -27,15 +27,15 @@ const (
 // API. ID and Origin are the host's: what a module puts there is ignored,
 // unless the same answer removed the message of that id.
 type Message struct {
-	ID               string          `json:"id,omitempty"`
-	Role             string          `json:"role"`
-	Content          Content         `json:"content"`
-	Name             string          `json:"name,omitempty"`
-	ToolCalls        []ToolCall      `json:"tool_calls,omitempty"`
-	ToolCallID       string          `json:"tool_call_id,omitempty"`
-	ReasoningContent string          `json:"reasoning_content,omitempty"`
-	Extra            json.RawMessage `json:"extra,omitempty"` // an object; for modules, never sent to a model
-	Origin           string          `json:"origin,omitempty"`
+	ID               string     `json:"id,omitempty"`
+	Role             string     `json:"role"`
+	Content          Content    `json:"content"`
+	Name             string     `json:"name,omitempty"`
+	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Extra            JSON       `json:"extra,omitempty"` // an object; for modules, never sent to a model
+	Origin           string     `json:"origin,omitempty"`
 
 	// Unknown holds the fields that this version does not know, as they came.
 	Unknown Fields `json:"-"`
@@ -56,22 +56,22 @@ func (m *Message) Check() error {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
 		if m.ToolCallID != "" {
-			return fmt.Errorf("a %s message has a tool_call_id; only tool messages do", m.Role)
+			return errors.New("a " + string(m.Role) + " message has a tool_call_id; only tool messages do")
 		}
 	case RoleTool:
 		if m.ToolCallID == "" {
-			return fmt.Errorf("a tool message needs a tool_call_id")
+			return errors.New("a tool message needs a tool_call_id")
 		}
 	case "":
-		return fmt.Errorf("a message needs a role")
+		return errors.New("a message needs a role")
 	default:
-		return fmt.Errorf("unknown role %q; want system, developer, user, assistant or tool", m.Role)
+		return errors.New("unknown role " + strconv.Quote(string(m.Role)) + "; want system, developer, user, assistant or tool")
 	}
 	if len(m.ToolCalls) > 0 && m.Role != RoleAssistant {
-		return fmt.Errorf("a %s message has tool_calls; only assistant messages do", m.Role)
+		return errors.New("a " + string(m.Role) + " message has tool_calls; only assistant messages do")
 	}
 	if len(m.Extra) > 0 && m.Extra[0] != '{' && string(m.Extra) != "null" {
-		return fmt.Errorf("extra must be an object")
+		return errors.New("extra must be an object")
 	}
 	return m.Content.Check()
 }

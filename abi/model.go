@@ -1,10 +1,8 @@
 package abi
 
-import "encoding/json"
-
 // Params are parameters of a model call by their OpenAI names (temperature,
 // max_tokens, stop, …). Patches are merged one by one; null removes one.
-type Params map[string]json.RawMessage
+type Params map[string]JSON
 
 // A Request is a model call as it will be sent.
 type Request struct {

@@ -2,7 +2,6 @@ package abi
 
 import (
 	"bytes"
-	"encoding/json"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -13,14 +12,11 @@ import (
 // are generated, in json.go.
 type value interface{ writeValue(w *writer) }
 
-// rawJSON is the name by which generated code knows it.
-type rawJSON = json.RawMessage
-
 // rawKey reads a key, and what stands between it and its value.
 func (s *scanner) rawKey() ([]byte, error) {
 	s.space()
 	if s.peek() != '"' {
-		return nil, s.errorf("want a key in an object")
+		return nil, s.refuse("want a key in an object")
 	}
 	raw, err := s.text()
 	if err != nil {
@@ -36,7 +32,7 @@ func (s *scanner) rawKey() ([]byte, error) {
 func (s *scanner) colon() error {
 	s.space()
 	if s.peek() != ':' {
-		return s.errorf("want : behind a key")
+		return s.refuse("want : behind a key")
 	}
 	s.i++
 	s.space()

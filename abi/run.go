@@ -1,19 +1,17 @@
 package abi
 
-import "encoding/json"
-
 // A Run says which run, and where in it, a hook is called.
 type Run struct {
-	ID         string                     `json:"id"`
-	Agent      string                     `json:"agent"`
-	Step       int                        `json:"step"` // from 1; 0 in before_agent
-	StepID     string                     `json:"step_id,omitempty"`
-	MaxSteps   int                        `json:"max_steps"`
-	Usage      Usage                      `json:"usage"`
-	Metadata   map[string]json.RawMessage `json:"metadata,omitempty"`    // the caller's
-	NowMS      int64                      `json:"now_ms"`                // Unix time, milliseconds
-	DeadlineMS int64                      `json:"deadline_ms,omitempty"` // milliseconds left; 0: none
-	Parent     string                     `json:"parent,omitempty"`      // the run that this one is a tool of
+	ID         string          `json:"id"`
+	Agent      string          `json:"agent"`
+	Step       int             `json:"step"` // from 1; 0 in before_agent
+	StepID     string          `json:"step_id,omitempty"`
+	MaxSteps   int             `json:"max_steps"`
+	Usage      Usage           `json:"usage"`
+	Metadata   map[string]JSON `json:"metadata,omitempty"`    // the caller's
+	NowMS      int64           `json:"now_ms"`                // Unix time, milliseconds
+	DeadlineMS int64           `json:"deadline_ms,omitempty"` // milliseconds left; 0: none
+	Parent     string          `json:"parent,omitempty"`      // the run that this one is a tool of
 }
 
 // Common is in every hook's input.

@@ -70,14 +70,14 @@ func cut(s string, n int) string {
 func (s *scanner) document(t reflect.Type) error {
 	s.space()
 	if s.i == len(s.b) {
-		return s.errorf("empty; want a JSON value")
+		return s.refuse("empty; want a JSON value")
 	}
 	if err := s.value(t); err != nil {
 		return err
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.errorf("something follows the JSON value")
+		return s.refuse("something follows the JSON value")
 	}
 	return nil
 }
@@ -109,9 +109,9 @@ func (s *scanner) value(t reflect.Type) error {
 	switch first {
 	case '{', '[', '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 	case 0:
-		return s.errorf("ends in the middle of a value")
+		return s.refuse("ends in the middle of a value")
 	default:
-		return s.errorf("want a JSON value, got %q", first)
+		return s.refuse("want a JSON value, got " + strconv.QuoteRune(rune(first)))
 	}
 	info, err := s.enter(t, first)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *scanner) value(t reflect.Type) error {
 
 func (s *scanner) literal(want string) error {
 	if !strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+len(want))]), want) {
-		return s.errorf("want a JSON value, such as %s", want)
+		return s.refuse("want a JSON value, such as " + want)
 	}
 	s.i += len(want)
 	return nil
@@ -152,11 +152,11 @@ func (s *scanner) number() error {
 	if s.peek() == '0' {
 		s.i++
 	} else if !s.digits() {
-		return s.errorf("a number without digits")
+		return s.refuse("a number without digits")
 	}
 	if s.peek() == '.' {
 		if s.i++; !s.digits() {
-			return s.errorf("a number without digits behind its point")
+			return s.refuse("a number without digits behind its point")
 		}
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
@@ -165,11 +165,11 @@ func (s *scanner) number() error {
 			s.i++
 		}
 		if !s.digits() {
-			return s.errorf("a number without digits in its exponent")
+			return s.refuse("a number without digits in its exponent")
 		}
 	}
 	if s.i-start > MaxNumber {
-		return s.errorf("a number of %d bytes; at most %d are allowed", s.i-start, MaxNumber)
+		return s.refuse("a number of " + strconv.Itoa(s.i-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed")
 	}
 	return nil
 }
@@ -197,20 +197,20 @@ func (s *scanner) text() ([]byte, error) {
 					return nil, err
 				}
 			case c < 0x20:
-				return nil, s.errorf("a control character in a string; want an escape")
+				return nil, s.refuse("a control character in a string; want an escape")
 			case c < utf8.RuneSelf:
 				s.i++
 			default:
 				r, n := utf8.DecodeRune(s.b[s.i:])
 				if r == utf8.RuneError && n == 1 {
-					return nil, s.errorf("not valid UTF-8")
+					return nil, s.refuse("not valid UTF-8")
 				}
 				s.i += n
 			}
 		}
 		s.ask()
 	}
-	return nil, s.errorf("ends in the middle of a string")
+	return nil, s.refuse("ends in the middle of a string")
 }
 
 func (s *scanner) escape() error {
@@ -224,21 +224,21 @@ func (s *scanner) escape() error {
 		r, ok := s.hex4()
 		switch {
 		case !ok:
-			return s.errorf(`want four hex digits behind \u`)
+			return s.refuse(`want four hex digits behind \u`)
 		case r >= 0xdc00 && r < 0xe000:
-			return s.errorf("half of a surrogate pair")
+			return s.refuse("half of a surrogate pair")
 		case r >= 0xd800 && r < 0xdc00:
 			if s.peek() != '\\' || s.i+1 >= len(s.b) || s.b[s.i+1] != 'u' {
-				return s.errorf("half of a surrogate pair")
+				return s.refuse("half of a surrogate pair")
 			}
 			s.i += 2
 			if r, ok := s.hex4(); !ok || r < 0xdc00 || r >= 0xe000 {
-				return s.errorf("half of a surrogate pair")
+				return s.refuse("half of a surrogate pair")
 			}
 		}
 		return nil
 	default:
-		return s.errorf("an unknown escape in a string")
+		return s.refuse("an unknown escape in a string")
 	}
 }
 
@@ -256,7 +256,7 @@ func (s *scanner) hex4() (rune, bool) {
 
 func (s *scanner) push(seg segment) error {
 	if len(s.path) >= MaxDepth {
-		return s.errorf("nested deeper than %d levels", MaxDepth)
+		return s.refuse("nested deeper than " + strconv.Itoa(MaxDepth) + " levels")
 	}
 	if s.path == nil {
 		s.path = make([]segment, 0, 8)
@@ -286,7 +286,7 @@ func (s *scanner) array(info *typeInfo) error {
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
 		if elem != nil && n >= MaxElements {
-			return s.errorf("an array of more than %d elements", MaxElements)
+			return s.refuse("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := s.value(elem); err != nil {
@@ -301,7 +301,7 @@ func (s *scanner) array(info *typeInfo) error {
 			s.pop()
 			return nil
 		default:
-			return s.errorf("want , or ] in an array")
+			return s.refuse("want , or ] in an array")
 		}
 	}
 }
@@ -330,7 +330,7 @@ func (s *scanner) object(info *typeInfo) error {
 			s.pop()
 			return nil
 		default:
-			return s.errorf("want , or } in an object")
+			return s.refuse("want , or } in an object")
 		}
 	}
 }
@@ -338,7 +338,7 @@ func (s *scanner) object(info *typeInfo) error {
 func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 	s.space()
 	if s.peek() != '"' {
-		return s.errorf("want a key in an object")
+		return s.refuse("want a key in an object")
 	}
 	key, err := s.text()
 	if err != nil {
@@ -350,11 +350,11 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 	depth := len(s.path)
 	s.path[depth-1].key = key
 	if !seen.add(key) {
-		return s.errorf("key %q stands twice", cut(string(key), 64))
+		return s.twice(string(key))
 	}
 	s.space()
 	if s.peek() != ':' {
-		return s.errorf("want : behind a key")
+		return s.refuse("want : behind a key")
 	}
 	s.i++
 	s.space()

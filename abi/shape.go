@@ -217,7 +217,7 @@ func (t *trusted) rest(f *shapeField, at unsafe.Pointer) {
 	case shapeBool:
 		*(*bool)(at) = t.boolean()
 	case shapeRaw:
-		*(*rawJSON)(at) = t.raw()
+		*(*JSON)(at) = t.raw()
 	case shapeContent:
 		(*Content)(at).fill(t)
 	case shapeList:

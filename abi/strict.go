@@ -3,8 +3,8 @@
 package abi
 
 import (
-	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 	"unsafe"
 )
@@ -44,14 +44,14 @@ type keeper interface {
 func (s *scanner) whole(v strict) error {
 	s.space()
 	if s.i == len(s.b) {
-		return s.errorf("empty; want a JSON value")
+		return s.refuse("empty; want a JSON value")
 	}
 	if err := v.readValue(s); err != nil {
 		return err
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.errorf("something follows the JSON value")
+		return s.refuse("something follows the JSON value")
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *scanner) begins(first byte, want string) (absent bool, err error) {
 	case 'n':
 		return true, s.literal("null")
 	case '{', '[', '"', 't', 'f', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return false, s.errorf("want %s, got %s", want, jsonKind(c))
+		return false, s.refuse("want " + want + ", got " + jsonKind(c))
 	default:
 		return false, s.value(nil) // which says what is wrong
 	}
@@ -104,7 +104,7 @@ func (f *fieldSet) index(key []byte) int {
 func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	if i := f.index(key); i >= 0 {
 		if f.seen&(1<<i) != 0 {
-			return s.errorf("key %q stands twice", cut(string(key), 64))
+			return s.twice(string(key))
 		}
 		f.seen |= 1 << i
 		if err := s.colon(); err != nil {
@@ -114,14 +114,14 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	}
 	name := string(key)
 	if !f.unknown.add(key) {
-		return s.errorf("key %q stands twice", cut(name, 64))
+		return s.twice(name)
 	}
 	if err := s.colon(); err != nil {
 		return err
 	}
 	for _, known := range f.names {
 		if strings.EqualFold(known, name) {
-			return s.errorf("key %q differs from %q in case only", name, known)
+			return s.refuse("key " + strconv.Quote(name) + " differs from " + strconv.Quote(known) + " in case only")
 		}
 	}
 	start := s.i
@@ -139,7 +139,7 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 }
 
 // raw reads any value, and keeps it as it stands.
-func (s *scanner) raw(v *json.RawMessage) error {
+func (s *scanner) raw(v *JSON) error {
 	start := s.i
 	if err := s.value(nil); err != nil {
 		return err
@@ -195,7 +195,7 @@ func readInt[T ~int | ~int64 | ~int32](s *scanner, v *T) error {
 	}
 	n, ok := parseInt(s.b[start:s.i])
 	if *v = T(n); !ok || int64(*v) != n {
-		return s.errorf("number %s does not fit; want a whole number in range", s.b[start:s.i])
+		return s.refuse("number " + string(s.b[start:s.i]) + " does not fit; want a whole number in range")
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (s *scanner) elements(read func() error) (absent bool, err error) {
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
 		if n >= MaxElements {
-			return false, s.errorf("an array of more than %d elements", MaxElements)
+			return false, s.refuse("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := read(); err != nil {
@@ -257,7 +257,7 @@ func (s *scanner) elements(read func() error) (absent bool, err error) {
 			s.pop()
 			return false, nil
 		default:
-			return false, s.errorf("want , or ] in an array")
+			return false, s.refuse("want , or ] in an array")
 		}
 	}
 }
@@ -266,7 +266,7 @@ func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner,
 	m := M{}
 	absent, err := s.members(func(key []byte) error {
 		if _, twice := m[K(key)]; twice {
-			return s.errorf("key %q stands twice", cut(string(key), 64))
+			return s.twice(string(key))
 		}
 		if err := s.colon(); err != nil {
 			return err
@@ -314,7 +314,7 @@ func (s *scanner) members(read func(key []byte) error) (absent bool, err error) 
 			s.pop()
 			return false, nil
 		default:
-			return false, s.errorf("want , or } in an object")
+			return false, s.refuse("want , or } in an object")
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (c *Content) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.errorf("content must be a string, null or an array of parts")
+		return s.refuse("content must be a string, null or an array of parts")
 	}
 }
 
@@ -353,7 +353,7 @@ func (p *ListPatch) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.errorf(`messages must be {"splice": [...]} or an array of messages`)
+		return s.refuse(`messages must be {"splice": [...]} or an array of messages`)
 	}
 }
 
@@ -378,7 +378,7 @@ func (p *ToolsPatch) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.errorf(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
+		return s.refuse(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
 	}
 }
 

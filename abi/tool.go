@@ -1,17 +1,17 @@
 package abi
 
 import (
-	"encoding/json"
-	"fmt"
+	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
 // A Tool is what the model is told of a tool.
 type Tool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON Schema
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Parameters  JSON   `json:"parameters,omitempty"` // a JSON Schema
 	// Owner is "host" for the agent's own tools, or the entry that added it. The host's.
 	Owner string `json:"owner,omitempty"`
 	// Idempotent tools may be called again when it is unknown whether a call happened.
@@ -35,10 +35,11 @@ func notInToolName(c rune) bool {
 // Check reports what makes the tool unusable.
 func (t *Tool) Check() error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
-		return fmt.Errorf("a tool needs a name that models take, of 1 to %d letters (a-z, A-Z), digits, _ and -; not %q", maxToolName, cut(t.Name, 80))
+		return errors.New("a tool needs a name that models take, of 1 to " + strconv.Itoa(maxToolName) +
+			" letters (a-z, A-Z), digits, _ and -; not " + strconv.Quote(cut(t.Name, 80)))
 	}
 	if len(t.Parameters) > 0 && t.Parameters[0] != '{' && string(t.Parameters) != "null" {
-		return fmt.Errorf("tool %q: parameters must be a JSON Schema object", t.Name)
+		return errors.New("tool " + strconv.Quote(t.Name) + ": parameters must be a JSON Schema object")
 	}
 	return nil
 }
@@ -129,9 +130,9 @@ type ToolRequest struct {
 
 // A Result is what a tool call came to.
 type Result struct {
-	Content Content         `json:"content"`
-	IsError bool            `json:"is_error,omitempty"`
-	Extra   json.RawMessage `json:"extra,omitempty"` // an object; for modules, never sent to a model
+	Content Content `json:"content"`
+	IsError bool    `json:"is_error,omitempty"`
+	Extra   JSON    `json:"extra,omitempty"` // an object; for modules, never sent to a model
 }
 
 // TextResult and ErrorResult are results of one text.

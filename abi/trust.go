@@ -1,7 +1,6 @@
 package abi
 
 import (
-	"encoding/json"
 	"errors"
 	"math/bits"
 	"unsafe"
@@ -294,7 +293,7 @@ func (t *trusted) longInt(start int) int64 {
 }
 
 // raw returns any value as it stands.
-func (t *trusted) raw() json.RawMessage {
+func (t *trusted) raw() JSON {
 	start := t.i
 	t.skip()
 	return t.b[start:t.i:t.i]

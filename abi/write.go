@@ -1,9 +1,6 @@
 package abi
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -132,7 +129,7 @@ func appendEscape(b []byte, c byte) []byte {
 }
 
 // raw writes JSON that is there already, without the spaces between its parts.
-func (w *writer) raw(v json.RawMessage) {
+func (w *writer) raw(v JSON) {
 	if v == nil {
 		w.null()
 		return
@@ -142,14 +139,12 @@ func (w *writer) raw(v json.RawMessage) {
 		w.b = Append(w.b, v)
 		return
 	}
-	buf := bytes.NewBuffer(w.b)
-	if err := json.Compact(buf, v); err != nil {
-		if w.err == nil {
-			w.err = fmt.Errorf("a value that is not JSON: %w", err)
-		}
+	b, err := compact(w.b, v)
+	if err != nil {
+		w.fail(Wrap("a value that is not JSON", err))
 		return
 	}
-	w.b = buf.Bytes()
+	w.b = b
 }
 
 func writeSlice[T any](w *writer, list []T, write func(*writer, *T)) {

@@ -179,8 +179,6 @@ func (g *generator) needAll(t *typ) {
 // typeOf is the type that an expression in the sources names.
 func (g *generator) typeOf(e ast.Expr) *typ {
 	switch e := e.(type) {
-	case *ast.SelectorExpr: // json.RawMessage
-		return &typ{kind: "raw", name: "rawJSON"}
 	case *ast.StarExpr:
 		elem := g.typeOf(e.X)
 		return &typ{"pointer", "*" + elem.name, elem}
@@ -192,6 +190,8 @@ func (g *generator) typeOf(e ast.Expr) *typ {
 		return &typ{"map", "map[" + g.typeOf(e.Key).name + "]" + elem.name, elem}
 	case *ast.Ident:
 		switch e.Name {
+		case "JSON":
+			return &typ{kind: "raw", name: e.Name}
 		case "string", "bool":
 			return &typ{kind: e.Name, name: e.Name}
 		case "int", "int32", "int64":

@@ -182,11 +182,11 @@ func (r *reader) typeOf(f *field, t ast.Expr) {
 		}
 	case *ast.MapType:
 		f.kind = members
-	case *ast.SelectorExpr: // json.RawMessage
-		f.kind = raw
 	case *ast.Ident:
 		spec := r.specs[t.Name]
 		switch {
+		case t.Name == "JSON":
+			f.kind = raw
 		case t.Name == "string":
 			f.kind = text
 		case t.Name == "bool":

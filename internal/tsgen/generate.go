@@ -255,6 +255,8 @@ func (g *generator) typeOf(t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.Ident:
 		switch t.Name {
+		case "JSON":
+			return "unknown"
 		case "string":
 			return "string"
 		case "bool":
@@ -274,8 +276,8 @@ func (g *generator) typeOf(t ast.Expr) string {
 		return "readonly " + of + "[]"
 	case *ast.MapType:
 		return "Readonly<Record<string, " + g.typeOf(t.Value) + ">>"
-	default: // json.RawMessage
-		return "unknown"
+	default:
+		panic(fmt.Sprintf("a field of type %T", t))
 	}
 }
 

@@ -50,7 +50,7 @@ func sample() []byte {
 	in := abi.AfterToolInput{
 		Common: abi.Common{Run: abi.Run{ID: "run_6ci6flnkg7fxvchuqf4l62oqyx", Agent: "agent", Step: 2, StepID: "step_2", MaxSteps: 20, NowMS: 1732147200123}, Entry: "redact"},
 		Call:   abi.Call{ID: "call_1", Name: "search", Arguments: `{"query":"croissants"}`},
-		Tool:   abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
+		Tool:   abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: abi.JSON(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
 		Result: result, Source: "tool",
 	}
 	b, err := abi.Marshal(in)
@@ -88,9 +88,9 @@ type (
 		Arguments string `json:"arguments"`
 	}
 	tool struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
+		Name        string   `json:"name"`
+		Description string   `json:"description"`
+		Parameters  abi.JSON `json:"parameters"`
 	}
 	result struct {
 		Content string `json:"content"`

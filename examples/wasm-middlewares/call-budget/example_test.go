@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 // Package callbudget tests the script beside it.
 package callbudget
 

@@ -14,7 +14,7 @@ type mark struct {
 }
 
 // markOf is the mark in an extra; one that nobody set is empty.
-func markOf(extra json.RawMessage) mark {
+func markOf(extra abi.JSON) mark {
 	var e struct {
 		Reduce mark `json:"reduce"`
 	}
@@ -25,10 +25,10 @@ func markOf(extra json.RawMessage) mark {
 }
 
 // withMark is the extra with the mark, and with what others put there.
-func withMark(extra json.RawMessage, m mark) json.RawMessage {
+func withMark(extra abi.JSON, m mark) abi.JSON {
 	fields := map[string]any{}
 	if len(extra) > 0 {
-		var others map[string]json.RawMessage
+		var others map[string]abi.JSON
 		if json.Unmarshal(extra, &others) == nil {
 			for key, value := range others {
 				fields[key] = value

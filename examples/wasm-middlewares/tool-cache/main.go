@@ -6,7 +6,6 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -121,7 +120,7 @@ func (c *cache) key(ctx *middleware.Context, call *middleware.Call) (string, err
 	if err != nil {
 		return "", err
 	}
-	by := make([]json.RawMessage, len(c.By))
+	by := make([]abi.JSON, len(c.By))
 	for i, name := range c.By {
 		by[i] = ctx.Run.Metadata[name]
 	}

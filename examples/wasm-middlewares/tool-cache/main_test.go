@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -155,17 +154,17 @@ func TestDurable(t *testing.T) {
 	t.Parallel()
 	config := map[string]any{"ttl": 10, "durable": true, "forget": []string{"write"}, "by": []string{"user"}}
 	b := newBench(t, config)
-	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	b.Run.Metadata = map[string]abi.JSON{"user": abi.JSON(`"amy"`)}
 	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
 	b = b.another(t, config)
 	require.Equal(t, "answer 2", b.call(t, "read", `{}`), "nobody in particular")
-	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	b.Run.Metadata = map[string]abi.JSON{"user": abi.JSON(`"amy"`)}
 	require.Equal(t, "answer 1", b.call(t, "read", `{}`))
 	b.Run.NowMS += 10_000
 	require.Equal(t, "answer 3", b.call(t, "read", `{}`))
 	b.call(t, "write", `{}`)
 	b = b.another(t, config)
-	b.Run.Metadata = map[string]json.RawMessage{"user": json.RawMessage(`"amy"`)}
+	b.Run.Metadata = map[string]abi.JSON{"user": abi.JSON(`"amy"`)}
 	require.Equal(t, "answer 5", b.call(t, "read", `{}`))
 }
 

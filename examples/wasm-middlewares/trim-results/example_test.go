@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 // Package trimresults tests the plug-in beside it.
 package trimresults
 

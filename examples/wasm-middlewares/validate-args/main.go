@@ -85,7 +85,7 @@ func (v *validate) tell(tool string, mistakes []mistake) string {
 }
 
 // check compares a value with a schema.
-func (v *validate) check(schema json.RawMessage, value any) *checker {
+func (v *validate) check(schema abi.JSON, value any) *checker {
 	c := &checker{closed: v.Closed, most: v.MaxErrors + 1, left: maxSteps}
 	root, err := decode(schema)
 	if err != nil {

@@ -24,7 +24,7 @@ func judge(t *testing.T, config object, schema, arguments string) (message strin
 	require.NoError(t, h.Configure(config))
 	answer, err := h.GateTool(abi.GateToolInput{
 		Call: abi.Call{Name: "t", Arguments: arguments},
-		Tool: abi.Tool{Name: "t", Parameters: json.RawMessage(schema)},
+		Tool: abi.Tool{Name: "t", Parameters: abi.JSON(schema)},
 	})
 	require.NoError(t, err)
 	if answer.Decision == "allow" {

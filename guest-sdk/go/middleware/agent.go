@@ -1,8 +1,8 @@
 package middleware
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -44,7 +44,7 @@ func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 			return &abi.Error{Code: abi.CodeInvalid, Message: err.Error()}
 		}
 		if findTool(next, tools[i].Name) >= 0 {
-			return &abi.Error{Code: abi.CodeConflict, Message: fmt.Sprintf("there is a tool %q already", tools[i].Name)}
+			return &abi.Error{Code: abi.CodeConflict, Message: "there is a tool " + strconv.Quote(tools[i].Name) + " already"}
 		}
 		next = append(next, tools[i])
 	}

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -252,7 +251,7 @@ type Translation struct {
 	Protocol string
 	// Event is an abi.Event before it is put into the protocol, and the
 	// protocol's own form after.
-	Event json.RawMessage
+	Event abi.JSON
 	Drop  bool
 }
 

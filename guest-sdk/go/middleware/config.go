@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,7 +16,7 @@ type part struct {
 	// One of these, if the part takes a configuration: a struct behind a
 	// pointer that is decoded into, as it was registered, or a builder.
 	prototype reflect.Value
-	defaults  json.RawMessage
+	defaults  abi.JSON
 	build     *builder
 }
 
@@ -57,7 +55,7 @@ func newPart(mw Middleware) *part {
 		return p
 	}
 	if v.IsNil() {
-		panic(fmt.Sprintf("middleware: %s is nil: register &%s{}", v.Type(), v.Type().Elem()))
+		panic("middleware: " + v.Type().String() + " is nil: register &" + v.Type().Elem().String() + "{}")
 	}
 	if len(configNames(v.Type().Elem())) == 0 {
 		return p
@@ -66,7 +64,7 @@ func newPart(mw Middleware) *part {
 	p.prototype.Set(v.Elem())
 	defaults, err := abi.MarshalValue(mw)
 	if err != nil {
-		panic(fmt.Sprintf("middleware: %s cannot be configured: %v. Tag fields that are no configuration `json:\"-\"`", v.Type(), err))
+		panic("middleware: " + v.Type().String() + " cannot be configured: " + err.Error() + ". Tag fields that are no configuration `json:\"-\"`")
 	}
 	p.defaults = defaults
 	return p
@@ -97,7 +95,7 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	}
 	config := in.Config
 	if null(config) {
-		config = json.RawMessage("{}")
+		config = abi.JSON("{}")
 	}
 	target := m.target()
 	if target == nil {
@@ -120,7 +118,7 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	return &abi.ConfigureAnswer{}, nil
 }
 
-func (p *part) configure(config json.RawMessage) error {
+func (p *part) configure(config abi.JSON) error {
 	fresh := reflect.New(p.configType())
 	if err := decodeConfig(config, fresh.Interface()); err != nil {
 		return err
@@ -142,9 +140,9 @@ func (p *part) configure(config json.RawMessage) error {
 			v.Field(i).SetZero()
 		}
 	}
-	for _, b := range []json.RawMessage{p.defaults, config} {
+	for _, b := range []abi.JSON{p.defaults, config} {
 		if err := abi.ReadValue(b, p.value); err != nil {
-			return fmt.Errorf("config: %w", err)
+			return abi.Wrap("config", err)
 		}
 	}
 	return nil
@@ -152,7 +150,7 @@ func (p *part) configure(config json.RawMessage) error {
 
 // decodeConfig decodes a configuration strictly: keys that v does not have are
 // errors.
-func decodeConfig(config json.RawMessage, v any) error {
+func decodeConfig(config abi.JSON, v any) error {
 	unknown, err := abi.DecodeValue(config, v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
@@ -165,5 +163,5 @@ func decodeConfig(config json.RawMessage, v any) error {
 		allowed = "allowed: " + strings.Join(names, ", ")
 	}
 	slices.Sort(unknown)
-	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: unknown key %s; %s", strings.Join(unknown, ", "), allowed)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: unknown key " + strings.Join(unknown, ", ") + "; " + allowed}
 }

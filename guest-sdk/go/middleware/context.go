@@ -1,9 +1,8 @@
 package middleware
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -32,36 +31,37 @@ func (c *Context) Emit(name string, data any) error {
 	if data != nil {
 		raw, err := abi.MarshalValue(data)
 		if err != nil {
-			return fmt.Errorf("encode the data of event %q: %w", name, err)
+			return abi.Wrap("encode the data of event "+strconv.Quote(name), err)
 		}
 		event.Data = raw
 	}
 	b, err := abi.Write(nil, &event)
 	if err != nil {
-		return fmt.Errorf("encode event %q: %w", name, err)
+		return abi.Wrap("encode event "+strconv.Quote(name), err)
 	}
 	return c.host.Emit(b)
 }
 
-// Debugf, Infof, Warnf and Errorf write a line to the run's log.
+// Debugf, Infof, Warnf and Errorf write a line to the run's log, with the usual verbs
+// of fmt. What is neither a text nor a number, an error or a Stringer, is written as JSON.
 func (c *Context) Debugf(format string, args ...any) {
-	c.host.Log(abi.LogDebug, fmt.Sprintf(format, args...))
+	c.host.Log(abi.LogDebug, sprintf(format, args))
 }
 
 // Infof is described at [Context.Debugf].
 func (c *Context) Infof(format string, args ...any) {
-	c.host.Log(abi.LogInfo, fmt.Sprintf(format, args...))
+	c.host.Log(abi.LogInfo, sprintf(format, args))
 }
 
 // Warnf is described at [Context.Debugf].
 func (c *Context) Warnf(format string, args ...any) {
-	c.host.Log(abi.LogWarn, fmt.Sprintf(format, args...))
+	c.host.Log(abi.LogWarn, sprintf(format, args))
 }
 
 // Errorf is described at [Context.Debugf]. It does not fail the hook:
 // returning an error does.
 func (c *Context) Errorf(format string, args ...any) {
-	c.host.Log(abi.LogError, fmt.Sprintf(format, args...))
+	c.host.Log(abi.LogError, sprintf(format, args))
 }
 
 // Stop makes an error that ends the run when a hook returns it: nothing
@@ -77,12 +77,12 @@ func (c *Context) Stop(reason, code string) error {
 func (c *Context) Interrupt(reason string, payload any) error {
 	raw, err := encodePayload(payload)
 	if err != nil {
-		return fmt.Errorf("encode the payload of interrupt %q: %w", reason, err)
+		return abi.Wrap("encode the payload of interrupt "+strconv.Quote(reason), err)
 	}
 	return &ending{abi.Control{Interrupt: &abi.Interrupt{Reason: reason, Payload: raw}}}
 }
 
-func encodePayload(payload any) (json.RawMessage, error) {
+func encodePayload(payload any) (abi.JSON, error) {
 	if payload == nil {
 		return nil, nil
 	}

@@ -1,9 +1,6 @@
 package middleware
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -22,7 +19,7 @@ type Options struct {
 	HoldStream bool
 	// ConfigSchema is a JSON Schema of the configuration; nil: it is made from
 	// the type of the middleware that is configured.
-	ConfigSchema json.RawMessage
+	ConfigSchema abi.JSON
 }
 
 // NewModule makes a module of middlewares, called in the order in which they
@@ -76,8 +73,7 @@ func (m *Module) target() *part {
 			continue
 		}
 		if found != nil {
-			panic(fmt.Sprintf("middleware: %s and %s both have a configuration; a module has one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code",
-				found.name(), p.name()))
+			panic("middleware: " + found.name() + " and " + p.name() + " both have a configuration; a module has one. Tag the fields of one of them `json:\"-\"`, or give it what it needs in code")
 		}
 		found = p
 	}

@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -18,7 +16,7 @@ import (
 func (c *Context) HTTP(request abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	b, err := abi.Write(nil, &request)
 	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+		return nil, abi.Wrap("encode the request", err)
 	}
 	b, err = c.host.HTTP(b)
 	if err != nil {

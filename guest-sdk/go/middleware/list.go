@@ -1,7 +1,8 @@
 package middleware
 
 import (
-	"fmt"
+	"errors"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -134,6 +135,11 @@ func (s *shown) need(from, to int) {
 	}
 }
 
+// reading says what is read.
+func reading(from, to int) string {
+	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
+}
+
 // pull gets the messages of [from, to), less those at either end that are
 // known already.
 func (s *shown) pull(from, to int) {
@@ -149,14 +155,14 @@ func (s *shown) pull(from, to int) {
 	}
 	b, err := s.host.Messages(s.List.List, from, to)
 	if err != nil {
-		panic(hostFailure{fmt.Errorf("read messages %d to %d: %w", from, to, err)})
+		panic(hostFailure{abi.Wrap(reading(from, to), err)})
 	}
 	var got []abi.Message
 	if got, err = abi.ReadMessages(b); err != nil {
-		panic(hostFailure{fmt.Errorf("read messages %d to %d: %w", from, to, err)})
+		panic(hostFailure{abi.Wrap(reading(from, to), err)})
 	}
 	if len(got) != to-from {
-		panic(hostFailure{fmt.Errorf("read messages %d to %d: the host gave %d", from, to, len(got))})
+		panic(hostFailure{errors.New(reading(from, to) + ": the host gave " + strconv.Itoa(len(got)))})
 	}
 	for i := range got {
 		known.set(from+i, &got[i])

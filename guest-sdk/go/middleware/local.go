@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -41,10 +40,10 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	}
 	var reply abi.LocalValue
 	if err := abi.Read(b, &reply); err != nil {
-		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
+		return value, 0, abi.Wrap("local "+strconv.Quote(string(l)), err)
 	}
 	if err := abi.ReadValue(reply.Value, &value); err != nil {
-		return value, 0, fmt.Errorf("local %q: %w", string(l), err)
+		return value, 0, abi.Wrap("local "+strconv.Quote(string(l)), err)
 	}
 	return value, reply.Version, nil
 }
@@ -82,7 +81,7 @@ func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
 func (l Local[T]) store(ctx *Context, value T, version int64) error {
 	b, err := abi.MarshalValue(value)
 	if err != nil {
-		return fmt.Errorf("local %q: %w", string(l), err)
+		return abi.Wrap("local "+strconv.Quote(string(l)), err)
 	}
 	_, err = ctx.host.LocalSet(string(l), b, version)
 	return err
@@ -100,7 +99,7 @@ func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
 	}
 	value, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("counter %q: %w", string(c), err)
+		return 0, abi.Wrap("counter "+strconv.Quote(string(c)), err)
 	}
 	return value, nil
 }

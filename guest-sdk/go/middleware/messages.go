@@ -1,9 +1,9 @@
 package middleware
 
 import (
-	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -120,7 +120,7 @@ func (h *History) Slice(from, to int) []abi.Message {
 
 func (h *History) check(i, last int) {
 	if i < 0 || i > last {
-		panic(fmt.Sprintf("index %d is out of range: the list has %d messages", i, h.length))
+		panic("index " + strconv.Itoa(i) + " is out of range: the list has " + strconv.Itoa(h.length) + " messages")
 	}
 }
 
@@ -163,7 +163,7 @@ func (m *Messages) Replace(from, to int, messages ...abi.Message) {
 	m.check(from, m.length)
 	m.check(to, m.length)
 	if from > to {
-		panic(fmt.Sprintf("messages %d to %d: the second index is below the first", from, to))
+		panic("messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to) + ": the second index is below the first")
 	}
 	if from == to && len(messages) == 0 {
 		return

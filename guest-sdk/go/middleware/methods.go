@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -89,18 +88,18 @@ func check(v any) {
 			continue
 		}
 		if got, ok := m.find(t); ok {
-			panic(fmt.Sprintf("middleware: %s.%s is named like a hook and has another type: want %s, got %s",
-				t, got.Name, m.want, withoutReceiver(got.Type)))
+			panic("middleware: " + t.String() + "." + got.Name + " is named like a hook and has another type: want " + m.want +
+				", got " + withoutReceiver(got.Type).String())
 		}
 		if _, ok := m.find(reflect.PointerTo(t)); ok {
 			behindPointer++
 		}
 	}
 	if behindPointer > 0 {
-		panic(fmt.Sprintf("middleware: the hooks of %s have a pointer receiver: register &%s{…}", t, t))
+		panic("middleware: the hooks of " + t.String() + " have a pointer receiver: register &" + t.String() + "{…}")
 	}
 	if hooks == 0 {
-		panic(fmt.Sprintf("middleware: %s has no hooks: it needs a method of at least one of the …Hook interfaces", t))
+		panic("middleware: " + t.String() + " has no hooks: it needs a method of at least one of the …Hook interfaces")
 	}
 }
 

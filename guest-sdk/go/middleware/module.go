@@ -1,10 +1,9 @@
 package middleware
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -106,7 +105,7 @@ func (m *Module) dispatch(s *served, host Host, hook abi.Hook, input []byte) (an
 	case slices.ContainsFunc(hookMethods, func(h method) bool { return h.hook == hook }):
 		return nil, nil // no middleware has it
 	default:
-		return nil, misuse("unknown hook %q", hook)
+		return nil, misuse("unknown hook " + strconv.Quote(string(hook)))
 	}
 }
 
@@ -216,7 +215,7 @@ func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
 	}
 	b, err := abi.Write(room, answer)
 	if err != nil {
-		return nil, fmt.Errorf("encode the answer: %w", err)
+		return nil, abi.Wrap("encode the answer", err)
 	}
 	if len(b) == len("{}") {
 		return nil, nil
@@ -237,14 +236,14 @@ func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	switch hook {
 	case abi.HookDescribe, abi.HookConfigure, abi.HookToolMessages, abi.HookAfterAgent, abi.HookObserve,
 		abi.HookTranslateBefore, abi.HookTranslateAfter:
-		return nil, misuse("%s can neither stop nor interrupt a run: %s", hook, err)
+		return nil, misuse(string(hook) + " can neither stop nor interrupt a run: " + err.Error())
 	case abi.HookOnChunk:
 		if end.Interrupt != nil {
-			return nil, misuse("on_chunk cannot interrupt a run: %s", err)
+			return nil, misuse("on_chunk cannot interrupt a run: " + err.Error())
 		}
 	}
 	return abi.Write(nil, &end.Control)
 }
 
 // null reports whether raw JSON is absent.
-func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+func null(raw abi.JSON) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -182,7 +180,7 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	var b []byte
 	if !unchanged {
 		if b, err = abi.Write(nil, patch); err != nil {
-			return nil, fmt.Errorf("encode the patch for next: %w", err)
+			return nil, abi.Wrap("encode the patch for next", err)
 		}
 	}
 	reply, err := o.ask(b, pass)

@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -34,7 +32,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	for name, value := range call.Params {
 		raw, err := abi.MarshalValue(value)
 		if err != nil {
-			return nil, fmt.Errorf("encode parameter %s: %w", name, err)
+			return nil, abi.Wrap("encode parameter "+name, err)
 		}
 		if patch.Params == nil {
 			patch.Params = abi.Params{}
@@ -43,7 +41,7 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	}
 	b, err := abi.Write(nil, &patch)
 	if err != nil {
-		return nil, fmt.Errorf("encode the model call: %w", err)
+		return nil, abi.Wrap("encode the model call", err)
 	}
 	b, err = c.host.Model(b)
 	if err != nil {
@@ -68,13 +66,13 @@ func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	if args != nil {
 		raw, err := abi.MarshalValue(args)
 		if err != nil {
-			return nil, fmt.Errorf("encode the arguments of %s: %w", name, err)
+			return nil, abi.Wrap("encode the arguments of "+name, err)
 		}
 		req.Arguments = string(raw)
 	}
 	b, err := abi.Write(nil, &req)
 	if err != nil {
-		return nil, fmt.Errorf("encode the call of %s: %w", name, err)
+		return nil, abi.Wrap("encode the call of "+name, err)
 	}
 	b, err = c.host.Tool(b)
 	if err != nil {

@@ -1,7 +1,6 @@
 package middleware_test
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 
@@ -46,7 +45,7 @@ func TestOwnCalls(t *testing.T) {
 	h.OwnModel = func(call middlewaretest.ModelCall) (*abi.Response, error) {
 		require.Equal(t, "Is this good? 42", call.Messages[0].Content.String())
 		require.Equal(t, "small", call.Model)
-		require.Equal(t, abi.Params{"temperature": json.RawMessage("0"), "stop": json.RawMessage("null")}, call.Params)
+		require.Equal(t, abi.Params{"temperature": abi.JSON("0"), "stop": abi.JSON("null")}, call.Params)
 		require.Empty(t, call.Tools)
 		return &abi.Response{Message: abi.Assistant("no")}, nil
 	}

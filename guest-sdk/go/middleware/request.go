@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -41,7 +40,7 @@ func (c *call) request(in *abi.Request) *Request {
 func (r *Request) SetParam(name string, value any) error {
 	raw, err := abi.MarshalValue(value)
 	if err != nil {
-		return fmt.Errorf("encode parameter %s: %w", name, err)
+		return abi.Wrap("encode parameter "+name, err)
 	}
 	r.Params[name] = raw
 	return nil

@@ -3,7 +3,6 @@ package middleware
 import (
 	"bytes"
 	"encoding"
-	"encoding/json"
 	"reflect"
 	"strings"
 
@@ -59,7 +58,7 @@ type schemaMaker struct {
 }
 
 // configSchema is the schema of a part's configuration, or of none.
-func configSchema(p *part) json.RawMessage {
+func configSchema(p *part) abi.JSON {
 	t := reflect.TypeFor[struct{}]()
 	if p != nil {
 		t = p.configType()
@@ -67,7 +66,7 @@ func configSchema(p *part) json.RawMessage {
 	return encodeSchema((&schemaMaker{}).schema(t))
 }
 
-func encodeSchema(s *schema) json.RawMessage {
+func encodeSchema(s *schema) abi.JSON {
 	b, err := abi.MarshalValue(s)
 	if err != nil {
 		panic("middleware: encode a schema: " + err.Error()) // it consists of strings
@@ -76,7 +75,7 @@ func encodeSchema(s *schema) json.RawMessage {
 }
 
 func (m *schemaMaker) schema(t reflect.Type) *schema {
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ UnmarshalJSON(b []byte) error }]()) {
 		return &schema{}
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {

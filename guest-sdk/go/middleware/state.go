@@ -1,8 +1,8 @@
 package middleware
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -37,7 +37,7 @@ func (s *State) Active() []string {
 func (s *State) SetActive(names ...string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(s.Tools, func(t abi.StateTool) bool { return t.Name == name }) {
-			return &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("there is no tool %q to make active", name)}
+			return &abi.Error{Code: abi.CodeNotFound, Message: "there is no tool " + strconv.Quote(name) + " to make active"}
 		}
 	}
 	for i := range s.Tools {
@@ -106,6 +106,6 @@ func afterRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, 
 
 // misuse is the error of a hook that changed what it cannot change: better
 // than a change that silently does nothing.
-func misuse(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+func misuse(text string) error {
+	return &abi.Error{Code: abi.CodeInvalid, Message: text}
 }

@@ -40,7 +40,7 @@ func TestStored(t *testing.T) {
 	require.NoError(t, hook(func(ctx *middleware.Context) error {
 		_, version, err := notes.Load(ctx)
 		require.NoError(t, err)
-		ok, err := notes.CompareAndSet(ctx, []string{"b"}, version+1, 0)
+		ok, err := notes.CompareAndSet(ctx, []string{"b"}, version+1, nil)
 		require.NoError(t, err)
 		require.False(t, ok)
 		require.NoError(t, notes.Update(ctx, time.Minute, func(old []string) ([]string, error) { return append(old, "c"), nil }))

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -135,7 +134,7 @@ func (c *Context) SendText(text string) error {
 func (c *Context) sendToHost(chunks []abi.Chunk) error {
 	b, err := abi.Write(nil, &abi.Sent{Chunks: chunks})
 	if err != nil {
-		return fmt.Errorf("encode the chunks to send: %w", err)
+		return abi.Wrap("encode the chunks to send", err)
 	}
 	if err := c.host.Send(b); err != nil {
 		return err

@@ -2,9 +2,9 @@ package middleware
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -51,7 +51,7 @@ func resultOf(value any) (*abi.Result, error) {
 	}
 	b, err := abi.MarshalValue(value)
 	if err != nil {
-		return nil, fmt.Errorf("encode the result: %w", err)
+		return nil, abi.Wrap("encode the result", err)
 	}
 	return abi.TextResult(string(b)), nil
 }
@@ -63,10 +63,10 @@ func WithTools(tools ...Tool) Middleware {
 			panic("middleware: WithTools: " + err.Error())
 		}
 		if t.Run == nil {
-			panic(fmt.Sprintf("middleware: WithTools: tool %q has no Run", t.Name))
+			panic("middleware: WithTools: tool " + strconv.Quote(t.Name) + " has no Run")
 		}
 		if slices.ContainsFunc(tools[:i], func(o Tool) bool { return o.Name == t.Name }) {
-			panic(fmt.Sprintf("middleware: WithTools: two tools are named %q", t.Name))
+			panic("middleware: WithTools: two tools are named " + strconv.Quote(t.Name))
 		}
 	}
 	return &toolset{tools: slices.Clone(tools)}
@@ -117,7 +117,7 @@ func (*Call) serve(m *Module, s *served, host Host, input []byte) (abi.Writable,
 	}
 	runs := runnerOf(hooks[CallToolHook](s), v.in.Call.Name)
 	if runs == nil {
-		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("this module has no tool %q", v.in.Call.Name)}
+		return nil, &abi.Error{Code: abi.CodeNotFound, Message: "this module has no tool " + strconv.Quote(v.in.Call.Name)}
 	}
 	v.ctx.textKind = abi.ChunkToolResult
 	result, err := runs.CallTool(v.ctx, &Call{Call: v.in.Call})

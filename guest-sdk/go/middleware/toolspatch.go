@@ -2,8 +2,9 @@ package middleware
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -25,7 +26,7 @@ func toolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 			return abi.ToolsPatch{}, err
 		}
 		if j := findTool(now, now[i].Name); j != i {
-			return abi.ToolsPatch{}, fmt.Errorf("two tools are named %q", now[i].Name)
+			return abi.ToolsPatch{}, errors.New("two tools are named " + strconv.Quote(now[i].Name))
 		}
 	}
 	var out abi.ToolsPatch

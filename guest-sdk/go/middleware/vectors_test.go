@@ -19,23 +19,23 @@ import (
 // A vector is one file of testdata/abi: a hook's input, and what a module
 // answers to it. Hosts and SDKs in any language read the same files.
 type vector struct {
-	Hook     abi.Hook        `json:"hook"`
-	About    string          `json:"about"`
-	Messages []abi.Message   `json:"messages"` // of the list in the input
-	Input    json.RawMessage `json:"input"`
-	Next     []struct {      // the calls of next, in order
-		Patch json.RawMessage `json:"patch"` // absent: none
-		Reply json.RawMessage `json:"reply"` // or:
-		Error json.RawMessage `json:"error"`
+	Hook     abi.Hook      `json:"hook"`
+	About    string        `json:"about"`
+	Messages []abi.Message `json:"messages"` // of the list in the input
+	Input    abi.JSON      `json:"input"`
+	Next     []struct {    // the calls of next, in order
+		Patch abi.JSON `json:"patch"` // absent: none
+		Reply abi.JSON `json:"reply"` // or:
+		Error abi.JSON `json:"error"`
 	} `json:"next"`
 	Stream []struct { // the calls of next_stream, recv and send, in order
-		Call  string          `json:"call"`
-		Given json.RawMessage `json:"given"`
-		Reply json.RawMessage `json:"reply"`
-		Error json.RawMessage `json:"error"`
+		Call  string   `json:"call"`
+		Given abi.JSON `json:"given"`
+		Reply abi.JSON `json:"reply"`
+		Error abi.JSON `json:"error"`
 	} `json:"stream"`
-	Answer json.RawMessage `json:"answer"` // absent: no output; or:
-	Error  json.RawMessage `json:"error"`  // the hook fails
+	Answer abi.JSON `json:"answer"` // absent: no output; or:
+	Error  abi.JSON `json:"error"`  // the hook fails
 }
 
 // inputs and answers are the shapes of each hook's.
@@ -62,7 +62,7 @@ var shapes = map[abi.Hook]struct{ input, answer any }{
 	abi.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
 }
 
-func compact(t *testing.T, raw json.RawMessage) string {
+func compact(t *testing.T, raw abi.JSON) string {
 	t.Helper()
 	if raw == nil {
 		return ""
@@ -525,7 +525,7 @@ func gate(fn func(*middleware.Context, *middleware.Call) (middleware.Decision, e
 }
 
 // sameSpelling requires that raw encodes again as it is spelled, in a shape.
-func sameSpelling(t *testing.T, raw json.RawMessage, shape any) {
+func sameSpelling(t *testing.T, raw abi.JSON, shape any) {
 	t.Helper()
 	if raw == nil {
 		return

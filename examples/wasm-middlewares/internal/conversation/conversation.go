@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 // Package conversation runs the test conversations of the example middlewares:
 // the built module in the real host, with a scripted model.
 package conversation

@@ -54,7 +54,7 @@ type Host struct {
 	Pulled int
 
 	module    *middleware.Module
-	config    json.RawMessage
+	config    abi.JSON
 	lists     [2]list
 	revisions int64
 	ids       int

@@ -121,8 +121,8 @@ func (i *imports) LocalAdd(key string, delta int64) ([]byte, error) {
 }
 
 // Locals returns all run-local values.
-func (h *Host) Locals() map[string]json.RawMessage {
-	out := make(map[string]json.RawMessage, len(h.locals.values))
+func (h *Host) Locals() map[string]abi.JSON {
+	out := make(map[string]abi.JSON, len(h.locals.values))
 	for key, value := range maps.All(h.locals.values) {
 		out[key] = value.Value
 	}

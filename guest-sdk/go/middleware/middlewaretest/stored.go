@@ -37,7 +37,7 @@ func (s *stored) set(key string, value []byte, expires time.Time) abi.LocalValue
 		s.values, s.expires = map[string]abi.LocalValue{}, map[string]time.Time{}
 	}
 	s.version++
-	s.values[key] = abi.LocalValue{Value: append(json.RawMessage(nil), value...), Version: s.version}
+	s.values[key] = abi.LocalValue{Value: append(abi.JSON(nil), value...), Version: s.version}
 	delete(s.expires, key)
 	if !expires.IsZero() {
 		s.expires[key] = expires
@@ -109,8 +109,8 @@ func (h *Host) SetStored(key string, value any) error {
 
 // Stored returns all durable values, also those whose time is over and that
 // nobody has asked for since.
-func (h *Host) Stored() map[string]json.RawMessage {
-	out := make(map[string]json.RawMessage, len(h.stored.values))
+func (h *Host) Stored() map[string]abi.JSON {
+	out := make(map[string]abi.JSON, len(h.stored.values))
 	for key, value := range h.stored.values {
 		out[key] = value.Value
 	}

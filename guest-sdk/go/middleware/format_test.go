@@ -1,0 +1,53 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type mood string
+
+func TestLinesAreWrittenAsFmtDoes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		format string
+		args   []any
+	}{
+		{"nothing", nil},
+		{"100%% of %s", []any{"it"}},
+		{"%s %v %q", []any{"a", "b", "c\n"}},
+		{"%s, %q", []any{mood("fine"), mood("fine")}},
+		{"%s %x %X %q", []any{[]byte("raw"), []byte("raw"), "raw", []byte("raw")}},
+		{"%d %v %x %X %o %b %c %q", []any{1, int8(-2), 255, uint16(255), 8, 5, 'ä', 'ä'}},
+		{"%d %d", []any{int64(math.MinInt64), uint64(math.MaxUint64)}},
+		{"%5d|%-5d|%05d|%+d|%+5d", []any{42, 42, -42, 42, 42}},
+		{"%8s|%-8s|%.2s|%8.2s|", []any{"häh", "häh", "häh", "häh"}},
+		{"%t %v %5t", []any{true, false, true}},
+		{"%v %v %v %v", []any{1.5, 1e21, float32(0.1), math.Inf(1)}},
+		{"%f %.2f %8.3f %-8.1f| %e %.3g %+.1f %08.3f", []any{1.5, 1.005, math.Pi, math.Pi, 12345.678, math.Pi, 2.0, -math.Pi}},
+		{"%v %s", []any{errors.New("no"), errors.New("no")}},
+		{"%v %d %s", []any{3 * time.Second, 3 * time.Second, 3 * time.Second}},
+		{"%v", []any{nil}},
+		{"%T", []any{1}},
+		{"%d and %s", []any{1}},
+	} {
+		require.Equal(t, fmt.Sprintf(c.format, c.args...), sprintf(c.format, c.args), c.format)
+	}
+}
+
+func TestLinesWriteTheRestAsJSON(t *testing.T) {
+	t.Parallel()
+	type point struct {
+		X int `json:"x"`
+	}
+	require.Equal(t, `{"x":1} [1,2] {"a":[true]} <nil>`, sprintf("%v %v %+v %v", []any{point{1}, []int{1, 2}, map[string][]bool{"a": {true}}, (*point)(nil)}))
+	require.Contains(t, sprintf("%v", []any{func() {}}), "%!(values of type func() cannot be written)")
+	require.Equal(t, "a%!(EXTRA 2 of 2)", sprintf("a", []any{1, 2}))
+	require.Equal(t, "50%", sprintf("50%", nil))
+	require.Len(t, sprintf("%99999d", []any{1}), 999)
+}
