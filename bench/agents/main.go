@@ -6,11 +6,13 @@
 // The peers run by turns, in one process, so that what counts is the ratio
 // between them. Each run of each peer is held against the same messages,
 // chunks and counters. With -concurrent it measures runs side by side, with
-// -memory what they have in memory, and with -line what each module more costs.
+// -memory what they have in memory, with -line what each module more costs, and with
+// -cost what a run takes of the processors and of memory.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -34,6 +36,7 @@ func main() {
 	drawing := flag.String("svg", "", "write a plot to this file")
 	many := flag.Bool("concurrent", false, "measure runs side by side instead")
 	held := flag.Bool("memory", false, "measure the memory of runs that wait instead")
+	costs := flag.Bool("cost", false, "measure what a run takes of the processors and of memory instead")
 	row := flag.Bool("line", false, "measure what each module more costs instead")
 	flag.Parse()
 	if flag.NArg() != 2 {
@@ -56,7 +59,7 @@ func main() {
 		case *row:
 			err = line(ctx, h, flag.Arg(0), *messages, *each)
 		default:
-			err = measure(ctx, h, flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile, *drawing)
+			err = measure(ctx, h, flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile, *drawing, *costs)
 		}
 	}
 	if err != nil {
@@ -65,7 +68,7 @@ func main() {
 	}
 }
 
-func measure(ctx context.Context, h *host.Host, module, extismModule string, turns int, each time.Duration, messages int, only, profile, drawing string) error {
+func measure(ctx context.Context, h *host.Host, module, extismModule string, turns int, each time.Duration, messages int, only, profile, drawing string, costs bool) error {
 	var peers []*peer
 	for _, make := range []func() (*peer, error){
 		func() (*peer, error) { return ourModules(ctx, h, module, "here: five modules, Go guests") },
@@ -86,18 +89,15 @@ func measure(ctx context.Context, h *host.Host, module, extismModule string, tur
 		peers = append(peers, p)
 	}
 	talk := history(messages)
-	perSecond := make([][]float64, len(peers))
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	if costs {
+		return cost(ctx, peers, talk, each, profile)
 	}
+	perSecond := make([][]float64, len(peers))
+	stop, err := profileTo(profile)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	for turn := range turns + 1 {
 		for i, p := range peers {
 			n, began := 0, time.Now()
@@ -131,6 +131,27 @@ func measure(ctx context.Context, h *host.Host, module, extismModule string, tur
 		return plot(drawing, "The same agent with the same five middlewares", "runs a second, one after the other (logarithmic)", bars)
 	}
 	return nil
+}
+
+// profileTo writes a profile of the processor's time to a file, until the function
+// that it returns is called; to none if that has no name.
+func profileTo(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		if err := f.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "agents:", err)
+		}
+	}, nil
 }
 
 func median(list []float64) float64 {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// cost tells what a run of each peer takes of the machine, for so long each: unlike
+// the clock, that hardly depends on what else the machine does.
+func cost(ctx context.Context, peers []*peer, talk []abi.Message, each time.Duration, profile string) error {
+	fmt.Println("| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|")
+	for _, p := range peers {
+		for range 20 { // warms up
+			if _, err := p.run(ctx, talk); err != nil {
+				return err
+			}
+		}
+		stop, err := profileTo(profile)
+		if err != nil {
+			return err
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		u0, err := used()
+		if err != nil {
+			return err
+		}
+		n, began := 0, time.Now()
+		for time.Since(began) < each {
+			got, err := p.run(ctx, talk)
+			if err == nil {
+				err = got.same(want())
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			n++
+		}
+		u1, err := used()
+		if err != nil {
+			return err
+		}
+		runtime.ReadMemStats(&after)
+		stop()
+		per := func(x int64) float64 { return float64(x) / float64(n) }
+		user, system := u1.Utime.Nano()-u0.Utime.Nano(), u1.Stime.Nano()-u0.Stime.Nano()
+		fmt.Printf("| %s | %d | %.0f | %.0f | %.1f | %.1f | %.0f | %.1f |\n", p.name, n, per(user+system)/1e3, per(system)/1e3,
+			per(u1.Minflt-u0.Minflt), per(u1.Nvcsw-u0.Nvcsw+u1.Nivcsw-u0.Nivcsw),
+			per(int64(after.Mallocs-before.Mallocs)), per(int64(after.TotalAlloc-before.TotalAlloc))/1e3)
+	}
+	return nil
+}
+
+// used is what this process has used so far.
+func used() (syscall.Rusage, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u, err
+}
