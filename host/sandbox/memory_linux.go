@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -63,6 +64,47 @@ const (
 	pageSwapped = 1 << 62
 	pageShared  = 1 << 61 // of a file, or shared: not the process's own copy
 )
+
+// scanPages asks the kernel for stretches of pages of a kind, instead of an entry for
+// each page; since Linux 6.7. It is struct pm_scan_arg of linux/fs.h.
+type scanPages struct {
+	size, flags, start, end, stopped uint64
+	found, room, most                uint64
+	inverted, all, any, tell         uint64
+}
+
+const (
+	pagemapScan = 0xc0606610 // ioctl
+	scanFile    = 1 << 2
+	scanPresent = 1 << 3
+	scanSwapped = 1 << 4
+)
+
+// A stretch is some pages next to each other, by their addresses.
+type stretch struct{ start, end, kinds uint64 }
+
+// scans reports whether this kernel has pagemapScan.
+var scans = sync.OnceValue(func() bool {
+	var page [1]stretch
+	_, _, err := ownPages(make([]byte, 2*osPage), 0, page[:])
+	return err == nil
+})
+
+// ownPages finds those of the pages of space, from an offset on, of which the process
+// has a copy of its own. It returns how many stretches there are, and up to where it
+// looked.
+func ownPages(space []byte, from uint64, found []stretch) (n int, upTo uint64, err error) {
+	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
+	arg := scanPages{start: begin + from, end: begin + uint64(len(space)), found: uint64(uintptr(unsafe.Pointer(&found[0]))), room: uint64(len(found)),
+		inverted: scanFile, all: scanFile, any: scanPresent | scanSwapped, tell: scanPresent | scanSwapped}
+	arg.size = uint64(unsafe.Sizeof(arg))
+	got, _, errno := unix.Syscall(unix.SYS_IOCTL, openPagemap().Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
+	runtime.KeepAlive(found)
+	if errno != 0 {
+		return 0, 0, errno
+	}
+	return int(got), arg.stopped - begin, nil
+}
 
 // mapImage makes an image of b. Pages of zeros take no memory.
 func mapImage(b []byte) (pageImage, error) {
@@ -138,7 +180,7 @@ type mappedPages struct {
 	image   *mappedImage
 	space   []byte
 	usable  uint64 // of space, from the beginning
-	entries []byte // of the kernel's table, kept for the next time
+	entries []byte // of the kernel's table, kept for the next time; nil where it has pagemapScan
 }
 
 func mapPages(limit uint64) (*mappedPages, error) {
@@ -166,24 +208,55 @@ func (p *mappedPages) resize(size uint64) []byte {
 // written to. They stay the memory's own: giving them back would cost a page
 // fault each time they are written to again.
 func (p *mappedPages) reset() int64 {
+	own, ok := p.resetStretches()
+	if !ok {
+		own, ok = p.resetEntries()
+	}
+	if !ok {
+		copyPieces(p.space, p.image.content)
+		return int64(len(p.image.content))
+	}
+	return own
+}
+
+// resetStretches resets the pages that the kernel finds.
+func (p *mappedPages) resetStretches() (own int64, ok bool) {
+	if !scans() {
+		return 0, false
+	}
+	var found [64]stretch
+	content := p.image.content
+	begin := uint64(uintptr(unsafe.Pointer(&p.space[0])))
+	for from := uint64(0); from < uint64(len(content)); {
+		n, upTo, err := ownPages(p.space[:len(content)], from, found[:])
+		if err != nil {
+			return 0, false
+		}
+		for _, s := range found[:n] {
+			own += int64(copy(p.space[s.start-begin:s.end-begin], content[s.start-begin:]))
+		}
+		from = upTo
+	}
+	return own, true
+}
+
+// resetEntries resets the pages whose entries in the kernel's table say so.
+func (p *mappedPages) resetEntries() (own int64, ok bool) {
 	content := p.image.content
 	if p.entries == nil {
 		p.entries = make([]byte, len(content)/osPage*8)
 	}
 	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
 	if _, err := openPagemap().ReadAt(p.entries, at); err != nil {
-		copyPieces(p.space, content)
-		return int64(len(content))
+		return 0, false
 	}
-	own := int64(0)
 	for page := 0; page < len(content); page += osPage {
 		entry := binary.NativeEndian.Uint64(p.entries[page/osPage*8:])
 		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
-			copy(p.space[page:page+osPage], content[page:])
-			own += int64(osPage)
+			own += int64(copy(p.space[page:page+osPage], content[page:]))
 		}
 	}
-	return own
+	return own, true
 }
 
 func (p *mappedPages) free() {
