@@ -70,6 +70,10 @@ type FileOptions struct {
 	// it returns nothing that file is loaded. It is called for .wasm files alone. The
 	// entries of an agent inside another's file have its name and a slash before theirs.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
+	// LoadModule is ReadModule for modules that are loaded already, or shared: release is
+	// called when the entry is configured. It is asked first; where it returns nothing
+	// the others are.
+	LoadModule func(ctx context.Context, entry, path string, limits Limits) (m *Module, release func(), err error)
 }
 
 // NewAgentFromFile makes the agent that a file describes: it loads its
@@ -109,8 +113,8 @@ type builder struct {
 
 func (b *builder) closeModules() {
 	for _, s := range b.slots {
-		if s.module != nil {
-			s.module.Close()
+		if s.release != nil {
+			s.release()
 		}
 	}
 }
@@ -215,8 +219,9 @@ type slot struct {
 	from *agentfile.Middleware
 	to   *[]Middleware // its ring
 
-	module *Module // configured entries go on without it
-	err    error
+	module  *Module // configured entries go on without it
+	release func()  // what is called then
+	err     error
 }
 
 func (b *builder) place(o *AgentOptions) {
@@ -241,7 +246,12 @@ func (b *builder) load(ctx context.Context) error {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			s.module, s.err = b.loadModule(ctx, s)
+			if s.module, s.release, s.err = b.sharedModule(ctx, s); s.module != nil || s.err != nil {
+				return
+			}
+			if s.module, s.err = b.loadModule(ctx, s); s.err == nil {
+				s.release = s.module.Close
+			}
 		})
 	}
 	wg.Wait()
@@ -267,14 +277,27 @@ func callLimits(l *agentfile.Limits) agent.Limits {
 		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
 }
 
+// sharedModule is the module of an entry that somebody else loaded, or nil.
+func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), error) {
+	path := string(s.from.Module)
+	if b.opts.LoadModule == nil || !strings.EqualFold(filepath.Ext(path), ".wasm") {
+		return nil, nil, nil
+	}
+	return b.opts.LoadModule(ctx, b.entry(s), path, ModuleLimits(&s.from.Limits))
+}
+
+// entry names an entry for whoever reads modules.
+func (b *builder) entry(s *slot) string {
+	if b.around != nil {
+		return b.file.Name + "/" + s.from.Name
+	}
+	return s.from.Name
+}
+
 func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	path, limits := string(s.from.Module), ModuleLimits(&s.from.Limits)
 	if b.opts.ReadModule != nil && strings.EqualFold(filepath.Ext(path), ".wasm") {
-		entry := s.from.Name
-		if b.around != nil {
-			entry = b.file.Name + "/" + entry
-		}
-		wasm, err := b.opts.ReadModule(ctx, entry, path)
+		wasm, err := b.opts.ReadModule(ctx, b.entry(s), path)
 		switch {
 		case err != nil:
 			return nil, err

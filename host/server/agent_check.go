@@ -91,14 +91,12 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 		return nil, misplaced(err)
 	}
 	out := &checkedAgent{}
-	var kept keptModules
-	defer func() { kept.close(0) }()
 	var wrong error
 	walk(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
 		if wrong != nil {
 			return
 		}
-		digest, err := a.checkEntry(ctx, c, &policy, f, at, m, &kept)
+		digest, err := a.checkEntry(ctx, c, &policy, f, at, m)
 		if err != nil {
 			wrong = err
 			return
@@ -190,25 +188,8 @@ func choice(list []string) string {
 // defaultGrants are those that harm nobody but the agent that gives them.
 var defaultGrants = []string{"read:*"}
 
-// keptModules are the last ones that were loaded: where the next entry is the same
-// module it need not be made again.
-type keptModules struct{ list []*host.Module }
-
-func (k *keptModules) add(m *host.Module) {
-	k.list = append(k.list, m)
-	k.close(4)
-}
-
-// close closes all but the last few.
-func (k *keptModules) close(most int) {
-	for len(k.list) > most {
-		k.list[0].Close()
-		k.list = k.list[1:]
-	}
-}
-
 // checkEntry finds an entry's module, and configures it as a run would.
-func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentfile.File, at string, m *agentfile.Middleware, kept *keptModules) (digest string, err error) {
+func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentfile.File, at string, m *agentfile.Middleware) (digest string, err error) {
 	found, err := a.modules.find(ctx, c.Tenant, string(m.Module))
 	if errors.Is(err, store.ErrNoModule) {
 		return "", misplaced(f.ErrorAt(at+".module", fmt.Errorf("module: %w; upload it with PUT /v1/modules?name=NAME", err)))
@@ -233,20 +214,22 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 			return "", misplaced(err)
 		}
 	}
-	content, err := a.modules.bytes(ctx, c.Tenant, found.Digest)
-	if err != nil {
-		return "", err
-	}
 	done, err := a.modules.compiling.take(ctx, c.Key.Tenant)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	loaded, err := a.modules.host.LoadBytes(ctx, string(m.Module)+".wasm", content, host.ModuleLimits(&m.Limits))
-	if err != nil {
-		return "", misplaced(f.ErrorAt(at+".module", err))
+	loaded, release, err := a.modules.take(ctx, c.Tenant, found.Digest, host.ModuleLimits(&m.Limits))
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		named := *refused // it is shared, and what it is called here is not
+		named.Name = string(m.Module)
+		return "", misplaced(f.ErrorAt(at+".module", &named))
+	case err != nil:
+		return "", err
 	}
-	kept.add(loaded)
+	defer release()
 	grants, err := m.ModuleGrants()
 	if err != nil {
 		return "", misplaced(f.ErrorAt(at+".grants", err))
@@ -255,6 +238,7 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 	var config *module.ConfigError
 	switch {
 	case errors.As(err, &config):
+		config.Module = string(m.Module)
 		return "", misplaced(f.ErrorAt(at+".config", err))
 	case err != nil:
 		return "", err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
@@ -136,7 +137,7 @@ func (a *agents) delete(ctx context.Context, c *Caller, in *AgentPath) (*struct{
 }
 
 // load returns a version of an agent, the newest if that is 0, ready to be
-// made: see [agents.readModule].
+// made: see [agents.loadModule].
 func (a *agents) load(ctx context.Context, t *store.Tenant, name string, version int64) (*agentfile.File, *Agent, error) {
 	kept, err := t.Agent(ctx, name, version)
 	if err != nil {
@@ -168,10 +169,10 @@ func pinned(kept *store.StoredAgent) (*agentfile.File, *Agent, error) {
 	return f, checked.show(kept), nil
 }
 
-// readModule is [host.FileOptions.ReadModule] for files that load returned. A module
-// that the operator blocks is not read.
-func (a *agents) readModule(t *store.Tenant) func(ctx context.Context, entry, path string) ([]byte, error) {
-	return func(ctx context.Context, _, path string) ([]byte, error) {
-		return a.modules.bytes(ctx, t, strings.TrimSuffix(path, ".wasm"))
+// loadModule is [host.FileOptions.LoadModule] for files that load returned. A module
+// that the operator blocks is not loaded.
+func (a *agents) loadModule(t *store.Tenant) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+	return func(ctx context.Context, _, path string, limits host.Limits) (*host.Module, func(), error) {
+		return a.modules.take(ctx, t, strings.TrimSuffix(path, ".wasm"), limits)
 	}
 }

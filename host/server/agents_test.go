@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // apply puts an agent.
@@ -39,11 +41,12 @@ func TestAgents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, m.Digest, shown.Modules[0].Digest)
 	require.Equal(t, agentfile.Path(bare(m.Digest)+".wasm"), file.Middlewares[0].Module)
-	b, err := f.server.agents.readModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module))
+	taken, release, err := f.server.agents.loadModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
 	require.NoError(t, err)
-	require.Equal(t, wasm(t, "wrap.wasm"), b)
-	_, err = f.server.agents.readModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module))
-	require.Error(t, err)
+	require.Equal(t, bare(m.Digest), taken.Digest())
+	release()
+	_, _, err = f.server.agents.loadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	require.ErrorIs(t, err, store.ErrNoModule, "that it is loaded is nobody's but its tenants'")
 	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
 	require.Equal(t, int64(2), a.Version, "put again it is another one")
 	require.NotEqual(t, m.Digest, a.Modules[0].Digest)

@@ -39,8 +39,8 @@
 // with a path parameter that is not in the test's samples fails it.
 //
 // What runs need is in agents and modules: agents.load gives a version of an
-// agent with its modules pinned, agents.readModule is what host.FileOptions reads
-// them with, [store.Tenant.AdmitRun] counts the run against the quotas, and
+// agent with its modules pinned, agents.loadModule is what host.FileOptions has
+// them from, [store.Tenant.AdmitRun] counts the run against the quotas, and
 // blocks.current says what the operator blocks, and when that changes. The
 // environment of an agent is its tenant's secrets, never this process's.
 //

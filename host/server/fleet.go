@@ -132,9 +132,11 @@ func (f *fleet) tidy(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			f.close(0, 0)
+			f.server.modules.shelf.close(0, 0)
 			return
 		case <-ticker.C:
 			f.close(idleAgent, idleAgents)
+			f.server.modules.shelf.close(idleModule, idleModules)
 		}
 	}
 }
@@ -149,8 +151,8 @@ func (f *fleet) close(age time.Duration, most int) {
 	})
 }
 
-// fit makes an agent. Where images have no room for it agents that nobody uses are
-// closed: those of its tenant, then those of others, more each time.
+// fit makes an agent. Where images have no room for it modules and agents that nobody
+// uses are closed: agents of its tenant, then those of others, more each time.
 func (f *fleet) fit(ctx context.Context, p *agentPlan, tenant string) (*host.Agent, error) {
 	a, err := f.builds(ctx, p)
 	own := true
@@ -160,7 +162,7 @@ func (f *fleet) fit(ctx context.Context, p *agentPlan, tenant string) (*host.Age
 			return a, err
 		}
 		switch {
-		case own && f.evict(tenant) > 0:
+		case own && f.server.modules.shelf.close(0, 0)+f.evict(tenant) > 0:
 		case f.evictOthers(tenant, most) > 0:
 			most *= 2
 		default:
@@ -314,11 +316,12 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 		return nil, err
 	}
 	operator := p.tenant.ID() == store.Operator
+	vault := &vault{fleet: f, plan: p}
 	o := &host.FileOptions{
-		Getenv: f.getenv(ctx, p), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
+		Getenv: vault.getenv(ctx), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
 		Journal: &agent.JournalOptions{Journal: s.store, Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Spec: spec},
 		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, GuardModels: true, ModelURL: f.modelURL(p),
-		ReadModule: f.readModule(p),
+		LoadModule: f.loadModule(p),
 	}
 	if operator {
 		o.Network.Hosts = nil
@@ -327,6 +330,12 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 		o.Model = s.options.Model
 	}
 	a, err := s.host.NewAgentFromFile(ctx, file, o)
+	if lost := vault.lost(); lost != nil {
+		if err == nil {
+			a.Close()
+		}
+		return nil, lost
+	}
 	var known *Problem
 	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
 		return nil, &notReadyError{p.spec.Agent, err}
@@ -347,14 +356,14 @@ func (e *notReadyError) Error() string { return fmt.Sprintf("agent %s cannot run
 // Unwrap returns the cause.
 func (e *notReadyError) Unwrap() error { return e.err }
 
-// readModule reads modules by their digests: the operator's from the operator.
-func (f *fleet) readModule(p *agentPlan) func(ctx context.Context, entry, path string) ([]byte, error) {
-	own, operators := f.server.agents.readModule(p.tenant), f.server.agents.readModule(f.server.store.Tenant(store.Operator))
-	return func(ctx context.Context, entry, path string) ([]byte, error) {
+// loadModule loads modules by their digests: the operator's from the operator.
+func (f *fleet) loadModule(p *agentPlan) func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
+	own, operators := f.server.agents.loadModule(p.tenant), f.server.agents.loadModule(f.server.store.Tenant(store.Operator))
+	return func(ctx context.Context, entry, path string, limits host.Limits) (*host.Module, func(), error) {
 		if p.rival[strings.TrimSuffix(path, ".wasm")] && p.ringed(entry) {
-			return operators(ctx, entry, path)
+			return operators(ctx, entry, path, limits)
 		}
-		return own(ctx, entry, path)
+		return own(ctx, entry, path, limits)
 	}
 }
 
@@ -368,31 +377,6 @@ func (p *agentPlan) ringed(entry string) bool {
 		}
 	}
 	return false
-}
-
-// getenv is what an agent's file finds in the place of an environment: the tenant's
-// secrets, and the operator's model where the policy names its models and the file
-// names no other address.
-func (f *fleet) getenv(ctx context.Context, p *agentPlan) func(string) string {
-	known := map[string]bool{}
-	for _, s := range p.secrets {
-		known[s.Name] = true
-	}
-	shared := p.shared()
-	return func(name string) string {
-		if known[name] {
-			secret, err := p.tenant.Secret(ctx, name)
-			if err != nil {
-				f.server.log.Error("a secret cannot be opened", "tenant", p.tenant.ID(), "secret", name, "error", err)
-				return ""
-			}
-			return string(secret)
-		}
-		if shared && (name == host.EnvAPIKey || name == host.EnvBaseURL) {
-			return f.server.options.Getenv(name)
-		}
-		return ""
-	}
 }
 
 // shared reports whether the agent may ask the operator's model: the policy names its

@@ -27,6 +27,7 @@ type modules struct {
 	sharer func(tenant string) *sandbox.Sharer
 	limit  int64 // bytes of one
 
+	shelf     *shelf
 	compiling *turns
 	mu        sync.Mutex
 	uploading map[string]int // by tenant
@@ -44,8 +45,10 @@ const (
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	return &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
+	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
 		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
+	m.shelf = newShelf(m.load, s.now)
+	return m
 }
 
 type (
@@ -171,15 +174,24 @@ func (m *modules) delete(ctx context.Context, c *Caller, in *ModulePath) (*struc
 	return nil, c.Tenant.DeleteModule(ctx, kept.Digest)
 }
 
-// bytes are those of a tenant's module, unless the operator blocks it.
-func (m *modules) bytes(ctx context.Context, t *store.Tenant, digest string) ([]byte, error) {
+// take is a tenant's module, loaded, unless the operator blocks it. Its name is its digest.
+func (m *modules) take(ctx context.Context, t *store.Tenant, digest string, limits host.Limits) (loaded *host.Module, release func(), err error) {
 	if why, blocked := m.blocks.reason(digest); blocked {
-		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
+		return nil, nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", digest, why)
 	}
 	if _, err := t.Module(ctx, digest); err != nil {
+		return nil, nil, err
+	}
+	return m.shelf.take(ctx, digest, limits)
+}
+
+// load loads a module, for everybody who has it.
+func (m *modules) load(ctx context.Context, digest string, limits host.Limits) (*host.Module, error) {
+	content, err := m.store.Module(ctx, digest)
+	if err != nil {
 		return nil, err
 	}
-	return m.store.Module(ctx, digest)
+	return m.host.LoadBytes(ctx, digest+".wasm", content, limits)
 }
 
 // admit lets an upload begin, if the tenant has not too many under way.

@@ -78,12 +78,10 @@ func TestUploadScript(t *testing.T) {
 	require.NoError(t, json.Unmarshal(r.body, &m))
 	require.Equal(t, "script", m.Kind)
 	require.Equal(t, "javascript", m.About.Transport)
-	b, err := f.server.modules.bytes(t.Context(), f.store.Tenant("acme"), bare(m.Digest))
-	require.NoError(t, err)
-	loaded, err := f.server.host.LoadBytes(t.Context(), "x.wasm", b, host.Limits{})
+	loaded, release, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
 	require.NoError(t, err, "what is kept loads again")
 	require.Equal(t, bare(m.Digest), loaded.Digest())
-	loaded.Close()
+	release()
 	require.Contains(t, f.push(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
 	f.push(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
 }
@@ -202,7 +200,7 @@ func TestBlockedUpload(t *testing.T) {
 	require.Contains(t, f.push(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
 	f.ok("GET", "/v1/modules/"+m.Digest, f.acme, nil, &m)
 	require.Equal(t, "it leaks", m.Blocked)
-	_, err := f.server.modules.bytes(t.Context(), f.store.Tenant("acme"), bare(m.Digest))
+	_, _, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
 	require.ErrorContains(t, err, "it leaks")
 }
 
@@ -218,7 +216,7 @@ func TestModulesAreSwept(t *testing.T) {
 	defer stop()
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.acme, nil, nil)
 	go f.server.modules.sweep(ctx, time.Millisecond, -time.Hour)
-	_, err := f.server.modules.bytes(ctx, f.store.Tenant("beta"), bare(m.Digest))
+	_, _, err := f.server.modules.take(ctx, f.store.Tenant("beta"), bare(m.Digest), host.Limits{})
 	require.NoError(t, err, "another tenant has it")
 	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
 	require.Eventually(t, func() bool {
