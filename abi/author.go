@@ -2,7 +2,6 @@ package abi
 
 import (
 	"encoding"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -153,6 +152,9 @@ func unfitted(text string) error { return &unfit{text: text} }
 
 // wanted says what comes, and that something else is wanted.
 func (t *trusted) wanted(what string) error {
+	if t.unknown != nil {
+		return unfitted("want " + what + ", got " + jsonKind(t.space()))
+	}
 	return unfitted(cut(string(t.raw()), 64) + " does not fit; want " + what)
 }
 
@@ -163,13 +165,18 @@ func isNumber(t reflect.Type) bool {
 
 // within puts a step in front of the path of an error.
 func within(err error, step string) error {
-	var e *unfit
-	if !errors.As(err, &e) {
+	e, ok := err.(*unfit) //nolint:errorlint // it is wrapped in nothing
+	if !ok {
 		return err
 	}
-	if e.path != "" && e.path[0] != '[' {
+	e.path = joined(step, e.path)
+	return e
+}
+
+// joined puts a step in front of a path.
+func joined(step, path string) string {
+	if path != "" && path[0] != '[' {
 		step += "."
 	}
-	e.path = step + e.path
-	return e
+	return step + path
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"strconv"
+	"strings"
 )
 
 // DecodeValue is Decode for a value of an author's type.
@@ -19,6 +20,7 @@ func (s *scanner) decodeValue(v any) (unknown []string, err error) {
 	if p.Kind() != reflect.Pointer || p.IsNil() {
 		return nil, errors.New("decode into something that is not a pointer")
 	}
+	s.enter = enterType
 	if err := s.document(p.Type().Elem()); err != nil || s.stopped != nil {
 		return nil, err
 	}
@@ -46,6 +48,21 @@ func ReadValue(b []byte, v any) error {
 		return err
 	}
 	return t.end()
+}
+
+// ReadStrict is ReadValue for what people have written: it returns the paths of the
+// keys that v does not have, and refuses a key that stands twice or differs from a known
+// one in case only.
+func ReadStrict(b []byte, v any) (unknown []string, err error) {
+	t := trusted{b: b, unknown: &unknown}
+	t.space()
+	if err := t.author(reflect.ValueOf(v).Elem()); err != nil {
+		if e, ok := err.(*unfit); ok { //nolint:errorlint // it is wrapped in nothing
+			e.text += " (at byte " + strconv.Itoa(t.i) + ")"
+		}
+		return nil, err
+	}
+	return unknown, t.end()
 }
 
 // common reads values of types that are kept most, without reflection.
@@ -108,11 +125,10 @@ func (t *trusted) author(v reflect.Value) error {
 		return t.authorList(v)
 	case reflect.String:
 		if c := t.space(); c != '"' {
-			raw := t.raw()
 			if !isNumber(typ) || c != '-' && (c < '0' || c > '9') {
-				return unfitted(cut(string(raw), 64) + " does not fit; want a string")
+				return t.wanted("a string")
 			}
-			v.SetString(string(raw))
+			v.SetString(string(t.raw()))
 			return nil
 		}
 		v.SetString(t.text())
@@ -180,6 +196,10 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 	}
 	fields := fieldsOfType(v.Type())
 	next := 0
+	var seen []bool
+	if t.unknown != nil {
+		seen = make([]bool, len(fields))
+	}
 	for {
 		if !t.key() {
 			return nil
@@ -197,20 +217,64 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 			}
 		}
 		if found < 0 {
+			if err := t.stranger(fields); err != nil {
+				return err
+			}
 			t.skip()
 			continue
 		}
 		f := &fields[found]
+		if seen != nil {
+			if seen[found] {
+				return twice(f.name)
+			}
+			seen[found] = true
+		}
 		place := fieldAt(v, f.index, true)
 		if !place.IsValid() {
 			t.skip()
 			continue
 		}
+		before := t.strangers()
 		if err := t.authorField(place, f); err != nil {
 			return within(err, f.name)
 		}
+		t.found(before, f.name)
 	}
 }
+
+// stranger notes a key that is none of the fields, if somebody wants to know of it.
+func (t *trusted) stranger(fields []authorField) error {
+	if t.unknown == nil {
+		return nil
+	}
+	for i := range fields {
+		if strings.EqualFold(fields[i].name, t.last) {
+			return unfitted("key " + strconv.Quote(t.last) + " differs from " + strconv.Quote(fields[i].name) + " in case only")
+		}
+	}
+	if len(*t.unknown) < maxUnknown {
+		*t.unknown = append(*t.unknown, cut(t.last, 64))
+	}
+	return nil
+}
+
+// strangers is how many keys were noted.
+func (t *trusted) strangers() int {
+	if t.unknown == nil {
+		return 0
+	}
+	return len(*t.unknown)
+}
+
+// found puts a step in front of the paths of keys that were noted behind it.
+func (t *trusted) found(before int, step string) {
+	for n := t.strangers(); before < n; before++ {
+		(*t.unknown)[before] = joined(step, (*t.unknown)[before])
+	}
+}
+
+func twice(key string) error { return unfitted("key " + strconv.Quote(cut(key, 64)) + " stands twice") }
 
 func (t *trusted) authorField(v reflect.Value, f *authorField) error {
 	if !f.quoted || t.space() != '"' {
@@ -247,12 +311,14 @@ func (t *trusted) authorMap(v reflect.Value) error {
 			err = setNumber(key, name)
 		}
 		one := reflect.New(typ.Elem()).Elem()
+		before := t.strangers()
 		if err == nil {
 			err = t.author(one)
 		}
 		if err != nil {
 			return within(err, name)
 		}
+		t.found(before, name)
 		v.SetMapIndex(key, one)
 	}
 }
@@ -289,8 +355,12 @@ func (t *trusted) authorList(v reflect.Value) error {
 			t.skip()
 			continue
 		}
+		before := t.strangers()
 		if err := t.author(one); err != nil {
 			return within(err, "["+strconv.Itoa(n)+"]")
+		}
+		if t.strangers() > before {
+			t.found(before, "["+strconv.Itoa(n)+"]")
 		}
 	}
 	if slice {

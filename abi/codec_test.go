@@ -30,6 +30,7 @@ func generatedTypes() []reflect.Type {
 // what it makes of it.
 func byReflection(b []byte, t reflect.Type) (v any, unknown []string, err error) {
 	s := scanner{b: b}
+	s.enter = enterType
 	if err := s.document(t); err != nil {
 		return nil, nil, err
 	}

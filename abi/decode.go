@@ -164,11 +164,9 @@ func jsonKind(first byte) string {
 	}
 }
 
-// enter is what the scanner does before each value that begins with first.
-func (s *scanner) enter(t reflect.Type, first byte) (*typeInfo, error) {
-	if t == nil {
-		return nil, nil
-	}
+// enterType is what the scanner does before each value of a type, which begins with
+// first.
+func enterType(s *scanner, t reflect.Type, first byte) (form, error) {
 	info := typeOf(t)
 	if info.shape != nil {
 		form := info.shape(first)
@@ -186,10 +184,12 @@ func (s *scanner) enter(t reflect.Type, first byte) (*typeInfo, error) {
 	return info, nil
 }
 
+func (info *typeInfo) element() reflect.Type { return info.elem }
+
 // member finds the type of an object's field, and notes a field that the
 // type does not have.
-func (s *scanner) member(info *typeInfo, key string) (reflect.Type, error) {
-	if info == nil || info.kind == reflect.Invalid {
+func (info *typeInfo) member(s *scanner, key string) (reflect.Type, error) {
+	if info.kind == reflect.Invalid {
 		return nil, nil
 	}
 	if info.kind == reflect.Map {

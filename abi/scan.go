@@ -14,12 +14,20 @@ type scanner struct {
 	i       int
 	path    []segment
 	unknown []string
-	spaced  bool                                  // there were spaces between values
-	field   func(name string, value []byte) error // each field of the outermost object
+	spaced  bool                                                       // there were spaces between values
+	field   func(name string, value []byte) error                      // each field of the outermost object
+	enter   func(s *scanner, t reflect.Type, first byte) (form, error) // nil: no value is of a type
 
 	stop    func() error // asked each stride; nil: nobody is
 	asked   int          // where it is asked next
 	stopped error        // what it said
+}
+
+// A form is what a scanner knows of the type of a value. It is an interface so that
+// a module that scans values of no type has nothing of it.
+type form interface {
+	element() reflect.Type // of an array's elements; nil: anything goes
+	member(s *scanner, key string) (reflect.Type, error)
 }
 
 // stride is how many bytes are read between two questions whether to stop.
@@ -113,15 +121,18 @@ func (s *scanner) value(t reflect.Type) error {
 	default:
 		return s.refuse("want a JSON value, got " + strconv.QuoteRune(rune(first)))
 	}
-	info, err := s.enter(t, first)
-	if err != nil {
-		return err
+	var f form
+	if t != nil {
+		var err error
+		if f, err = s.enter(s, t, first); err != nil {
+			return err
+		}
 	}
 	switch first {
 	case '{':
-		return s.object(info)
+		return s.object(f)
 	case '[':
-		return s.array(info)
+		return s.array(f)
 	case '"':
 		_, err := s.text()
 		return err
@@ -269,10 +280,10 @@ func (s *scanner) pop() {
 	s.path = s.path[:len(s.path)-1]
 }
 
-func (s *scanner) array(info *typeInfo) error {
+func (s *scanner) array(f form) error {
 	var elem reflect.Type
-	if info != nil {
-		elem = info.elem
+	if f != nil {
+		elem = f.element()
 	}
 	s.i++
 	s.space()
@@ -306,7 +317,7 @@ func (s *scanner) array(info *typeInfo) error {
 	}
 }
 
-func (s *scanner) object(info *typeInfo) error {
+func (s *scanner) object(f form) error {
 	s.i++
 	s.space()
 	if s.peek() == '}' {
@@ -318,7 +329,7 @@ func (s *scanner) object(info *typeInfo) error {
 	}
 	var seen keySet
 	for {
-		if err := s.objectField(info, &seen); err != nil {
+		if err := s.objectField(f, &seen); err != nil {
 			return err
 		}
 		s.space()
@@ -335,7 +346,7 @@ func (s *scanner) object(info *typeInfo) error {
 	}
 }
 
-func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
+func (s *scanner) objectField(f form, seen *keySet) error {
 	s.space()
 	if s.peek() != '"' {
 		return s.refuse("want a key in an object")
@@ -359,8 +370,8 @@ func (s *scanner) objectField(info *typeInfo, seen *keySet) error {
 	s.i++
 	s.space()
 	var t reflect.Type
-	if info != nil {
-		if t, err = s.member(info, string(key)); err != nil {
+	if f != nil {
+		if t, err = f.member(s, string(key)); err != nil {
 			return err
 		}
 	}

@@ -51,6 +51,8 @@ type trusted struct {
 	bad  bool
 	last string // the key that was read last
 	own  bool   // nobody else sees b
+
+	unknown *[]string // where keys that a value does not have are noted; nil: they are passed over
 }
 
 // Eight bytes of a kind, and the lowest and highest bits of eight bytes.

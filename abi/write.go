@@ -54,6 +54,13 @@ func (w *writer) text(s string) {
 // mostEscaped is how many bytes one byte of a string may become.
 const mostEscaped = 6
 
+// AppendText appends a text to b as a JSON string, as Marshal writes it.
+func AppendText(b []byte, text string) []byte {
+	w := writer{b: b}
+	w.text(text)
+	return w.b
+}
+
 func (w *writer) chars(s string) {
 	from := 0
 	for i := 0; ; {

@@ -16,8 +16,8 @@ type part struct {
 	// One of these, if the part takes a configuration: a struct behind a
 	// pointer that is decoded into, as it was registered, or a builder.
 	prototype reflect.Value
-	defaults  abi.JSON
 	build     *builder
+	schema    *schema // of that
 }
 
 // A builder makes a middleware from its configuration.
@@ -46,7 +46,7 @@ func newPart(mw Middleware) *part {
 			panic("middleware: Build needs a function that returns a concrete type, not an interface: its hooks must be known before it is called")
 		}
 		check(b.sample)
-		return &part{sample: b.sample, build: b}
+		return &part{sample: b.sample, build: b, schema: (&schemaMaker{}).schema(b.config)}
 	}
 	check(mw)
 	p := &part{value: mw, sample: mw}
@@ -60,13 +60,14 @@ func newPart(mw Middleware) *part {
 	if len(configNames(v.Type().Elem())) == 0 {
 		return p
 	}
+	maker := schemaMaker{}
+	p.schema = maker.schema(v.Type().Elem())
+	if maker.unfit != nil {
+		panic("middleware: " + v.Type().String() + " cannot be configured: values of type " + maker.unfit.String() + " are not in JSON. Tag fields that are no configuration `json:\"-\"`")
+	}
 	p.prototype = reflect.New(v.Type().Elem()).Elem()
 	p.prototype.Set(v.Elem())
-	defaults, err := abi.MarshalValue(mw)
-	if err != nil {
-		panic("middleware: " + v.Type().String() + " cannot be configured: " + err.Error() + ". Tag fields that are no configuration `json:\"-\"`")
-	}
-	p.defaults = defaults
+	renew(p.prototype, 0)
 	return p
 }
 
@@ -99,8 +100,7 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	}
 	target := m.target()
 	if target == nil {
-		var none struct{}
-		if err := decodeConfig(config, &none); err != nil {
+		if err := readConfig(config, &struct{}{}); err != nil {
 			return nil, err
 		}
 	} else if err := target.configure(config); err != nil {
@@ -120,7 +120,11 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 
 func (p *part) configure(config abi.JSON) error {
 	fresh := reflect.New(p.configType())
-	if err := decodeConfig(config, fresh.Interface()); err != nil {
+	if p.build == nil { // what JSON says nothing of is as it was registered
+		fresh.Elem().Set(p.prototype)
+		renew(fresh.Elem(), 0)
+	}
+	if err := readConfig(config, fresh.Interface()); err != nil {
 		return err
 	}
 	if p.build != nil {
@@ -131,27 +135,71 @@ func (p *part) configure(config abi.JSON) error {
 		}
 		return err
 	}
-	// What JSON says nothing of is as it was registered, and no decoding
-	// writes into slices and maps that the prototype has, too.
-	v := reflect.ValueOf(p.value).Elem()
-	v.Set(p.prototype)
-	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("json") != "-" {
-			v.Field(i).SetZero()
-		}
-	}
-	for _, b := range []abi.JSON{p.defaults, config} {
-		if err := abi.ReadValue(b, p.value); err != nil {
-			return abi.Wrap("config", err)
-		}
-	}
+	reflect.ValueOf(p.value).Elem().Set(fresh.Elem())
 	return nil
 }
 
-// decodeConfig decodes a configuration strictly: keys that v does not have are
+// deepest is how deep what a middleware is registered with may be.
+const deepest = 100
+
+// renew makes slices, maps and pointers new in v, a copy, as far as JSON would write
+// into them: so that nobody writes into those of what it was copied from.
+func renew(v reflect.Value, depth int) {
+	if depth > deepest {
+		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deep, or in itself. Tag fields that are no configuration `json:\"-\"`")
+	}
+	kind := v.Kind()
+	switch kind {
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
+		if v.IsNil() {
+			return
+		}
+	}
+	fresh := v
+	switch kind {
+	case reflect.Pointer:
+		fresh = reflect.New(v.Type().Elem())
+		fresh.Elem().Set(v.Elem())
+		renew(fresh.Elem(), depth+1)
+	case reflect.Interface:
+		fresh = reflect.New(v.Elem().Type()).Elem()
+		fresh.Set(v.Elem())
+		renew(fresh, depth+1)
+	case reflect.Map:
+		fresh = reflect.MakeMap(v.Type())
+		for it := v.MapRange(); it.Next(); {
+			one := reflect.New(v.Type().Elem()).Elem()
+			one.Set(it.Value())
+			renew(one, depth+1)
+			fresh.SetMapIndex(it.Key(), one)
+		}
+	case reflect.Slice, reflect.Array:
+		if kind == reflect.Slice {
+			fresh = reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, v.Len()), v)
+		}
+		for i := range fresh.Len() {
+			renew(fresh.Index(i), depth+1)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.Tag.Get("json") != "-" && (f.IsExported() || f.Anonymous && f.Type.Kind() == reflect.Struct) {
+				renew(v.Field(i), depth+1)
+			}
+		}
+		return
+	default:
+		return
+	}
+	if kind != reflect.Array {
+		v.Set(fresh)
+	}
+}
+
+// readConfig reads a configuration strictly: keys that v does not have are
 // errors.
-func decodeConfig(config abi.JSON, v any) error {
-	unknown, err := abi.DecodeValue(config, v)
+func readConfig(config abi.JSON, v any) error {
+	unknown, err := abi.ReadStrict(config, v)
 	if err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
 	}

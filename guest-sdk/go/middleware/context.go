@@ -102,8 +102,8 @@ func (e *ending) Error() string {
 // errorObject is what a hook that returned err writes as its output. The
 // nearest *abi.Error in err keeps its code and the rest; the text is err's.
 func errorObject(err error) *abi.Error {
-	var known *abi.Error
-	if !errors.As(err, &known) {
+	known, ok := errors.AsType[*abi.Error](err)
+	if !ok {
 		return &abi.Error{Code: abi.CodeInternal, Message: err.Error()}
 	}
 	out := *known

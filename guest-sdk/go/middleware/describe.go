@@ -48,7 +48,10 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	}
 	target := m.target()
 	if o.ConfigSchema == nil {
-		m.description.ConfigSchema = configSchema(target)
+		m.description.ConfigSchema = noConfig.append(nil)
+		if target != nil {
+			m.description.ConfigSchema = target.schema.append(nil)
+		}
 	}
 	callers := 0
 	for _, p := range m.parts {
@@ -64,6 +67,9 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	}
 	return m
 }
+
+// noConfig is the schema of the configuration of a module that has none.
+var noConfig = schema{kind: "object", closed: true}
 
 // target returns the part that takes the module's configuration, if any.
 func (m *Module) target() *part {

@@ -11,7 +11,8 @@ import (
 type Decision struct {
 	decision string
 	message  string
-	payload  any
+	payload  string // JSON; empty: none
+	err      error  // why there is none
 }
 
 // Allow lets the call happen, as far as this gate is concerned.
@@ -29,7 +30,8 @@ func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop,
 // With returns the decision with something for the one who is asked:
 // anything that encodes as JSON.
 func (d Decision) With(payload any) Decision {
-	d.payload = payload
+	raw, err := encodePayload(payload)
+	d.payload, d.err = string(raw), err
 	return d
 }
 
@@ -74,19 +76,18 @@ func (Decision) serve(m *Module, s *served, host Host, input []byte) (abi.Writab
 		}
 	}
 	v.out.Decision, v.out.Message = strictest.decision, strictest.message
-	var err error
-	if strictest.payload != nil {
-		v.out.Payload, err = encodePayload(strictest.payload)
+	if strictest.payload != "" {
+		v.out.Payload = abi.JSON(strictest.payload)
 	}
-	return &v.out, err
+	return &v.out, strictest.err
 }
 
 // gateEnding says what a gate that returned a stop or an interrupt decided:
 // the decision must be there beside a stop, and an interrupt is a question.
 func gateEnding(err error) (abi.Writable, error) {
-	var end *ending
+	end, ok := errors.AsType[*ending](err)
 	switch {
-	case !errors.As(err, &end):
+	case !ok:
 		return nil, err
 	case end.Stop != nil:
 		return &abi.GateToolAnswer{Control: end.Control, Decision: abi.DecideStop, Message: end.Stop.Reason}, nil

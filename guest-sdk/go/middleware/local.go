@@ -53,7 +53,7 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 // hook fails later.
 func (l Local[T]) CompareAndSet(ctx *Context, value T, version int64) (bool, error) {
 	err := l.store(ctx, value, version)
-	if errors.Is(err, &abi.Error{Code: abi.CodeConflict}) {
+	if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeConflict {
 		return false, nil
 	}
 	return err == nil, err

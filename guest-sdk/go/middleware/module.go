@@ -229,8 +229,8 @@ const answerBytes = 256
 // endingOf turns an error that ends or pauses the run into the answer that
 // does, and leaves others as they are.
 func endingOf(hook abi.Hook, err error) ([]byte, error) {
-	var end *ending
-	if !errors.As(err, &end) {
+	end, ok := errors.AsType[*ending](err)
+	if !ok {
 		return nil, err
 	}
 	switch hook {

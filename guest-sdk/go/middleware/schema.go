@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"bytes"
 	"encoding"
 	"reflect"
 	"strings"
@@ -11,67 +10,76 @@ import (
 
 // A schema is a JSON Schema of what a Go type decodes from.
 type schema struct {
-	Type        string     `json:"type,omitempty"`
-	Description string     `json:"description,omitempty"`
-	Items       *schema    `json:"items,omitempty"`
-	Properties  properties `json:"properties,omitempty"`
-	Required    []string   `json:"required,omitempty"`
-	// Additional is false for structs and a schema for maps.
-	Additional any `json:"additionalProperties,omitempty"`
+	kind        string
+	description string
+	items       *schema
+	properties  []property // in the order of the struct's fields
+	required    []string
+	closed      bool    // no other properties
+	values      *schema // of a map
 }
-
-// properties are in the order of the struct's fields.
-type properties []property
 
 type property struct {
 	name   string
 	schema *schema
 }
 
-// MarshalJSON writes an object.
-func (p properties) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i := range p {
-		if i > 0 {
-			b.WriteByte(',')
+// append writes the schema as JSON.
+func (s *schema) append(b []byte) []byte {
+	b = append(b, '{')
+	key := func(name string) {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
 		}
-		for _, v := range []any{p[i].name, p[i].schema} {
-			part, err := abi.MarshalValue(v)
-			if err != nil {
-				return nil, err
-			}
-			b.Write(part)
-			if v == any(p[i].name) {
-				b.WriteByte(':')
-			}
-		}
+		b = append(abi.AppendText(b, name), ':')
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	if s.kind != "" {
+		key("type")
+		b = abi.AppendText(b, s.kind)
+	}
+	if s.description != "" {
+		key("description")
+		b = abi.AppendText(b, s.description)
+	}
+	if s.items != nil {
+		key("items")
+		b = s.items.append(b)
+	}
+	if len(s.properties) > 0 {
+		key("properties")
+		b = append(b, '{')
+		for _, p := range s.properties {
+			key(p.name)
+			b = p.schema.append(b)
+		}
+		b = append(b, '}')
+	}
+	if len(s.required) > 0 {
+		key("required")
+		b = append(b, '[')
+		for i, name := range s.required {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = abi.AppendText(b, name)
+		}
+		b = append(b, ']')
+	}
+	if s.closed {
+		key("additionalProperties")
+		b = append(b, "false"...)
+	} else if s.values != nil {
+		key("additionalProperties")
+		b = s.values.append(b)
+	}
+	return append(b, '}')
 }
 
 // A schemaMaker makes the schema of one type.
 type schemaMaker struct {
 	required bool           // whether fields without omitempty must be there
 	inside   []reflect.Type // the structs around, for types that hold themselves
-}
-
-// configSchema is the schema of a part's configuration, or of none.
-func configSchema(p *part) abi.JSON {
-	t := reflect.TypeFor[struct{}]()
-	if p != nil {
-		t = p.configType()
-	}
-	return encodeSchema((&schemaMaker{}).schema(t))
-}
-
-func encodeSchema(s *schema) abi.JSON {
-	b, err := abi.MarshalValue(s)
-	if err != nil {
-		panic("middleware: encode a schema: " + err.Error()) // it consists of strings
-	}
-	return b
+	unfit    reflect.Type   // a type whose values JSON has not
 }
 
 func (m *schemaMaker) schema(t reflect.Type) *schema {
@@ -79,29 +87,32 @@ func (m *schemaMaker) schema(t reflect.Type) *schema {
 		return &schema{}
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		return &schema{Type: "string"}
+		return &schema{kind: "string"}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return m.schema(t.Elem())
 	case reflect.Bool:
-		return &schema{Type: "boolean"}
+		return &schema{kind: "boolean"}
 	case reflect.String:
-		return &schema{Type: "string"}
+		return &schema{kind: "string"}
 	case reflect.Float32, reflect.Float64:
-		return &schema{Type: "number"}
+		return &schema{kind: "number"}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return &schema{Type: "integer"}
+		return &schema{kind: "integer"}
 	case reflect.Slice, reflect.Array:
 		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
-			return &schema{Type: "string"} // base64
+			return &schema{kind: "string"} // base64
 		}
-		return &schema{Type: "array", Items: m.schema(t.Elem())}
+		return &schema{kind: "array", items: m.schema(t.Elem())}
 	case reflect.Map:
-		return &schema{Type: "object", Additional: m.schema(t.Elem())}
+		return &schema{kind: "object", values: m.schema(t.Elem())}
 	case reflect.Struct:
 		return m.object(t)
+	case reflect.Func, reflect.Chan, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		m.unfit = t
+		return &schema{}
 	default:
 		return &schema{}
 	}
@@ -110,18 +121,18 @@ func (m *schemaMaker) schema(t reflect.Type) *schema {
 func (m *schemaMaker) object(t reflect.Type) *schema {
 	for _, around := range m.inside {
 		if around == t {
-			return &schema{Type: "object"}
+			return &schema{kind: "object"}
 		}
 	}
 	m.inside = append(m.inside, t)
 	defer func() { m.inside = m.inside[:len(m.inside)-1] }()
-	s := &schema{Type: "object", Additional: false}
+	s := &schema{kind: "object", closed: true}
 	eachField(t, func(name, options string, f reflect.StructField) {
 		sub := m.schema(f.Type)
-		sub.Description = f.Tag.Get("doc")
-		s.Properties = append(s.Properties, property{name, sub})
+		sub.description = f.Tag.Get("doc")
+		s.properties = append(s.properties, property{name, sub})
 		if m.required && !strings.Contains(options, "omit") && f.Type.Kind() != reflect.Pointer {
-			s.Required = append(s.Required, name)
+			s.required = append(s.required, name)
 		}
 	})
 	return s

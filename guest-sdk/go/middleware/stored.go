@@ -61,7 +61,7 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 // still the one that Load returned, and reports whether it was.
 func (s Stored[T]) CompareAndSet(ctx *Context, value T, version int64, ttl Lifetime) (bool, error) {
 	err := s.set(ctx, value, version, ttl)
-	if errors.Is(err, &abi.Error{Code: abi.CodeConflict}) {
+	if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeConflict {
 		return false, nil
 	}
 	return err == nil, err

@@ -23,7 +23,7 @@ type Tool struct {
 // is the result: a string, an [abi.Content], an *[abi.Result], or anything
 // else that JSON encodes.
 func NewTool[A, R any](name, description string, fn func(ctx *Context, args A) (R, error)) Tool {
-	parameters := encodeSchema((&schemaMaker{required: true}).schema(reflect.TypeFor[A]()))
+	parameters := (&schemaMaker{required: true}).schema(reflect.TypeFor[A]()).append(nil)
 	return Tool{
 		Tool: abi.Tool{Name: name, Description: description, Parameters: parameters},
 		Run: func(ctx *Context, call *Call) (*abi.Result, error) {
