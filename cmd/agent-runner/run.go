@@ -265,11 +265,17 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		case left == 0, paused(first):
 		case first == nil:
 			c.screen.note(amber, "agent-runner: the recording goes on: %d more of its answers were not asked for", left)
-		case source.prompt != "":
+		case source.prompt != "" && ctx.Err() == nil && !unkept(first):
 			c.screen.note(amber, "agent-runner: the built-in recording fits no other conversation than its own; to see what modules change, name a model with --model")
 		}
 	}
 	return first
+}
+
+// unkept reports whether a run ended as its store did not work.
+func unkept(err error) bool {
+	var journal *agent.JournalError
+	return errors.As(err, &journal)
 }
 
 // paused reports whether a run waits for an answer.

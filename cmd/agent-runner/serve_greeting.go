@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/server"
@@ -24,6 +25,10 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 	if err != nil {
 		return err
 	}
+	lost, err := s.LostKeys(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(g.env.err, "serving at %s, with the store %s\n", g.url, g.store)
 	shared := true
 	switch {
@@ -41,6 +46,9 @@ func (g *greeting) say(ctx context.Context, s store.Store, newKey bool) error {
 	}
 	if !g.secrets {
 		fmt.Fprintf(g.env.err, "secrets: cannot be kept without --secrets-key-file\n")
+	}
+	if len(lost) > 0 {
+		fmt.Fprintf(g.env.err, "secrets: some were sealed by a key %s that is not in --secrets-key-file as it was then; agents that need them cannot run until its line is back, or their tenants set them again\n", strings.Join(lost, ", "))
 	}
 	if key == "" {
 		return nil

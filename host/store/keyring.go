@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// ErrNoKeyring is the error where secrets are used without a [Keyring].
+// ErrNoKeyring is the error where secrets are used without a [Keyring], or with one
+// that has not the key that sealed them.
 var ErrNoKeyring = errors.New("there is no key for secrets")
 
 // A Keyring seals secrets with AES-256-GCM. Its first key seals; the others
@@ -78,12 +79,10 @@ func (r *Keyring) open(by string, sealed []byte, place string) ([]byte, error) {
 	if key == nil {
 		return nil, fmt.Errorf("%w: it was sealed by %q, which is not among the keys for secrets", ErrNoKeyring, by)
 	}
-	if len(sealed) < key.NonceSize() {
-		return nil, &Error{Corrupt, "", errors.New("a secret is too short")}
+	if len(sealed) > key.NonceSize() {
+		if secret, err := key.Open(nil, sealed[:key.NonceSize()], sealed[key.NonceSize():], []byte(place)); err == nil {
+			return secret, nil
+		}
 	}
-	secret, err := key.Open(nil, sealed[:key.NonceSize()], sealed[key.NonceSize():], []byte(place))
-	if err != nil {
-		return nil, &Error{Corrupt, "", fmt.Errorf("a secret is not what key %q sealed for this place", by)}
-	}
-	return secret, nil
+	return nil, fmt.Errorf("%w: it was not sealed by the key that is named %q now, or it was changed or moved since", ErrNoKeyring, by)
 }

@@ -53,6 +53,10 @@ type Platform interface {
 	Unblock(ctx context.Context, digest string) error
 	Blocked(ctx context.Context) ([]Block, error)
 
+	// LostKeys names the keys that sealed secrets which this store's keyring cannot
+	// open: of each name the oldest and the newest secret are tried.
+	LostKeys(ctx context.Context) ([]string, error)
+
 	// CutOff lists runs whose process is gone: nobody has shown a sign of life for them
 	// as long as their lease was. The longest gone come first, of each tenant a few. Of
 	// the operator's own it lists those alone whose spec begins as spec does: others

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -63,6 +64,26 @@ func (n *Tenant) Secret(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("secret %s: %w", name, ErrNoSecret)
 	}
 	return n.s.keyring.open(by, sealed, n.place(name))
+}
+
+// LostKeys implements [Platform].
+func (s *store) LostKeys(ctx context.Context) (names []string, err error) {
+	err = s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
+			var tenant, name, by string
+			var sealed []byte
+			if err := scan(&tenant, &name, &by, &sealed); err != nil {
+				return err
+			}
+			if _, err := s.keyring.open(by, sealed, s.Tenant(tenant).place(name)); err != nil && !slices.Contains(names, by) {
+				names = append(names, by)
+			}
+			return nil
+		}, `SELECT tenant, name, sealed_by, sealed FROM secrets
+			JOIN (SELECT sealed_by AS key, min(updated_ms) AS oldest, max(updated_ms) AS newest FROM secrets GROUP BY sealed_by) AS keys
+			ON sealed_by = key AND (updated_ms = oldest OR updated_ms = newest) ORDER BY sealed_by LIMIT 1000`)
+	})
+	return names, err
 }
 
 // Secrets lists the tenant's secrets, without what is in them.

@@ -34,14 +34,19 @@ func testSecrets(t *testing.T, open Opener) {
 	_, err = acme.Secret(ctx, "other")
 	require.ErrorIs(t, err, store.ErrNoSecret)
 
-	with := func(r *store.Keyring) *store.Tenant {
+	with := func(r *store.Keyring, lost ...string) *store.Tenant {
 		s, err := store.Open(ctx, where, &store.Options{Keyring: r})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		names, err := s.LostKeys(ctx)
+		require.NoError(t, err)
+		require.Equal(t, lost, names)
 		return s.Tenant("acme")
 	}
-	none, other, both := with(nil), with(newKeyring(t, "b")), with(newKeyring(t, "b", "a"))
-	for _, tenant := range []*store.Tenant{none, other} {
+	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
+	require.NoError(t, err)
+	none, other, both, another := with(nil, "a"), with(newKeyring(t, "b"), "a"), with(newKeyring(t, "b", "a")), with(renamed, "a")
+	for _, tenant := range []*store.Tenant{none, other, another} {
 		_, err = tenant.Secret(ctx, "openai")
 		require.ErrorIs(t, err, store.ErrNoKeyring)
 	}
