@@ -158,6 +158,8 @@ async function visit(scheme, viewport) {
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
   if (light) {
+    await elsewhere(title);
+    await drafts(title);
     await hostile(title);
     await large(title);
     await empty();
@@ -273,6 +275,64 @@ async function questions(title, shot) {
   await approve.waitFor({ state: "detached" });
   assert.deepEqual(sent, [{ int_3: false }, { int_1: "in Lisbon" }, { int_2: { more: 2 } }, { int_4: { decision: "deny", message: "too much" } }, { int_5: { decision: "approve" } }]);
   await end();
+}
+
+// elsewhere questions are answered, and the run comes to its end: who looks at it sees
+// that, and keeps what is typed.
+async function elsewhere(title) {
+  const ask = (id, tool) => ({ id, entry: "asker", hook: "gate_tool", reason: "May it?", call: { id, name: tool, arguments: "{}" } });
+  const made = { ...plain, id: "run_elsewhere", title: "Elsewhere", status: "paused", interrupts: [ask("int_1", "pay"), ask("int_2", "tip")] };
+  const end = await make(made);
+  await title("Elsewhere");
+  const card = (tool) => page.locator(".ask", { has: page.getByText(tool, { exact: true }) });
+  const changes = async (change) => {
+    Object.assign(made, change, { updated: new Date(Date.parse(made.updated) + 1000).toISOString() });
+    await page.clock.fastForward(3000);
+  };
+  await card("tip").getByLabel("Why not").fill("not now");
+  await changes({ interrupts: [ask("int_2", "tip")] });
+  await card("pay").waitFor({ state: "detached" });
+  assert.equal(await card("tip").getByLabel("Why not").inputValue(), "not now");
+  await changes({ status: "finished", interrupts: undefined });
+  await card("tip").waitFor({ state: "detached" });
+  await page.locator(".facts").getByText("finished").waitFor();
+  await end();
+}
+
+// What was typed is there again after the key had to be given anew, but not for whoever
+// comes after somebody has signed out.
+async function drafts(title) {
+  const signIn = async () => {
+    await page.getByLabel("Key").fill(told.key);
+    await page.keyboard.press("Enter");
+  };
+  const lost = async (route) => (route.request().method() === "POST" ? route.fulfill({ status: 401, json: { title: "no valid key" } }) : route.fallback());
+  const made = { ...plain, status: "paused", interrupts: [{ id: "int_1", entry: "asker", hook: "gate_tool", reason: "May it?", call: { id: "c1", name: "pay", arguments: "{}" } }] };
+  const end = await make(made);
+  await title("Made up");
+  await page.route(/\/v1\/runs$/, lost);
+  await page.getByLabel("Arguments").fill('{"sum": 7}');
+  await page.getByLabel("Why not").fill("a long reason");
+  await page.getByRole("button", { name: "Deny", exact: true }).click();
+  await page.getByText("does not take this key any more").waitFor();
+  await signIn();
+  await title("Made up");
+  assert.equal(await page.getByLabel("Why not").inputValue(), "a long reason");
+  await page.getByRole("button", { name: "Approve with these arguments" }).waitFor();
+  await page.goto(`${told.url}/#/start`);
+  await title("Start a run");
+  await page.getByLabel("Input").fill("A long text.");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.getByText("does not take this key any more").waitFor();
+  await page.unroute(/\/v1\/runs$/, lost);
+  await end();
+  await signIn();
+  await title("Start a run");
+  assert.equal(await page.getByLabel("Input").inputValue(), "A long text.");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await signIn();
+  await title("Start a run");
+  assert.equal(await page.getByLabel("Input").inputValue(), "");
 }
 
 // hostile names are text, wherever they are.

@@ -1,8 +1,10 @@
 // The questions that a run waits for, answered with a click.
 import { h, field, doing, badge, json, pretty } from "./dom.js";
+import { draft } from "./drafts.js";
 
-// question shows an interrupt; give is given the answer.
-export function question(i, give) {
+// question shows an interrupt; give is given the answer. What is typed is kept as drafts
+// whose names begin with name.
+export function question(i, name, give) {
   const place = h("div");
   const kind = i.client ? client : i.hook === "gate_tool" ? gate : other;
   return h("section", { class: "card ask", "aria-label": `Question ${i.id}` },
@@ -10,7 +12,7 @@ export function question(i, give) {
     h("p", { class: "reason" }, !i.client && i.reason, " ", i.entry && badge(`asked by ${i.entry}`), i.agent && badge(`agent ${i.agent}`)),
     i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "What it says of it"), json(i.payload)),
     i.call && h("div", { class: "call" }, h("span", { class: "soft" }, "Call "), h("code", null, i.call.name), i.hook !== "gate_tool" && json(pretty(i.call.arguments))),
-    kind(i, give, place), place);
+    kind(i, (field, what) => draft(field, `${name}${what}`), give, place), place);
 }
 
 // button is one that gives an answer.
@@ -20,11 +22,12 @@ function button(text, kind, place, make, give) {
   return b;
 }
 
-function gate(i, give, place) {
+function gate(i, kept, give, place) {
   const before = pretty(i.call?.arguments ?? "{}");
   const editor = h("textarea", { class: "code", rows: String(Math.min(14, Math.max(3, before.split("\n").length))), spellcheck: "false" });
   editor.value = before;
-  const why = h("input", { type: "text", placeholder: "The model reads it", maxlength: "2000" });
+  kept(editor, "arguments");
+  const why = kept(h("input", { type: "text", placeholder: "The model reads it", maxlength: "2000" }), "why");
   const approve = button("Approve", "good", place, () => {
     if (editor.value === before) return { decision: "approve" };
     let parsed;
@@ -37,23 +40,23 @@ function gate(i, give, place) {
     if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) throw new Error("The arguments have to be a JSON object.");
     return { decision: "edit", arguments: editor.value };
   }, give);
-  editor.addEventListener("input", () => {
-    approve.textContent = editor.value === before ? "Approve" : "Approve with these arguments";
-  });
+  const says = () => (approve.textContent = editor.value === before ? "Approve" : "Approve with these arguments");
+  editor.addEventListener("input", says);
+  says();
   const deny = button("Deny", "bad", place, () => ({ decision: "deny", ...(why.value.trim() ? { message: why.value.trim() } : {}) }), give);
   return h("div", { class: "stack" }, field("Arguments", editor, "Change them, and it is called with what stands here."),
     field("Why not, if you deny", why), h("div", { class: "buttons" }, approve, deny));
 }
 
-function client(i, give, place) {
-  const text = h("textarea", { rows: "4" });
+function client(i, kept, give, place) {
+  const text = kept(h("textarea", { rows: "4" }), "answer");
   return h("div", { class: "stack" }, field("What the tool answers", text), h("div", { class: "buttons" },
     button("Send", "main", place, () => text.value, give),
     button("Send as an error", "bad", place, () => ({ content: text.value, is_error: true }), give)));
 }
 
-function other(i, give, place) {
-  const text = h("textarea", { class: "code", rows: "3", spellcheck: "false" });
+function other(i, kept, give, place) {
+  const text = kept(h("textarea", { class: "code", rows: "3", spellcheck: "false" }), "answer");
   return h("div", { class: "stack" }, field("Answer", text, "JSON, or a text as it is."), h("div", { class: "buttons" },
     button("Yes", "good", place, () => true, give), button("No", "bad", place, () => false, give),
     button("Send", "main", place, () => {

@@ -1,6 +1,7 @@
 // The console: who is signed in, which page is shown.
 import { h, fill, field, doing, say, wrong } from "./dom.js";
 import { passing, trouble, countdown, key, keyName, isOperator, signIn, signOut, onLost } from "./api.js";
+import { sent } from "./drafts.js";
 import { runs, start } from "./runs.js";
 import { run } from "./run.js";
 import { agents, agent } from "./agents.js";
@@ -22,7 +23,7 @@ function header(now) {
   fill(top, brand,
     h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
     h("div", { class: "who" }, h("span", { title: isOperator() ? "a key of the operator" : "the key that is signed in" }, isOperator() ? "operator" : keyName()),
-      h("button", { type: "button", class: "quiet", onclick: () => { signOut(); show(); } }, "Sign out")));
+      h("button", { type: "button", class: "quiet", onclick: () => { sent(); signOut(); show(); } }, "Sign out")));
   top.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 

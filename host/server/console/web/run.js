@@ -2,12 +2,14 @@
 import { h, fill, few, facts, statusOf, when, took, short, count, digest, sure, wrong, say, textOf, pretty, json, table, badge } from "./dom.js";
 import { get, call, events, pause, passing, trouble, countdown } from "./api.js";
 import { question } from "./interrupts.js";
+import { sent } from "./drafts.js";
 import { timeline } from "./timeline.js";
 import { changes } from "./changes.js";
 
 const keptLogs = 500; // lines that are shown of modules' logs
 const messages = 60; // that are shown at once
 const mistakes = 30;
+const every = 3000; // milliseconds after which a run that waits is looked at again
 const lastSaid = 10000; // characters that are shown of a message that is not over
 
 export async function run({ id, signal, again }) {
@@ -201,6 +203,7 @@ class Page {
     this.redraw("modules", [r.modules, this.trace, r.status], () => this.modules());
     this.redraw("faults", this.events.length, () => this.faults());
     if (over) this.connected(undefined);
+    if (r.status === "paused") this.watch();
   }
 
   // redraw draws a part again if what it is drawn from is another: what somebody has
@@ -220,7 +223,7 @@ class Page {
       const text = JSON.stringify(i);
       let known = this.asked.get(i.id);
       if (known?.text !== text) {
-        known = { text, card: question(i, (value) => this.answer(i.id, value)) };
+        known = { text, card: question(i, this.draft(i.id), (value) => this.answer(i.id, value)) };
         this.asked.set(i.id, known);
       }
       return known.card;
@@ -231,8 +234,40 @@ class Page {
     cards.forEach((c, i) => place.children[i] !== c && place.insertBefore(c, place.children[i] ?? null));
   }
 
+  // draft names what is typed as an answer.
+  draft(id) {
+    return `${this.run.id}/${id}/`;
+  }
+
+  // watch looks at a run that waits: somebody else may answer, or cancel it.
+  async watch() {
+    if (this.watching) return;
+    this.watching = true;
+    let wait = every;
+    while (!this.signal.aborted && this.run.status === "paused") {
+      await pause(wait, this.signal);
+      if (this.signal.aborted || document.hidden) continue;
+      try {
+        const r = await get(`/v1/runs/${encodeURIComponent(this.run.id)}`, this.signal);
+        wait = every;
+        if (r.updated === this.run.updated && r.status === this.run.status) continue;
+        await this.look();
+        this.follow();
+      } catch (e) {
+        if (this.signal.aborted) break;
+        if (!passing(e)) {
+          fill(this.part.wrong, wrong(e));
+          break;
+        }
+        wait = Math.min(60000, Math.max(wait * 2, (e.retry ?? 0) * 1000));
+      }
+    }
+    this.watching = false;
+  }
+
   async answer(id, value) {
     await call("POST", "/v1/runs", { body: { run: this.run.id, answers: { [id]: value } } });
+    sent(this.draft(id));
     this.asked.get(id)?.card.remove();
     this.asked.delete(id);
     this.title.focus({ preventScroll: true });

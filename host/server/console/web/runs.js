@@ -1,6 +1,7 @@
 // The list of runs, and the form that begins one.
 import { h, fill, field, none, say, doing, statusOf, when, short } from "./dom.js";
 import { get, call, pause, countdown, trouble } from "./api.js";
+import { draft, sent } from "./drafts.js";
 
 const pageOf = 50;
 const every = 3000; // milliseconds after which the list is asked for again
@@ -115,17 +116,18 @@ export async function start({ query, signal }) {
   const list = (await get("/v1/agents?limit=1000", signal)).agents;
   const asked = query.get("agent");
   const agent = h("select", { required: true }, list.map((a) => h("option", { value: a.name, selected: a.name === asked }, a.name)));
-  const input = h("textarea", { rows: "6", required: true, placeholder: "What the user says" });
+  const input = draft(h("textarea", { rows: "6", required: true, placeholder: "What the user says" }), "start");
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start");
   // Once more is not twice: the same form begins one run.
   const same = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
-  let sent;
+  let begun;
   const go = doing(button, place, async () => {
     const body = { agent: agent.value, input: input.value };
     const text = JSON.stringify(body);
-    const name = text === (sent ??= text) ? same : `${same}-${Date.now()}`;
+    const name = text === (begun ??= text) ? same : `${same}-${Date.now()}`;
     const r = await call("POST", "/v1/runs", { body, headers: { "Idempotency-Key": name } });
+    sent("start");
     location.hash = `#/runs/${r.id}`;
   });
   input.addEventListener("keydown", (e) => {
