@@ -16,6 +16,7 @@ type exchange[Q, P, R any] struct {
 	core func(ctx context.Context, q Q, out Sink) (reply[R], error)
 	// delivered reports whether chunks have left the outermost ring.
 	delivered func() bool
+	callID    string // of a tool's call
 	before    abi.Hook
 	wrap      abi.Hook
 	after     abi.Hook
@@ -76,7 +77,7 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out outlet) (
 	}
 	short := rep.res != nil || rep.err != nil
 	for again := 0; ; again++ {
-		s := x.run.newStream(i, x.ofTool(), out)
+		s := x.run.newStream(i, x.ofTool(), x.callID, out)
 		if !short {
 			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet()); err != nil {
 				return rep, err

@@ -26,12 +26,13 @@ type stream struct {
 	finished bool    // the last of the message came
 	failed   *Failed // the on_chunk, here or further out, that refused what came
 	tool     bool    // of a tool's result
+	callID   string  // of that tool's call
 	id       int64
 	seq      int64
 }
 
-func (r *Run) newStream(ring Ring, tool bool, out outlet) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
+func (r *Run) newStream(ring Ring, tool bool, callID string, out outlet) *stream {
+	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
 }
 
 // outlet is what the ring hands its chunks to; nil if they go nowhere.
@@ -91,8 +92,11 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 					return faultf("chunks[%d]: %w", i, err)
 				}
 			}
-			if out.Chunks != nil {
-				chunks = out.Chunks
+			if out.Chunks == nil {
+				return nil
+			}
+			if chunks = out.Chunks; s.tool {
+				nameCall(chunks, s.callID)
 			}
 			return nil
 		})
@@ -106,6 +110,13 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		}
 	}
 	return chunks, nil
+}
+
+// nameCall says of which call's result chunks are, whatever call they name.
+func nameCall(chunks []abi.Chunk, id string) {
+	for i := range chunks {
+		chunks[i].CallID = id
+	}
 }
 
 // checkChunk refuses a chunk that makes no sense, or that does not belong to

@@ -64,7 +64,7 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		}
 	}
 	x := &exchange[abi.Call, abi.CallPatch, abi.Result]{
-		run: r, kind: k, delivered: delivered.Load,
+		run: r, kind: k, delivered: delivered.Load, callID: call.Call.ID,
 		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
 		core: k.core,
 	}
@@ -142,9 +142,13 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 			return reply[abi.Result]{}, err
 		}
 	}
-	res, err := k.call.Run(ctx, q, resume, sink)
+	said := saying{to: sink, call: q}
+	res, err := k.call.Run(ctx, q, resume, said.sink())
 	if ending := over(ctx); ending != nil {
 		return reply[abi.Result]{}, ending
+	}
+	if ending := said.ending.Load(); ending != nil {
+		return reply[abi.Result]{}, *ending
 	}
 	if refused, ok := failedBy[abi.Result](err); ok {
 		record.keep(key, nil, verdict{failed: refused.err})
@@ -166,6 +170,27 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 		record.keep(key, res, verdict{})
 	}
 	return out, k.run.keep(ctx)
+}
+
+// A saying is what a tool says of its result while it runs.
+type saying struct {
+	to     Sink
+	call   abi.Call
+	ending atomic.Pointer[error] // that a hook met which got it: the run's, whatever the tool makes of it
+}
+
+// sink takes the pieces, and says which call they are of; nil if nobody wants them.
+func (s *saying) sink() Sink {
+	if s.to == nil {
+		return nil
+	}
+	return func(ctx context.Context, chunks []abi.Chunk, final bool) error {
+		err := s.to(ctx, chunksOf(s.call, chunks), final)
+		if IsEnding(err) {
+			s.ending.CompareAndSwap(nil, &err)
+		}
+		return err
+	}
 }
 
 // unknown is the result of a tool that was called by a process which is gone,
@@ -276,9 +301,7 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapp
 // chunksOf are chunks of the result of a call, whatever call they name.
 func chunksOf(q abi.Call, chunks []abi.Chunk) []abi.Chunk {
 	out := slices.Clone(chunks)
-	for i := range out {
-		out[i].CallID = q.ID
-	}
+	nameCall(out, q.ID)
 	return out
 }
 
