@@ -175,6 +175,20 @@ func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
 	}
 }
 
+// deepen makes the stack of a new goroutine as large as a run with modules comes to
+// need. It would grow to that step by step, and be copied each time. None of it is
+// touched where n is 0.
+//
+//go:noinline
+func deepen(n int) byte {
+	if n == 0 {
+		return 0
+	}
+	var room [16 << 10]byte
+	room[n] = 1
+	return room[n/2]
+}
+
 // events are those of a stream alone.
 func events(stream iter.Seq2[ClientEvent, error]) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
@@ -191,7 +205,10 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 	return func(yield func(ClientEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go r.execute(ctx)
+		go func() {
+			deepen(0)
+			r.execute(ctx)
+		}()
 		gone := false
 		for {
 			e, ok := r.events.take()
