@@ -214,6 +214,14 @@ func TestNoRoomForImages(t *testing.T) {
 	r := f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "third", Input: "hi"})
 	require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again")
 	require.Equal(t, "60", r.header.Get("Retry-After"))
+	for path, body := range map[string]string{
+		"/v1/chat/completions":  `{"model":"third","messages":[{"role":"user","content":"hi"}]}`,
+		"/v1/agents/third/agui": `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`,
+	} {
+		r := f.send("POST", path, f.acme, []byte(body))
+		require.Contains(t, r.problem(t, 503).Detail, "end runs, or try again", path)
+		require.Equal(t, "60", r.header.Get("Retry-After"), path)
+	}
 	require.Equal(t, 3, fleet.count())
 
 	// Who has none does.
