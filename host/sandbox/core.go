@@ -87,7 +87,7 @@ func (c *code) freshPages(limit uint64, portable bool) (pages, error) {
 		return nil, fmt.Errorf("sandbox: there is no memory for %s", bytesText(int64(c.shape.memoryMin)))
 	}
 	for _, d := range c.data {
-		copy(b[d.at:], d.bytes)
+		copyPieces(b[d.at:], d.bytes)
 	}
 	return p, nil
 }

@@ -91,9 +91,40 @@ func TestSlices(t *testing.T) {
 	}
 	require.EqualValues(t, mostSlice, after(quick, 1<<20))
 	require.EqualValues(t, mostSlice/2, after(long+1, 1<<20), "long ones shrink")
-	require.EqualValues(t, mostOfLarge, after(quick, largeMemory+1), "they are smaller if there are many pages to touch")
+	require.EqualValues(t, mostSlice, after(quick-1, largeMemory))
+	require.EqualValues(t, mostOfLarge, after(quick-1, largeMemory+1), "they are smaller if there are many pages to touch")
+	after(quick-1, 1<<20)
 	require.EqualValues(t, leastSlice, after(slow+1, 1<<20), "slow ones shrink at once")
 	require.EqualValues(t, leastSlice, after(long+1, 1<<20))
+}
+
+// A guest that has got much memory does not go on with the slice that it had before.
+func TestSliceOfMemoryThatGrew(t *testing.T) {
+	t.Parallel()
+	var left []int64
+	look := func(_ context.Context, g *Guest, _ uint32) uint32 {
+		left = append(left, int64(g.in.core.fuel.Get()))
+		return 0
+	}
+	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
+		m.Imports = []wasm.Import{function("test_v1", "call", 0)}
+		m.Exports[1].Index = 1
+		m.Code[0].Body = []byte{
+			0x03, 0x40, 0x20, 0, 0x41, 1, 0x6b, 0x22, 0, 0x0d, 0, 0x0b, // many turns
+			0x41, 0, 0x10, 0, 0x1a, // call
+			0x41, 200, 1, 0x40, 0, 0x1a, // grow by 200 pages
+			0x41, 0, 0x10, 0, 0x0b,
+		}
+	}), Limits{HookTime: time.Hour})
+	most := int64(0)
+	for turns := range uint64(40) { // ends of slices are elsewhere each time
+		left = nil
+		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: look}}), "hook", 100_000+turns*500)
+		require.Len(t, left, 2)
+		require.LessOrEqual(t, left[1], int64(mostOfLarge))
+		most = max(most, left[0])
+	}
+	require.Greater(t, most, int64(mostOfLarge), "slices were large before")
 }
 
 // A guest lets others have the processor now and then, not after each slice.

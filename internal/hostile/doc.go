@@ -107,6 +107,7 @@ func Cases() []Case {
 		{"Upload and compile", uploadCases()},
 		{"Instantiate", startCases()},
 		{"CPU", cpuCases()},
+		{"Long stretches", stretchCases()},
 		{"Memory", memoryCases()},
 		{"ABI", abiCases()},
 		{"JSON", jsonCases()},

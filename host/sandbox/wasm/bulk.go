@@ -214,7 +214,9 @@ func (w *rewriter) chargeCount(a *assembler, unit int) {
 }
 
 // growMemory charges what is going to be added. A growth beyond the maximum
-// fails and costs nothing: allocators try.
+// fails and costs nothing: allocators try. The host gets to know when the memory has
+// grown: how long a slice of fuel takes depends on how much there is that nobody has
+// touched yet.
 func (w *rewriter) growMemory() []byte {
 	a := assembler{}
 	a.get(0)
@@ -225,6 +227,10 @@ func (w *rewriter) growMemory() []byte {
 	w.chargeGrowth(&a, 0, pageBytes-fuelBytes)
 	a.get(0)
 	helper{op: OpMemoryGrow}.instruction(&a)
+	a.get(0)
+	a.block(OpIf, BlockType{})
+	a.index(OpCall, w.pause)
+	a.op(OpEnd)
 	a.op(OpEnd)
 	return a
 }

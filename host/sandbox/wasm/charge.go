@@ -15,7 +15,7 @@ import "math"
 // are chosen, no count is ever less than the work: whoever comes to n has been
 // charged for all work so far and owed(n) more; with the charge that is at least
 // cost(n) + most(n) more, so when n is done, at least what the next node is owed.
-// A function's entry is owed nothing.
+// A function's entry is owed nothing, nor is a node that looks at what is left.
 //
 // A count is exact, traps aside, if no charge has to be cut off at 0, and if all
 // nodes that can come after a node are owed the same. That makes groups of nodes,
@@ -75,7 +75,11 @@ func (f *flow) groups() {
 	for i := range f.nodes {
 		f.nodes[i].owed = math.MaxInt
 	}
-	f.nodes[0].owed = 0
+	for i := range f.nodes {
+		if i == 0 || f.nodes[i].looks {
+			f.nodes[i].owed = 0
+		}
+	}
 	for i := range f.nodes {
 		if f.nodes[i].first {
 			continue

@@ -11,6 +11,7 @@ type flow struct {
 	calls   bool     // it calls functions of the module or the host
 	loops   bool     // it has loops that turn
 	selects bool     // it has select
+	looks   int      // nodes that look at the fuel because it was not done for long
 	// leaves says that a branch, other than return, leaves the function.
 	leaves bool
 	// lead is the head of the loop that the body runs straight into, or
@@ -22,10 +23,13 @@ type flow struct {
 type node struct {
 	at    int   // offset in the body where it begins, and its charge goes
 	cost  int   // fuel of its instructions
+	leaf  int   // the most that small leaves can take which it calls
+	since int   // fuel since the last look at what is left, on the longest way to the node
 	edges int   // where its edges begin
 	group int32 // of nodes that are owed the same; see find
 	owed  int   // for a group: what its nodes can rely on having been charged
 	head  bool  // of a loop that turns: has to look whether fuel is left
+	looks bool  // has to look because it has not been done for long; see look.go
 	traps bool  // ends in a trap
 	// first says that the node nearly always goes on to its first edge.
 	first bool
@@ -48,6 +52,7 @@ type scope struct {
 	orElse int32 // label of the other arm of an if
 	used   bool  // something branches to the label
 	dead   bool  // the block is never entered
+	sets   int   // how often a local is set in it, or a call may set a global
 	// dispatch is that of a loop, or of the loop that a block belongs to.
 	dispatch *dispatch
 }
@@ -57,6 +62,9 @@ type scope struct {
 type planner struct {
 	flow
 	code      *Code
+	locals    int // with parameters
+	globals   int // that are mutable
+	leaf      int // the size of functions that do not look at the fuel
 	scopes    []scope
 	cur       int32
 	jump      jump
@@ -65,11 +73,16 @@ type planner struct {
 	dispatch  *dispatch // the last one
 }
 
-// read makes the flow of a body. Its memory is used again by the next one.
-func (p *planner) read(c *Code) {
+// read makes the flow of a body that has so many parameters. Its memory is used
+// again by the next one.
+func (p *planner) read(c *Code, parameters int) {
 	p.flow = flow{nodes: p.nodes[:0], edges: p.edges[:0], labels: p.labels[:0], direct: p.direct[:0], lead: outside}
 	p.code, p.jump, p.dispatch = c, jump{}, nil
 	p.straight, p.afterCall = true, false
+	p.locals = parameters
+	for _, g := range c.Locals {
+		p.locals += int(g.Count)
+	}
 	p.begin(0)
 	p.scopes = append(p.scopes[:0], scope{op: OpBlock, label: p.newLabel()})
 	var in Instruction
@@ -105,6 +118,7 @@ func (p *planner) to(label int32) {
 func (p *planner) step(in *Instruction) {
 	if p.cur != outside {
 		p.count(cost(in.Op))
+		p.sets(in.Op)
 	}
 	switch in.Op {
 	case OpBlock:
@@ -134,10 +148,14 @@ func (p *planner) step(in *Instruction) {
 		p.cur = outside
 	case OpCall, OpCallIndirect:
 		p.calls = true
+		if p.cur != outside {
+			p.nodes[p.cur].leaf += p.leaf
+		}
 	case opSelect, opSelectTyped:
 		p.selects = true
 	}
 	p.remember(in)
+	p.cut(in)
 }
 
 // remember keeps what the meaning of the next instructions depends on.
@@ -155,8 +173,10 @@ func (p *planner) remember(in *Instruction) {
 }
 
 // count adds fuel to the node.
-func (p *planner) count(fuel int) {
-	p.nodes[p.cur].cost += fuel
+func (p *planner) count(fuel int) { p.countAt(p.cur, fuel) }
+
+func (p *planner) countAt(node int32, fuel int) {
+	p.nodes[node].cost += fuel
 	p.size += fuel
 }
 
@@ -231,13 +251,23 @@ func (p *planner) end(in *Instruction) {
 	last := len(p.scopes) - 1
 	s := p.scopes[last]
 	p.scopes = p.scopes[:last]
-	if last == 0 || s.dead || s.op == OpLoop || !s.used && s.op != OpIf {
+	if last > 0 {
+		p.scopes[last-1].sets += s.sets
+	}
+	switch {
+	case last == 0 || s.dead:
+		return
+	case s.op == OpLoop:
+		p.countAt(p.labels[s.label], p.moves(s.sets))
+		return
+	case !s.used && s.op != OpIf:
 		return
 	}
 	if p.cur != outside {
 		p.to(s.label)
 	}
 	p.beginAt(s.label, in.End)
+	p.count(p.moves(s.sets))
 	if s.op == OpIf {
 		p.labels[s.orElse] = p.cur
 	}

@@ -11,7 +11,7 @@ package wasm
 //   - parameters, results and locals, and the parameters and results of the
 //     largest call in the body, which lie in the caller's frame;
 //   - the operands that lie on the stack during a call, or below more of them
-//     than there are registers;
+//     than there are registers; each look at the fuel may call, too;
 //   - one for each instruction that sets a local;
 //   - for each block, loop and if, one for each local that is set in it.
 //
@@ -46,9 +46,9 @@ const (
 	mostOver = 16
 )
 
-// frame returns the estimate for a body, in bytes.
-func (x *framer) frame(t FuncType, c *Code) int64 {
-	most := x.most(t, c)
+// frame returns the estimate for a body with so many looks at the fuel, in bytes.
+func (x *framer) frame(t FuncType, c *Code, looks int) int64 {
+	most := x.most(t, c) + int64(looks)*registers*slotBytes(V128)
 	frame := max(x.certain+x.calls+int64(len(c.Body)/4), most/mostOver)
 	if x.through && x.indirect {
 		frame += frameRest + x.calls

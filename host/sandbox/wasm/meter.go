@@ -13,8 +13,9 @@ const (
 	ReservedPrefix = ReservedModule + "."
 	// RefuelImport is a function (fuel i64, depth i64) -> (fuel i64) of
 	// ReservedModule. It is called when fuel or depth has become negative, and
-	// with nothing else left to do. It traps, or returns the fuel to go on
-	// with; what it adds is a new slice.
+	// after memory.grow of more than nothing. It traps, or returns the fuel to go
+	// on with, which may be less than what was left: what it adds, or takes away,
+	// makes it another slice.
 	RefuelImport = "refuel"
 	// FuelExport is a mutable i64: the fuel left. The host sets it before a
 	// call and reads it afterwards; it may then be negative by what ran
@@ -28,7 +29,7 @@ const (
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 5
+const MeterVersion = 6
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.
@@ -55,11 +56,12 @@ type MeterOptions struct {
 // the original does not have would otherwise be one of a counter.
 //
 // Fuel is charged one for each instruction (free are nop and what only marks
-// structure), and for what bulk instructions and memory.grow move one for each
-// 16 bytes. charge.go tells where it is charged: never later than the work is
-// done. It is looked at where a function begins, unless that is a small leaf, and
-// where a loop turns; so no more than one body with the leaves that it calls, or
-// one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
+// structure), for what bulk instructions and memory.grow move one for each 16
+// bytes, and for locals that have to be moved where ways meet, if they are very many
+// (look.go). charge.go tells where it is charged: never later than the work is
+// done. It is looked at where a function begins, unless that is a small leaf, where a
+// loop turns, and where neither was for long (look.go); so no more than some 1,000
+// fuel, or one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
 // Go's compiler are made direct, see dispatch.go, and a select of floats is
 // written so that wazero compiles it right, see choose.go. Calls by a large table that
 // nothing can change go another way, see table.go. Beyond that the module
@@ -124,6 +126,11 @@ func newRewriter(m *Module, o MeterOptions) *rewriter {
 	w.chooser.operands, w.framer.operands = newOperands(m), newOperands(m)
 	globals := m.GlobalTypes()
 	w.fuel, w.depth = uint32(len(globals)), uint32(len(globals))+1
+	for _, g := range globals {
+		if g.Mutable {
+			w.planner.globals++
+		}
+	}
 
 	out := *m
 	w.out = &out

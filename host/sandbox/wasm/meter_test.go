@@ -24,6 +24,7 @@ type tank struct {
 	slice, budget int64 // budget 0 is without end
 	given         int64
 	calls         int
+	largest       int64 // the most by which a slice was passed
 }
 
 func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
@@ -35,6 +36,7 @@ func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
 		panic(errFuel)
 	}
 	k.calls++
+	k.largest = max(k.largest, -fuel)
 	add := max(k.slice, k.slice-fuel)
 	k.given += add
 	stack[0] = uint64(fuel + add)

@@ -6,15 +6,27 @@ import (
 )
 
 // smallLeaf is the size in fuel up to which a function that neither loops nor
-// calls is not looked at: it adds that much to each call in its callers' bodies,
-// which bound it.
+// calls does not look at the fuel: it adds that much to each call in its callers'
+// bodies, which bound it.
 const smallLeaf = 32
 
 // code writes every body anew, and behind them the functions that they need.
 func (w *rewriter) code() {
 	w.pause = w.imported + 1 + uint32(len(w.in.Functions))
 	w.out.Functions = append(w.out.Functions, w.typeIndex(FuncType{}))
-	w.out.Code = make([]Code, len(w.in.Code), len(w.in.Code)+16)
+	w.planner.leaf = smallLeaf
+	if !w.bodies() {
+		w.planner.leaf = 0
+		w.bodies()
+	}
+	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
+	w.writeHelpers()
+}
+
+// bodies reports false, and is to be called again with leaves that look at the fuel
+// themselves, if they are called so often that too many looks would be needed between.
+func (w *rewriter) bodies() bool {
+	w.out.Code, w.chooser.used = make([]Code, len(w.in.Code), len(w.in.Code)+16), false
 	size := 0
 	for i := range w.in.Code {
 		size += len(w.in.Code[i].Body)
@@ -24,10 +36,12 @@ func (w *rewriter) code() {
 	for i := range w.in.Code {
 		from := len(slab)
 		slab = w.body(slab, &w.in.Code[i], w.in.Types[w.in.Functions[i]])
+		if w.planner.looks > mostLooks && w.planner.leaf > 0 {
+			return false
+		}
 		w.out.Code[i] = Code{Locals: w.locals(&w.in.Code[i]), Body: slab[from:len(slab):len(slab)]}
 	}
-	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
-	w.writeHelpers()
+	return true
 }
 
 // locals are those of a function once its body is written.
@@ -54,7 +68,8 @@ func (w *rewriter) pauseBody() []byte {
 // body appends a metered body to b.
 func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p := &w.planner
-	p.read(c)
+	p.read(c, len(t.Params))
+	p.look()
 	p.settle()
 	if p.selects {
 		w.chooser.begin(t, c)
@@ -62,7 +77,7 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	a := assembler(b)
 	w.charge(&a, p.nodes[0].cost)
 	if p.calls {
-		w.frame = w.framer.frame(t, c)
+		w.frame = w.framer.frame(t, c, p.looks)
 		w.add(&a, w.depth, -w.frame)
 	}
 	switch {
@@ -70,7 +85,7 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 		// Nothing before the loop's head takes long.
 	case p.calls:
 		w.checkBoth(&a)
-	case p.loops || p.size > smallLeaf:
+	case p.loops || p.size > p.leaf:
 		w.check(&a)
 	}
 	wrapped := p.calls && p.leaves
@@ -104,7 +119,7 @@ func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 	var in Instruction
 	for it := c.Instructions(); it.Next(&in); {
 		for next < len(p.nodes) && p.nodes[next].at <= in.Start {
-			if n := &p.nodes[next]; n.cost > 0 || n.head {
+			if n := &p.nodes[next]; n.cost > 0 || n.head || n.looks {
 				*a = append(*a, c.Body[copied:in.Start]...)
 				copied = in.Start
 				w.charge(a, n.cost)
@@ -161,10 +176,10 @@ func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
 	return true
 }
 
-// turn looks after the counters where a loop turns.
+// turn looks after the counters where a loop turns, or nothing did for long.
 func (w *rewriter) turn(a *assembler, p *planner, node int) {
-	switch {
-	case !p.nodes[node].head:
+	switch n := &p.nodes[node]; {
+	case !n.head && !n.looks:
 	case p.calls && p.lead == int32(node):
 		w.checkBoth(a)
 	default:

@@ -50,6 +50,9 @@ func TestRunawaysAreStopped(t *testing.T) {
 		bodies [][]byte
 	}{
 		{"leaves", [][]byte{bytes.Repeat([]byte{0x10, 1}, 10_000), arm}},
+		{"small leaves", [][]byte{bytes.Repeat([]byte{0x10, 1}, 120_000), bytes.Repeat([]byte{0x41, 1, 0x1a}, smallLeaf/2)}},
+		{"small leaves on the longer way", [][]byte{forever(bytes.Repeat([]byte{0x20, 0, 0x45, 0x04, 0x40, 0x10, 1, 0x10, 1, 0x05, 0x10, 1, 0x0b}, 3_000)...), bytes.Repeat([]byte{0x41, 1, 0x1a}, smallLeaf/2)}},
+		{"huge body before a loop", [][]byte{append(bytes.Repeat([]byte{0x20, 0, 0x21, 1}, 60_000), forever()...)}},
 		{"jumps back", [][]byte{{0x03, 0x40, 0x02, 0x40, 0x02, 0x40, 0x20, 0, 0x0e, 1, 0, 1, 0x0b, 0x01, 0x0b, 0x41, 0, 0x21, 0, 0x0c, 0, 0x0b}}},
 		{"loop", [][]byte{forever()}},
 		{"br_if", [][]byte{{0x03, 0x40, 0x41, 1, 0x0d, 0, 0x0b}}},
@@ -65,13 +68,13 @@ func TestRunawaysAreStopped(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := start(t, wazero.NewRuntimeConfig(), metered(t, runaway(t, c.bodies...), MeterOptions{FixTables: true, MemoryPages: 1 << 10}))
-			k.tank.budget = 20_000_000
+			k.tank.budget = 2_000_000
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
-			// What passes the budget is less than a body or a piece.
-			over := -int64(k.ExportedGlobal(FuelExport).Get())
-			require.Less(t, k.tank.given-k.tank.budget, int64(300_000))
-			require.LessOrEqual(t, over, int64(250_000))
+			// What passes the budget is a piece, or what a body does without a look.
+			const most = pieceBytes>>fuelBytes + 2*mostUnseen
+			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+most)
+			require.LessOrEqual(t, k.tank.largest, int64(most))
 		})
 	}
 }

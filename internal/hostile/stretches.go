@@ -1,0 +1,142 @@
+package hostile
+
+import "github.com/agent-runner/agent-runner/abi"
+
+// stretchCases are hooks that are quick for long, so that the host lets them run on
+// for as much fuel as it ever does, and then do what takes most time for each fuel.
+func stretchCases() []Case { return append(touches(), slowWork()...) }
+
+// turnsBefore is how often they go round a loop first.
+const turnsBefore = 300_000
+
+// quickly is a hook that is quick for long and then does something.
+func (g *guest) quickly(code ...[]byte) []byte {
+	return g.hook(abi.HookBeforeAgent, count(n0, turnsBefore), join(code...), forever()).bytes()
+}
+
+// touches write to pages that nobody has written to, two with each store.
+func touches() []Case {
+	const pages, size = 1000, 1000 << 16
+	// Where the last byte of a page is that a store begins with, and how far it is to
+	// the next such one.
+	const edge, far = 4094, 2 * 4096
+	vector := func(op byte, at int) []byte { return join([]byte{0xfd, op, 4}, leb(at)) }
+	vectors := func(end, from int) []byte {
+		var code []byte
+		for at := edge; at < end; at += far {
+			code = append(code, join(local(n1), local(n1), vector(0, at+from), vector(11, at))...)
+		}
+		return code
+	}
+	stores := func(end int) []byte {
+		var code []byte
+		for at := edge; at < end; at += far {
+			code = append(code, join(local(n1), local(n1), store32(at))...)
+		}
+		return code
+	}
+	onward := join(local(n1), i32(1<<20), add, setLocal(n1))
+	return []Case{
+		endless("64 MB touched by straight code", func() []byte { return newGuest().memory(pages).quickly(stores(size - 4)) }),
+		endless("64 MB touched by small leaves", func() []byte {
+			g := newGuest().memory(pages)
+			at := g.counter()
+			code := join(global(at), teeLocal(n0), i32(7*far), add, setGlobal(at))
+			for i := range 7 {
+				code = join(code, local(n0), local(n0), store32(edge+i*far))
+			}
+			f := g.function("", "", code)
+			return g.quickly(repeat(size/far/7, call(f)...))
+		}),
+		endless("64 MB touched by a loop", func() []byte {
+			return newGuest().memory(pages).quickly(count(n2, size>>20-1, stores(1<<20), onward))
+		}),
+		endless("64 MB touched by vectors", func() []byte {
+			return newGuest().memory(pages).quickly(count(n2, size>>21, vectors(1<<20, size/2), onward))
+		}),
+		endless("64 MB touched by small copies", func() []byte {
+			return newGuest().memory(pages).quickly(count(n2, size/2/far-1,
+				local(n1), i32(edge+1), add, local(n1), i32(edge+1+size/2), add, i32(2), copyMemory, local(n1), i32(far), add, setLocal(n1)))
+		}),
+		endless("64 MB touched as soon as they are there", func() []byte {
+			return newGuest().memory(1).quickly(i32(pages-1), growMemory, drop, stores(size-4))
+		}),
+		endless("7.5 MB touched by vectors", func() []byte {
+			const few = 120 << 16 // what does not count as much memory
+			return newGuest().memory(few >> 16).quickly(vectors(few/2, few/2-far))
+		}),
+	}
+}
+
+// slowWork takes long without touching anything for the first time.
+func slowWork() []Case {
+	return []Case{
+		endless("quick for long, then loads that wait for one another", func() []byte { return chase(1<<16, 120) }),
+		endless("quick for long, then such loads from 32 MB", func() []byte { return chase(1<<19, 1000) }),
+		endless("quotients too small to be normal, of leaves", func() []byte {
+			g := newGuest().place(64, "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x40")
+			load := func(at int) []byte { return join(i32(0), []byte{0x2b, 3}, leb(at)) }
+			f := g.function("", "", i32(0), load(64), repeat(10, join(load(72), []byte{0xa3})...), []byte{0x39, 3}, leb(80))
+			return g.quickly(repeat(80_000, call(f)...))
+		}),
+		endless("divisions of leaves by the hundred thousand", func() []byte {
+			g := newGuest()
+			f := g.function("I", "I", local(0), repeat(14, join(i64(-7), []byte{0x7f})...))
+			return g.quickly(i64(-1<<62), repeat(125_000, call(f)...), drop)
+		}),
+		endless("2,900 locals where ways meet", func() []byte { return meetings(2_900, 12, typeI64, []byte{0x37, 3, 0}) }),
+		endless("900 vectors where ways meet", func() []byte { return meetings(900, 40, typeV128, []byte{0xfd, 11, 4, 0}) }),
+		endless("900 globals after calls that are seldom made", func() []byte {
+			g := newGuest()
+			const globals = 900
+			for range globals {
+				g.counter()
+			}
+			f := g.function("", "")
+			var use []byte
+			for i := range globals {
+				use = join(use, global(i), setGlobal((i+1)%globals))
+			}
+			return g.quickly(forever(repeat(1_000, join(local(n3), when(call(f)))...), local(n3), when(use)))
+		}),
+		endless("calls all over a table of 60,000", func() []byte {
+			g := newGuest()
+			var list []int
+			for range 5_000 {
+				list = append(list, g.function("", ""))
+			}
+			for i := len(list); i < 60_000; i++ {
+				list = append(list, list[i*7919%5_000])
+			}
+			return g.entries(60_000, list...).quickly(forever(
+				repeat(1_000, join(local(n1), i32(7919*64), add, teeLocal(n1), i32(0x7fff), and, callTable(g.signature("", "")))...)))
+		}),
+	}
+}
+
+// chase goes round n words of memory, 64 bytes apart, each of which says where the
+// next one is. No two neighbours follow one another.
+func chase(n, pages int) []byte {
+	shift, times := []byte{0x74}, []byte{0x6c}
+	build := count(n1, n,
+		local(n1), i32(6), shift,
+		local(n1), i32(0x9e35), times, i32(0x3a17), add, i32(n-1), and, i32(6), shift, store32(0))
+	return newGuest().memory(pages).hook(abi.HookBeforeAgent, build, count(n0, turnsBefore),
+		forever(local(n2), repeat(10_000, load32(0)...), setLocal(n2))).bytes()
+}
+
+// meetings is a hook with so many locals, which arms set that are never entered. Where
+// the ways meet again, each local may be another one than before.
+func meetings(locals, times int, typ byte, store []byte) []byte {
+	const first = big1 + 1
+	var set, use []byte
+	for i := range locals {
+		set = join(set, local(first+i), setLocal(first+(i+1)%locals))
+		use = join(use, i32(0), local(first+i), store)
+	}
+	g := newGuest()
+	f := g.function("i", "i")
+	g.bodies[f] = function(join([]byte{3}, hookLocals[1:], leb(locals), []byte{typ}), join(count(n0, turnsBefore),
+		forever(repeat(times, join(local(n3), when(set))...), local(n3), when(use)), i32(0))...)
+	return g.export(string(abi.HookBeforeAgent), f).bytes()
+}
