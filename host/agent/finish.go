@@ -146,11 +146,14 @@ func runError(err error) *abi.Error {
 	}
 	var refused *NotAdmitted
 	if errors.As(err, &refused) {
-		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error(), Retryable: passes(err)}
 	}
 	var late *Expired
 	if errors.As(err, &late) {
 		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	}
+	if passes(err) {
+		return &abi.Error{Code: abi.CodeUnavailable, Message: err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then", Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
 	}
 	var fault *chain.Fault
 	if errors.As(err, &fault) {
@@ -163,4 +166,15 @@ func asModelError(err error) (*model.Error, bool) {
 	var e *model.Error
 	ok := errors.As(err, &e)
 	return e, ok
+}
+
+// shortageRetry is after how long a run may be tried again that the host had too
+// little of something for.
+const shortageRetry = time.Minute
+
+// passes reports whether an error is a shortage of the host, such as of memory, which
+// may be over in a while.
+func passes(err error) bool {
+	var short interface{ Retryable() bool }
+	return errors.As(err, &short) && short.Retryable()
 }

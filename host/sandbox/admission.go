@@ -64,6 +64,9 @@ func (e *NoRoomError) Error() string {
 		bytesText(e.Bytes), bytesText(e.Free), bytesText(e.All))
 }
 
+// Retryable says that another try may succeed.
+func (*NoRoomError) Retryable() bool { return true }
+
 // ImageRoomError says that there was no memory for another image: those of all
 // modules together have as much as they may.
 type ImageRoomError struct {
@@ -74,6 +77,9 @@ func (e *ImageRoomError) Error() string {
 	return fmt.Sprintf("what its instances begin with takes %s, for which there is no room beside other images in the %s that all may have, of which nobody has more than is left to others; close agents and modules that nobody uses, or let this one begin with less",
 		bytesText(e.Bytes), bytesText(e.All))
 }
+
+// Retryable says that another try may succeed.
+func (*ImageRoomError) Retryable() bool { return true }
 
 // otherMachine is what a machine has that does not tell.
 const otherMachine = 4 << 30
