@@ -316,6 +316,7 @@ func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
 		"unknown id":   {map[string]json.RawMessage{"int_99": []byte("true")}, `no interrupt "int_99"`},
 		"no JSON":      {map[string]json.RawMessage{id: []byte("yes")}, "answer to " + id},
 		"no decision":  {map[string]json.RawMessage{id: []byte(`{"decision":"maybe"}`)}, "want approve, deny or edit"},
+		"yes, but":     {map[string]json.RawMessage{id: []byte(`{"decision":"approve","arguments":"{}"}`)}, "edit is the one that runs the call with others"},
 		"half an edit": {map[string]json.RawMessage{id: []byte(`{"decision":"edit"}`)}, "an edit needs arguments"},
 	} {
 		_, err := p.agent.Resume(t.Context(), p.paused.State, tc.answers)

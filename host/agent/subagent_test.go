@@ -200,7 +200,7 @@ func TestAnInterruptInAChild(t *testing.T) {
 	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"perhaps"`)})
 	require.ErrorContains(t, err, "answer to int_", "what makes no sense is refused before anything goes on")
 	_, err = parent.Resume(t.Context(), paused.State, map[string]json.RawMessage{"1/int_99": json.RawMessage("true")})
-	require.ErrorContains(t, err, `no interrupt "int_99"`)
+	require.ErrorContains(t, err, `no interrupt "1/int_99" waits for an answer; those that do: 1/int_`)
 
 	resume := func(id string) (events []abi.Event, err error) {
 		b, err := json.Marshal(paused.State) // another process

@@ -53,17 +53,21 @@ func (s *State) childOf(p abi.Pending) *CallState {
 // answer answers interrupts by their ids. Nothing is changed if an id is unknown
 // or an answer makes no sense, also one that is for a run inside this one.
 func (s *State) answer(answers map[string]json.RawMessage) error {
+	var waiting []string
+	for _, p := range s.Pending() {
+		waiting = append(waiting, p.ID)
+	}
 	own := map[string]json.RawMessage{}
 	for id, a := range answers {
+		if !slices.Contains(waiting, id) {
+			return fmt.Errorf("no interrupt %q waits for an answer; those that do: %s", id, strings.Join(waiting, ", "))
+		}
 		own[id] = a
 	}
 	for _, p := range s.Record.Pending() {
 		c := s.childOf(p)
 		if c == nil {
 			continue
-		}
-		if _, ok := answers[p.ID]; ok { // nobody is told of it
-			return fmt.Errorf("no interrupt %q waits for an answer", p.ID)
 		}
 		down := map[string]json.RawMessage{}
 		for id, a := range answers {

@@ -201,11 +201,19 @@ func checkResult(res *abi.Result) error {
 	return nil
 }
 
+// saysNothing reports whether a message is one that a module left out.
+func saysNothing(m *abi.Message) bool {
+	return m.Role == "" && m.Content.IsNull() && m.ReasoningContent == "" && len(m.ToolCalls) == 0 && len(m.Unknown) == 0
+}
+
 // checkResponse refuses a response that is not an assistant's message, and
 // gives it the id and origin of the host.
 func (r *Run) checkResponse(res *abi.Response, entry string, inner *abi.Response) error {
 	if res == nil {
 		return nil
+	}
+	if saysNothing(&res.Message) {
+		return faultf("response: it has no message; an answer that is to be empty has one with the role assistant")
 	}
 	if res.Message.Role == "" {
 		res.Message.Role = abi.RoleAssistant

@@ -207,6 +207,8 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 		}
 	case a.Decision != abi.Approve && a.Decision != abi.Reject:
 		return a, fmt.Errorf("decision is %q; want approve, deny or edit", a.Decision)
+	case a.Arguments != nil:
+		return a, fmt.Errorf("with the decision %s there are no arguments; edit is the one that runs the call with others", a.Decision)
 	}
 	return a, nil
 }
