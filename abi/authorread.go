@@ -6,7 +6,6 @@ import (
 	"errors"
 	"reflect"
 	"strconv"
-	"strings"
 )
 
 // DecodeValue is Decode for a value of an author's type.
@@ -249,14 +248,27 @@ func (t *trusted) stranger(fields []authorField) error {
 		return nil
 	}
 	for i := range fields {
-		if strings.EqualFold(fields[i].name, t.last) {
-			return unfitted("key " + strconv.Quote(t.last) + " differs from " + strconv.Quote(fields[i].name) + " in case only")
+		if sameButCase(fields[i].name, t.last) {
+			return unfitted("key " + quote(t.last) + " differs from " + quote(fields[i].name) + " in case only")
 		}
 	}
 	if len(*t.unknown) < maxUnknown {
 		*t.unknown = append(*t.unknown, cut(t.last, 64))
 	}
 	return nil
+}
+
+// sameButCase reports whether two keys differ in the case of letters of ASCII at most.
+func sameButCase(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && (a[i]|0x20 != b[i]|0x20 || a[i]|0x20 < 'a' || a[i]|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // strangers is how many keys were noted.
@@ -274,7 +286,7 @@ func (t *trusted) found(before int, step string) {
 	}
 }
 
-func twice(key string) error { return unfitted("key " + strconv.Quote(cut(key, 64)) + " stands twice") }
+func twice(key string) error { return unfitted("key " + quote(cut(key, 64)) + " stands twice") }
 
 func (t *trusted) authorField(v reflect.Value, f *authorField) error {
 	if !f.quoted || t.space() != '"' {

@@ -221,7 +221,7 @@ func (s *scanner) refuse(text string) error {
 
 // twice refuses a key that was there already.
 func (s *scanner) twice(key string) error {
-	return s.refuse("key " + strconv.Quote(cut(key, 64)) + " stands twice")
+	return s.refuse("key " + quote(cut(key, 64)) + " stands twice")
 }
 
 // A DecodeError says what of a JSON text is refused, and where.

@@ -119,7 +119,7 @@ func (s *scanner) value(t reflect.Type) error {
 	case 0:
 		return s.refuse("ends in the middle of a value")
 	default:
-		return s.refuse("want a JSON value, got " + strconv.QuoteRune(rune(first)))
+		return s.refuse("want a JSON value, got " + shownByte(first))
 	}
 	var f form
 	if t != nil {
@@ -145,6 +145,14 @@ func (s *scanner) value(t reflect.Type) error {
 	default:
 		return s.number()
 	}
+}
+
+// shownByte is a byte as messages show it.
+func shownByte(c byte) string {
+	if c < ' ' || c >= utf8.RuneSelf-1 {
+		return `'\x` + string([]byte{hexDigits[c>>4], hexDigits[c&0xf]}) + "'"
+	}
+	return "'" + string(rune(c)) + "'"
 }
 
 func (s *scanner) literal(want string) error {
@@ -257,12 +265,13 @@ func (s *scanner) hex4() (rune, bool) {
 	if len(s.b)-s.i < 4 {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(s.b[s.i:s.i+4]), 16, 16)
-	if err != nil || s.b[s.i] == '+' || s.b[s.i] == '-' {
-		return 0, false
+	for _, c := range s.b[s.i : s.i+4] {
+		if c-'0' > 9 && c|0x20-'a' > 5 {
+			return 0, false
+		}
 	}
 	s.i += 4
-	return rune(n), true
+	return hexRune(s.b[s.i-4:]), true
 }
 
 func (s *scanner) push(seg segment) error {

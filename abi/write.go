@@ -54,6 +54,9 @@ func (w *writer) text(s string) {
 // mostEscaped is how many bytes one byte of a string may become.
 const mostEscaped = 6
 
+// quote is a text as messages show it.
+func quote(text string) string { return string(AppendText(nil, text)) }
+
 // AppendText appends a text to b as a JSON string, as Marshal writes it.
 func AppendText(b []byte, text string) []byte {
 	w := writer{b: b}

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -92,30 +91,40 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	}
 	m.lists = [2]listCache{}
 	for i := range m.served {
-		m.served[i].called = nil
+		if s := &m.served[i]; s.server != nil {
+			s.called = nil
+		}
 	}
 	config := in.Config
 	if null(config) {
 		config = abi.JSON("{}")
 	}
-	target := m.target()
-	if target == nil {
-		if err := readConfig(config, &struct{}{}); err != nil {
-			return nil, err
-		}
-	} else if err := target.configure(config); err != nil {
+	if err := m.config.configure(&Context{Entry: in.Entry, host: host}, config); err != nil {
 		return nil, err
-	}
-	ctx := &Context{Entry: in.Entry, host: host}
-	for _, p := range m.parts {
-		if h, ok := p.value.(ConfigureHook); ok {
-			if err := h.Configure(ctx); err != nil {
-				return nil, err
-			}
-		}
 	}
 	m.collect()
 	return &abi.ConfigureAnswer{}, nil
+}
+
+// byType configures the middlewares of a module as their types say.
+type byType struct {
+	m      *Module
+	target *part // which takes the configuration; nil: none does
+}
+
+func (c byType) configure(ctx *Context, config abi.JSON) error {
+	var err error
+	if c.target == nil {
+		err = readConfig(config, &struct{}{})
+	} else {
+		err = c.target.configure(config)
+	}
+	for _, p := range c.m.parts {
+		if h, ok := p.value.(ConfigureHook); ok && err == nil {
+			err = h.Configure(ctx)
+		}
+	}
+	return err
 }
 
 func (p *part) configure(config abi.JSON) error {
@@ -206,10 +215,14 @@ func readConfig(config abi.JSON, v any) error {
 	if len(unknown) == 0 {
 		return nil
 	}
+	return unknownKeys(unknown, configNames(reflect.TypeOf(v).Elem()))
+}
+
+// unknownKeys is the error of a configuration with other keys than the known ones.
+func unknownKeys(unknown, known []string) error {
 	allowed := "this module takes no configuration"
-	if names := configNames(reflect.TypeOf(v).Elem()); len(names) > 0 {
-		allowed = "allowed: " + strings.Join(names, ", ")
+	if len(known) > 0 {
+		allowed = "allowed: " + strings.Join(known, ", ")
 	}
-	slices.Sort(unknown)
 	return &abi.Error{Code: abi.CodeInvalid, Message: "config: unknown key " + strings.Join(unknown, ", ") + "; " + allowed}
 }

@@ -20,7 +20,7 @@ type Context struct {
 
 	host     Host
 	textKind string // of chunks that are text, in this hook
-	frame    *frame // of the wrapper that runs, if one does
+	frame    any    // the *frame of the wrapper that runs, if one does: see [aside]
 	sent     bool   // the host was sent chunks
 }
 
@@ -63,6 +63,13 @@ func (c *Context) Warnf(format string, args ...any) {
 func (c *Context) Errorf(format string, args ...any) {
 	c.host.Log(abi.LogError, sprintf(format, args))
 }
+
+// Info and Warn write a line to the run's log as it is. A module that formats nothing
+// is smaller by what formatting takes.
+func (c *Context) Info(line string) { c.host.Log(abi.LogInfo, line) }
+
+// Warn is described at [Context.Info].
+func (c *Context) Warn(line string) { c.host.Log(abi.LogWarn, line) }
 
 // Stop makes an error that ends the run when a hook returns it: nothing
 // catches it, and whatever else the hook changed is dropped. The reason is for

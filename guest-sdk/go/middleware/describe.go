@@ -31,22 +31,20 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	for _, mw := range flatten(middlewares) {
 		m.parts = append(m.parts, newPart(mw))
 	}
-	m.description = abi.Description{
-		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
-		Hooks: []abi.Hook{abi.HookConfigure}, Messages: abi.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
-		ConfigSchema: o.ConfigSchema,
-	}
+	m.describe(&o)
 	for i := range hookMethods {
 		h := &hookMethods[i]
 		for _, p := range m.parts {
 			if h.has(p.sample) && h.hook != abi.HookConfigure {
 				m.description.Hooks = append(m.description.Hooks, h.hook)
-				m.served = append(m.served, served{hook: h.hook, server: h.server(p.sample)})
+				server := h.server(p.sample)
+				m.served = append(m.served, served{hook: h.hook, serve: server.serve, server: server})
 				break
 			}
 		}
 	}
 	target := m.target()
+	m.config = byType{m, target}
 	if o.ConfigSchema == nil {
 		m.description.ConfigSchema = noConfig.append(nil)
 		if target != nil {
@@ -66,6 +64,15 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 		panic("middleware: two middlewares of one module implement CallTool; use WithTools for one of them")
 	}
 	return m
+}
+
+// describe begins the module's description.
+func (m *Module) describe(o *Options) {
+	m.description = abi.Description{
+		Name: o.Name, Version: o.Version, Description: o.Description, Requires: o.Requires,
+		Hooks: []abi.Hook{abi.HookConfigure}, Messages: abi.MessagesLazy, Events: o.Events, HoldStream: o.HoldStream,
+		ConfigSchema: o.ConfigSchema,
+	}
 }
 
 // noConfig is the schema of the configuration of a module that has none.

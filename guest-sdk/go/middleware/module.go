@@ -13,6 +13,7 @@ import (
 type Module struct {
 	description abi.Description
 	parts       []*part
+	config      configurer
 	served      []served
 	lists       [2]listCache
 }
@@ -20,10 +21,16 @@ type Module struct {
 // A served is a hook that the module has.
 type served struct {
 	hook   abi.Hook
-	server server
-	called any // the middlewares that have it, in a slice of the hook's interface; nil: not collected yet
-	visit  any // what the last call was made in, which the next one uses again
-	deep   int // how many calls of it go on: one that waits for the host may be called again
+	serve  func(m *Module, s *served, host Host, input []byte) (abi.Writable, error)
+	called any    // the middlewares that have it, in a slice of the hook's interface; nil: not collected yet
+	server server // that collects them; nil: they are there for good
+	visit  any    // what the last call was made in, which the next one uses again
+	deep   int    // how many calls of it go on: one that waits for the host may be called again
+}
+
+// A configurer takes a module's configuration, a JSON object.
+type configurer interface {
+	configure(ctx *Context, config abi.JSON) error
 }
 
 // A server is the code that serves hooks. It consists of methods of types that the
@@ -101,8 +108,8 @@ func (m *Module) dispatch(s *served, host Host, hook abi.Hook, input []byte) (an
 	case hook == abi.HookConfigure:
 		return m.configure(host, input)
 	case s != nil:
-		return s.server.serve(m, s, host, input)
-	case slices.ContainsFunc(hookMethods, func(h method) bool { return h.hook == hook }):
+		return s.serve(m, s, host, input)
+	case slices.Contains(abi.Hooks(), hook):
 		return nil, nil // no middleware has it
 	default:
 		return nil, misuse("unknown hook " + strconv.Quote(string(hook)))
@@ -165,8 +172,9 @@ func (m *Module) configured() bool {
 // collect finds the middlewares that have each of the module's hooks.
 func (m *Module) collect() {
 	for i := range m.served {
-		s := &m.served[i]
-		s.called = s.server.collect(m, s.hook)
+		if s := &m.served[i]; s.server != nil {
+			s.called = s.server.collect(m, s.hook)
+		}
 	}
 }
 

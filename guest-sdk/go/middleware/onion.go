@@ -39,10 +39,17 @@ type listener struct {
 	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.StreamEnd, error)
 }
 
-// An aside is what [NextModel.Stream] and [NextTool.Stream] say beside a request.
+// An aside is what [NextModel.Stream] and [NextTool.Stream] say beside a request. It
+// names no type: the linker keeps what could be done with all types that a method of the
+// author's leads to, and a gate has no use for streams.
 type aside struct {
-	listener *listener
+	listener any  // a *listener, or nil
 	asIs     bool // the request is the one that came
+}
+
+func listenerOf(a aside) *listener {
+	l, _ := a.listener.(*listener)
+	return l
 }
 
 // A frame is a wrapper that runs: what it sends, and to whom.
@@ -164,10 +171,10 @@ func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
 	}
 	a := *o.aside(req)
 	if a.asIs {
-		return came, a.listener
+		return came, listenerOf(a)
 	}
 	*o.aside(req) = aside{}
-	return req, a.listener
+	return req, listenerOf(a)
 }
 
 // next goes on with a call outside of the module.

@@ -20,6 +20,14 @@ func Register(o Options, middlewares ...Middleware) {
 	registered = NewModule(o, middlewares...)
 }
 
+// Serve makes this program the module that was declared. Call it in init, once.
+func Serve(d *Declaration) {
+	if registered != nil {
+		panic("middleware: a module was registered already; there is one in a program")
+	}
+	registered = d.Module()
+}
+
 // Combine makes one middleware of several, called in this order.
 func Combine(middlewares ...Middleware) Middleware { return combined(middlewares) }
 

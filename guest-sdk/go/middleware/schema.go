@@ -27,35 +27,29 @@ type property struct {
 // append writes the schema as JSON.
 func (s *schema) append(b []byte) []byte {
 	b = append(b, '{')
-	key := func(name string) {
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = append(abi.AppendText(b, name), ':')
-	}
 	if s.kind != "" {
-		key("type")
+		b = key(b, "type")
 		b = abi.AppendText(b, s.kind)
 	}
 	if s.description != "" {
-		key("description")
+		b = key(b, "description")
 		b = abi.AppendText(b, s.description)
 	}
 	if s.items != nil {
-		key("items")
+		b = key(b, "items")
 		b = s.items.append(b)
 	}
 	if len(s.properties) > 0 {
-		key("properties")
+		b = key(b, "properties")
 		b = append(b, '{')
 		for _, p := range s.properties {
-			key(p.name)
+			b = key(b, p.name)
 			b = p.schema.append(b)
 		}
 		b = append(b, '}')
 	}
 	if len(s.required) > 0 {
-		key("required")
+		b = key(b, "required")
 		b = append(b, '[')
 		for i, name := range s.required {
 			if i > 0 {
@@ -66,13 +60,23 @@ func (s *schema) append(b []byte) []byte {
 		b = append(b, ']')
 	}
 	if s.closed {
-		key("additionalProperties")
+		b = key(b, "additionalProperties")
 		b = append(b, "false"...)
 	} else if s.values != nil {
-		key("additionalProperties")
+		b = key(b, "additionalProperties")
 		b = s.values.append(b)
 	}
 	return append(b, '}')
+}
+
+// key writes the key of a field, and the comma before it.
+//
+//go:noinline
+func key(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(abi.AppendText(b, name), ':')
 }
 
 // A schemaMaker makes the schema of one type.

@@ -57,15 +57,15 @@ func (*State) collect(m *Module, hook abi.Hook) any {
 	return collect[AfterModelRewriteStateHook](m)
 }
 
-func (*State) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
-	defer caught(&answer, &err)
+func (*State) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	if s.hook == abi.HookBeforeModelRewriteState {
 		return beforeRewrite(m, s, host, input)
 	}
 	return afterRewrite(m, s, host, input)
 }
 
-func beforeRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	defer caught(&answer, &err)
 	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
 	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
@@ -80,12 +80,12 @@ func beforeRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable,
 	if !sameActive(state.Tools, in.Tools) {
 		out.Active = state.Active()
 	}
-	var err error
 	out.Messages, err = state.Messages.patch()
 	return out, err
 }
 
-func afterRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func afterRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+	defer caught(&answer, &err)
 	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
 	if err := v.begin(m, s, host, input, &v.in); err != nil {
 		return nil, err
@@ -99,7 +99,6 @@ func afterRewrite(m *Module, s *served, host Host, input []byte) (abi.Writable, 
 	if !sameActive(state.Tools, v.in.Tools) {
 		return nil, misuse("which tools are active can be changed in BeforeModelRewriteState only")
 	}
-	var err error
 	v.out.Messages, err = state.Messages.patch()
 	return &v.out, err
 }

@@ -111,7 +111,7 @@ func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 // Errors are *abi.Error: of code limit after too many chunks, or what an
 // OnChunk hook outside has against them.
 func (c *Context) Send(chunks ...abi.Chunk) error {
-	f := c.frame
+	f, _ := c.frame.(*frame)
 	var err error
 	if f != nil && f.out != nil {
 		err = f.out.hear(chunks)

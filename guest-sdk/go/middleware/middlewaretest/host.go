@@ -86,14 +86,21 @@ type Log struct {
 // middleware cannot be without a configuration use [Host.Configure] next: its
 // error is the one that counts.
 func New(o middleware.Options, middlewares ...middleware.Middleware) *Host {
+	return newHost(middleware.NewModule(o, middlewares...))
+}
+
+// NewDeclared is New for a module that was declared.
+func NewDeclared(d *middleware.Declaration) *Host { return newHost(d.Module()) }
+
+func newHost(m *middleware.Module) *Host {
 	h := &Host{
 		Run:    abi.Run{ID: "run-1", Agent: "test", Step: 1, MaxSteps: 20, NowMS: 1_700_000_000_000},
 		Entry:  "test",
-		module: middleware.NewModule(o, middlewares...),
+		module: m,
 		locals: locals{values: map[string]abi.LocalValue{}},
 	}
-	if o.Name != "" {
-		h.Entry = o.Name
+	if d, err := h.Describe(); err == nil && d.Name != "" {
+		h.Entry = d.Name
 	}
 	for i := range h.lists {
 		h.lists[i].id = i

@@ -1,0 +1,227 @@
+package middleware_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
+)
+
+// limiter is declared, and its twin is registered: they are one to the host.
+type limiter struct {
+	Deny   []string `json:"deny" doc:"tools that are never called"`
+	Reason string   `json:"reason" doc:"what the model is told"`
+	Most   int      `json:"most" doc:"how many calls there may be"`
+	Share  float64  `json:"share" doc:"of something"`
+	Strict bool     `json:"strict" doc:"whether it is"`
+
+	calls int
+}
+
+func (l *limiter) Configure(*middleware.Context) error {
+	if l.calls = 0; l.Most < 0 {
+		return errors.New("most must not be negative")
+	}
+	return nil
+}
+
+func (l *limiter) GateTool(_ *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
+	l.calls++
+	for _, name := range l.Deny {
+		if name == call.Name {
+			return middleware.Deny(l.Reason), nil
+		}
+	}
+	if l.calls > l.Most {
+		return middleware.Ask("once more?").With(map[string]int{"calls": l.calls}), nil
+	}
+	return middleware.Allow(), nil
+}
+
+func (l *limiter) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
+	run.AddInstruction(l.Reason)
+	return nil
+}
+
+var limiterOptions = middleware.Options{Name: "limiter", Version: "2", Requires: []string{"gate_tool"}}
+
+func registeredLimiter() *middlewaretest.Host {
+	return middlewaretest.New(limiterOptions, &limiter{Deny: []string{"rm"}, Reason: "no", Most: 2})
+}
+
+func declaredLimiter() *middlewaretest.Host {
+	l := &limiter{Deny: []string{"rm"}, Reason: "no", Most: 2}
+	d := middleware.Declare(limiterOptions)
+	d.Strings(&l.Deny, "deny", "tools that are never called")
+	d.String(&l.Reason, "reason", "what the model is told")
+	d.Int(&l.Most, "most", "how many calls there may be")
+	d.Float(&l.Share, "share", "of something")
+	d.Bool(&l.Strict, "strict", "whether it is")
+	d.Configure(l)
+	d.GateTool(l)
+	d.BeforeAgent(l)
+	return middlewaretest.NewDeclared(d)
+}
+
+func TestDeclaredIsAsRegistered(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func() *middlewaretest.Host{"registered": registeredLimiter, "declared": declaredLimiter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := make()
+			d, err := h.Describe()
+			require.NoError(t, err)
+			require.Equal(t, []abi.Hook{abi.HookConfigure, abi.HookBeforeAgent, abi.HookGateTool}, d.Hooks)
+			require.Equal(t, "limiter 2 [gate_tool]", d.Name+" "+d.Version+" ["+d.Requires[0]+"]")
+			require.Equal(t, `{"type":"object","properties":{"deny":{"type":"array","description":"tools that are never called","items":{"type":"string"}},`+
+				`"reason":{"type":"string","description":"what the model is told"},"most":{"type":"integer","description":"how many calls there may be"},`+
+				`"share":{"type":"number","description":"of something"},"strict":{"type":"boolean","description":"whether it is"}},"additionalProperties":false}`, string(d.ConfigSchema))
+
+			decide := func(tool string) abi.GateToolAnswer {
+				answer, err := h.GateTool(abi.GateToolInput{Call: abi.Call{Name: tool}})
+				require.NoError(t, err)
+				return answer
+			}
+			require.Equal(t, abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no"}, decide("rm"))
+			require.Equal(t, abi.DecideAllow, decide("ls").Decision)
+			require.Equal(t, abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "once more?", Payload: abi.JSON(`{"calls":3}`)}, decide("ls"))
+			start, err := h.BeforeAgent(abi.BeforeAgentInput{Instruction: "go"})
+			require.NoError(t, err)
+			require.Equal(t, "go\nno", *start.Instruction)
+
+			require.NoError(t, h.Configure(map[string]any{"deny": []string{"ls"}, "share": 0.5, "strict": true, "most": 1}))
+			require.Equal(t, abi.DecideDeny, decide("ls").Decision)
+			require.Equal(t, abi.DecideAsk, decide("rm").Decision)
+			require.NoError(t, h.Configure(nil))
+			require.Equal(t, abi.DecideDeny, decide("rm").Decision, "what is left out is as it was declared")
+			require.Equal(t, abi.DecideAllow, decide("ls").Decision)
+		})
+	}
+}
+
+func TestDeclaredRefuses(t *testing.T) {
+	t.Parallel()
+	for config, want := range map[string]string{
+		`{"denied":[]}`:           "config: unknown key denied; allowed: deny, reason, most, share, strict",
+		`{"a":1,"b":{},"most":1}`: "config: unknown key a, b; allowed: deny, reason, most, share, strict",
+		`{"deny":"rm"}`:           "config: deny: want an array, got a string (at byte 8)",
+		`{"deny":["a",1]}`:        "config: deny[1]: want a string, got a number (at byte 13)",
+		`{"most":"2"}`:            "config: most: want a number, got a string (at byte 8)",
+		`{"strict":1}`:            "config: strict: want true or false, got a number (at byte 10)",
+		`{"most":-1}`:             "most must not be negative",
+		`[]`:                      "config: want an object, got an array (at byte 0)",
+	} {
+		for name, make := range map[string]func() *middlewaretest.Host{"registered": registeredLimiter, "declared": declaredLimiter} {
+			require.EqualError(t, make().Configure(abi.JSON(config)), want, "%s: %s", name, config)
+		}
+	}
+	require.ErrorContains(t, declaredLimiter().Configure(abi.JSON(`{"most":1.5}`)), "config: most: number 1.5 does not fit; want a whole number in range")
+	require.EqualError(t, middlewaretest.NewDeclared(middleware.Declare(middleware.Options{})).Configure(map[string]int{"a": 1}),
+		"config: unknown key a; this module takes no configuration")
+}
+
+// all has every hook.
+type all struct{ calls []string }
+
+func (a *all) note(name string) error {
+	a.calls = append(a.calls, name)
+	return nil
+}
+
+func (a *all) BeforeModelRewriteState(*middleware.Context, *middleware.State) error {
+	return a.note("before_model_rewrite_state")
+}
+func (a *all) AfterModelRewriteState(*middleware.Context, *middleware.State) error {
+	return a.note("after_model_rewrite_state")
+}
+func (a *all) BeforeModel(*middleware.Context, *middleware.ModelStart) error {
+	return a.note("before_model")
+}
+func (a *all) WrapModel(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error) {
+	return &abi.Response{}, a.note("wrap_model")
+}
+func (a *all) OnChunk(*middleware.Context, *middleware.Chunks) error { return a.note("on_chunk") }
+func (a *all) AfterModel(*middleware.Context, *middleware.ModelEnd) error {
+	return a.note("after_model")
+}
+func (a *all) BeforeTool(*middleware.Context, *middleware.ToolStart) error {
+	return a.note("before_tool")
+}
+func (a *all) WrapToolCall(*middleware.Context, *middleware.Call, middleware.NextTool) (*abi.Result, error) {
+	return &abi.Result{}, a.note("wrap_tool_call")
+}
+func (a *all) AfterTool(*middleware.Context, *middleware.ToolEnd) error { return a.note("after_tool") }
+func (a *all) ToolMessages(*middleware.Context, *middleware.ToolRecord) error {
+	return a.note("tool_messages")
+}
+func (a *all) AfterTools(*middleware.Context, *middleware.ToolsEnd) error {
+	return a.note("after_tools")
+}
+func (a *all) AfterAgent(*middleware.Context, *middleware.AgentEnd) error {
+	return a.note("after_agent")
+}
+func (a *all) Observe(*middleware.Context, []abi.Event) error { return a.note("observe") }
+
+func (a *all) GateTool(*middleware.Context, *middleware.Call) (middleware.Decision, error) {
+	return middleware.Allow(), a.note("gate_tool")
+}
+func (a *all) TranslateBefore(*middleware.Context, *middleware.Translation) error {
+	return a.note("translate_before")
+}
+func (a *all) TranslateAfter(*middleware.Context, *middleware.Translation) error {
+	return a.note("translate_after")
+}
+
+func TestDeclaredHooksAreCalled(t *testing.T) {
+	t.Parallel()
+	a, d := &all{}, middleware.Declare(middleware.Options{})
+	d.BeforeModelRewriteState(a)
+	d.AfterModelRewriteState(a)
+	d.BeforeModel(a)
+	d.WrapModel(a)
+	d.OnChunk(a)
+	d.AfterModel(a)
+	d.BeforeTool(a)
+	d.WrapToolCall(a)
+	d.GateTool(a)
+	d.AfterTool(a)
+	d.ToolMessages(a)
+	d.AfterTools(a)
+	d.AfterAgent(a)
+	d.Observe(a)
+	d.Observe(a)
+	d.TranslateBefore(a)
+	d.TranslateAfter(a)
+	d.Tools(middleware.NewTool("echo", "says it again", func(_ *middleware.Context, args struct {
+		Text string `json:"text"`
+	}) (string, error) {
+		return args.Text, nil
+	}))
+	h := middlewaretest.NewDeclared(d)
+	described, err := h.Describe()
+	require.NoError(t, err)
+	require.Len(t, described.Hooks, len(abi.Hooks())-1, "all but describe, which is none")
+	for _, hook := range described.Hooks {
+		if hook == abi.HookConfigure || hook == abi.HookBeforeAgent || hook == abi.HookCallTool {
+			continue
+		}
+		a.calls = nil
+		_, ok := h.Call(hook, []byte(`{"run":{"id":"r"},"entry":"e"}`))
+		require.True(t, ok, hook)
+		want := []string{string(hook)}
+		if hook == abi.HookObserve {
+			want = append(want, want...) // two are asked
+		}
+		require.Equal(t, want, a.calls)
+	}
+	start, err := h.BeforeAgent(abi.BeforeAgentInput{})
+	require.NoError(t, err)
+	require.Equal(t, "echo", start.Tools.Add[0].Name)
+	answer, err := h.CallTool(abi.CallToolInput{Call: abi.Call{Name: "echo", Arguments: `{"text":"hi"}`}})
+	require.NoError(t, err)
+	require.Equal(t, "hi", answer.Result.Content.String())
+}

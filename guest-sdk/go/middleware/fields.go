@@ -1,0 +1,120 @@
+package middleware
+
+import (
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// fields are what a [Declaration] is configured with. A field that a configuration
+// leaves out is as it was when it was declared.
+type fields struct {
+	all    []field
+	checks []ConfigureHook
+}
+
+type field struct {
+	name   string
+	schema schema
+	reset  func()
+	read   func(r *abi.Reader)
+}
+
+// add declares a field, whose value is read by read.
+func add[T any](d *Declaration, p *T, name string, s schema, read func(r *abi.Reader) T) {
+	initial := *p
+	d.fields.all = append(d.fields.all, field{
+		name: name, schema: s,
+		reset: func() { *p = initial },
+		read:  func(r *abi.Reader) { *p = read(r) },
+	})
+}
+
+// String declares that the configuration may set *p, under that name. The doc says
+// what it is, for its JSON Schema.
+func (d *Declaration) String(p *string, name, doc string) {
+	add(d, p, name, schema{kind: "string", description: doc}, (*abi.Reader).Text)
+}
+
+// Bool is [Declaration.String] for true or false.
+func (d *Declaration) Bool(p *bool, name, doc string) {
+	add(d, p, name, schema{kind: "boolean", description: doc}, (*abi.Reader).Bool)
+}
+
+// Int is [Declaration.String] for a whole number.
+func (d *Declaration) Int(p *int, name, doc string) {
+	add(d, p, name, schema{kind: "integer", description: doc}, func(r *abi.Reader) int { return int(r.Int()) })
+}
+
+// Float is [Declaration.String] for a number.
+func (d *Declaration) Float(p *float64, name, doc string) {
+	add(d, p, name, schema{kind: "number", description: doc}, (*abi.Reader).Float)
+}
+
+// Strings is [Declaration.String] for a list of strings.
+func (d *Declaration) Strings(p *[]string, name, doc string) {
+	initial := slices.Clone(*p)
+	d.fields.all = append(d.fields.all, field{
+		name:   name,
+		schema: schema{kind: "array", description: doc, items: &schema{kind: "string"}},
+		reset:  func() { *p = slices.Clone(initial) },
+		read: func(r *abi.Reader) {
+			*p = nil
+			for r.Next() {
+				*p = append(*p, r.Text())
+			}
+		},
+	})
+}
+
+// Value is [Declaration.String] for what read reads: an object, a list of them. If the
+// configuration leaves it out, read is not called.
+func (d *Declaration) Value(name, doc string, read func(r *abi.Reader)) {
+	d.fields.all = append(d.fields.all, field{name: name, schema: schema{description: doc}, reset: func() {}, read: read})
+}
+
+func (f *fields) schema() schema {
+	s := schema{kind: "object", closed: true}
+	for i := range f.all {
+		s.properties = append(s.properties, property{f.all[i].name, &f.all[i].schema})
+	}
+	return s
+}
+
+// configure reads a configuration. Nothing is left of the one before.
+func (f *fields) configure(ctx *Context, config abi.JSON) error {
+	for i := range f.all {
+		f.all[i].reset()
+	}
+	var unknown, known []string
+	seen := make([]bool, len(f.all))
+	r := abi.NewReader(config)
+	for r.Key() {
+		i := slices.IndexFunc(f.all, func(one field) bool { return one.name == r.Name() })
+		if i < 0 {
+			unknown = append(unknown, r.Name())
+			r.Skip()
+			continue
+		}
+		if seen[i] {
+			r.Refuse("stands twice")
+		}
+		seen[i] = true
+		f.all[i].read(r)
+	}
+	if err := r.Err(); err != nil {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + err.Error()}
+	}
+	if len(unknown) > 0 {
+		for i := range f.all {
+			known = append(known, f.all[i].name)
+		}
+		return unknownKeys(unknown, known)
+	}
+	for _, h := range f.checks {
+		if err := h.Configure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
