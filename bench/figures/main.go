@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Printf(". The guest is a Go program of %.1f MB that decodes and encodes a conversation in JSON.\n\n", float64(len(plain))/1e6)
 	fmt.Println("| | here | against | ratio | target |\n|---|---|---|---|---|")
-	load := loadAverage()
+	load, stolen := loadAverage(), stolenTime()
 	only := os.Getenv("ONLY") // a row's name, for who works on it
 	for _, p := range []struct {
 		name string
@@ -69,7 +69,8 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	fmt.Printf("\nThe machine's load average was %s when this began, and %s at its end, this included.\n", load, loadAverage())
+	fmt.Printf("\nThe machine's load average was %s when this began, and %s at its end, this included. Meanwhile its hypervisor kept its processors for %s.\n",
+		load, loadAverage(), short(stolenTime()-stolen))
 	return nil
 }
 

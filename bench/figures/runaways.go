@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/hostile"
+)
+
+// A runaway is an agent whose module never returns from its first hook.
+type runaway struct {
+	name  string
+	limit time.Duration
+	agent *host.Agent
+}
+
+func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
+	var all []runaway
+	for _, c := range hostile.Cases() {
+		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 {
+			continue
+		}
+		m, err := h.LoadBytes(ctx, c.Name, c.Module(), c.Limits)
+		if err != nil {
+			return nil, err
+		}
+		var config json.RawMessage
+		if c.Config != "" {
+			config = json.RawMessage(c.Config)
+		}
+		a, err := h.NewAgent(ctx, &host.AgentOptions{
+			Model: scripted.New(scripted.Text("it went on")), Middlewares: []host.Middleware{{Name: "runaway", Module: m, Config: config}}})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		all = append(all, runaway{c.Name, m.Limits().HookTime, a})
+	}
+	return all, nil
+}
+
+// run returns how long after its deadline the whole run was over.
+func (r *runaway) run(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	_, err := r.agent.Ask(ctx, "go")
+	took := time.Since(began)
+	var fault *host.Error
+	if !errors.As(err, &fault) {
+		return 0, fmt.Errorf("%s was not stopped: %w", r.name, err)
+	}
+	return took - r.limit, nil
+}
+
+// loopInGo is a loop in Go that ends by itself when it has run for so long, as a
+// guest is made to: it looks at the clock as often, lets others have the processor as
+// often, and does not count what it waited for that. What halting the world takes
+// meanwhile, and how late it ends, is the machine's own, which other processes keep
+// busy too.
+func loopInGo(limit time.Duration) (late time.Duration) {
+	x := uint64(1)
+	var ran, yielded time.Duration
+	began := time.Now()
+	for last := began; ran < limit; {
+		for range 25_000 { // some 25 us
+			x = x*6364136223846793005 + 1
+		}
+		now := time.Now()
+		ran += now.Sub(last)
+		last = now
+		if ran-yielded > time.Millisecond {
+			yielded = ran
+			runtime.Gosched()
+			last = time.Now()
+		}
+	}
+	spun.Store(x)
+	return time.Since(began) - limit
+}
+
+var spun atomic.Uint64
+
+// An endless is what was seen of runs of one shape, and of a loop in Go in its place.
+type endless struct {
+	name       string
+	here, inGo sample
+}
+
+// A sample has one of each for each run.
+type sample struct {
+	halts []time.Duration // the longest during it
+	works []time.Duration // of the longest halt: what the process worked meanwhile
+	lates []time.Duration // by how much it ended too late
+}
+
+func (s *sample) run(do func() (time.Duration, error)) error {
+	var late time.Duration
+	halt, err := longestHalt(func() (err error) { late, err = do(); return err })
+	s.halts, s.works, s.lates = append(s.halts, halt.took), append(s.works, halt.worked), append(s.lates, late)
+	return err
+}
+
+// runaways stops each shape of guest that never ends, while another goroutine
+// halts the world again and again.
+func runaways(ctx context.Context) error {
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	all, err := openRunaways(ctx, h)
+	if err != nil {
+		return err
+	}
+	if err := touchMachine(); err != nil {
+		return err
+	}
+	const rounds = 5
+	seen := make([]endless, len(all))
+	for range rounds {
+		for i, r := range all {
+			seen[i].name = r.name
+			if err := seen[i].here.run(func() (time.Duration, error) { return r.run(ctx) }); err != nil {
+				return err
+			}
+			if err := seen[i].inGo.run(func() (time.Duration, error) { return loopInGo(r.limit), nil }); err != nil {
+				return err
+			}
+		}
+	}
+	what := fmt.Sprintf("%d hooks that never end, of %d shapes", rounds*len(all), len(all))
+	for _, r := range []struct {
+		name string
+		of   func(*sample) []time.Duration
+	}{
+		{"the longest halt of the world during each", func(s *sample) []time.Duration { return s.halts }},
+		{"the same in processor time of the process", func(s *sample) []time.Duration { return s.works }},
+		{"end after the deadline, with the whole run", func(s *sample) []time.Duration { return s.lates }},
+	} {
+		spreadRow(what+": "+r.name, seen, r.of)
+		systematicRow("of these, the shape that takes longest in the median of its runs", seen, r.of)
+	}
+	return nil
+}
+
+// spreadRow is about all runs, and names the shapes that passed the target once.
+func spreadRow(what string, seen []endless, of func(*sample) []time.Duration) {
+	var here, inGo []time.Duration
+	var above []*endless
+	worst := func(e *endless) time.Duration { return slices.Max(of(&e.here)) }
+	for i := range seen {
+		here, inGo = append(here, of(&seen[i].here)...), append(inGo, of(&seen[i].inGo)...)
+		if worst(&seen[i]) > most {
+			above = append(above, &seen[i])
+		}
+	}
+	slices.SortFunc(above, func(a, b *endless) int { return cmp.Compare(worst(b), worst(a)) })
+	var names []string
+	for i, e := range above {
+		if i == named {
+			names = append(names, fmt.Sprintf("and %d more", len(above)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%s: %s, its median %s", e.name, short(worst(e)), short(median(of(&e.here)))))
+	}
+	list := ""
+	if len(names) > 0 {
+		list = " (" + strings.Join(names, "; ") + ")"
+	}
+	fmt.Printf("| %s | %s%s | a loop in Go in the hook's place: %s | %.2f at the 90th percentile | ≤ 10 ms |\n",
+		what, spread(here), list, spread(inGo), ratio(percentile(here, 90), percentile(inGo, 90)))
+}
+
+// named is how many shapes a row names.
+const named = 5
+
+func median(times []time.Duration) time.Duration { return percentile(slices.Clone(times), 50) }
+
+// systematicRow is about what a shape does each time: the median of its runs. What
+// the machine does once to one of them is not in it.
+func systematicRow(what string, seen []endless, of func(*sample) []time.Duration) {
+	var worst *endless
+	inGo := time.Duration(0)
+	for i := range seen {
+		if worst == nil || median(of(&seen[i].here)) > median(of(&worst.here)) {
+			worst = &seen[i]
+		}
+		inGo = max(inGo, median(of(&seen[i].inGo)))
+	}
+	fmt.Printf("| %s | %s (%s) | a loop in Go in its place: %s | | ≤ 10 ms |\n", what, short(median(of(&worst.here))), worst.name, short(inGo))
+}
+
+func spread(times []time.Duration) string {
+	return fmt.Sprintf("median %s, 90th percentile %s, at most %s", short(percentile(times, 50)), short(percentile(times, 90)), short(slices.Max(times)))
+}
+
+const most = 10 * time.Millisecond
