@@ -45,7 +45,7 @@ func (c *Chunk) Check() error {
 		}
 		return c.Part.Check()
 	default:
-		return errors.New("unknown kind of chunk " + strconv.Quote(string(c.Kind)) + "; want text, reasoning, tool_call, tool_result or part")
+		return errors.New("unknown kind of chunk " + strconv.Quote(c.Kind) + "; want text, reasoning, tool_call, tool_result or part")
 	}
 }
 

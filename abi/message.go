@@ -56,7 +56,7 @@ func (m *Message) Check() error {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
 		if m.ToolCallID != "" {
-			return errors.New("a " + string(m.Role) + " message has a tool_call_id; only tool messages do")
+			return errors.New("a " + m.Role + " message has a tool_call_id; only tool messages do")
 		}
 	case RoleTool:
 		if m.ToolCallID == "" {
@@ -65,10 +65,10 @@ func (m *Message) Check() error {
 	case "":
 		return errors.New("a message needs a role")
 	default:
-		return errors.New("unknown role " + strconv.Quote(string(m.Role)) + "; want system, developer, user, assistant or tool")
+		return errors.New("unknown role " + strconv.Quote(m.Role) + "; want system, developer, user, assistant or tool")
 	}
 	if len(m.ToolCalls) > 0 && m.Role != RoleAssistant {
-		return errors.New("a " + string(m.Role) + " message has tool_calls; only assistant messages do")
+		return errors.New("a " + m.Role + " message has tool_calls; only assistant messages do")
 	}
 	if len(m.Extra) > 0 && m.Extra[0] != '{' && string(m.Extra) != "null" {
 		return errors.New("extra must be an object")

@@ -66,7 +66,7 @@ func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAge
 func (*AgentStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeAgentInput, abi.BeforeAgentAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -120,7 +120,7 @@ func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentH
 func (*AgentEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterAgentInput, abi.AfterAgentAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out

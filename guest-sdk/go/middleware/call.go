@@ -66,7 +66,7 @@ func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeTool
 
 func (*ToolStart) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.BeforeToolInput, abi.BeforeToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	start := &ToolStart{Call: &Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
@@ -98,7 +98,7 @@ func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCall
 
 func (NextTool) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.WrapToolCallInput, abi.WrapToolCallAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in := &v.in
@@ -160,7 +160,7 @@ func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHoo
 
 func (*ToolEnd) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.AfterToolInput, abi.AfterToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -203,7 +203,7 @@ func (*ToolRecord) collect(m *Module, _ abi.Hook) any { return collect[ToolMessa
 
 func (*ToolRecord) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.ToolMessagesInput, abi.ToolMessagesAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in := &v.in
@@ -231,7 +231,7 @@ func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsH
 func (*ToolsEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterToolsInput, abi.AfterToolsAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	round := &ToolsEnd{Messages: v.list(v.in.Messages), Calls: slices.Clone(v.in.Calls)}
@@ -264,7 +264,7 @@ func (*Translation) collect(m *Module, hook abi.Hook) any {
 
 func (*Translation) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.TranslateInput, abi.TranslateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	t := &Translation{Protocol: v.in.Protocol, Event: slices.Clone(v.in.Event)}
@@ -296,7 +296,7 @@ func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook
 
 func (observing) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.ObserveInput, abi.ObserveAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	var failed []error

@@ -22,7 +22,7 @@ func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](
 
 func (*Chunks) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.OnChunkInput, abi.OnChunkAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	chunks := &Chunks{Items: cloneChunks(v.in.Chunks), Stream: v.in.Stream, Final: v.in.Final}

@@ -210,7 +210,7 @@ func TestDeclaredHooksAreCalled(t *testing.T) {
 			continue
 		}
 		a.calls = nil
-		_, ok := h.Call(hook, []byte(`{"run":{"id":"r"},"entry":"e"}`))
+		_, ok := h.Call(hook, []byte(`{"run":{"id":"r"},"entry":"e","response":{"message":{"role":"assistant"}},"result":{"content":"x"}}`))
 		require.True(t, ok, hook)
 		want := []string{string(hook)}
 		if hook == abi.HookObserve {

@@ -55,7 +55,7 @@ func (Decision) collect(m *Module, _ abi.Hook) any { return collect[GateToolHook
 
 func (Decision) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
 	v := visitOf[abi.GateToolInput, abi.GateToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	var strictest Decision

@@ -18,7 +18,7 @@ func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeMod
 func (*ModelStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeModelInput, abi.BeforeModelAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	start := &ModelStart{Request: v.request(&v.in.Request)}
@@ -45,7 +45,7 @@ func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHo
 func (NextModel) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.WrapModelInput, abi.WrapModelAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkText
@@ -106,7 +106,7 @@ func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelH
 func (*ModelEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterModelInput, abi.AfterModelAnswer](s)
 	defer caught(&answer, &err)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out

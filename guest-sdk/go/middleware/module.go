@@ -116,12 +116,6 @@ func (m *Module) dispatch(s *served, host Host, hook abi.Hook, input []byte) (an
 	}
 }
 
-// input is a hook's input: all have the common part.
-type input interface {
-	abi.Readable
-	Envelope() *abi.Common
-}
-
 // A visit is one call of a hook with its input and answer, which are made together.
 type visit[I, A any] struct {
 	call
@@ -146,9 +140,9 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 	return v
 }
 
-// begin decodes a hook's input. Keys that this SDK does not know are a newer host's,
-// and no error.
-func (c *call) begin(m *Module, s *served, host Host, b []byte, in input) error {
+// begin decodes a hook's input, of which common is a part. Keys that this SDK does not
+// know are a newer host's, and no error.
+func (c *call) begin(m *Module, s *served, host Host, b []byte, in abi.Readable, common *abi.Common) error {
 	if err := abi.Read(b, in); err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
@@ -158,7 +152,7 @@ func (c *call) begin(m *Module, s *served, host Host, b []byte, in input) error 
 		}
 		m.collect()
 	}
-	common, ctx := in.Envelope(), &c.own
+	ctx := &c.own
 	ctx.Run, ctx.Entry, ctx.Resume, ctx.host = common.Run, common.Entry, common.Resume, host
 	c.m, c.host, c.ctx = m, host, ctx
 	return nil

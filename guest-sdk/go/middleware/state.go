@@ -67,7 +67,7 @@ func (*State) serve(m *Module, s *served, host Host, input []byte) (abi.Writable
 func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	defer caught(&answer, &err)
 	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -87,7 +87,7 @@ func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Wr
 func afterRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	defer caught(&answer, &err)
 	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in); err != nil {
+	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	state := &State{Messages: v.list(v.in.Messages), Tools: slices.Clone(v.in.Tools)}

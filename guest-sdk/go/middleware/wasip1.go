@@ -119,7 +119,7 @@ func warm() {
 	ballast = make([]byte, room)
 	ballast = nil
 	runtime.GC()
-	for n := 8; n <= mostSmall; n += n/8&^7 + 8 {
+	for n := 8; n <= mostSmall; n += max(8, n/16&^7) { // passes over none of the sizes
 		ballast = make([]byte, n)
 		pointers = make([]*byte, n/8)
 	}
