@@ -150,6 +150,8 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return &endedError{exitCanceled, errors.New("canceled")}
+	case errors.As(err, &p) && p.Code() == client.Invalid && len(p.Errors) == 1 && misplaced[p.Errors[0].Location] != "":
+		return &endedError{exitFailed, errors.New(misplaced[p.Errors[0].Location])}
 	case errors.As(err, &p):
 		return &endedError{exitFailed, fmt.Errorf("%w%s", err, e.remedy(p, server, time.Now()))}
 	case errors.As(err, &gone):
@@ -162,7 +164,11 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
-		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, now.Add(p.RetryAfter).Format(time.TimeOnly))
+		at := now.Add(p.RetryAfter).Format(time.TimeOnly)
+		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, at)
+		if strings.HasSuffix(p.Detail, fmt.Sprintf("try again in %v", p.RetryAfter)) {
+			again = ", at " + at // the rest was said
+		}
 	}
 	switch p.Code() {
 	case client.Unauthorized:
@@ -176,11 +182,30 @@ func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 		if strings.HasSuffix(p.Detail, " needs "+scopeOperator) {
 			return "; log in with the operator's key: agent-runner login " + server
 		}
+		if p.Errors == nil && strings.HasPrefix(p.Detail, "scope ") {
+			return "" // it was not the key's
+		}
 		return "; keys with other scopes are made with: agent-runner keys create"
 	case client.Internal:
 		return after("; the request is ", p.Request())
 	}
 	return again
+}
+
+// names is what agents and tenants may be called.
+const names = "; want up to 63 small letters, digits, dots, dashes and underscores"
+
+// misplaced says, of parts of requests, what the command line wants in their places.
+var misplaced = map[string]string{
+	"path.run":    "this is no id of a run; want one such as run_abc…, as agent-runner runs list shows them",
+	"path.digest": "this is no digest of a module; want sha256: and 64 hexadecimal digits, as agent-runner modules list -o json shows them",
+	"path.agent":  "this is no name of an agent" + names + ", as agent-runner agents list shows them",
+	"path.tenant": "this is no id of a tenant" + names + ", as agent-runner tenants list shows them",
+	"body.id":     "this is no id of a tenant" + names,
+	"path.secret": "this is no name of a secret; want up to 63 letters, digits, dots, dashes and underscores, such as OPENAI_API_KEY",
+	"path.module": "this is no name of a module; want its digest, its name, or name@version, as agent-runner modules list shows them",
+	"query.from":  "--from is no day; want one such as 2026-01-31",
+	"query.to":    "--to is no day; want one such as 2026-01-31",
 }
 
 // scopeOperator is the scope of what the operator alone may do.

@@ -159,3 +159,23 @@ func TestAnswerThatWasCutOff(t *testing.T) {
 		require.Equal(t, want, show(t, false, textChunk("The first half"), e))
 	}
 }
+
+// A run that goes on is told of as a whole: its steps, and calls that were made before
+// it paused.
+func TestRunThatGoesOn(t *testing.T) {
+	t.Parallel()
+	var out, told bytes.Buffer
+	show := &textRenderer{screen: newScreen(&env{out: &out, err: &told, getenv: func(string) string { return "" }})}
+	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
+	for _, e := range []abi.Event{
+		{Type: abi.EventToolResult, Call: call, Result: &abi.Result{Content: abi.Text("paid")}, Source: "tool"},
+		{Type: abi.EventStepStarted, Step: 3},
+		{Type: abi.EventToolCall, Call: &abi.Call{ID: "c2", Name: "tip", Arguments: "{}"}},
+		{Type: abi.EventToolResult, Call: &abi.Call{ID: "c2", Name: "tip", Arguments: "{}"}, Result: &abi.Result{Content: abi.Text("tipped")}, Source: "tool"},
+		{Type: abi.EventStepStarted, Step: 4},
+		{Type: abi.EventRunFinished, FinishReason: abi.RunStop},
+	} {
+		require.NoError(t, show.event(e))
+	}
+	require.Contains(t, told.String(), "answered in 4 steps, 2 tool calls, ")
+}

@@ -45,7 +45,7 @@ func (r *textRenderer) event(e abi.Event) error {
 		*r = textRenderer{screen: r.screen, verbose: r.verbose, began: e.TimeMS, arguments: map[string]string{}}
 		r.detail("run %s of %s%s", e.Run, e.Agent, after(" with ", e.Model))
 	case abi.EventStepStarted:
-		r.steps++
+		r.steps = max(r.steps+1, int64(e.Step)) // of a run that goes on those before count too
 		r.detail("step %d", e.Step)
 	case abi.EventChunk:
 		return r.chunk(e.Chunk)
@@ -56,6 +56,9 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.arguments[e.Call.ID] = e.Call.Arguments
 		r.screen.note(cyan, "→ %s %s", e.Call.Name, r.cut(e.Call.Arguments))
 	case abi.EventToolResult:
+		if _, seen := r.arguments[e.Call.ID]; !seen {
+			r.tools++ // it was called before the run paused
+		}
 		r.result(&e)
 	case abi.EventCustom:
 		r.screen.note(amber, "• %s: %s%s", e.Entry, e.Name, after(" ", r.cut(string(e.Data))))

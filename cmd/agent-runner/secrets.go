@@ -60,9 +60,13 @@ func (e *env) readSecret(name, path string) (string, error) {
 			err = fmt.Errorf("it is longer than %d bytes", maxSecret)
 		}
 	}
+	give := "want it on standard input"
+	if path != "" {
+		give = "want it in " + path
+	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	if err == nil && value == "" {
-		err = errors.New("it is empty")
+		err = errors.New("it is empty; " + give)
 	}
 	if err != nil {
 		return "", usagef("the %s cannot be read: %w", name, err)

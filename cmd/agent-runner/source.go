@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
+	"os"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -55,7 +57,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	endpoint := string(f.Model.BaseURL) + c.env.getenv(host.EnvBaseURL)
 	switch {
 	case c.replay != "":
-		tape, err := cassette.Load(c.replay)
+		tape, err := recording(c.replay)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +97,11 @@ func recording(name string) (*cassette.Cassette, error) {
 	if name == builtinRecording {
 		return cassette.Parse("the built-in recording", demoCassette)
 	}
-	return cassette.Load(name)
+	tape, err := cassette.Load(name)
+	if file := (*os.PathError)(nil); errors.As(err, &file) {
+		return nil, usagef("%s: %w; want a recording, as agent-runner run --record FILE writes one", name, file.Err)
+	}
+	return tape, err
 }
 
 // keptSource is where the answers of a run come from that goes on.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/store"
@@ -119,7 +120,7 @@ func (k *keys) create(ctx context.Context, _ *Caller, t *store.Tenant, may []str
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(may, scope) {
-			return nil, problem(codeForbidden, "scope %q cannot be given here; these can: %v", scope, may)
+			return nil, problem(codeForbidden, "scope %q cannot be given here; these can: %s", scope, strings.Join(may, ", "))
 		}
 	}
 	made, shown, err := t.CreateKey(ctx, &store.NewKey{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/client"
+)
+
+// When to try again is said once.
+func TestTryAgainIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)
+	e := &env{getenv: func(string) string { return "" }}
+	for detail, want := range map[string]string{
+		"the quota runs_per_day is reached: 20 of 20; try again in 1h0m0s": ", at 00:00:00",
+		"the database cannot be used now; try again":                       "; try again in 1h0m0s, at 00:00:00",
+	} {
+		require.Equal(t, want, e.remedy(&client.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
+	}
+}
