@@ -63,7 +63,7 @@ type Call struct {
 	emits    int
 	sent     int // bytes of custom events
 	logs     int
-	told     int // events
+	told     []uint64 // the sums of its events
 }
 
 // Where says where in the run it is.
@@ -363,17 +363,22 @@ func (c *Call) publish(e abi.Event) {
 
 // send sends an event of this call, unless an earlier pass did.
 func (c *Call) send(e abi.Event) {
-	c.mu.Lock()
-	c.told++
-	n := c.told
-	c.mu.Unlock()
 	if c.key == "" {
 		c.publish(e)
 		return
 	}
+	sum, nth := sumOf(&e), 1
+	c.mu.Lock()
+	for _, told := range c.told {
+		if told == sum {
+			nth++
+		}
+	}
+	c.told = append(c.told, sum)
+	c.mu.Unlock()
 	c.run.keeping.RLock() // an event is kept with the note that it was sent
 	defer c.run.keeping.RUnlock()
-	if !c.run.record.told(c.key, n) {
+	if !c.run.record.repeats(c.key, sum, nth) {
 		c.publish(e)
 	}
 }

@@ -3,6 +3,7 @@ package chain
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,7 +39,8 @@ type recorded struct {
 	Faulted bool            `json:"faulted,omitempty"` // and passed over
 	Begun   bool            `json:"begun,omitempty"`   // a tool: it was called
 	Done    bool            `json:"done"`
-	Events  int             `json:"events,omitempty"` // that the call has sent
+	Events  int             `json:"events,omitempty"` // of the host about the call: that they were told
+	Told    []uint64        `json:"told,omitempty"`   // of the call's own: what was told, as sums
 	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes of its own
 
 	value any // Answer, before it was encoded
@@ -289,7 +291,38 @@ func (r *Record) setBegun(key string, begun bool) {
 	put(&r.dirty, key, true)
 }
 
-// told counts an event of a call, and says whether it was told in an earlier pass.
+// repeats notes that a call sends an event for the nth time in this pass, and says
+// whether an earlier pass told it as often. Events that say something else are not
+// the same: a hook that goes on with an answer has something new to say.
+func (r *Record) repeats(key string, sum uint64, nth int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.at(key)
+	for _, told := range e.Told {
+		if told == sum {
+			nth--
+		}
+	}
+	if nth <= 0 {
+		return true
+	}
+	e.Told = append(e.Told, sum)
+	put(&r.dirty, key, true)
+	return false
+}
+
+// sumOf stands for what an event of a call says.
+func sumOf(e *abi.Event) uint64 {
+	h := fnv.New64a()
+	for _, part := range []string{string(e.Type), e.Level, e.Name, e.Text} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	h.Write(e.Data)
+	return h.Sum64()
+}
+
+// told counts an event about a call, and says whether it was told in an earlier pass.
 func (r *Record) told(key string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
