@@ -17,11 +17,19 @@ type Which struct {
 
 func init() {
 	middleware.Register(middleware.Options{Name: "five", Events: five.Counted}, middleware.Build(func(w Which) (*only, error) {
-		m, ok := map[string]any{"patch": patch{}, "policy": policy{}, "redact": redact{}, "cache": cache{}, "observe": observe{}}[w.Use]
-		if !ok {
-			return nil, fmt.Errorf("there is no %q", w.Use)
+		switch w.Use {
+		case "patch":
+			return &only{BeforeModelRewriteStateHook: patch{}}, nil
+		case "policy":
+			return &only{GateToolHook: policy{}}, nil
+		case "redact":
+			return &only{OnChunkHook: redact{}, AfterToolHook: redact{}}, nil
+		case "cache":
+			return &only{WrapToolCallHook: cache{}}, nil
+		case "observe":
+			return &only{ObserveHook: observe{}}, nil
 		}
-		return &only{m}, nil
+		return nil, fmt.Errorf("there is no %q", w.Use)
 	}))
 }
 
@@ -29,30 +37,13 @@ func main() {}
 
 // only is one of the five, with the hooks of all; the host calls those that
 // the entry has.
-type only struct{ m any }
-
-func (o *only) BeforeModelRewriteState(ctx *middleware.Context, s *middleware.State) error {
-	return o.m.(middleware.BeforeModelRewriteStateHook).BeforeModelRewriteState(ctx, s)
-}
-
-func (o *only) GateTool(ctx *middleware.Context, c *middleware.Call) (middleware.Decision, error) {
-	return o.m.(middleware.GateToolHook).GateTool(ctx, c)
-}
-
-func (o *only) OnChunk(ctx *middleware.Context, c *middleware.Chunks) error {
-	return o.m.(middleware.OnChunkHook).OnChunk(ctx, c)
-}
-
-func (o *only) AfterTool(ctx *middleware.Context, c *middleware.ToolEnd) error {
-	return o.m.(middleware.AfterToolHook).AfterTool(ctx, c)
-}
-
-func (o *only) WrapToolCall(ctx *middleware.Context, c *middleware.Call, next middleware.NextTool) (*abi.Result, error) {
-	return o.m.(middleware.WrapToolCallHook).WrapToolCall(ctx, c, next)
-}
-
-func (o *only) Observe(ctx *middleware.Context, events []abi.Event) error {
-	return o.m.(middleware.ObserveHook).Observe(ctx, events)
+type only struct {
+	middleware.BeforeModelRewriteStateHook
+	middleware.GateToolHook
+	middleware.OnChunkHook
+	middleware.AfterToolHook
+	middleware.WrapToolCallHook
+	middleware.ObserveHook
 }
 
 type patch struct{}

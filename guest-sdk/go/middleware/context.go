@@ -42,26 +42,25 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
-// Debugf, Infof, Warnf and Errorf write a line to the run's log, with the usual verbs
-// of fmt. What is neither a text nor a number, an error or a Stringer, is written as JSON.
+// Debugf, Infof, Warnf and Errorf write a line to the run's log, as [Sprintf] makes it.
 func (c *Context) Debugf(format string, args ...any) {
-	c.host.Log(abi.LogDebug, sprintf(format, args))
+	c.host.Log(abi.LogDebug, Sprintf(format, args...))
 }
 
 // Infof is described at [Context.Debugf].
 func (c *Context) Infof(format string, args ...any) {
-	c.host.Log(abi.LogInfo, sprintf(format, args))
+	c.host.Log(abi.LogInfo, Sprintf(format, args...))
 }
 
 // Warnf is described at [Context.Debugf].
 func (c *Context) Warnf(format string, args ...any) {
-	c.host.Log(abi.LogWarn, sprintf(format, args))
+	c.host.Log(abi.LogWarn, Sprintf(format, args...))
 }
 
 // Errorf is described at [Context.Debugf]. It does not fail the hook:
 // returning an error does.
 func (c *Context) Errorf(format string, args ...any) {
-	c.host.Log(abi.LogError, sprintf(format, args))
+	c.host.Log(abi.LogError, Sprintf(format, args...))
 }
 
 // Info and Warn write a line to the run's log as it is. A module that formats nothing

@@ -1,4 +1,4 @@
-package middleware
+package middleware_test
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 type mood string
@@ -36,7 +39,7 @@ func TestLinesAreWrittenAsFmtDoes(t *testing.T) {
 		{"%T", []any{1}},
 		{"%d and %s", []any{1}},
 	} {
-		require.Equal(t, fmt.Sprintf(c.format, c.args...), sprintf(c.format, c.args), c.format)
+		require.Equal(t, fmt.Sprintf(c.format, c.args...), middleware.Sprintf(c.format, c.args...), c.format)
 	}
 }
 
@@ -45,9 +48,18 @@ func TestLinesWriteTheRestAsJSON(t *testing.T) {
 	type point struct {
 		X int `json:"x"`
 	}
-	require.Equal(t, `{"x":1} [1,2] {"a":[true]} <nil>`, sprintf("%v %v %+v %v", []any{point{1}, []int{1, 2}, map[string][]bool{"a": {true}}, (*point)(nil)}))
-	require.Contains(t, sprintf("%v", []any{func() {}}), "%!(values of type func() cannot be written)")
-	require.Equal(t, "a%!(EXTRA 2 of 2)", sprintf("a", []any{1, 2}))
-	require.Equal(t, "50%", sprintf("50%", nil))
-	require.Len(t, sprintf("%99999d", []any{1}), 999)
+	require.Equal(t, `{"x":1} [1,2] {"a":[true]} <nil>`, middleware.Sprintf("%v %v %+v %v", point{1}, []int{1, 2}, map[string][]bool{"a": {true}}, (*point)(nil)))
+	require.Contains(t, middleware.Sprintf("%v", func() {}), "%!(values of type func() cannot be written)")
+	require.Equal(t, "a%!(EXTRA 2 of 2)", middleware.Sprintf("a", 1, 2))
+	require.Equal(t, "50%", middleware.Sprintf("50%"))
+	require.Len(t, middleware.Sprintf("%99999d", 1), 999)
+}
+
+func TestErrorfWraps(t *testing.T) {
+	t.Parallel()
+	denied := &abi.Error{Code: abi.CodeDenied, Message: "no"}
+	err := middleware.Errorf("read %q: %w; ask for it", "a", denied)
+	require.EqualError(t, err, `read "a": no; ask for it`)
+	require.ErrorIs(t, err, denied)
+	require.NoError(t, errors.Unwrap(middleware.Errorf("nothing %d", 1)))
 }
