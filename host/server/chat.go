@@ -6,8 +6,10 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -29,6 +31,8 @@ type modelsOutput struct {
 	}
 }
 
+type modelOutput struct{ Body ChatModel }
+
 // A ChatModel is an agent as clients of OpenAI's API see it.
 type ChatModel struct {
 	ID      string `json:"id" doc:"The agent's name."`
@@ -40,6 +44,7 @@ type ChatModel struct {
 func (x *completions) routes(s *Server) {
 	const tag = "openai"
 	route(s, Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: AgentsRead, Tag: tag, Summary: "The agents, as OpenAI's API lists models"}, x.models)
+	route(s, Route{ID: "get-model", Method: "GET", Path: "/v1/models/{agent}", Scope: AgentsRead, Tag: tag, Summary: "An agent, as OpenAI's API shows a model"}, x.model)
 	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation,
 		Summary: "OpenAI's chat completions: the model is an agent",
 		About: `With stream: true the answer is a stream of chunks. Tools of the request are the client's own: they are returned as tool calls, and the
@@ -81,9 +86,23 @@ func (x *completions) models(ctx context.Context, c *Caller, _ *struct{}) (*mode
 	out := &modelsOutput{}
 	out.Body.Object, out.Body.Data = "list", []ChatModel{}
 	for _, a := range list {
-		out.Body.Data = append(out.Body.Data, ChatModel{ID: a.Name, Object: "model", Created: a.Created.Unix(), OwnedBy: c.Tenant.ID()})
+		out.Body.Data = append(out.Body.Data, chatModel(c, a.Name, a.Created))
 	}
 	return out, nil
+}
+
+func (x *completions) model(ctx context.Context, c *Caller, in *AgentPath) (*modelOutput, error) {
+	a, err := c.Tenant.Agent(ctx, in.Agent, 0)
+	if err != nil {
+		p := *problemOf(err)
+		p.forOpenAI()
+		return nil, &p
+	}
+	return &modelOutput{chatModel(c, a.Name, a.Created)}, nil
+}
+
+func chatModel(c *Caller, name string, created time.Time) ChatModel {
+	return ChatModel{ID: name, Object: "model", Created: created.Unix(), OwnedBy: c.Tenant.ID()}
 }
 
 func (x *completions) complete(w http.ResponseWriter, req *http.Request, c *Caller) error {
@@ -106,7 +125,11 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 	}
 	runs := x.server.runs
 	var l *live
+	var before abi.Usage // that earlier requests were told of
 	if q.Run != "" {
+		if info, err := c.Tenant.Run(req.Context(), q.Run); err == nil {
+			before = info.Usage
+		}
 		l, err = runs.resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
 	} else {
 		l, err = runs.begin(req.Context(), c.Tenant, q.Model, 0, agent.Input{RunID: newRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
@@ -121,7 +144,29 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 		return err
 	}
 	f := &follower{runs: runs, tenant: c.Tenant, run: l.id, after: l.from, hide: hiddenIn(info.Modules)}
-	return chat.Serve(w, req, q, f.all(req.Context()))
+	return chat.Serve(w, req, q, f.counted(req.Context(), before))
+}
+
+// counted are all events, with what was used since before where the request ends: at the
+// end of the run, or where it pauses.
+func (f *follower) counted(ctx context.Context, before abi.Usage) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		for e, err := range f.all(ctx) {
+			used := e.Usage
+			if e.Type == abi.EventRunPaused {
+				if info, err := f.tenant.Run(ctx, f.run); err == nil {
+					used = &info.Usage
+				}
+			}
+			if used != nil && (e.Type == abi.EventRunPaused || e.Type == abi.EventRunFinished) {
+				e.Usage = &abi.Usage{PromptTokens: used.PromptTokens - before.PromptTokens, CompletionTokens: used.CompletionTokens - before.CompletionTokens,
+					TotalTokens: used.TotalTokens - before.TotalTokens}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // all are the events from here on, as they are shown. What goes no further here ends
@@ -173,6 +218,10 @@ func openAIProblem(e *chat.Error) *Problem {
 	}
 	return p
 }
+
+// ofOpenAI are the paths of OpenAI's API, also of what is not here: its clients pass over
+// what is wrong otherwise.
+var ofOpenAI = regexp.MustCompile(`^/v1/(chat|models|responses|completions|embeddings|audio|images|files|batches|moderations|assistants|threads)(/|$)`)
 
 // forOpenAI puts into a problem what OpenAI's clients read of it.
 func (p *Problem) forOpenAI() {

@@ -190,7 +190,7 @@ func problemOfModel(m *huma.ErrorModel) *Problem {
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := *problemOf(err)
 	p.Instance = instance(r)
-	if r.URL.Path == "/v1/chat/completions" || r.URL.Path == "/v1/models" {
+	if ofOpenAI.MatchString(r.URL.Path) {
 		p.forOpenAI()
 	}
 	note(r, p.cause)

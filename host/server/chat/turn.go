@@ -37,6 +37,7 @@ func (t *turn) take(e abi.Event) []map[string]any {
 	case abi.EventMessage:
 		return t.message(e)
 	case abi.EventRunPaused:
+		t.usage = e.Usage
 		return t.pause(e.Interrupts)
 	case abi.EventRunFinished:
 		return t.end(e)

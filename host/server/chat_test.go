@@ -1,0 +1,61 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+)
+
+// Each request is told of the tokens that it used: one that ends as a tool of the client
+// is called too, and the next of no token twice.
+func TestChatCountsEachTokenOnce(t *testing.T) {
+	t.Parallel()
+	calls, says := scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done")
+	calls.Response.Usage = &abi.Usage{PromptTokens: 7, CompletionTokens: 3, TotalTokens: 10}
+	says.Response.Usage = &abi.Usage{PromptTokens: 20, CompletionTokens: 2, TotalTokens: 22}
+	f := platform(t, calls, says)
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
+	type message = map[string]any
+	tools := []any{message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}}}
+	messages := []any{message{"role": "user", "content": "hi"}}
+	ask := func() (said message, used abi.Usage) {
+		var out struct {
+			Choices []struct{ Message message }
+			Usage   abi.Usage
+		}
+		f.ok("POST", "/v1/chat/completions", f.acme, message{"model": "agent", "messages": messages, "tools": tools}, &out)
+		return out.Choices[0].Message, out.Usage
+	}
+	said, used := ask()
+	require.Equal(t, *calls.Response.Usage, used)
+	id := said["tool_calls"].([]any)[0].(message)["id"]
+	messages = append(messages, said, message{"role": "tool", "tool_call_id": id, "content": "seen"})
+	said, used = ask()
+	require.Equal(t, "done", said["content"])
+	require.Equal(t, *says.Response.Usage, used)
+}
+
+// OpenAI's clients ask for one model, and for what is not here: they are told of it in
+// their own way.
+func TestModelsOfOpenAI(t *testing.T) {
+	t.Parallel()
+	f := platform(t)
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
+	var model ChatModel
+	f.ok("GET", "/v1/models/agent", f.acme, nil, &model)
+	require.Equal(t, "agent", model.ID)
+	require.Equal(t, "acme", model.OwnedBy)
+	for path, want := range map[string]string{"GET /v1/models/none": "agent none: there is no such agent", "POST /v1/embeddings": "POST /v1/embeddings is not here; ", "POST /v1/responses": "is not here"} {
+		method, at, _ := strings.Cut(path, " ")
+		r := f.send(method, at, f.acme, nil)
+		r.problem(t, 404, path)
+		var out struct{ Error openAIError }
+		require.NoError(t, json.Unmarshal(r.body, &out), path)
+		require.Contains(t, out.Error.Message, want, path)
+	}
+}
