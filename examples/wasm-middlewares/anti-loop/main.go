@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -50,8 +49,8 @@ func (a *antiLoop) Configure(*middleware.Context) error {
 	}{
 		{a.HintAfter < 0 || a.HintAfter == 1 || a.StopAfter < 0 || a.StopAfter == 1, "hint_after and stop_after are at least 2: once is no loop; or 0, for never"},
 		{a.HintAfter == 0 && a.StopAfter == 0, "hint_after and stop_after are both 0: there is nothing to do"},
-		{a.StopAfter > 0 && a.HintAfter >= a.StopAfter, fmt.Sprintf("hint_after: %d must be below stop_after, so that the model has a chance", a.HintAfter)},
-		{a.Window < 2*max(a.HintAfter, a.StopAfter), fmt.Sprintf("window: %d messages cannot show %d calls with their results", a.Window, max(a.HintAfter, a.StopAfter))},
+		{a.StopAfter > 0 && a.HintAfter >= a.StopAfter, middleware.Sprintf("hint_after: %d must be below stop_after, so that the model has a chance", a.HintAfter)},
+		{a.Window < 2*max(a.HintAfter, a.StopAfter), middleware.Sprintf("window: %d messages cannot show %d calls with their results", a.Window, max(a.HintAfter, a.StopAfter))},
 		{a.Window > 10_000, "window: at most 10000 messages"},
 		{a.Hint != "" && (strings.Count(a.Hint, "%") != 2 || !strings.Contains(a.Hint, "%s") || strings.Index(a.Hint, "%d") < strings.Index(a.Hint, "%s")), "hint: want one %s, one %d behind it, and no other %"},
 	} {
@@ -87,9 +86,9 @@ func (a *antiLoop) BeforeModelRewriteState(ctx *middleware.Context, state *middl
 		return err
 	}
 	if stop {
-		return ctx.Stop(fmt.Sprintf("The model has %s %d times.", worst.what, most), "loop")
+		return ctx.Stop(middleware.Sprintf("The model has %s %d times.", worst.what, most), "loop")
 	}
-	state.Messages.Append(abi.User(fmt.Sprintf(a.Hint, worst.what, most)))
+	state.Messages.Append(abi.User(middleware.Sprintf(a.Hint, worst.what, most)))
 	return nil
 }
 

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // line says in a line what happened, and how important that is. began are the
@@ -12,9 +12,9 @@ import (
 func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text string) {
 	switch e.Type {
 	case abi.EventMessage:
-		return abi.LogInfo, fmt.Sprintf("step %d: %s", e.Step, l.message(e.Message))
+		return abi.LogInfo, middleware.Sprintf("step %d: %s", e.Step, l.message(e.Message))
 	case abi.EventToolCall:
-		return abi.LogDebug, fmt.Sprintf("step %d: %s#%s%s", e.Step, e.Call.Name, e.Call.ID, l.preview(" ", e.Call.Arguments))
+		return abi.LogDebug, middleware.Sprintf("step %d: %s#%s%s", e.Step, e.Call.Name, e.Call.ID, l.preview(" ", e.Call.Arguments))
 	case abi.EventToolResult:
 		level, verdict := abi.LogInfo, "ok"
 		if e.Result.IsError {
@@ -24,12 +24,12 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 			verdict += " by " + e.Source
 		}
 		content := e.Result.Content.String()
-		return level, fmt.Sprintf("step %d: %s#%s %s%s, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
+		return level, middleware.Sprintf("step %d: %s#%s %s%s, %d bytes%s", e.Step, e.Call.Name, e.Call.ID, verdict,
 			l.since(e, began, "call/"+e.Call.ID), len(content), l.preview(": ", content))
 	case abi.EventCustom:
-		return abi.LogDebug, fmt.Sprintf("step %d: %s says %s%s", e.Step, e.Entry, e.Name, l.preview(" ", string(e.Data)))
+		return abi.LogDebug, middleware.Sprintf("step %d: %s says %s%s", e.Step, e.Entry, e.Name, l.preview(" ", string(e.Data)))
 	case abi.EventFault:
-		return abi.LogError, fmt.Sprintf("step %d: fault of %s in %s, %s: %s", e.Step, e.Entry, e.Hook, e.Action, e.Cause)
+		return abi.LogError, middleware.Sprintf("step %d: fault of %s in %s, %s: %s", e.Step, e.Entry, e.Hook, e.Action, e.Cause)
 	case abi.EventRunFinished:
 		return l.finished(e, began)
 	default:
@@ -39,7 +39,7 @@ func (l *callLog) line(e *abi.Event, began map[string]int64) (level int, text st
 
 func (l *callLog) message(m *abi.Message) string {
 	if len(m.ToolCalls) == 0 {
-		return fmt.Sprintf("answer, %d bytes%s", len(m.Content.String()), l.preview(": ", m.Content.String()))
+		return middleware.Sprintf("answer, %d bytes%s", len(m.Content.String()), l.preview(": ", m.Content.String()))
 	}
 	var names []string
 	for _, c := range m.ToolCalls {
@@ -49,9 +49,9 @@ func (l *callLog) message(m *abi.Message) string {
 }
 
 func (l *callLog) finished(e *abi.Event, began map[string]int64) (level int, text string) {
-	level, text = abi.LogInfo, fmt.Sprintf("%s after %d steps%s", e.FinishReason, e.Step, l.since(e, began, "run"))
+	level, text = abi.LogInfo, middleware.Sprintf("%s after %d steps%s", e.FinishReason, e.Step, l.since(e, began, "run"))
 	if e.Usage != nil && e.Usage.TotalTokens > 0 {
-		text += fmt.Sprintf(", %d tokens", e.Usage.TotalTokens)
+		text += middleware.Sprintf(", %d tokens", e.Usage.TotalTokens)
 	}
 	switch {
 	case e.Error != nil:
@@ -69,7 +69,7 @@ func (l *callLog) since(e *abi.Event, began map[string]int64, what string) strin
 	if !ok || !l.Times {
 		return ""
 	}
-	return fmt.Sprintf(", %d ms", e.TimeMS-at)
+	return middleware.Sprintf(", %d ms", e.TimeMS-at)
 }
 
 // preview is the begin of a text on one line, behind a separator; or nothing.

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -39,10 +38,10 @@ var levels = []string{"debug", "info", "warn", "error"} // by the numbers of the
 // Configure checks the level.
 func (l *callLog) Configure(*middleware.Context) error {
 	if l.least = slices.Index(levels, l.Level); l.least < 0 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level)}
+		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: level: %q is not one of debug, info, warn, error", l.Level)}
 	}
 	if l.Preview < 0 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: preview: %d is below 0", l.Preview)}
+		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: preview: %d is below 0", l.Preview)}
 	}
 	return nil
 }

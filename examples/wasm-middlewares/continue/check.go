@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -53,11 +52,11 @@ func (c *check) missing(ctx *middleware.Context, answer string) (string, error) 
 	switch c.kind {
 	case "must":
 		if !c.pattern.MatchString(answer) {
-			text = fmt.Sprintf("The answer must match this regular expression: %s", c.Must)
+			text = middleware.Sprintf("The answer must match this regular expression: %s", c.Must)
 		}
 	case "must_not":
 		if c.pattern.MatchString(answer) {
-			text = fmt.Sprintf("The answer must not match this regular expression: %s", c.MustNot)
+			text = middleware.Sprintf("The answer must not match this regular expression: %s", c.MustNot)
 		}
 	case "called":
 		text, err = c.uncalled(ctx)
@@ -99,9 +98,9 @@ func (c *check) uncalled(ctx *middleware.Context) (string, error) {
 	case worked > after, len(c.After) > 0 && after == 0:
 		return "", nil
 	case after == 0:
-		return fmt.Sprintf("Call %s, so that it succeeds.", c.Called), nil
+		return middleware.Sprintf("Call %s, so that it succeeds.", c.Called), nil
 	default:
-		return fmt.Sprintf("Call %s after the last call of %s, so that it succeeds.", c.Called, which), nil
+		return middleware.Sprintf("Call %s after the last call of %s, so that it succeeds.", c.Called, which), nil
 	}
 }
 
@@ -124,14 +123,14 @@ func (c *check) open(ctx *middleware.Context) (string, error) {
 	var lines []string
 	for _, t := range list.Tasks {
 		if t.Status == "pending" || t.Status == "in_progress" {
-			lines = append(lines, fmt.Sprintf("  #%d [%s] %s", t.ID, t.Status, strings.ReplaceAll(t.Title, "\n", " ")))
+			lines = append(lines, middleware.Sprintf("  #%d [%s] %s", t.ID, t.Status, strings.ReplaceAll(t.Title, "\n", " ")))
 		}
 	}
 	if len(lines) == 0 {
 		return "", nil
 	}
 	if n := len(lines) - maxShown; n > 0 {
-		lines = append(lines[:maxShown], fmt.Sprintf("  and %d more", n))
+		lines = append(lines[:maxShown], middleware.Sprintf("  and %d more", n))
 	}
 	say := c.Say
 	if say == "" {

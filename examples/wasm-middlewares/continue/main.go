@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -85,7 +84,7 @@ func (k *keeper) Configure(*middleware.Context) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
 // AfterTool notes the calls that checks ask for.
@@ -157,7 +156,7 @@ func (k *keeper) failed(ctx *middleware.Context, answer string) (failed, texts [
 			return nil, nil, err
 		}
 		if text != "" {
-			failed = append(failed, fmt.Sprintf("checks[%d].%s", i, c.kind))
+			failed = append(failed, middleware.Sprintf("checks[%d].%s", i, c.kind))
 			texts = append(texts, "- "+text)
 		}
 	}
@@ -169,7 +168,7 @@ func (k *keeper) giveUp(ctx *middleware.Context, failed []string, times int, bec
 		return err
 	}
 	if k.Then == thenStop {
-		return ctx.Stop(fmt.Sprintf("The model did not finish, sent on %d times: %s", times, strings.Join(failed, ", ")), "unfinished")
+		return ctx.Stop(middleware.Sprintf("The model did not finish, sent on %d times: %s", times, strings.Join(failed, ", ")), "unfinished")
 	}
 	return nil
 }

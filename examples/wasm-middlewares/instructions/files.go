@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 
@@ -34,7 +33,7 @@ func (r *instructor) open(ctx *middleware.Context, p string) (string, error) {
 	}
 	res, err := ctx.Tool(r.ReadTool, map[string]string{r.ReadArgument: p})
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", p, err)
+		return "", middleware.Errorf("read %s: %w", p, err)
 	}
 	if res.IsError {
 		return "", &missing{res.Content.String()}
@@ -67,7 +66,7 @@ func (l *loading) file(p, from string, depth int) error {
 		return nil
 	}
 	if len(l.seen) == maxFiles || depth > maxDepth {
-		return l.leave(p, from, fmt.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth))
+		return l.leave(p, from, middleware.Sprintf("there are more than %d files, or imports more than %d deep", maxFiles, maxDepth))
 	}
 	l.seen[p] = true
 	text, err := l.r.open(l.ctx, p)
@@ -79,14 +78,14 @@ func (l *loading) file(p, from string, depth int) error {
 		return err
 	}
 	if len(text) > l.left {
-		return l.leave(p, from, fmt.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left))
+		return l.leave(p, from, middleware.Sprintf("its %d bytes are more than the %d that are left of max_bytes", len(text), l.left))
 	}
 	l.left -= len(text)
 	by := ""
 	if from != "" {
 		by = ", imported by " + from
 	}
-	fmt.Fprintf(&l.text, "Contents of %s%s:\n\n%s\n\n", p, by, strings.TrimSpace(text))
+	l.text.WriteString(middleware.Sprintf("Contents of %s%s:\n\n%s\n\n", p, by, strings.TrimSpace(text)))
 	for _, ref := range imports(text) {
 		next := path.Join(path.Dir(p), ref)
 		if path.IsAbs(ref) || !clean(next) {

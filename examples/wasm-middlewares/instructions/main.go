@@ -5,7 +5,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ type instructor struct {
 // none.
 func (r *instructor) Configure(*middleware.Context) error {
 	invalid := func(format string, args ...any) error {
-		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 	}
 	if r.Tool == "" || r.ReadArgument == "" || r.MaxBytes < 0 {
 		return invalid("tool and read_argument need a name, and max_bytes is not below 0")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentSt
 			s, err = parseSkill(p, text)
 		}
 		if err == nil && slices.ContainsFunc(list, func(o skill) bool { return o.Name == s.Name }) {
-			err = &missing{fmt.Sprintf("there is a skill %q already", s.Name)}
+			err = &missing{middleware.Sprintf("there is a skill %q already", s.Name)}
 		}
 		var gone *missing
 		switch {
@@ -56,12 +55,12 @@ func (r *instructor) loadSkills(ctx *middleware.Context, run *middleware.AgentSt
 		return "", nil
 	}
 	if err := run.AddTool(r.load.Tool); err != nil {
-		return "", fmt.Errorf("%w; give this one another name, with the key tool", err)
+		return "", middleware.Errorf("%w; give this one another name, with the key tool", err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Skills are texts that say how to do something. Before you do what one of these is for, load it with the tool %s:", r.Tool)
+	b.WriteString(middleware.Sprintf("Skills are texts that say how to do something. Before you do what one of these is for, load it with the tool %s:", r.Tool))
 	for _, s := range list {
-		fmt.Fprintf(&b, "\n- %s: %s", s.Name, s.Description)
+		b.WriteString(middleware.Sprintf("\n- %s: %s", s.Name, s.Description))
 	}
 	return b.String(), skills.Set(ctx, list)
 }
@@ -89,7 +88,7 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 		for _, s := range list {
 			names = append(names, s.Name)
 		}
-		return abi.ErrorResult(fmt.Sprintf("there is no skill %q; there are %s", args.Name, strings.Join(names, ", "))), nil
+		return abi.ErrorResult(middleware.Sprintf("there is no skill %q; there are %s", args.Name, strings.Join(names, ", "))), nil
 	}
 	s := list[i]
 	folder := path.Dir(s.Path)
@@ -98,13 +97,13 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 		file = path.Join(folder, args.File)
 		// A skill at the root has no folder that is its own.
 		if !clean(file) || folder != "." && !strings.HasPrefix(file, folder+"/") || folder == "." && file != s.Path {
-			return abi.ErrorResult(fmt.Sprintf("file: %q is no file of the skill %s, which lies in %s", args.File, s.Name, folder)), nil
+			return abi.ErrorResult(middleware.Sprintf("file: %q is no file of the skill %s, which lies in %s", args.File, s.Name, folder)), nil
 		}
 	}
 	text, err := r.open(ctx, file)
 	var gone *missing
 	if errors.As(err, &gone) {
-		return abi.ErrorResult(fmt.Sprintf("%s: %s", file, gone.why)), nil
+		return abi.ErrorResult(middleware.Sprintf("%s: %s", file, gone.why)), nil
 	}
 	if err != nil {
 		return nil, err
@@ -115,14 +114,14 @@ func (r *instructor) answer(ctx *middleware.Context, args skillArgs) (*abi.Resul
 	if s, err = parseSkill(file, text); err != nil {
 		return abi.ErrorResult(err.Error()), nil
 	}
-	return abi.TextResult(fmt.Sprintf("Skill %s, from %s\n\n%s", s.Name, file, s.body)), nil
+	return abi.TextResult(middleware.Sprintf("Skill %s, from %s\n\n%s", s.Name, file, s.body)), nil
 }
 
 // parseSkill reads a skill: lines "key: value" between two lines "---", of which
 // name and description are needed, then its text.
 func parseSkill(p, text string) (skill, error) {
 	fail := func(format string, args ...any) (skill, error) {
-		return skill{}, &missing{fmt.Sprintf("%s is no skill: ", p) + fmt.Sprintf(format, args...)}
+		return skill{}, &missing{middleware.Sprintf("%s is no skill: ", p) + middleware.Sprintf(format, args...)}
 	}
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")

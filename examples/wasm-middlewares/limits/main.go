@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -113,7 +112,7 @@ func (p *period) check(priced bool) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
 // A hit is a limit that is reached.
@@ -124,7 +123,7 @@ type hit struct {
 }
 
 func (h *hit) String() string {
-	return fmt.Sprintf("The limit of %s %s for this %s is reached.", h.Max, h.What, h.By)
+	return middleware.Sprintf("The limit of %s %s for this %s is reached.", h.Max, h.What, h.By)
 }
 
 // end is how the run ends at a limit.

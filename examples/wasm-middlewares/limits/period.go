@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -77,7 +76,7 @@ func (p *period) empty() bool {
 }
 
 func (p *period) hit(what string, limit any) *hit {
-	return &hit{By: p.name, What: what, Max: fmt.Sprint(limit)}
+	return &hit{By: p.name, What: what, Max: middleware.Sprintf("%v", limit)}
 }
 
 // spent is the limit on tokens or money that is used up, if one is.

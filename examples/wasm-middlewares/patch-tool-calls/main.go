@@ -6,7 +6,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -60,7 +59,7 @@ func (p *patcher) Configure(*middleware.Context) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf(format, args...)}
 }
 
 // BeforeModelRewriteState mends round after round of calls and their results,

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -85,20 +83,20 @@ func synthetic(m abi.Message) bool {
 	var extra struct {
 		Synthetic bool `json:"synthetic"`
 	}
-	return len(m.Extra) > 0 && json.Unmarshal(m.Extra, &extra) == nil && extra.Synthetic
+	return len(m.Extra) > 0 && abi.ReadValue(m.Extra, &extra) == nil && extra.Synthetic
 }
 
 // check says what is not sound in the round that begins with message i.
 func (r *round) check(i int) error {
 	var faults []string
 	if r.nameless {
-		faults = append(faults, fmt.Sprintf("message %d has a call without an id", i))
+		faults = append(faults, middleware.Sprintf("message %d has a call without an id", i))
 	}
 	for _, c := range r.missing {
-		faults = append(faults, fmt.Sprintf("the call %s#%s of message %d has no result", c.Function.Name, c.ID, i))
+		faults = append(faults, middleware.Sprintf("the call %s#%s of message %d has no result", c.Function.Name, c.ID, i))
 	}
 	for _, s := range r.surplus {
-		faults = append(faults, fmt.Sprintf("message %d is a result of %s#%s: %s", s.at, s.tool, s.call, s.why()))
+		faults = append(faults, middleware.Sprintf("message %d is a result of %s#%s: %s", s.at, s.tool, s.call, s.why()))
 	}
 	if len(faults) == 0 {
 		return nil

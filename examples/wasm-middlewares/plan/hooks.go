@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 func (p *planner) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart) error {
 	for _, t := range p.tools {
 		if err := run.AddTool(t.Tool); err != nil {
-			return fmt.Errorf("%w; give the tools of this module other names, with the key prefix", err)
+			return middleware.Errorf("%w; give the tools of this module other names, with the key prefix", err)
 		}
 	}
 	run.AddInstruction(strings.ReplaceAll(p.Instruction, "{prefix}", p.Prefix))
@@ -49,7 +48,7 @@ func (p *planner) CallTool(ctx *middleware.Context, call *middleware.Call) (*abi
 			return t.Run(ctx, call)
 		}
 	}
-	return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("there is no tool %q", call.Name)}
+	return nil, &abi.Error{Code: abi.CodeNotFound, Message: middleware.Sprintf("there is no tool %q", call.Name)}
 }
 
 // A refused is a mistake of the model's: it is told of it, and nothing changes.
@@ -105,7 +104,7 @@ func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error
 			return "", errors.New("tasks: at least one")
 		}
 		if len(l.Tasks)+len(args.Tasks) > p.MaxTasks {
-			return "", fmt.Errorf("there may be %d tasks, and there are %d; delete what is no longer needed", p.MaxTasks, len(l.Tasks))
+			return "", middleware.Errorf("there may be %d tasks, and there are %d; delete what is no longer needed", p.MaxTasks, len(l.Tasks))
 		}
 		first := len(l.Tasks)
 		for _, t := range args.Tasks {
@@ -117,10 +116,10 @@ func (p *planner) add(ctx *middleware.Context, args addArgs) (*abi.Result, error
 		for i := first; i < len(l.Tasks); i++ {
 			t := &l.Tasks[i]
 			if err := l.check(t); err != nil {
-				return "", fmt.Errorf("tasks[%d]: %w", i-first, err)
+				return "", middleware.Errorf("tasks[%d]: %w", i-first, err)
 			}
 			if way := l.circle(t.ID); way != nil {
-				return "", fmt.Errorf("tasks[%d]: after: %s wait for each other", i-first, refs(way))
+				return "", middleware.Errorf("tasks[%d]: after: %s wait for each other", i-first, refs(way))
 			}
 			b.WriteString("\n" + l.line(t))
 		}
@@ -144,7 +143,7 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 		}
 		if args.Status == deleted {
 			l.remove(args.ID)
-			return fmt.Sprintf("Deleted #%d.", args.ID), nil
+			return middleware.Sprintf("Deleted #%d.", args.ID), nil
 		}
 		if args.Title != "" {
 			t.Title = args.Title
@@ -163,7 +162,7 @@ func (p *planner) update(ctx *middleware.Context, args updateArgs) (*abi.Result,
 			return "", err
 		}
 		if way := l.circle(t.ID); way != nil {
-			return "", fmt.Errorf("after: %s wait for each other", refs(way))
+			return "", middleware.Errorf("after: %s wait for each other", refs(way))
 		}
 		if err := p.mayBecome(l, t, before); err != nil {
 			return "", err
@@ -181,10 +180,10 @@ func (p *planner) mayBecome(l *list, t *task, before string) error {
 		return nil
 	}
 	if waits := l.waits(t); len(waits) > 0 {
-		return fmt.Errorf("#%d must wait for %s; do these first, or change what it waits for with after", t.ID, refs(waits))
+		return middleware.Errorf("#%d must wait for %s; do these first, or change what it waits for with after", t.ID, refs(waits))
 	}
 	if n := l.count(inProgress); t.Status == inProgress && p.MaxInProgress > 0 && n > p.MaxInProgress {
-		return fmt.Errorf("%d tasks may be in progress at once, and so many are; complete one first", p.MaxInProgress)
+		return middleware.Errorf("%d tasks may be in progress at once, and so many are; complete one first", p.MaxInProgress)
 	}
 	return nil
 }
@@ -221,6 +220,6 @@ func (p *planner) list(ctx *middleware.Context, args listArgs) (*abi.Result, err
 	case len(l.Tasks) == 0:
 		return abi.TextResult("There are no tasks."), nil
 	default:
-		return abi.TextResult(fmt.Sprintf("%s%d of %d done.", l.String(), l.count(completed), len(l.Tasks))), nil
+		return abi.TextResult(middleware.Sprintf("%s%d of %d done.", l.String(), l.count(completed), len(l.Tasks))), nil
 	}
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
@@ -61,5 +59,5 @@ func (p *planner) Configure(*middleware.Context) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }

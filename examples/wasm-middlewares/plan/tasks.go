@@ -1,10 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // What a task's state can be. One that is deleted is no longer there.
@@ -45,25 +47,25 @@ func (l *list) find(id int) (*task, error) {
 			return &l.Tasks[i], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no task #%d", id)
+	return nil, middleware.Errorf("there is no task #%d", id)
 }
 
 // check reports what is wrong with a task's own texts and with what it waits for.
 func (l *list) check(t *task) error {
 	switch {
 	case strings.TrimSpace(t.Title) == "" || len(t.Title) > maxTitle || strings.Contains(t.Title, "\n"):
-		return fmt.Errorf("title: one line of 1 to %d bytes", maxTitle)
+		return middleware.Errorf("title: one line of 1 to %d bytes", maxTitle)
 	case len(t.Details) > maxDetails || !utf8.ValidString(t.Details):
-		return fmt.Errorf("details: at most %d bytes", maxDetails)
+		return middleware.Errorf("details: at most %d bytes", maxDetails)
 	case !slices.Contains([]string{pending, inProgress, completed, canceled}, t.Status):
-		return fmt.Errorf("status: %q is not one of pending, in_progress, completed, canceled, deleted", t.Status)
+		return middleware.Errorf("status: %q is not one of pending, in_progress, completed, canceled, deleted", t.Status)
 	}
 	for _, id := range t.After {
 		if id == t.ID {
-			return fmt.Errorf("after: task #%d cannot wait for itself", id)
+			return middleware.Errorf("after: task #%d cannot wait for itself", id)
 		}
 		if _, err := l.find(id); err != nil {
-			return fmt.Errorf("after: %w", err)
+			return middleware.Errorf("after: %w", err)
 		}
 	}
 	return nil
@@ -131,7 +133,7 @@ func (l *list) count(states ...string) int {
 
 // line is the task as a line: "#2 [pending] Book the train (after #1)".
 func (l *list) line(t *task) string {
-	s := fmt.Sprintf("#%d [%s] %s", t.ID, t.Status, t.Title)
+	s := middleware.Sprintf("#%d [%s] %s", t.ID, t.Status, t.Title)
 	if waits := l.waits(t); len(waits) > 0 && t.open() {
 		s += " (after " + refs(waits) + ")"
 	}
@@ -150,7 +152,7 @@ func (l *list) String() string {
 func refs(ids []int) string {
 	var out []string
 	for _, id := range ids {
-		out = append(out, fmt.Sprint("#", id))
+		out = append(out, "#"+strconv.Itoa(id))
 	}
 	return strings.Join(out, ", ")
 }

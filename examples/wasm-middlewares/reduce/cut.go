@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -32,9 +31,9 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 			where = "Read all of it, or look for a text in it, with " + r.how(id) + "."
 		}
 	}
-	notice := fmt.Sprintf("[This result was cut: it has %d bytes. %s]", len(text), where)
+	notice := middleware.Sprintf("[This result was cut: it has %d bytes. %s]", len(text), where)
 	if half := r.PreviewBytes / 2; half > 0 {
-		notice += fmt.Sprintf("\n\nIts begin:\n%s\n\nIts end:\n%s", head(text, half), tail(text, half))
+		notice += middleware.Sprintf("\n\nIts begin:\n%s\n\nIts end:\n%s", head(text, half), tail(text, half))
 	}
 	call.Result.Content = withText(call.Result.Content, notice)
 	call.Result.Extra = withMark(call.Result.Extra, mark{ID: id})
@@ -42,7 +41,7 @@ func (r *reducer) cut(ctx *middleware.Context, call *middleware.ToolEnd) error {
 }
 
 // how says how the model gets at what was kept.
-func (r *reducer) how(id string) string { return fmt.Sprintf(`%s {"id":%q}`, r.Tool, id) }
+func (r *reducer) how(id string) string { return middleware.Sprintf(`%s {"id":%q}`, r.Tool, id) }
 
 // withText puts text in the place of the content's own. Parts that are no text
 // stay behind it.
@@ -108,9 +107,9 @@ func (r *reducer) told(ctx *middleware.Context, cleared, frees int, err error) e
 // line stands in the place of a result that was cleared.
 func (r *reducer) line(tool string, kept mark) string {
 	if kept.ID == "" {
-		return fmt.Sprintf("[This old result of %s was cleared.]", tool)
+		return middleware.Sprintf("[This old result of %s was cleared.]", tool)
 	}
-	return fmt.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
+	return middleware.Sprintf("[This old result of %s was cleared. Read it with %s.]", tool, r.how(kept.ID))
 }
 
 // old are the results that can be cleared, from the oldest on: those of text

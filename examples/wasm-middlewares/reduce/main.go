@@ -5,8 +5,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
@@ -62,9 +60,9 @@ func (r *reducer) Configure(*middleware.Context) error {
 	}{
 		{r.MaxBytes < 0 || r.ClearTokens < 0 || r.ClearAtLeast < 0 || r.KeepHours < 0, "max_bytes, clear_tokens, clear_at_least and keep_hours are not below 0"},
 		{r.MaxBytes == 0 && r.ClearTokens == 0, "max_bytes and clear_tokens are both 0: nothing would ever be done"},
-		{r.MaxBytes > 0 && (r.PreviewBytes < 0 || r.PreviewBytes > r.MaxBytes), fmt.Sprintf("preview_bytes: %d is not 0 to max_bytes, %d", r.PreviewBytes, r.MaxBytes)},
+		{r.MaxBytes > 0 && (r.PreviewBytes < 0 || r.PreviewBytes > r.MaxBytes), middleware.Sprintf("preview_bytes: %d is not 0 to max_bytes, %d", r.PreviewBytes, r.MaxBytes)},
 		{r.KeepRounds < 1, "keep_rounds: at least 1: the model has not seen the last results yet"},
-		{r.Keep != keepRun && r.Keep != keepStore && r.Keep != keepNone, fmt.Sprintf("keep: %q is not one of run, store, none", r.Keep)},
+		{r.Keep != keepRun && r.Keep != keepStore && r.Keep != keepNone, middleware.Sprintf("keep: %q is not one of run, store, none", r.Keep)},
 		{r.Tool == "" || r.PageBytes < 100, "the tool needs a name, and page_bytes of at least 100"},
 	} {
 		if c.wrong {
@@ -86,7 +84,7 @@ func (r *reducer) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStar
 		return nil
 	}
 	if err := run.AddTool(r.read.Tool); err != nil {
-		return fmt.Errorf("%w; give this one another name, with the key tool", err)
+		return middleware.Errorf("%w; give this one another name, with the key tool", err)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -18,7 +16,7 @@ func markOf(extra abi.JSON) mark {
 	var e struct {
 		Reduce mark `json:"reduce"`
 	}
-	if len(extra) > 0 && json.Unmarshal(extra, &e) != nil {
+	if len(extra) > 0 && abi.ReadValue(extra, &e) != nil {
 		return mark{}
 	}
 	return e.Reduce
@@ -29,7 +27,7 @@ func withMark(extra abi.JSON, m mark) abi.JSON {
 	fields := map[string]any{}
 	if len(extra) > 0 {
 		var others map[string]abi.JSON
-		if json.Unmarshal(extra, &others) == nil {
+		if abi.ReadValue(extra, &others) == nil {
 			for key, value := range others {
 				fields[key] = value
 			}

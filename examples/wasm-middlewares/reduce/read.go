@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -22,7 +21,7 @@ type readArgs struct {
 }
 
 func (r *reducer) readTool() middleware.Tool {
-	t := middleware.NewTool(r.Tool, fmt.Sprintf("Reads a tool's result that was cut or cleared, %d bytes at once, or looks for a text in it.", r.PageBytes), r.answer)
+	t := middleware.NewTool(r.Tool, middleware.Sprintf("Reads a tool's result that was cut or cleared, %d bytes at once, or looks for a text in it.", r.PageBytes), r.answer)
 	t.Idempotent = true
 	return t
 }
@@ -41,10 +40,10 @@ func (r *reducer) answer(ctx *middleware.Context, args readArgs) (*abi.Result, e
 		}
 	}
 	if !ok || about.Bytes == 0 {
-		return abi.ErrorResult(fmt.Sprintf("nothing is kept under the id %q; it may be too old", args.ID)), nil
+		return abi.ErrorResult(middleware.Sprintf("nothing is kept under the id %q; it may be too old", args.ID)), nil
 	}
 	if args.From < 0 || args.From >= about.Bytes {
-		return abi.ErrorResult(fmt.Sprintf("from: %d is not 0 to %d", args.From, about.Bytes-1)), nil
+		return abi.ErrorResult(middleware.Sprintf("from: %d is not 0 to %d", args.From, about.Bytes-1)), nil
 	}
 	var text string
 	var err error
@@ -73,9 +72,9 @@ func (r *reducer) page(ctx *middleware.Context, args readArgs, about kept) (stri
 	page := head(text[at:], r.PageBytes)
 	from, to := start+at, start+at+len(page)
 	if to >= about.Bytes {
-		return fmt.Sprintf("[bytes %d to %d of %d, the end]\n%s", from, to, about.Bytes, page), nil
+		return middleware.Sprintf("[bytes %d to %d of %d, the end]\n%s", from, to, about.Bytes, page), nil
 	}
-	return fmt.Sprintf("[bytes %d to %d of %d; go on with \"from\": %d]\n%s", from, to, about.Bytes, to, page), nil
+	return middleware.Sprintf("[bytes %d to %d of %d; go on with \"from\": %d]\n%s", from, to, about.Bytes, to, page), nil
 }
 
 func (r *reducer) find(ctx *middleware.Context, args readArgs, about kept) (string, error) {
@@ -94,15 +93,15 @@ func (r *reducer) find(ctx *middleware.Context, args readArgs, about kept) (stri
 			break
 		}
 		if hits++; hits > maxHits || b.Len() > r.PageBytes {
-			fmt.Fprintf(&b, "\nthere are more; go on with \"from\": %d", start+at+i)
+			b.WriteString(middleware.Sprintf("\nthere are more; go on with \"from\": %d", start+at+i))
 			break
 		}
 		i += at
 		at = i + len(args.Find)
-		fmt.Fprintf(&b, "\nbyte %d: …%s…", start+i, tail(text[:i], hitContext)+args.Find+head(text[at:], hitContext))
+		b.WriteString(middleware.Sprintf("\nbyte %d: …%s…", start+i, tail(text[:i], hitContext)+args.Find+head(text[at:], hitContext)))
 	}
 	if hits == 0 {
-		return fmt.Sprintf("[not found from byte %d on, in %d bytes]", args.From, about.Bytes), nil
+		return middleware.Sprintf("[not found from byte %d on, in %d bytes]", args.From, about.Bytes), nil
 	}
 	return "[found]" + b.String(), nil
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
@@ -25,7 +25,7 @@ type kept struct {
 const saved = middleware.Counter("saved")
 
 func textKey(id string) string         { return "text/" + id }
-func pieceKey(id string, i int) string { return fmt.Sprintf("text/%s/%d", id, i) }
+func pieceKey(id string, i int) string { return middleware.Sprintf("text/%s/%d", id, i) }
 
 // save keeps a text under an id that nothing was kept under before.
 func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, err error) {
@@ -33,7 +33,7 @@ func (r *reducer) save(ctx *middleware.Context, tool, text string) (id string, e
 	if err != nil {
 		return "", err
 	}
-	id = fmt.Sprint("r", n)
+	id = "r" + strconv.FormatInt(n, 10)
 	if r.Keep == keepStore {
 		id = ctx.Run.ID + "." + id // all runs share the store
 	}
@@ -64,7 +64,7 @@ func put[T any](ctx *middleware.Context, r *reducer, key string, value T) error 
 		ok, err = middleware.Local[T](key).CompareAndSet(ctx, value, 0)
 	}
 	if err == nil && !ok {
-		err = fmt.Errorf("there is something under %q already", key)
+		err = middleware.Errorf("there is something under %q already", key)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (r *reducer) load(ctx *middleware.Context, id string, about kept, from, n i
 			return "", 0, err
 		}
 		if !ok {
-			return "", 0, fmt.Errorf("piece %d of %q is gone", i, id)
+			return "", 0, middleware.Errorf("piece %d of %q is gone", i, id)
 		}
 		text += piece
 	}

@@ -4,9 +4,9 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
@@ -66,7 +66,7 @@ func (r *retry) Configure(*middleware.Context) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
 // WrapToolCall tries a call until it goes well, fails for good, or was tried often
@@ -81,7 +81,7 @@ func (r *retry) WrapToolCall(ctx *middleware.Context, call *middleware.Call, nex
 		return nil, err
 	}
 	if wait := before.Until - ctx.Run.NowMS; bad && wait > 0 {
-		return abi.ErrorResult(fmt.Sprintf("%s failed %s and is left alone for another %s. Go on without it, or try it again later. It said: %s",
+		return abi.ErrorResult(middleware.Sprintf("%s failed %s and is left alone for another %s. Go on without it, or try it again later. It said: %s",
 			call.Name, times(before.Calls), span(wait), before.Why)), nil
 	}
 	var result *abi.Result
@@ -134,16 +134,16 @@ func (r *retry) trouble(ctx *middleware.Context, rest middleware.Local[trouble],
 // span writes milliseconds for a reader.
 func span(ms int64) string {
 	if seconds := (ms + 999) / 1000; seconds <= 120 {
-		return fmt.Sprint(seconds, " s")
+		return strconv.FormatInt(seconds, 10) + " s"
 	}
-	return fmt.Sprint((ms+59_999)/60_000, " min")
+	return strconv.FormatInt((ms+59_999)/60_000, 10) + " min"
 }
 
 func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return fmt.Sprintf("%d times", n)
+	return middleware.Sprintf("%d times", n)
 }
 
 // try makes the call. A stream is handed on as it comes, but for its first batch,

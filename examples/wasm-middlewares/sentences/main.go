@@ -4,8 +4,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
@@ -29,7 +27,7 @@ type sentences struct {
 // Configure checks the length.
 func (s *sentences) Configure(*middleware.Context) error {
 	if s.Longest < 1 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: longest: %d is below 1", s.Longest)}
+		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: longest: %d is below 1", s.Longest)}
 	}
 	return nil
 }

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/tokens"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
@@ -60,14 +58,14 @@ func (s *summarizer) Configure(*middleware.Context) error {
 		why   string
 	}{
 		{s.Messages < 0 || s.Tokens < 0, "messages and tokens are numbers above 0, or left out"},
-		{s.Window < 2000, fmt.Sprintf("window: %d tokens are too few to summarize in; at least 2000", s.Window)},
-		{s.Tokens > 0 && s.Tokens < 1000, fmt.Sprintf("tokens: %d are too few for a summary and what stays; at least 1000", s.Tokens)},
-		{s.Tokens > s.Window, fmt.Sprintf("tokens: %d is above the window of %d", s.Tokens, s.Window)},
+		{s.Window < 2000, middleware.Sprintf("window: %d tokens are too few to summarize in; at least 2000", s.Window)},
+		{s.Tokens > 0 && s.Tokens < 1000, middleware.Sprintf("tokens: %d are too few for a summary and what stays; at least 1000", s.Tokens)},
+		{s.Tokens > s.Window, middleware.Sprintf("tokens: %d is above the window of %d", s.Tokens, s.Window)},
 		{s.Keep < 1, "keep: at least 1, the message that is to be answered"},
-		{s.Messages > 0 && s.Keep >= s.Messages, fmt.Sprintf("keep: %d of %d messages leaves nothing to summarize; set keep below messages", s.Keep, s.Messages)},
+		{s.Messages > 0 && s.Keep >= s.Messages, middleware.Sprintf("keep: %d of %d messages leaves nothing to summarize; set keep below messages", s.Keep, s.Messages)},
 		{s.SummaryTokens < 50 || s.UserTokens < 0, "summary_tokens is at least 50, and user_tokens not below 0"},
-		{s.Retries < 0 || s.Retries > 5, fmt.Sprintf("retries: %d is not 0 to 5", s.Retries)},
-		{s.OnFailure != failKeep && s.OnFailure != failCut && s.OnFailure != failFail, fmt.Sprintf("on_failure: %q is not one of keep, cut, fail", s.OnFailure)},
+		{s.Retries < 0 || s.Retries > 5, middleware.Sprintf("retries: %d is not 0 to 5", s.Retries)},
+		{s.OnFailure != failKeep && s.OnFailure != failCut && s.OnFailure != failFail, middleware.Sprintf("on_failure: %q is not one of keep, cut, fail", s.OnFailure)},
 	} {
 		if c.wrong {
 			return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + c.why}
@@ -105,7 +103,7 @@ func (s *summarizer) BeforeModelRewriteState(ctx *middleware.Context, state *mid
 	text, calls, err := s.summary(ctx, old)
 	message := s.message(text, old)
 	if err == nil && tokens.Message(message) >= old.tokens {
-		err = fmt.Errorf("the summary, of about %d tokens, is no shorter than the %d that it is for", tokens.Message(message), old.tokens)
+		err = middleware.Errorf("the summary, of about %d tokens, is no shorter than the %d that it is for", tokens.Message(message), old.tokens)
 	}
 	if err != nil {
 		goOn, err := s.failed(ctx, state.Messages.Len(), err)
@@ -151,7 +149,7 @@ func (s *summarizer) due(ctx *middleware.Context, state *middleware.State) (size
 // older part is dropped nevertheless.
 func (s *summarizer) failed(ctx *middleware.Context, n int, cause error) (cut bool, err error) {
 	if s.OnFailure == failFail {
-		return false, fmt.Errorf("summarize the conversation: %w", cause)
+		return false, middleware.Errorf("summarize the conversation: %w", cause)
 	}
 	if err := ctx.Emit("summary_failed", map[string]string{"error": cause.Error(), "then": s.OnFailure}); err != nil {
 		return false, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -33,7 +32,7 @@ func readPart(messages []abi.Message) *part {
 	p := &part{messages: messages, tokens: tokens.Messages(messages)}
 	if len(messages) > 0 {
 		var e extra
-		if first := messages[0]; len(first.Extra) > 0 && json.Unmarshal(first.Extra, &e) == nil && e.Summarize != nil {
+		if first := messages[0]; len(first.Extra) > 0 && abi.ReadValue(first.Extra, &e) == nil && e.Summarize != nil {
 			p.earlier, p.messages = *e.Summarize, messages[1:]
 		}
 	}

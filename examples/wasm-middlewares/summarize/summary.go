@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -27,15 +27,15 @@ const maxTranscripts = 16
 // summary asks for a summary of the part. What does not fit into one request is
 // asked for piece by piece, each with the summary so far.
 func (s *summarizer) summary(ctx *middleware.Context, p *part) (text string, calls int, err error) {
-	system := strings.Replace(s.Instruction, "%d", fmt.Sprint(s.SummaryTokens/2), 1)
+	system := strings.Replace(s.Instruction, "%d", strconv.Itoa(s.SummaryTokens/2), 1)
 	// A quarter of the window is for what the estimate is wrong by.
 	limit := s.Window*3/4 - tokens.Text(system) - 2*s.SummaryTokens - 100
 	if limit < 200 {
-		return "", 0, fmt.Errorf("the window of %d tokens has no room for the instruction and a summary of %d", s.Window, s.SummaryTokens)
+		return "", 0, middleware.Errorf("the window of %d tokens has no room for the instruction and a summary of %d", s.Window, s.SummaryTokens)
 	}
 	pieces := p.transcripts(limit)
 	if len(pieces) > maxTranscripts {
-		return "", 0, fmt.Errorf("it would take %d requests of %d tokens, more than %d: set a larger window, or summarize earlier", len(pieces), limit, maxTranscripts)
+		return "", 0, middleware.Errorf("it would take %d requests of %d tokens, more than %d: set a larger window, or summarize earlier", len(pieces), limit, maxTranscripts)
 	}
 	text = p.earlier.Summary
 	for _, piece := range pieces {
@@ -115,7 +115,7 @@ func (s *summarizer) message(summary string, p *part) abi.Message {
 	if len(m.Users) > 0 {
 		b.WriteString("\n\nWhat the user wrote in it, word for word")
 		if m.Left > 0 {
-			fmt.Fprintf(&b, " (%d earlier messages are not here)", m.Left)
+			b.WriteString(middleware.Sprintf(" (%d earlier messages are not here)", m.Left))
 		}
 		b.WriteString(":")
 		for _, text := range m.Users {

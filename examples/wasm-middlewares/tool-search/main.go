@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -71,7 +69,7 @@ func (s *searcher) Configure(*middleware.Context) error {
 	case s.Tool == "":
 		why = "tool: it needs a name"
 	case s.MaxResults < 1 || s.MaxResults > maxResults:
-		why = fmt.Sprintf("max_results: %d is not 1 to %d", s.MaxResults, maxResults)
+		why = middleware.Sprintf("max_results: %d is not 1 to %d", s.MaxResults, maxResults)
 	}
 	if why != "" {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + why}
@@ -99,7 +97,7 @@ func (s *searcher) BeforeAgent(_ *middleware.Context, run *middleware.AgentStart
 		return nil
 	}
 	if err := run.AddTool(s.search.Tool); err != nil {
-		return fmt.Errorf("%w; give this one another name, with the key tool", err)
+		return middleware.Errorf("%w; give this one another name, with the key tool", err)
 	}
 	text := "There are more tools than you are shown. Search for them with " + s.Tool + " before you say that something cannot be done."
 	if s.ListNames {
@@ -150,7 +148,7 @@ func (s *searcher) keepCatalog(ctx *middleware.Context, tools []abi.StateTool) e
 	}
 	sum := fnv.New64a()
 	for _, e := range list {
-		fmt.Fprintf(sum, "%q%q", e.Name, e.Description)
+		sum.Write([]byte(middleware.Sprintf("%q%q", e.Name, e.Description)))
 	}
 	old, _, err := catalogSum.Get(ctx)
 	if err != nil || old == sum.Sum64() {
@@ -189,7 +187,10 @@ func (s *searcher) look(ctx *middleware.Context, messages *middleware.Messages) 
 		}
 		searched := slices.ContainsFunc(calls, func(c abi.ToolCall) bool { return c.ID == m.ToolCallID && c.Function.Name == s.Tool })
 		var result result
-		if !searched || json.Unmarshal([]byte(m.Content.String()), &result) != nil {
+		if !searched {
+			continue
+		}
+		if _, err := abi.Decode([]byte(m.Content.String()), &result); err != nil {
 			continue
 		}
 		for _, name := range result.Matches {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -54,7 +53,7 @@ func search(list []entry, query string, most int) ([]string, error) {
 	}
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
-		return nil, fmt.Errorf("query: say what to look for, or select:name")
+		return nil, middleware.Errorf("query: say what to look for, or select:name")
 	}
 	type scored struct {
 		name  string

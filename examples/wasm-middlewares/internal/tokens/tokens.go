@@ -5,7 +5,7 @@
 package tokens
 
 import (
-	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -84,7 +84,7 @@ func Clip(s string, limit int) string {
 	}
 	head, tail := Head(s, limit*2/3), Tail(s, limit/3)
 	left := utf8.RuneCountInString(s) - utf8.RuneCountInString(head) - utf8.RuneCountInString(tail)
-	return fmt.Sprintf("%s\n… %d characters left out …\n%s", head, left, tail)
+	return head + "\n… " + strconv.Itoa(left) + " characters left out …\n" + tail
 }
 
 // Head is the begin of a text, of at most limit tokens.
