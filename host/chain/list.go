@@ -41,10 +41,12 @@ func (l *List) extend(more []*item) ([]*item, *room) {
 			return append(l.items, more...), l.room
 		}
 	}
-	n := len(l.items) + len(more)
-	items := append(append(make([]*item, 0, n+n/4+8), l.items...), more...)
-	return items, &room{used: n}
+	items := append(append(roomy(len(l.items)+len(more)), l.items...), more...)
+	return items, &room{used: len(items)}
 }
+
+// roomy returns no items, in an array with room behind n.
+func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 
 // An item is one message, and its JSON once somebody needed it: encoded
 // once, however many modules and steps read it.
@@ -68,12 +70,22 @@ func (it *item) encoded() []byte {
 
 // NewList returns a list of its own kind: revs tells how its revisions differ.
 func NewList(revs *Revisions, messages []abi.Message) *List {
-	l := &List{revs: revs, rev: revs.root()}
-	for _, m := range messages {
-		l.items = append(l.items, &item{message: m})
+	l := &List{revs: revs, rev: revs.root(), items: roomy(len(messages)), room: &room{used: len(messages)}}
+	var block []item
+	for i := range messages {
+		if len(block) == 0 {
+			block = make([]item, min(itemBlock, len(messages)-i))
+		}
+		block[0].message = messages[i]
+		l.items, block = append(l.items, &block[0]), block[1:]
 	}
 	return l
 }
+
+// itemBlock is how many messages of a new list are allocated at once: a long
+// conversation is then little work for the garbage collector, and one of which most
+// was dropped does not keep all of it.
+const itemBlock = 32
 
 // Len is the number of messages.
 func (l *List) Len() int { return len(l.items) }
@@ -181,7 +193,8 @@ func (l *List) Prefixed(last, prefix *List) *List {
 			return out
 		}
 	}
-	out.items = append(append(make([]*item, 0, len(before)+len(l.items)), before...), l.items...)
+	out.items = append(append(roomy(len(before)+len(l.items)), before...), l.items...)
+	out.room = &room{used: len(out.items)}
 	return out
 }
 
@@ -201,7 +214,7 @@ func (l *List) splice(splices []abi.Splice) *List {
 	for _, s := range splices {
 		grown += len(s.Insert) - s.Remove
 	}
-	items := make([]*item, 0, grown)
+	items := roomy(grown)
 	done := 0
 	for _, s := range splices {
 		items = append(items, l.items[done:s.At]...)
@@ -211,7 +224,7 @@ func (l *List) splice(splices []abi.Splice) *List {
 		done = s.At + s.Remove
 	}
 	items = append(items, l.items[done:]...)
-	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At)}
+	return &List{items: items, revs: l.revs, rev: l.revs.next(l.rev, splices[0].At), room: &room{used: len(items)}}
 }
 
 // MarshalJSON writes the messages as an array.
