@@ -78,6 +78,7 @@ func TestScriptPatches(t *testing.T) {
 		"rewrite":       {"input.messages.rewrite((m, i) => i === 0 ? { ...m, content: m.content + '!' } : undefined)", []string{"hello!", "how are you?"}},
 		"rewrite, gone": {"input.messages.rewrite((m, i) => i === 0 ? null : [m, " + user + "])", []string{"how are you?", "new"}},
 		"rewrite none":  {"input.messages.rewrite((m) => m)", []string{"hello", "how are you?"}},
+		"half a pair":   {`input.messages.set(0, { role: "user", content: "a😀".slice(0, 2) + "\\ud83d" })`, []string{"a\ufffd\\ud83d", "how are you?"}},
 		"whole":         {"[" + user + "]", []string{"new"}},
 		"as it is":      {"input.messages", []string{"hello", "how are you?"}},
 		"undefined":     {"undefined", []string{"hello", "how are you?"}},

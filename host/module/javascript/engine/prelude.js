@@ -21,7 +21,14 @@
 	const CAMEL = HOOKS.map(camel);
 	const ABOUT = ["name", "version", "description", "requires", "messages", "events", "holdStream", "configSchema"];
 
-	const { stringify } = JSON;
+	// What the host is told is text that can be written: half of a surrogate pair, as
+	// slice may leave it, becomes U+FFFD. In JSON it stands as an escape, but so do
+	// backslashes.
+	const { stringify: written } = JSON;
+	const stringify = (value) => {
+		const text = written(value);
+		return text?.includes("\\ud") ? text.replace(/\\(?:\\|ud[89a-f][0-9a-f]{2})/g, (e) => (e === "\\\\" ? e : "\ufffd")) : text;
+	};
 	const promised = Promise.prototype.then;
 
 	// A HookError fails the hook that throws it; host calls that fail throw one.
