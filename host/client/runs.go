@@ -79,7 +79,8 @@ type StartRun struct {
 }
 
 // StartRun begins a run, or goes on with one, and returns at once. The key names the
-// request: the same again, after an answer that did not arrive, begins no other run.
+// request: the same again, after an answer that did not arrive, begins no other run; another
+// request with the key is refused.
 // One is made up if it is empty. A server that breaks off is asked once more.
 func (c *Client) StartRun(ctx context.Context, s *StartRun, key string) (*Run, error) {
 	if key == "" {

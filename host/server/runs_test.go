@@ -215,6 +215,28 @@ func TestRunIdempotency(t *testing.T) {
 	f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
 }
 
+// Another request with the key of one that was is not taken for that.
+func TestKeyOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello, "other": hello})
+	talk := func(last string) []json.RawMessage {
+		return []json.RawMessage{[]byte(`{"role":"user","content":[{"type":"text","text":"hi"}],"mine":1}`),
+			[]byte(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`),
+			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
+	}
+	for key, first := range map[string]StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
+		begin := func(in StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
+		var run, again Run
+		require.NoError(t, json.Unmarshal(begin(first).body, &run))
+		f.finished(f.acme, run.ID)
+		require.NoError(t, json.Unmarshal(begin(first).body, &again))
+		require.Equal(t, run.ID, again.ID)
+		for what, another := range map[string]StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
+			require.Contains(t, begin(another).problem(t, 422).Detail, "stands for another request, which began "+run.ID, what)
+		}
+	}
+}
+
 // asks is an agent whose tool waits for an answer.
 func asks() *agent.Options {
 	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")), scripted.Text("thanks")),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +45,7 @@ func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
 	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotency.String()},
-		Description: "Names the request: the same again is answered with the run that there is."})
+		Description: "Names the request: the same again is answered with the run that there is, another one that has it is refused."})
 	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
 	op.Responses["200"] = &huma.Response{Description: "Its events, or the run that there was", Content: map[string]*huma.MediaType{
@@ -71,7 +73,7 @@ func (in *StartRun) read(b []byte) error {
 		return problem(codeInvalid, "the body is not valid: %v", err)
 	}
 	if len(unknown) > 0 {
-		return problem(codeInvalid, "the body has the unknown field %.80q", unknown[0])
+		return problem(codeInvalid, "the body has the unknown field %.80q; want agent with input or messages, and version, metadata and disconnect if need be; or run with answers", unknown[0])
 	}
 	return in.check()
 }
@@ -173,16 +175,51 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) 
 	id := newRunID()
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
-		if known, err = r.find(ctx, c.Tenant, id); err == nil || !errors.Is(err, agent.ErrNoRun) {
-			return nil, known, err
+		if known, err = r.find(ctx, c.Tenant, id); err == nil {
+			return nil, known, r.sameRequest(ctx, known, in, messages)
+		} else if !errors.Is(err, agent.ErrNoRun) {
+			return nil, nil, err
 		}
 	}
 	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
 	if key != "" && (errors.Is(err, errGoesOn) || errors.Is(err, agent.ErrExists)) {
-		known, err = r.find(ctx, c.Tenant, id) // the same request was quicker, here or on another server
+		// The same request was quicker, here or on another server.
+		if known, err = r.find(ctx, c.Tenant, id); err == nil {
+			err = r.sameRequest(ctx, known, in, messages)
+		}
 		return nil, known, err
 	}
 	return l, nil, err
+}
+
+// sameRequest refuses a request that has the Idempotency-Key of another one: who sends it
+// would take that one's answer for its own. Of a run that is not in the store yet, only
+// the agent is known.
+func (r *runs) sameRequest(ctx context.Context, known *agent.RunInfo, in *StartRun, messages []abi.Message) error {
+	another := problem(codeInvalid, "the Idempotency-Key stands for another request, which began %s; give this one a key of its own", known.ID)
+	if known.Agent != "" && known.Agent != in.Agent {
+		return another
+	}
+	kept, err := r.store.Load(ctx, known.ID)
+	if errors.Is(err, agent.ErrNoRun) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h, err := agent.ReadHistory(kept)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(h.Input, messages, func(a, b abi.Message) bool {
+		a.ID, a.Origin, b.ID, b.Origin = "", "", "", ""
+		first, err := abi.Marshal(a)
+		second, wrong := abi.Marshal(b)
+		return err == nil && wrong == nil && bytes.Equal(first, second)
+	}) {
+		return another
+	}
+	return nil
 }
 
 func newRunID() string { return "run_" + strings.ToLower(rand.Text()) }
