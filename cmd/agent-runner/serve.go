@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -144,6 +145,19 @@ func (c *serveCommand) options() (*server.Options, error) {
 	return o, err
 }
 
+// spread lets more threads run Go at once than there are processors, until restore. Of
+// goroutines that want to run Go lets the one that came first; of threads the system lets
+// the one that had least. So what comes back from the disk or the network, for a moment,
+// does not wait for guests that have had all of Go's turns.
+func spread(getenv func(string) string) (processors int, restore func()) {
+	processors = runtime.GOMAXPROCS(0)
+	if getenv("GOMAXPROCS") != "" {
+		return processors, func() {}
+	}
+	runtime.GOMAXPROCS(2 * processors)
+	return processors, func() { runtime.GOMAXPROCS(processors) }
+}
+
 func (c *serveCommand) run(ctx context.Context) error {
 	o, err := c.options()
 	if err != nil {
@@ -178,6 +192,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer flush()
 	o.Tracer = tracer
+	processors, restore := spread(c.env.getenv)
+	defer restore()
+	o.Processors = processors
 	srv, err := server.New(o)
 	if err != nil {
 		return err

@@ -100,6 +100,9 @@ type follower struct {
 	run    string
 	after  int64 // the number of the last event that it has
 	hide   *hidden
+
+	live *live // where it goes on here, or did
+	last bool  // it has the last event that there is here
 }
 
 // more waits for events, and returns them; none when there are no more to come: the
@@ -126,9 +129,18 @@ func (f *follower) more(ctx context.Context, beat func()) ([]line, error) {
 // the store.
 func (f *follower) now(ctx context.Context) (lines []line, changed <-chan struct{}, over bool, err error) {
 	if l := f.runs.lives.get(f.tenant.ID(), f.run); l != nil {
-		lines, changed, over, ok := l.since(f.after)
-		if ok && !over {
-			return f.taken(lines), changed, false, nil
+		f.live = l
+	}
+	if f.live != nil {
+		lines, changed, over, ok := f.live.since(f.after)
+		switch {
+		case ok && len(lines) > 0:
+			f.last = lines[len(lines)-1].last()
+			return f.taken(lines), nil, false, nil
+		case f.last:
+			return nil, nil, true, nil
+		case ok && !over:
+			return nil, changed, false, nil
 		}
 	}
 	events, err := f.tenant.RunEvents(ctx, f.run, f.after, pageOf)

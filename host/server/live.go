@@ -102,6 +102,9 @@ type line struct {
 	encoded []json.RawMessage // what it is in the protocol of who began the run, if it has one
 }
 
+// last reports whether no event of its run follows here.
+func (l *line) last() bool { return l.kind == abi.EventRunFinished || l.kind == abi.EventRunPaused }
+
 // put adds an event.
 func (r *live) put(l line) {
 	r.mu.Lock()
@@ -120,6 +123,13 @@ func (r *live) put(l line) {
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
+}
+
+// told reports whether the run has told of its end, or that it waits: no event follows.
+func (r *live) told() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.tail) > 0 && r.tail[len(r.tail)-1].last()
 }
 
 // fail says why the run goes no further here.
@@ -206,7 +216,7 @@ var errLeft = errors.New("its client went away")
 func (r *live) follow() (leave func()) {
 	r.followers.Add(1)
 	return func() {
-		if r.followers.Add(-1) == 0 && r.attached.Load() {
+		if r.followers.Add(-1) == 0 && r.attached.Load() && !r.told() {
 			r.cancel(errLeft)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -54,6 +55,10 @@ type Options struct {
 	Private []netip.Prefix
 	// Tracer is told of what runs do; nil: nobody is.
 	Tracer chain.Tracer
+	// Processors is how many of them work may keep busy that goes on for long: guests,
+	// large bodies. GOMAXPROCS when 0; where that is larger, what is short waits less for
+	// what is long.
+	Processors int
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -106,7 +111,7 @@ func New(o *Options) (*Server, error) {
 	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
-	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors()
+	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

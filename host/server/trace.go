@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -35,9 +36,14 @@ func (s *Server) tracer(t *store.Tenant) chain.Tracer {
 	}))
 }
 
+// zippers are used again: one has most of a megabyte, and each run has a timeline.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 func keepTimeline(ctx context.Context, t *store.Tenant, line *telemetry.Timeline) error {
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
+	z.Reset(&b)
 	if err := json.NewEncoder(z).Encode(line); err != nil {
 		return err
 	}
@@ -68,6 +74,9 @@ type traceOutput struct {
 
 // trace answers with the timelines of a run, without the operator's modules.
 func (r *runs) trace(ctx context.Context, c *Caller, in *runPath) (*traceOutput, error) {
+	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil && l.told() {
+		l.leave(ctx) // its timeline is kept last
+	}
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
 		return nil, err

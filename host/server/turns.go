@@ -41,14 +41,20 @@ const smallBody = 32 << 10
 // newProcessors are turns of the processors, for what keeps one busy for longer than
 // others should wait: guests that run for long, large bodies that are read. A tenant has
 // half of them.
-func newProcessors() *turns {
-	all := runtime.GOMAXPROCS(0)
+func newProcessors(all int) *turns {
 	return newTurns("turns of a processor", all, max(1, all/2), 1<<20)
 }
 
 // sharer is a tenant as those see it who share memory and processors.
 func (s *Server) sharer(tenant string) *sandbox.Sharer {
-	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) { return s.processors.take(ctx, tenant) }}
+	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) {
+		done, err := s.processors.take(ctx, tenant)
+		// Whoever gets a turn from another guest is run in that one's place, before all that
+		// Go has in its common queue: what comes from the disk, say, which would wait for
+		// dozens of turns. So it goes to the end of that queue first.
+		runtime.Gosched()
+		return done, err
+	}}
 }
 
 // read calls fn, which reads a body of so many bytes of the caller's, when it is its turn.
