@@ -41,13 +41,14 @@ func sprintf(format string, args []any) (text string, cause error) {
 	b := make([]byte, 0, len(format)+16*len(args))
 	given := len(args)
 	for {
-		plain, rest, more := strings.Cut(format, "%")
-		b = append(b, plain...)
-		if !more {
+		i := strings.IndexByte(format, '%')
+		if i < 0 {
+			b = append(b, format...)
 			break
 		}
+		b = append(b, format[:i]...)
 		var d directive
-		format = d.read(rest)
+		format = d.read(format[i+1:])
 		switch {
 		case d.verb == '%':
 			b = append(b, '%')
@@ -76,10 +77,14 @@ type directive struct {
 
 // read reads a directive, and returns what follows it.
 func (d *directive) read(s string) string {
+	d.precision = -1
+	if s != "" && s[0] >= 'A' && s[0] < utf8.RuneSelf { // mostly
+		d.verb = rune(s[0])
+		return s[1:]
+	}
 	for ; s != "" && strings.IndexByte("-+0# ", s[0]) >= 0; s = s[1:] {
 		d.left, d.zero, d.sign = d.left || s[0] == '-', d.zero || s[0] == '0', d.sign || s[0] == '+'
 	}
-	d.precision = -1
 	d.width, s = digits(s)
 	if s != "" && s[0] == '.' {
 		d.precision, s = digits(s[1:])
@@ -103,6 +108,22 @@ func digits(s string) (n int, rest string) {
 
 // append appends a value, padded to the width.
 func (d *directive) append(b []byte, v any) []byte {
+	if d.width == 0 && d.precision < 0 && !d.sign {
+		switch known := v.(type) { // what is most
+		case string:
+			if d.verb == 's' || d.verb == 'v' {
+				return append(b, known...)
+			}
+		case int:
+			if d.verb == 'd' || d.verb == 'v' {
+				return strconv.AppendInt(b, int64(known), 10)
+			}
+		case int64:
+			if d.verb == 'd' || d.verb == 'v' {
+				return strconv.AppendInt(b, known, 10)
+			}
+		}
+	}
 	text, number := d.text(v)
 	missing := d.width - utf8.RuneCountInString(text)
 	if missing <= 0 {

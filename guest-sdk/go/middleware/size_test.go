@@ -1,0 +1,72 @@
+package middleware_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forWasm is a command of Go's for modules, in a folder.
+func forWasm(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-mod=mod")
+	out, err := cmd.Output()
+	var stderr []byte
+	if failed, ok := err.(*exec.ExitError); ok { //nolint:errorlint // it is what Output returns
+		stderr = failed.Stderr
+	}
+	require.NoError(t, err, "%s", stderr)
+	return string(out)
+}
+
+// What initializes itself is in each module that has it, used or not: fmt and what it
+// imports are 0.4 MB so, time alone is 0.3.
+func TestModulesDoWithout(t *testing.T) {
+	t.Parallel()
+	deps := "\n" + forWasm(t, ".", "list", "-deps", ".")
+	for _, heavy := range []string{"fmt", "encoding/json", "os", "time", "log", "syscall", "io/fs", "internal/poll", "internal/godebug", "regexp", "context"} {
+		require.NotContains(t, deps, "\n"+heavy+"\n")
+	}
+}
+
+// What a module is at most, in bytes; Go's own part is 1.8 MB.
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for dir, most := range map[string]int64{
+		"testdata/declared":   2_350_000,
+		"testdata/registered": 3_100_000,
+		fromTemplate(t):       2_400_000,
+	} {
+		out := filepath.Join(t.TempDir(), "module.wasm")
+		forWasm(t, dir, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, ".")
+		info, err := os.Stat(out)
+		require.NoError(t, err)
+		require.LessOrEqual(t, info.Size(), most, "%s has grown: see what it consists of with go build -ldflags=-dumpdep", dir)
+		t.Logf("%s: %.2f MB", filepath.Base(dir), float64(info.Size())/1e6)
+	}
+}
+
+// fromTemplate is a folder with what agent-runner module new begins a module with.
+func fromTemplate(t *testing.T) string {
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, name := range []string{"main.go", "go.mod"} {
+		text, err := os.ReadFile(filepath.Join(root, "cmd", "agent-runner", "templates", "go", name+".tmpl"))
+		require.NoError(t, err)
+		var b strings.Builder
+		require.NoError(t, template.Must(template.New(name).Parse(string(text))).Execute(&b, map[string]string{"Name": "template", "Version": "v0.0.0", "SDK": root}))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o600))
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
+	return dir
+}
