@@ -4,6 +4,7 @@
 package agentfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -194,6 +195,7 @@ func read(path string) ([]byte, error) {
 // Parse reads an agent without looking at the files that it names; name is
 // what errors call it.
 func Parse(name string, b []byte) (*File, error) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // as some editors begin a file
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
 	if err := f.decode(b); err != nil {
 		return nil, err

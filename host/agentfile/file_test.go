@@ -141,6 +141,17 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// Some editors begin a file with a mark of its encoding, and end lines with two characters.
+func TestOtherEditors(t *testing.T) {
+	t.Parallel()
+	f, err := agentfile.Parse("agent.yaml", []byte("\ufeffname: clerk\r\nmodel: {name: m}\r\ninstruction: |\r\n  one\r\n  two\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, "clerk", f.Name)
+	require.Equal(t, "one\ntwo\n", f.Instruction)
+	_, err = agentfile.Parse("agent.yaml", []byte("\ufeffmodle: x\r\n"))
+	require.ErrorContains(t, err, "agent.yaml:1:1: unknown key \"modle\"")
+}
+
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
