@@ -4,30 +4,35 @@
 package main
 
 import (
+	"strconv"
+
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-func init() {
-	middleware.Register(middleware.Options{
-		Name:        "sentences",
-		Version:     "1.0.0",
-		Description: "Hands the model's text on sentence by sentence.",
-	}, newSentences())
-}
+func init() { middleware.Serve(declare()) }
 
 func main() {}
 
-func newSentences() *sentences { return &sentences{Longest: 400} }
-
-type sentences struct {
-	Longest int `json:"longest" doc:"how many characters are held at most; what is longer is cut between words"`
+func declare() *middleware.Declaration {
+	s := &sentences{longest: 400}
+	d := middleware.Declare(middleware.Options{
+		Name:        "sentences",
+		Version:     "1.0.0",
+		Description: "Hands the model's text on sentence by sentence.",
+	})
+	d.Int(&s.longest, "longest", "how many characters are held at most; what is longer is cut between words")
+	d.Configure(s)
+	d.WrapModel(s)
+	return d
 }
+
+type sentences struct{ longest int }
 
 // Configure checks the length.
 func (s *sentences) Configure(*middleware.Context) error {
-	if s.Longest < 1 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: longest: %d is below 1", s.Longest)}
+	if s.longest < 1 {
+		return &abi.Error{Code: abi.CodeInvalid, Message: "config: longest: " + strconv.Itoa(s.longest) + " is below 1"}
 	}
 	return nil
 }
@@ -38,7 +43,7 @@ func (s *sentences) WrapModel(ctx *middleware.Context, req *middleware.Request, 
 	if !req.Stream {
 		return next(req) // there is nobody who could hear it in pieces
 	}
-	text := &cutter{longest: s.Longest}
+	text := &cutter{longest: s.longest}
 	stream := next.Stream(req)
 	for batch := range stream.Batches() {
 		var out []abi.Chunk

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
@@ -74,7 +73,7 @@ func FuzzCut(f *testing.F) {
 
 func host(t *testing.T, config any) *middlewaretest.Host {
 	t.Helper()
-	h := middlewaretest.New(middleware.Options{}, newSentences())
+	h := middlewaretest.NewDeclared(declare())
 	require.NoError(t, h.Configure(config))
 	h.Pieces = 2
 	return h
@@ -118,7 +117,7 @@ func TestModelFails(t *testing.T) {
 
 func TestConfigure(t *testing.T) {
 	t.Parallel()
-	h := middlewaretest.New(middleware.Options{}, newSentences())
+	h := middlewaretest.NewDeclared(declare())
 	require.ErrorContains(t, h.Configure(map[string]any{"longest": 0}), "longest: 0 is below 1")
 	require.NoError(t, h.Configure(map[string]any{"longest": 1}))
 }
