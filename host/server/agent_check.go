@@ -91,6 +91,9 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 		return nil, misplaced(err)
 	}
 	out := &checkedAgent{}
+	if f.Model.Name == "" && name != ringsName {
+		out.warnings = append(out.warnings, "the agent has no model, and cannot run: name one, model: {name: …}")
+	}
 	var wrong error
 	walk(f, func(f *agentfile.File, at string, m *agentfile.Middleware) {
 		if wrong != nil {
@@ -133,8 +136,8 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 			return f.ErrorAt(at+".command", errors.New("command: a server's agents start no programs; give the url of an MCP server"))
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
-		case !operator && !covered(p.Hosts, u.Host):
-			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s", u.Host, choice(p.Hosts)))
+		case !operator && !covered(p.Hosts, hostOf(u)):
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s%s", u.Host, choice(p.Hosts), aboutPorts(hostOf(u))))
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
@@ -258,10 +261,34 @@ func matches(patterns []string, s string) bool {
 // covered reports whether hosts that are allowed have all of what is asked
 // for: a host, or *. and one. Ports count: what has one is allowed as it is.
 func covered(allowed []string, asked string) bool {
-	asked = strings.ToLower(asked)
+	host, port := splitPort(strings.ToLower(asked))
 	return slices.ContainsFunc(allowed, func(p string) bool {
-		p = strings.ToLower(p)
-		under, open := strings.CutPrefix(p, "*.")
-		return p == "*" || p == asked || open && strings.HasSuffix(asked, "."+under)
+		may, mayPort := splitPort(strings.ToLower(p))
+		under, open := strings.CutPrefix(may, "*.")
+		return (mayPort == port || mayPort == "*") && (may == "*" || may == host || open && strings.HasSuffix(host, "."+under))
 	})
+}
+
+// splitPort takes the port from a host, which has none if it means its scheme's.
+func splitPort(s string) (host, port string) {
+	if at := strings.LastIndexByte(s, ':'); at > strings.LastIndexByte(s, ']') {
+		return s[:at], s[at+1:]
+	}
+	return s, ""
+}
+
+// hostOf is the host of an address, with its port where that is not its scheme's.
+func hostOf(u *url.URL) string {
+	if u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+		return strings.TrimSuffix(u.Host, ":"+u.Port())
+	}
+	return u.Host
+}
+
+// aboutPorts says why a host may be allowed and is not.
+func aboutPorts(asked string) string {
+	if _, port := splitPort(asked); port == "" {
+		return ""
+	}
+	return "; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports"
 }

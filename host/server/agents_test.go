@@ -2,6 +2,8 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -122,4 +124,30 @@ func TestPolicy(t *testing.T) {
 	}
 	r := f.apply(f.acme, "helper", "middlewares: [{module: wrap, grants: ['http:api.example.com']}]")
 	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
+}
+
+// Ports count as they do when a request is made: an agent that is kept is not refused then.
+func TestHostsAndPorts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		allowed, asked string
+		want           bool
+	}{
+		{"*", "https://a.example.com/", true}, {"*", "https://a.example.com:443/", true}, {"*", "http://a.example.com:443/", false},
+		{"*", "https://a.example.com:8443/", false}, {"*:*", "https://a.example.com:8443/", true}, {"*:8443", "https://a.example.com:8443/", true},
+		{"*:8443", "https://a.example.com/", false}, {"*:*", "https://a.example.com/", true}, {"a.example.com:8443", "https://A.example.com:8443/", true},
+		{"a.example.com:8443", "https://a.example.com/", false}, {"*.example.com:*", "https://a.example.com:1/", true}, {"*.example.com", "https://a.example.com:1/", false},
+		{"*.example.com", "https://example.com/", false}, {"[2001:db8::7]:8443", "https://[2001:db8::7]:8443/", true}, {"[2001:db8::7]", "https://[2001:db8::7]/", true},
+		{"*", "https://[2001:db8::7]:8443/", false},
+	} {
+		u, err := url.Parse(test.asked)
+		require.NoError(t, err)
+		require.Equal(t, test.want, covered([]string{test.allowed}, hostOf(u)), "%+v", test)
+	}
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*"}}}, nil)
+	const at = "model: {name: m}\ntools: {mcp: [{url: 'https://tools.example.com%s/mcp'}]}\n"
+	require.Equal(t, 200, f.apply(f.acme, "helper", fmt.Sprintf(at, "")).status)
+	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "does not let this tenant reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")
+	require.Contains(t, string(f.apply(f.acme, "helper", "").body), "the agent has no model, and cannot run")
 }

@@ -270,7 +270,7 @@ func TestNoWayInside(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	x := newTrap(t)
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*", "*:*"}}}, nil)
 	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-own"}, nil)
 	port := x.URL[strings.LastIndexByte(x.URL, ':'):]
 	for i, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
