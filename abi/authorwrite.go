@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 )
 
@@ -233,7 +232,7 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 		}
 		names, values[name] = append(names, name), it.Value()
 	}
-	slices.Sort(names)
+	sortTexts(names)
 	w.b = append(w.b, '{')
 	for i, name := range names {
 		if i > 0 {

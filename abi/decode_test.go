@@ -48,7 +48,7 @@ func TestDecodeUnknownKeys(t *testing.T) {
 	unknown, err := Decode([]byte(`{"instructions":"x","respond":{"role":"assistant","content":"hi","refusal":null,"score":1.50},"tools":{"ad":[]}}`), &answer)
 	require.NoError(t, err)
 	require.Equal(t, []string{"instructions", "tools.ad"}, unknown, "a message's unknown fields pass through, an answer's are told")
-	require.Equal(t, json.RawMessage("1.50"), answer.Respond.Unknown.Get("score"))
+	require.Equal(t, JSON("1.50"), answer.Respond.Unknown.Get("score"))
 }
 
 func TestAbsentAndEmptyDiffer(t *testing.T) {

@@ -2,7 +2,6 @@ package abi
 
 import (
 	"math/bits"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
@@ -181,7 +180,7 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 	for k := range m {
 		keys = append(keys, string(k))
 	}
-	slices.Sort(keys)
+	sortTexts(keys)
 	w.b = append(w.b, '{')
 	for i, k := range keys {
 		if i > 0 {

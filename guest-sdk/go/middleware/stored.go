@@ -118,9 +118,12 @@ func (c StoredCounter) Add(ctx *Context, delta int64) (int64, error) {
 
 // Get returns the value, 0 if nothing was added yet.
 func (c StoredCounter) Get(ctx *Context) (int64, error) {
-	value, _, err := Stored[int64](c).Get(ctx)
-	return value, err
+	b, err := ctx.host.StoreGet(string(c))
+	if err != nil || len(b) == 0 {
+		return 0, err
+	}
+	return countOf(string(c), b)
 }
 
 // Reset sets the counter to 0.
-func (c StoredCounter) Reset(ctx *Context) error { return Stored[int64](c).Delete(ctx) }
+func (c StoredCounter) Reset(ctx *Context) error { return ctx.host.StoreDelete(string(c)) }
