@@ -152,6 +152,25 @@ func atLimits() []Case {
 		{Name: "60 nested loops that turn at once", Module: in(repeat(60, 0x03, noValue), i32(0), branchIf(59), repeat(60, 0x0b)), Want: Fine},
 		{Name: "two br_table of 4,096", Module: func() []byte { return branchTables(2, 4_096) }, Want: Fine},
 		refused("60 br_table of 4,096", func() []byte { return branchTables(60, 4_096) }, "basic blocks, more than the limit of"),
+		refused("50,000 memory.grow beside 100 globals", func() []byte {
+			g := newGuest()
+			for range 100 {
+				g.counter()
+			}
+			return g.hook(abi.HookBeforeAgent, repeat(50_000, join(i32(0), growMemory, drop)...)).bytes()
+		}, "calls times mutable globals, more than the limit of"),
+		refused("straight code over 2,900 locals, eight times", func() []byte {
+			g := newGuest()
+			locals, code := join([]byte{1}, leb(2_900), []byte{typeI32}), []byte(nil)
+			for i := range 25_000 {
+				code = append(code, join(local(i%2_900), local((i*7+1)%2_900), add, setLocal((i*3+2)%2_900))...)
+			}
+			for i := range 8 {
+				g.function("", "")
+				g.bodies[i] = function(locals, code...)
+			}
+			return g.hook(abi.HookBeforeAgent).bytes()
+		}, "basic blocks times locals, more than the limit of"),
 		{Name: "dead code after a return", Module: in(i32(0), leave, repeat(3_000, 0x02, noValue, 0x0c, 0, 0x0b)), Want: Fine},
 		{Name: "dead code that takes what is not there", Module: in(unreachable, repeat(50_000, 0x6a), drop), Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTrap, Text: []string{"unreachable"}},
 		{Name: "30,000 operands on the stack", Module: in(repeat(30_000, 0x41, 1), repeat(30_000, 0x1a)), Want: Fine},

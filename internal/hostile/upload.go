@@ -235,6 +235,8 @@ func outsides() []Case {
 		refused("export twice", withExport("before_agent"), `the export "before_agent" is there twice`),
 		refused("NUL in a name", withExport("a\x00b"), "control character"),
 		refused("escape in a name", withExport("\x1b[2J"), "control character"),
+		refused("name that turns the line around", withExport("safe\u202etnega"), "control character"),
+		refused("name with a line separator", withExport("safe\u2028agent"), "control character"),
 		refused("name of 1 MB", func() []byte { return withExport(string(repeat(1<<20, 'n')))() }, "1,048,576 bytes in the name of an export"),
 		refused("name that is not UTF-8", withExport("\xff\xfe"), "not valid UTF-8"),
 	}

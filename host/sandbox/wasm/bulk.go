@@ -19,6 +19,16 @@ const (
 	maxHelpers = 1_000
 )
 
+// helped reports whether a call of a helper stands for the instruction once the module
+// is metered.
+func (op Opcode) helped() bool {
+	switch op {
+	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
+		return true
+	}
+	return false
+}
+
 // helper is an inserted function that stands for a bulk instruction, or for
 // call_indirect with a type.
 type helper struct {

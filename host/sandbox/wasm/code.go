@@ -75,7 +75,7 @@ type body struct {
 	in     Instruction
 	locals uint64
 	// What limits on the shape of the function count.
-	blocks, loops, openLoops, calls uint64
+	blocks, loops, openLoops, calls, work uint64
 }
 
 func (d *decoder) instructions(c *Code, t FuncType) {
@@ -89,6 +89,10 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 			break
 		}
 		b.check()
+		b.work += uint64(cost(b.in.Op))
+		if b.in.Op.helped() {
+			b.calls++
+		}
 	}
 	if d.err == nil {
 		d.err = b.it.r.err
@@ -105,6 +109,10 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 // compiling costly.
 func (b *body) shape(c *Code) {
 	d, t := b.d, &b.d.totals
+	// Meter may look at the fuel so often besides, which takes two blocks and a call.
+	looks := b.work/mostNode + min(b.calls*smallLeaf/mostNode, mostLooks)
+	b.blocks += 2 * looks
+	b.calls += looks
 	if b.blocks > uint64(d.limits.Blocks) {
 		d.overLimit(c.Offset, "basic blocks", b.blocks, d.limits.Blocks, " per function; split the function")
 		return

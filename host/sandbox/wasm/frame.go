@@ -95,8 +95,10 @@ func (x *framer) read(in *Instruction) {
 	case OpCallIndirect:
 		x.indirect = true
 		x.during(in.X, 1)
-	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
-		x.place(len(x.stack)) // what stands for it is a call
+	default:
+		if in.Op.helped() {
+			x.place(len(x.stack))
+		}
 	}
 	x.step(in)
 	x.counted = min(x.counted, len(x.stack))

@@ -94,6 +94,8 @@ type Limits struct {
 	LoopLocals int
 	// CallGlobals is the sum over all functions of calls times mutable
 	// globals, because a compiled function reloads all of them after a call.
+	// Instructions that metering makes calls count: 50,000 memory.grow in a
+	// module of 100 globals took wazero 15 s and 1.3 GB.
 	CallGlobals int
 }
 

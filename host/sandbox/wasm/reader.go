@@ -181,7 +181,8 @@ func (r *reader) count(thing string, limit, size int) int {
 }
 
 // name reads a name of an import or export. Names go to logs and terminals, so
-// that control characters, which the format allows, are refused.
+// that control characters, which the format allows, are refused, and what is not
+// seen but makes something else of what is: marks of direction, line separators.
 func (r *reader) name(thing string, limit int) string {
 	at := r.pos
 	n := r.u32("the length of the " + thing)
@@ -195,7 +196,7 @@ func (r *reader) name(thing string, limit int) string {
 		return ""
 	}
 	for _, c := range s {
-		if unicode.IsControl(c) {
+		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
 			r.failAt(at, Invalid, thing, uint64(c), 0, "the %s has a control character: %q", thing, s)
 			return ""
 		}

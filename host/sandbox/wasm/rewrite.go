@@ -168,10 +168,11 @@ func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
 			return false
 		}
 		a.index(OpCall, w.helper(in.Op, w.types[w.in.Types[in.X].String()], 0))
-	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
-		a.index(OpCall, w.helper(in.Op, in.X, in.Y))
 	default:
-		return false
+		if !in.Op.helped() {
+			return false
+		}
+		a.index(OpCall, w.helper(in.Op, in.X, in.Y))
 	}
 	return true
 }
