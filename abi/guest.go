@@ -45,20 +45,6 @@ func compact(b []byte, v JSON) ([]byte, error) {
 	return b, nil
 }
 
-// sortTexts sorts a list, which is mostly short. What slices.Sort does for long ones makes
-// a module 30 KB larger.
-func sortTexts(list []string) {
-	for n := len(list) / 2; n > 0; n /= 2 {
-		for i := n; i < len(list); i++ {
-			one, at := list[i], i
-			for ; at >= n && list[at-n] > one; at -= n {
-				list[at] = list[at-n]
-			}
-			list[at] = one
-		}
-	}
-}
-
 // A filled is a type that a trusted reads.
 type filled interface{ fill(t *trusted) }
 

@@ -5,7 +5,6 @@ package abi
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"time"
 )
 
@@ -22,8 +21,6 @@ func compact(b []byte, v JSON) ([]byte, error) {
 	err := json.Compact(buf, v)
 	return buf.Bytes(), err
 }
-
-func sortTexts(list []string) { slices.Sort(list) }
 
 // Count notes one hook call that took so long.
 func (s *EntryStats) Count(h Hook, wall time.Duration, faulted bool) {
