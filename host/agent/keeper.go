@@ -155,6 +155,16 @@ func (k *keeper) round() {
 	})
 }
 
+// head keeps the state in the middle of a phase.
+func (k *keeper) head() {
+	k.run.mu.Lock()
+	head := headOf(&k.run.state)
+	k.run.mu.Unlock()
+	k.mu.Lock()
+	k.pending.Head, k.changed = head, true
+	k.mu.Unlock()
+}
+
 // stage takes the state at the end of a phase, and begins the next one's record.
 func (k *keeper) stage() {
 	r := k.run

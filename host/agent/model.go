@@ -24,16 +24,15 @@ func (r *run) callModel(ctx context.Context) (Phase, error) {
 		tools = nil
 	}
 	s.Told = toolNames(tools)
-	s.Streamed = nil
 	call := chain.ModelCall{
 		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: r.agent.ModelName,
-			Params: r.agent.Params, Stream: !r.agent.NoStream},
+			Params: r.agent.Params, Stream: !r.agent.NoStream && !r.delivered()},
 		State:     s.Messages,
 		Generate:  r.generate,
 		Delivered: r.delivered,
 		Allow:     r.allow,
 	}
-	if !r.agent.NoStream {
+	if call.Request.Stream { // what the caller got before a pause does not come again
 		call.Out = r.deliver
 	}
 	res, source, err := r.chain.CallModel(ctx, call)

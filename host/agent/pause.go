@@ -42,6 +42,9 @@ func (r *run) pause(ctx context.Context) {
 	out := r.prepare(e)
 	r.out.Unlock()
 	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
+	if r.keeper != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
+		r.keeper.head()
+	}
 	state := r.state
 	state.Used = r.stats()
 	if r.state.Parent == "" {

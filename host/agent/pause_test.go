@@ -273,6 +273,27 @@ func TestNoInterruptOnceDelivered(t *testing.T) {
 	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
 }
 
+// TestDeliveredBeforeAPause is of a wrapper that sent something while one further in
+// was pausing the run: nothing of the answer is told twice, and the message says so.
+func TestDeliveredBeforeAPause(t *testing.T) {
+	t.Parallel()
+	n := &chain.Native{WrapModel: func(_ context.Context, _ *chain.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		if in.Resume == nil {
+			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, nil
+		}
+		return nil, nil
+	}}
+	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("Hello you"))
+	p.paused.State.Streamed = []abi.Chunk{{Kind: abi.ChunkText, Text: "Hel"}}
+	p.one("true")
+	require.NoError(t, p.err)
+	require.Equal(t, "run_started step_started run_paused message step_finished run_finished", p.types())
+	for _, e := range p.events {
+		require.NotEqual(t, abi.EventChunk, e.Type)
+		require.Equal(t, e.Type == abi.EventMessage, e.Replaced)
+	}
+}
+
 func TestToolInterrupts(t *testing.T) {
 	t.Parallel()
 	ask := tool.Func(abi.Tool{Name: "ask"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {

@@ -387,6 +387,7 @@ func (r *run) beginStep(context.Context) (Phase, error) {
 	r.mu.Lock()
 	s.Step++
 	s.StepID = "step_" + strconv.Itoa(s.Step)
+	s.Streamed = nil
 	r.mu.Unlock()
 	r.stepOpen = true
 	r.tell(abi.Event{Type: abi.EventStepStarted})
