@@ -53,13 +53,6 @@ func Marshal(v any) ([]byte, error) {
 	return MarshalValue(v)
 }
 
-// marshal is Marshal of a value of this package.
-func marshal(v value) ([]byte, error) {
-	w := writer{b: make([]byte, 0, 256)}
-	v.writeValue(&w)
-	return w.b, w.err
-}
-
 // valueOf is v as a value of this package, or a pointer to one; nil for others,
 // also for those that embed one and have its methods.
 func valueOf(v any) value {

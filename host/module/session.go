@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ type session struct {
 	calls  int64
 	closed bool
 	stats  abi.EntryStats
+	seed   string // what the seeds of its calls begin with; empty until one needs it
 }
 
 // A worker is an instance of a session.
@@ -207,7 +209,10 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	s.live++
 	s.calls++
 	if v.seed == "" {
-		v.seed = fmt.Sprintf("%q %q %d", s.run, s.entry, s.calls)
+		if s.seed == "" {
+			s.seed = fmt.Sprintf("%q %q ", s.run, s.entry)
+		}
+		v.seed = s.seed + strconv.FormatInt(s.calls, 10)
 	}
 	var w *worker
 	if n := len(s.idle); n > 0 {
@@ -310,6 +315,9 @@ func (s *session) Stats() abi.EntryStats {
 // isFault reports whether err is a fault of this entry, and not an ending that
 // came from inside.
 func isFault(err error) bool {
+	if err == nil {
+		return false
+	}
 	var fault *chain.Fault
 	return errors.As(err, &fault) && fault.Entry == ""
 }
