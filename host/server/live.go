@@ -181,7 +181,7 @@ func (r *live) since(after int64) (lines []line, changed <-chan struct{}, over, 
 
 // leaveTime is how long a run that waits for answers may take to be none that goes on
 // here. Whoever is told that it waits may answer before that.
-const leaveTime = 2 * time.Second
+const leaveTime = keepTrace + 2*time.Second
 
 // leave waits until the run goes on here no more, or does not end.
 func (r *live) leave(ctx context.Context) {

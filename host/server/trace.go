@@ -74,12 +74,12 @@ type traceOutput struct {
 
 // trace answers with the timelines of a run, without the operator's modules.
 func (r *runs) trace(ctx context.Context, c *Caller, in *runPath) (*traceOutput, error) {
-	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil && l.told() {
-		l.leave(ctx) // its timeline is kept last
-	}
 	info, err := c.Tenant.Run(ctx, in.Run)
 	if err != nil {
 		return nil, err
+	}
+	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil && (l.told() || info.Status != agent.StatusRunning) {
+		l.leave(ctx) // its timeline is kept last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)
 	if err != nil {
