@@ -141,14 +141,25 @@ func (f *fleet) tidy(ctx context.Context) {
 	}
 }
 
-// close closes agents that were not used for so long, and those above most.
+// close closes agents that were not used for so long, and of those above most the ones
+// that were not for the longest time.
 func (f *fleet) close(age time.Duration, most int) {
-	idle, of := 0, map[string]int{}
-	f.closeIdle(func(r *ready) bool {
-		idle++
+	now := f.server.now()
+	f.mu.Lock()
+	var idle []*ready
+	for _, r := range f.ready {
+		if r.uses == 0 && r.agent != nil {
+			idle = append(idle, r)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *ready) int { return b.idle.Compare(a.idle) })
+	f.mu.Unlock()
+	of, old := map[string]int{}, map[*ready]bool{}
+	for i, r := range idle {
 		of[r.tenant]++
-		return idle > most || of[r.tenant] > idleOfTenant || f.server.now().Sub(r.idle) >= age
-	})
+		old[r] = i >= most || of[r.tenant] > idleOfTenant || now.Sub(r.idle) >= age
+	}
+	f.closeIdle(func(r *ready) bool { return old[r] })
 }
 
 // fit makes an agent. Where images have no room for it modules and agents that nobody
@@ -229,56 +240,70 @@ func (f *fleet) count() int {
 
 // An agentPlan is all that an agent is made of.
 type agentPlan struct {
-	tenant  *store.Tenant
-	info    *store.TenantInfo
-	policy  Policy
-	spec    runSpec
-	file    *agentfile.File
-	rings   *agentfile.Rings
-	rival   map[string]bool // digests of the operator's modules
-	secrets []store.SecretInfo
-	made    []*Agent // of what is kept of it, and of the rings
+	*store.Parts
+	tenant *store.Tenant
+	policy Policy
+	spec   runSpec
+
+	// What is read when it is made.
+	file  *agentfile.File
+	rings *agentfile.Rings
+	rival map[string]bool // digests of the operator's modules
 }
 
 // plan looks up what an agent is made of, as it is now.
 func (f *fleet) plan(ctx context.Context, t *store.Tenant, spec runSpec) (*agentPlan, error) {
-	p := &agentPlan{tenant: t, spec: spec, rival: map[string]bool{}}
+	around := ringsName
+	if t.ID() == store.Operator || spec.Rings < 0 { // it began when there were none
+		around = ""
+	}
+	p := &agentPlan{tenant: t, spec: spec}
 	var err error
-	if p.info, err = t.Info(ctx); err != nil {
+	if p.Parts, err = t.Parts(ctx, spec.Agent, spec.Version, around, max(0, spec.Rings)); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(p.info.Policy, &p.policy); err != nil {
+	if err := json.Unmarshal(p.Info.Policy, &p.policy); err != nil {
 		return nil, err
 	}
-	var shown *Agent
-	if p.file, shown, err = f.server.agents.load(ctx, t, spec.Agent, spec.Version); err != nil {
-		return nil, err
+	p.spec.Version = p.Agent.Version
+	switch {
+	case around == "":
+	case p.Around != nil:
+		p.spec.Rings = p.Around.Version
+	case spec.Rings == 0:
+		p.spec.Rings = -1
+	default:
+		return nil, fmt.Errorf("agent %s of the operator: %w", ringsName, store.ErrNoAgent)
 	}
-	p.spec.Version, p.made = shown.Version, []*Agent{shown}
-	if p.secrets, err = t.Secrets(ctx); err != nil {
-		return nil, err
-	}
-	if t.ID() == store.Operator {
-		return p, nil
-	}
-	return p, f.surround(ctx, p)
+	return p, nil
 }
 
-// surround puts the operator's rings around a tenant's agent.
-func (f *fleet) surround(ctx context.Context, p *agentPlan) error {
-	if p.spec.Rings < 0 {
-		return nil // it began when there were none
+// key names the plan: the same plan makes the same agent.
+func (p *agentPlan) key() (string, error) {
+	parts := []any{p.tenant.ID(), p.Info.Policy, p.spec, p.Secrets}
+	for _, a := range []*store.StoredAgent{p.Agent, p.Around} {
+		if a != nil {
+			parts = append(parts, a.Name, a.Version, a.Created.UnixMilli(), a.Digest, a.Modules)
+		}
 	}
-	operator := f.server.store.Tenant(store.Operator)
-	file, shown, err := f.server.agents.load(ctx, operator, ringsName, p.spec.Rings)
-	if errors.Is(err, store.ErrNoAgent) && p.spec.Rings == 0 {
-		p.spec.Rings = -1
-		return nil
+	b, err := json.Marshal(parts)
+	if err != nil {
+		return "", err
 	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// read reads the files of the plan, and puts the operator's rings around a tenant's agent.
+func (p *agentPlan) read() (err error) {
+	p.rival = map[string]bool{}
+	if p.file, _, err = pinned(p.Agent); err != nil || p.Around == nil {
+		return err
+	}
+	file, shown, err := pinned(p.Around)
 	if err != nil {
 		return err
 	}
-	p.spec.Rings, p.made = shown.Version, append(p.made, shown)
 	for _, e := range shown.Modules {
 		p.rival[bare(e.Digest)] = true
 	}
@@ -291,19 +316,12 @@ func (f *fleet) surround(ctx context.Context, p *agentPlan) error {
 	return nil
 }
 
-// key names the plan: the same plan makes the same agent.
-func (p *agentPlan) key() (string, error) {
-	b, err := json.Marshal([]any{p.tenant.ID(), p.info.Policy, p.spec, p.made, p.secrets})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
-}
-
 // build makes the agent.
 func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	s := f.server
+	if err := p.read(); err != nil {
+		return nil, err
+	}
 	file := p.file
 	if p.rings != nil {
 		file.Rings = *p.rings
@@ -319,7 +337,7 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	vault := &vault{fleet: f, plan: p}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(ctx), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
-		Journal: &agent.JournalOptions{Journal: s.store, Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Spec: spec},
+		Journal: &agent.JournalOptions{Journal: p.tenant.Journal(), Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Spec: spec},
 		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, GuardModels: true, ModelURL: f.modelURL(p),
 		LoadModule: f.loadModule(p),
 	}
@@ -383,7 +401,7 @@ func (p *agentPlan) ringed(entry string) bool {
 // models, neither the file nor a secret of the tenant says that it is elsewhere, and
 // the file wants the operator's key nowhere else.
 func (p *agentPlan) shared() bool {
-	for _, s := range p.secrets {
+	for _, s := range p.Secrets {
 		if s.Name == host.EnvBaseURL {
 			return false
 		}

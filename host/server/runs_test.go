@@ -55,7 +55,7 @@ func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &agent.JournalOptions{Journal: n.server.store, Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Leave: n.server.left, Spec: kept, Lease: 2 * time.Second}
+	o.Journal = &agent.JournalOptions{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Leave: n.server.left, Spec: kept, Lease: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err

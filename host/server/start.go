@@ -231,6 +231,9 @@ func keyedRunID(tenant, key string) string {
 
 // begin begins a run of an agent, with tools that the client runs beside its own.
 func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*live, error) {
+	if err := t.RoomForRun(ctx); err != nil { // or what it needs would be waited for
+		return nil, err
+	}
 	o, err := r.fleet.open(ctx, t, runSpec{Agent: name, Version: version})
 	if err != nil {
 		return nil, err
@@ -243,8 +246,7 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 		o.release()
 		return nil, err
 	}
-	admit := func() error { return t.AdmitRun(ctx, in.RunID, name, true) }
-	l, err := r.run(t, in.RunID, o, admit, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
+	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		return a.RunFor(ctx, in, hiddenIn(o.Pins()).encoder(enc)), nil
 	})
 	if err != nil {
@@ -412,6 +414,10 @@ func (r *runs) released(t *store.Tenant, id string) {
 
 // goneOn logs that a run goes no further here.
 func (r *runs) goneOn(t *store.Tenant, id string, err error) {
+	var full *store.QuotaError
+	if errors.As(err, &full) {
+		return // it did not begin, and who wanted it is told
+	}
 	if errors.Is(err, agent.ErrHandedBack) {
 		r.handed.Add(1)
 		r.server.log.Info("a run is handed back", "tenant", t.ID(), "run", id)

@@ -23,7 +23,7 @@ type vault struct {
 // its models and the file names no other address.
 func (v *vault) getenv(ctx context.Context) func(string) string {
 	known := map[string]bool{}
-	for _, s := range v.plan.secrets {
+	for _, s := range v.plan.Secrets {
 		known[s.Name] = true
 	}
 	shared := v.plan.shared()

@@ -54,15 +54,29 @@ func marshal(v any) (string, error) {
 
 // Create implements [agent.Journal].
 func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
-	usage, err := marshal(abi.Usage{})
-	if err != nil {
-		return err
-	}
-	modules, err := marshal(r.Modules)
+	insert, err := inserted(r)
 	if err != nil {
 		return err
 	}
 	return s.update(ctx, false, func(t tx) error {
+		if err := insert(t); err != nil {
+			return err
+		}
+		return leavePlace(t, r.Tenant, r.ID)
+	})
+}
+
+// inserted is what puts a new run into the journal.
+func inserted(r *agent.NewRun) (func(tx) error, error) {
+	usage, err := marshal(abi.Usage{})
+	if err != nil {
+		return nil, err
+	}
+	modules, err := marshal(r.Modules)
+	if err != nil {
+		return nil, err
+	}
+	return func(t tx) error {
 		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '') ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
@@ -72,11 +86,9 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 		if n == 0 {
 			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
 		}
-		if _, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log); err != nil {
-			return err
-		}
-		return leavePlace(t, r.Tenant, r.ID)
-	})
+		_, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log)
+		return err
+	}, nil
 }
 
 // leavePlace gives back the place that a run was let in with: from here on the run

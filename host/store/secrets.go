@@ -89,15 +89,21 @@ func (s *store) LostKeys(ctx context.Context) (names []string, err error) {
 // Secrets lists the tenant's secrets, without what is in them.
 func (n *Tenant) Secrets(ctx context.Context) (out []SecretInfo, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		return t.query(func(scan func(...any) error) error {
-			var i SecretInfo
-			var updated int64
-			err := scan(&i.Name, &i.SealedBy, &updated)
-			i.Updated = time.UnixMilli(updated)
-			out = append(out, i)
-			return err
-		}, `SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 ORDER BY name`)
+		out, err = secretsIn(t)
+		return err
 	})
+	return out, err
+}
+
+func secretsIn(t scoped) (out []SecretInfo, err error) {
+	err = t.query(func(scan func(...any) error) error {
+		var i SecretInfo
+		var updated int64
+		err := scan(&i.Name, &i.SealedBy, &updated)
+		i.Updated = time.UnixMilli(updated)
+		out = append(out, i)
+		return err
+	}, `SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 ORDER BY name`)
 	return out, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -100,16 +101,52 @@ func newestAgent(t scoped, name string) (a *StoredAgent, err error) {
 // [ErrNoAgent].
 func (n *Tenant) Agent(ctx context.Context, name string, version int64) (a *StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		err := t.query(func(scan func(...any) error) error {
-			a, err = scanAgent(scan)
-			return err
-		}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
-		if err == nil && a == nil {
-			err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
-		}
+		a, err = agentIn(t, name, version)
 		return err
 	})
 	return a, err
+}
+
+func agentIn(t scoped, name string, version int64) (a *StoredAgent, err error) {
+	err = t.query(func(scan func(...any) error) error {
+		a, err = scanAgent(scan)
+		return err
+	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name = $2 AND ($3 = 0 OR version = $3) ORDER BY version DESC LIMIT 1`, name, version)
+	if err == nil && a == nil {
+		err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+	}
+	return a, err
+}
+
+// Parts are what an agent is made of, all as they were at one moment.
+type Parts struct {
+	Info    *TenantInfo
+	Agent   *StoredAgent
+	Around  *StoredAgent // an agent of the operator's; nil if there is none
+	Secrets []SecretInfo
+}
+
+// Parts returns what a version of an agent is made of, the newest if that is 0, with a
+// version of an agent of the operator's, if around names one. It fails with [ErrNoAgent]
+// if the tenant has no such agent, and with [ErrNoTenant].
+func (n *Tenant) Parts(ctx context.Context, name string, version int64, around string, aroundVersion int64) (*Parts, error) {
+	var p Parts
+	err := n.view(ctx, func(t scoped) (err error) {
+		if p.Info, err = tenantIn(t.tx, n.id); err != nil {
+			return err
+		}
+		if p.Agent, err = agentIn(t, name, version); err != nil {
+			return err
+		}
+		if p.Secrets, err = secretsIn(t); err != nil || around == "" {
+			return err
+		}
+		if p.Around, err = agentIn(scoped{t.tx, Operator}, around, aroundVersion); errors.Is(err, ErrNoAgent) {
+			return nil
+		}
+		return err
+	})
+	return &p, err
 }
 
 // Agents lists the newest version of each agent, in the order of their names.

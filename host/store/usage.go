@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/agent"
 )
 
 // A Usage is what was used on a day by an agent. The row without a module has
@@ -138,17 +140,8 @@ const placeTime = time.Minute
 // [Tenant.ReleaseRun].
 func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, begins bool) error {
 	return n.update(ctx, func(t scoped) error {
-		info, err := tenantIn(t.tx, n.id)
+		at, err := admitIn(t, run, begins)
 		if err != nil {
-			return err
-		}
-		// The day is the database's, whose clock all machines share.
-		var now int64
-		if _, err := one(t.tx, `SELECT NOW_MS`, nil, &now); err != nil {
-			return err
-		}
-		at := time.UnixMilli(now).UTC()
-		if err := admit(t, info.Quota, run, at, begins); err != nil {
 			return err
 		}
 		if _, err := t.exec(`DELETE FROM run_places WHERE tenant = $1 AND until_ms <= NOW_MS`); err != nil {
@@ -160,6 +153,66 @@ func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, begins bool) e
 		}
 		return addUsage(t, &Usage{Day: Day(at), Agent: agent, Runs: 1})
 	})
+}
+
+// RoomForRun fails with a [*QuotaError] if no run of the tenant's may begin now. It takes
+// no place: the answer may be another one when the run begins.
+func (n *Tenant) RoomForRun(ctx context.Context) error {
+	return n.view(ctx, func(t scoped) error {
+		_, err := admitIn(t, "", true)
+		return err
+	})
+}
+
+// Journal is the store's journal, which lets in the runs that the tenant begins, if its
+// quotas have room, and counts them: Create fails with a [*QuotaError]. It is one
+// transaction with what else Create does. Runs within others are let in with these.
+func (n *Tenant) Journal() agent.Journal { return &tenantJournal{n.s, n} }
+
+type tenantJournal struct {
+	*store
+	tenant *Tenant
+}
+
+// Create implements [agent.Journal].
+func (j *tenantJournal) Create(ctx context.Context, r *agent.NewRun) error {
+	if r.Parent != "" {
+		return j.store.Create(ctx, r)
+	}
+	own := *r
+	own.Tenant = j.tenant.id
+	insert, err := inserted(&own)
+	if err != nil {
+		return err
+	}
+	return j.tenant.update(ctx, func(t scoped) error {
+		at, err := admitIn(t, r.ID, true)
+		if err != nil {
+			return err
+		}
+		if err := insert(t.tx); err != nil {
+			return err
+		}
+		return addUsage(t, &Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
+	})
+}
+
+// admitIn fails if the tenant's quotas have no room for a run. It returns what time it
+// is: the day is the database's, whose clock all machines share.
+func admitIn(t scoped, run string, begins bool) (time.Time, error) {
+	info, err := tenantIn(t.tx, t.tenant)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var now int64
+	if _, err := one(t.tx, `SELECT NOW_MS`, nil, &now); err != nil {
+		return time.Time{}, err
+	}
+	at := time.UnixMilli(now).UTC()
+	if q := info.Quota; q.ConcurrentRuns <= 0 && q.RunsPerDay <= 0 && q.TokensPerDay <= 0 && q.FuelPerDay <= 0 {
+		return at, nil
+	}
+	return at, admit(t, info.Quota, run, at, begins)
 }
 
 // admit compares what is used with the quota.
