@@ -13,8 +13,12 @@ import (
 func newUsage(e *env) *cobra.Command {
 	var tenant, from, to string
 	cmd := remoteCommand(e, &cobra.Command{
-		Use:     "usage",
-		Short:   "Show what a tenant used: runs, tokens, fuel and time, by day, agent and module",
+		Use:   "usage",
+		Short: "Show what a tenant used: runs, tokens, fuel and time, by day, agent and module",
+		Long: `Shows what a tenant used: runs, tokens, fuel and time, by day, agent and module.
+
+A row without a module is the agent itself: its runs, and the calls of its model. Calls
+of a module are those of its hooks. Time is in whole milliseconds.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *remote, _ []string) error {
 		u, err := r.Usage(ctx, tenant, from, to)

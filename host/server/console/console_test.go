@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
@@ -28,6 +30,17 @@ func served(t *testing.T) (h http.Handler, patterns []string) {
 		mux.Handle(pattern, h)
 	})
 	return mux, patterns
+}
+
+// A page has all quotas that a tenant may have.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	page, err := embedded.ReadFile("web/operator.js")
+	require.NoError(t, err)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.TenantQuota]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		require.Contains(t, string(page), `["`+name+`", "`, "host/server/console/web/operator.js")
+	}
 }
 
 func ask(h http.Handler, path string, header ...string) *http.Response {

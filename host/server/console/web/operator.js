@@ -3,8 +3,10 @@ import { h, none, table, when, facts, badge, field, doing, sure, count, bytes, s
 import { get, call } from "./api.js";
 import { totals, rows } from "./usage.js";
 
+// What there is a quota of: its name, what people call it, how it is shown, and what holds
+// where a tenant has none.
 const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a day"], ["tokens_per_day", "Tokens a day"], ["fuel_per_day", "Fuel a day"],
-  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["upload_bytes", "Upload", bytes], ["requests_per_minute", "Requests a minute"]];
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["upload_bytes", "Upload", bytes], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
 
 export async function tenants({ query, signal }) {
   const after = query.get("after") ?? "";
@@ -21,8 +23,8 @@ export async function tenant({ id, signal }) {
   const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel };
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), " / ", t.id), h("h1", { tabindex: "-1" }, t.name),
     facts(["Id", t.id], ["Created", when(t.created)], ["Changed", when(t.updated)]),
-    h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used today"], quotas.map(([name, label, show = count]) => {
-      const limit = t.quota[name] ?? 0;
+    h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used today"], quotas.map(([name, label, show = count, otherwise = 0]) => {
+      const limit = t.quota[name] || otherwise;
       return h("tr", null, h("td", null, label), h("td", { class: "number" }, limit > 0 ? show(limit) : h("span", { class: "soft" }, "no limit")),
         h("td", null, used[name] !== undefined && (limit > 0 ? [h("meter", { min: "0", max: limit, high: limit * 0.9, value: Math.min(used[name], limit), "aria-label": `${label} used` }), ` ${count(used[name])}`] : count(used[name]))));
     }))),

@@ -15,7 +15,7 @@ export async function usage({ query, signal }) {
       e.preventDefault();
       location.hash = `#/usage?${new URLSearchParams({ from: first.value, to: last.value })}`;
     } }, field("From", first), field("To", last), h("button", { type: "submit" }, "Show")),
-    totals(u.total), rows(u.rows), h("p", { class: "soft small" }, "Days are those of UTC. A row without a module is the agent itself: its runs and its model."));
+    totals(u.total), rows(u.rows), h("p", { class: "soft small" }, "Days are those of UTC. A row without a module is the agent itself: its runs, and the calls of its model. Calls of a module are those of its hooks."));
 }
 
 export function totals(t) {
