@@ -116,6 +116,7 @@ type rewriter struct {
 	// replacement is what stands for the instruction at hand.
 	replacement assembler
 	frame       int64       // of the function at hand
+	held        int         // operands at looks so far
 	fixed       *fixedTable // nil: tables stay as they are
 	err         *Error
 }

@@ -19,6 +19,7 @@ func (w *rewriter) code() {
 		w.planner.leaf = 0
 		w.bodies()
 	}
+	w.holdsTooMany()
 	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
 	w.writeHelpers()
 }
@@ -26,7 +27,7 @@ func (w *rewriter) code() {
 // bodies reports false, and is to be called again with leaves that look at the fuel
 // themselves, if they are called so often that too many looks would be needed between.
 func (w *rewriter) bodies() bool {
-	w.out.Code, w.chooser.used = make([]Code, len(w.in.Code), len(w.in.Code)+16), false
+	w.out.Code, w.chooser.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
 	size := 0
 	for i := range w.in.Code {
 		size += len(w.in.Code[i].Body)
@@ -71,6 +72,9 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p.read(c, len(t.Params))
 	p.look()
 	p.settle()
+	if p.looks > 0 {
+		w.hold(c, t)
+	}
 	if p.selects {
 		w.chooser.begin(t, c)
 	}
