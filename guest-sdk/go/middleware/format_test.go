@@ -43,13 +43,34 @@ func TestLinesAreWrittenAsFmtDoes(t *testing.T) {
 	}
 }
 
-func TestLinesWriteTheRestAsJSON(t *testing.T) {
+func TestLinesWriteWhatConsistsOfOthers(t *testing.T) {
 	t.Parallel()
-	type point struct {
-		X int `json:"x"`
+	type inner struct {
+		Y []string
+		z bool
 	}
-	require.Equal(t, `{"x":1} [1,2] {"a":[true]} <nil>`, middleware.Sprintf("%v %v %+v %v", point{1}, []int{1, 2}, map[string][]bool{"a": {true}}, (*point)(nil)))
-	require.Contains(t, middleware.Sprintf("%v", func() {}), "%!(values of type func() cannot be written)")
+	type point struct {
+		X  int
+		In inner
+		M  map[string]float64
+		E  any
+	}
+	p := point{1, inner{[]string{"a", "b"}, true}, map[string]float64{"b": 1, "a": 0.5}, 'x'}
+	for _, format := range []string{"%v", "%+v", "%q %v"} {
+		for _, v := range []any{p, &p, []int{1, 2}, [2]bool{true}, []byte("ab"), map[string][]bool{"a": {true}}, []any{1, nil, "x"}, (*point)(nil), struct{}{}} {
+			args := []any{v}
+			if format == "%q %v" {
+				args = []any{[]string{"a"}, v}
+			}
+			require.Equal(t, fmt.Sprintf(format, args...), middleware.Sprintf(format, args...), format)
+		}
+	}
+	require.Equal(t, fmt.Sprintf("%d %x", []int{10, 11}, []int{10, 11}), middleware.Sprintf("%d %x", []int{10, 11}, []int{10, 11}))
+	type ring struct{ next *ring }
+	r := &ring{}
+	r.next = r
+	require.Contains(t, middleware.Sprintf("%v", r), "…")
+	require.Equal(t, "(func())", middleware.Sprintf("%v", func() {}))
 	require.Equal(t, "a%!(EXTRA 2 of 2)", middleware.Sprintf("a", 1, 2))
 	require.Equal(t, "50%", middleware.Sprintf("50%"))
 	require.Len(t, middleware.Sprintf("%99999d", 1), 999)
