@@ -27,7 +27,7 @@ const (
 	// takes no more than ms. One fuel may touch a page, or nearly two: where there are
 	// more pages than can be touched in that time, slices are smaller always.
 	leastSlice  = 2_500
-	mostSlice   = 20_000
+	mostSlice   = 40_000
 	mostOfLarge = 4_000
 	largeMemory = 8 << 20
 	quick       = 25 * time.Microsecond // below that, the next slice is twice as large
