@@ -433,6 +433,7 @@
 	function threw(e) {
 		if (mistakes.some((type) => e instanceof type)) return fault(e);
 		const failure = { code: "internal", message: e instanceof Error ? String(e.message || e.name) : show(e) };
+		if (!(e instanceof Error) && (e?.stop || e?.interrupt)) failure.message = "it threw what ctx.stop or ctx.interrupt gave; return that";
 		if (e instanceof Error && typeof e.code === "string") {
 			const { code, retryable, status, retry_after_ms } = e;
 			Object.assign(failure, { code, retryable, status, retry_after_ms });
