@@ -98,7 +98,10 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	case !utf8.Valid(body):
 		return problem(codeInvalid, "the body is not UTF-8")
 	}
-	checked, err := a.check(sandbox.Sharing(r.Context(), a.modules.sharer(c.Key.Tenant)), c, name, body)
+	var checked *checkedAgent
+	lowly(func() {
+		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.sharer(c.Key.Tenant)), c, name, body)
+	})
 	if err != nil {
 		return err
 	}

@@ -533,6 +533,17 @@ func TestRunIsLostSightOf(t *testing.T) {
 	srv.work.Wait()
 }
 
+// Metadata is a note, and no place for a conversation.
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	start := func(bytes int) *reply {
+		return f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
+	}
+	require.Equal(t, 202, start(maxMetadata).status)
+	require.Contains(t, start(maxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
+}
+
 // Runs of the operator's own that a server began are taken over, and those that its
 // command keeps in the same store are left alone.
 func TestOperatorsRunsAreTakenOver(t *testing.T) {

@@ -34,7 +34,7 @@ type StartRun struct {
 	Version  int64                      `json:"version,omitempty" doc:"Its version. Default: the newest."`
 	Input    string                     `json:"input,omitempty" doc:"What the user says."`
 	Messages []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's form, in the place of input."`
-	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's own; modules see it."`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's own, 64 KiB at most; modules see it."`
 	Run      string                     `json:"run,omitempty" doc:"The run that goes on."`
 	Answers  map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
 	// Disconnect says what becomes of the run when nobody follows it any more.
@@ -229,8 +229,19 @@ func keyedRunID(tenant, key string) string {
 	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
+// maxMetadata is how many bytes of metadata a run has at most. Modules are shown it in
+// each hook, and it is kept with the run.
+const maxMetadata = 64 << 10
+
 // begin begins a run of an agent, with tools that the client runs beside its own.
 func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*live, error) {
+	size := 0
+	for key, value := range in.Metadata {
+		size += len(key) + len(value)
+	}
+	if size > maxMetadata {
+		return nil, problem(codeInvalid, "metadata has %d bytes; at most %d are allowed", size, maxMetadata)
+	}
 	if err := t.RoomForRun(ctx); err != nil { // or what it needs would be waited for
 		return nil, err
 	}

@@ -134,7 +134,11 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	if _, err := file.ReadAt(content, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	return u.take(sandbox.Sharing(r.Context(), u.modules.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+	var shown *Module
+	lowly(func() {
+		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+	})
+	return shown, err
 }
 
 // receive writes the body to a file.

@@ -1,0 +1,28 @@
+package server
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// lowPriority is what compilers have too, see package sandbox.
+const lowPriority = 10
+
+// lowly does work that nobody waits for as one waits for a run, on a thread of its own,
+// which the system lets run when others have no need to. The thread ends with the work:
+// who has lowered its priority may not raise it.
+func lowly(work func()) {
+	ended := make(chan any)
+	go func() {
+		runtime.LockOSThread()
+		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), lowPriority) // or it is as others are
+		var panicked any
+		defer func() { ended <- panicked }()
+		defer func() { panicked = recover() }()
+		work()
+	}()
+	if panicked := <-ended; panicked != nil {
+		panic(panicked) // the caller's, who answers for it
+	}
+}
