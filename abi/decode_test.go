@@ -23,6 +23,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"wrong type":         {`{"instruction":7}`, "instruction: want a string, got a number"},
 		"wrong inner type":   {`{"messages":{"splice":[{"at":"1"}]}}`, "messages.splice[0].at: want a number, got a string"},
 		"wrong array":        {`[]`, "want an object, got an array"},
+		"no key":             {`{"respond":{7}}`, "respond: want a key in an object (at byte 12)"},
 		"deep":               {`{"x":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + `}`, "nested deeper than 64 levels"},
 		"long number":        {`{"x":` + strings.Repeat("1", 65) + `}`, "a number of 65 bytes"},
 		"plus":               {`{"x":+1}`, "want a JSON value"},

@@ -57,6 +57,9 @@ func (s *scanner) where() string {
 			b.WriteString("[" + strconv.Itoa(seg.index) + "]")
 			continue
 		}
+		if len(seg.key) == 0 {
+			continue
+		}
 		if b.Len() > 0 {
 			b.WriteByte('.')
 		}
@@ -326,6 +329,9 @@ func (s *scanner) array(f form) error {
 	}
 }
 
+// noKey stands in the path until the object's first key is read.
+var noKey = []byte{}
+
 func (s *scanner) object(f form) error {
 	s.i++
 	s.space()
@@ -333,7 +339,7 @@ func (s *scanner) object(f form) error {
 		s.i++
 		return nil
 	}
-	if err := s.push(segment{}); err != nil {
+	if err := s.push(segment{key: noKey}); err != nil {
 		return err
 	}
 	var seen keySet

@@ -294,7 +294,7 @@ func (s *scanner) members(read func(key []byte) error) (absent bool, err error) 
 		s.i++
 		return false, nil
 	}
-	if err := s.push(segment{}); err != nil {
+	if err := s.push(segment{key: noKey}); err != nil {
 		return false, err
 	}
 	for {
