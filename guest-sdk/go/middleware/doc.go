@@ -25,6 +25,8 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o polite.wasm
 //
+// A module that is to be small is declared instead: see [Declare].
+//
 // # What a hook changes
 //
 // A hook changes the value that it is given; what it does not touch is not
