@@ -184,6 +184,7 @@ type member struct {
 	events  map[abi.EventType]bool // that observe wants
 
 	ownModel, ownTool atomic.Int64 // calls that it made of its own
+	lies              atomic.Int64 // answers that make no sense here: faults that its session does not know of
 }
 
 func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
@@ -234,6 +235,7 @@ func (r *Run) Stats() []abi.EntryStats {
 	for i, m := range r.all {
 		out[i] = m.session.Stats()
 		out[i].Entry, out[i].Digest = m.Name, m.desc.Digest
+		out[i].Faults += m.lies.Load()
 		out[i].ModelCalls, out[i].ToolCalls = m.ownModel.Load(), m.ownTool.Load()
 	}
 	return out

@@ -189,6 +189,7 @@ func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 	var f *Fault
 	if !errors.As(err, &f) {
 		f = &Fault{Stage: stage, Cause: err}
+		c.member.lies.Add(1)
 	}
 	f.Entry, f.Digest, f.Hook = c.member.Name, c.member.desc.Digest, c.Hook
 	for i, line := range f.Stderr {

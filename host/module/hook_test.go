@@ -72,6 +72,23 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestLiesAreCounted checks that an answer which makes no sense is among the faults of
+// the entry, as what ends its call is.
+func TestLiesAreCounted(t *testing.T) {
+	t.Parallel()
+	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), Limits{})
+	require.NoError(t, err)
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: chain.Skip})
+	for range 2 {
+		_, err = r.beforeAgent(t)
+		require.NoError(t, err)
+	}
+	require.Len(t, r.host.faults(), 2)
+	stats := r.Stats()[0]
+	require.Equal(t, int64(2), stats.Calls)
+	require.Equal(t, int64(2), stats.Faults)
+}
+
 // TestFaultedInstance checks that an instance is not used again after a fault.
 func TestFaultedInstance(t *testing.T) {
 	t.Parallel()
