@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
@@ -29,7 +27,7 @@ func init() {
 		case "observe":
 			return &only{ObserveHook: observe{}}, nil
 		}
-		return nil, fmt.Errorf("there is no %q", w.Use)
+		return nil, middleware.Errorf("there is no %q", w.Use)
 	}))
 }
 

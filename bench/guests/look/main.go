@@ -8,20 +8,24 @@ import (
 )
 
 func init() {
-	middleware.Register(middleware.Options{Name: "look"}, &look{})
+	l := &look{}
+	d := middleware.Declare(middleware.Options{Name: "look"})
+	d.String(&l.at, "at", "what it looks at: nothing, last or all")
+	d.BeforeModelRewriteState(l)
+	middleware.Serve(d)
 }
 
 func main() {}
 
 type look struct {
-	At string `json:"at"` // nothing, last, all
+	at string // nothing, last, all
 
 	revision int64 // up to which it has looked at all; forgotten with its memory
 }
 
 // BeforeModelRewriteState looks.
 func (l *look) BeforeModelRewriteState(_ *middleware.Context, s *middleware.State) error {
-	switch l.At {
+	switch l.at {
 	case "last":
 		_, _ = s.Messages.Last()
 	case "all":
