@@ -1,6 +1,6 @@
 // Command server measures the platform, and writes the figures as Markdown:
 //
-//	server [-quick] [-part NAME] [-tenants N] AGENT-RUNNER GUEST.wasm OUT.md
+//	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] AGENT-RUNNER GUEST.wasm OUT.md
 //
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
 // interface that answers at once; both, and what sends the load, share the machine.
@@ -26,16 +26,18 @@ type plan struct {
 	readers int
 	runs    int // at once, for their memory
 	rounds  int // with a hostile tenant, and without
+	attacks string
 }
 
 func main() {
 	quick := flag.Bool("quick", false, "shorter rows and fewer tenants")
 	only := flag.String("part", "", "measure this part alone: throughput, memory, streams or hostility")
 	most := flag.Int("tenants", 1000, "the most tenants; to make so many takes minutes")
+	ways := flag.String("attacks", "", "what the hostile tenant does: some of agents, bodies, floods, runs, stalls and uploads, with commas; all of it when empty")
 	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
 	flag.Parse()
 	if *attack != "" {
-		attackUntilKilled(*attack, flag.Arg(0), flag.Arg(1))
+		attackUntilKilled(*attack, flag.Arg(0), flag.Arg(1), *ways)
 		return
 	}
 	if flag.NArg() != 3 {
@@ -46,6 +48,7 @@ func main() {
 	if *quick {
 		p = plan{each: 2 * time.Second, tenants: []int{1, 10}, modules: []int{0, 3}, readers: 200, runs: 50, rounds: 4}
 	}
+	p.attacks = *ways
 	if err := measure(&p, *only, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
@@ -106,12 +109,12 @@ func processor() string {
 
 // self starts this program as the hostile tenant. What it does itself is not the
 // server's work, so it comes last where the machine has too little.
-func self(address, key string, wasm string) (*exec.Cmd, error) {
+func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "-attack", address, key, wasm)
+	cmd := exec.Command(program, "-attack", address, "-attacks", attacks, key, wasm)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // all of its threads
 	if err := cmd.Start(); err != nil {
