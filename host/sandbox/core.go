@@ -124,7 +124,7 @@ func (c *core) keepStacks() (own int64) {
 // stackOf is how many bytes the stack of a function takes; false if that cannot be
 // known. wazero does not tell, so its field is looked at.
 func stackOf(f api.Function) (int64, bool) {
-	engine := reflect.ValueOf(f)
+	engine := reflect.ValueOf(f) // of kind Invalid for nil
 	if engine.Kind() != reflect.Pointer || engine.Elem().Kind() != reflect.Struct {
 		return 0, false
 	}

@@ -45,6 +45,13 @@ const (
 	// startDepth is the stack in bytes that a start function has, before the
 	// limit of its image can be set.
 	startDepth = 256 << 10
+
+	// stackPiece is how much of its stack a guest gets at once. A stack grows by being
+	// copied to one twice as large, in one stretch: a copy of 64 MB takes 50 ms. What
+	// code is made to take beyond what was estimated shows between two pieces, before
+	// that comes to much. overStack is what one frame may take in excess.
+	stackPiece = 256 << 10
+	overStack  = 1 << 20
 )
 
 // tank is the fuel of one call.
@@ -53,6 +60,8 @@ type tank struct {
 	imports int64 // used by imports
 	since   int64 // used by imports since the limits were looked at
 	rest    int64 // of what was granted, at the end
+
+	stack int64 // granted in bytes, as estimated
 
 	slice int64         // how much to grant next
 	ran   time.Duration // how long the guest had run when the last slice began
@@ -96,7 +105,7 @@ func (in *Instance) fill() {
 	in.tank = tank{slice: leastSlice}
 	if in.core.fuel != nil {
 		in.core.fuel.Set(uint64(in.grant(0)))
-		in.core.depth.Set(uint64(in.image.limits.StackBytes))
+		in.core.depth.Set(uint64(in.deepen(0)))
 	}
 }
 
@@ -115,6 +124,30 @@ func (in *Instance) grant(left int64) int64 {
 	return left + more
 }
 
+// deepen adds a piece of stack to what is left, or more if it is less than nothing.
+func (in *Instance) deepen(left int64) int64 {
+	t, most := &in.tank, in.image.limits.StackBytes
+	for first := true; (first || left < 0) && t.stack < most; first = false {
+		piece := min(stackPiece, most-t.stack)
+		t.stack += piece
+		left += piece
+	}
+	return left
+}
+
+// deeper gives a guest that has used up its piece of stack another one, or ends it.
+func (in *Instance) deeper(left int64) {
+	most := in.image.limits.StackBytes
+	if in.core.depth != nil { // not in a start function
+		left = in.deepen(left)
+		in.core.depth.Set(uint64(left))
+	}
+	// It takes twice what is needed, and copies that next time.
+	if size, ok := stackOf(in.core.functions[in.export]); left < 0 || ok && size > 2*most+overStack {
+		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", bytesText(most)), nil)
+	}
+}
+
 // refuel is what a metered guest calls when it has used up its slice of fuel, or
 // its stack, and when its memory has grown. It ends the guest, or gives it another
 // slice.
@@ -122,7 +155,7 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 	in := ctx.Value(instanceKey{}).(*Instance)
 	left, depth := int64(stack[0]), int64(stack[1])
 	if depth < 0 {
-		in.fail(FaultStack, fmt.Sprintf("its calls nest too deep: more than %s of stack", bytesText(in.image.limits.StackBytes)), nil)
+		in.deeper(depth)
 	}
 	ran := in.checkpoint(left)
 	in.tank.measure(ran, in.core.linear.size)

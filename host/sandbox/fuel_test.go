@@ -1,10 +1,13 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -238,6 +241,39 @@ func TestStackLimit(t *testing.T) {
 	for range 100 {
 		require.Equal(t, []uint64{0}, call(t, in, "hook", 5000))
 	}
+}
+
+// Code that is made for it takes more stack than was estimated, 16 times as much. It
+// does not come to that.
+func TestStackOfCodeThatIsMadeForIt(t *testing.T) {
+	t.Parallel()
+	const loops, locals = 60, 400
+	leb := func(n uint64) []byte { return binary.AppendUvarint(nil, n) }
+	// As many loops, in each of which every local may be another one.
+	body := bytes.Repeat([]byte{0x03, 0x40}, loops)
+	for i := range uint64(locals) {
+		body = slices.Concat(body, []byte{0x20}, leb(1+i), []byte{0x42, 1, 0x7c, 0x21}, leb(1+i))
+	}
+	body = append(body, 0x41, 0, 0x10, 0, 0x1a, 0x41, 0, 0x10, 1, 0x1a) // call, and itself
+	body = append(body, bytes.Repeat([]byte{0x41, 0, 0x28, 2, 0, 0x0d, 0, 0x0b}, loops)...)
+	for i := range uint64(locals) {
+		body = slices.Concat(body, []byte{0x41, 0, 0x20}, leb(1+i), []byte{0x37, 3, 0})
+	}
+	im := load(t, newSandbox(t, Options{}), module(func(m *wasm.Module) {
+		m.Imports = []wasm.Import{function("test_v1", "call", 0)}
+		m.Exports[1].Index = 1
+		m.Code[0] = wasm.Code{Locals: []wasm.Locals{{Count: locals, Type: wasm.I64}}, Body: append(body, 0x41, 0, 0x0b)}
+	}), Limits{StackBytes: 1 << 20, HookTime: time.Hour})
+	most := int64(0)
+	in := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
+		size, _ := stackOf(g.in.core.functions["hook"])
+		most = max(most, size)
+		return 0
+	}}})
+	_, err := in.Call(t.Context(), "hook", 0)
+	require.Equal(t, FaultStack, faultOf(t, err).Kind)
+	require.Greater(t, most, int64(1<<20), "it is code that is made for it")
+	require.Less(t, most, int64(3*(2<<20+overStack)))
 }
 
 // Faults are the same on wazero's interpreter, where its compiler is not

@@ -32,8 +32,8 @@ type Limits struct {
 
 	// StackBytes bounds the stack of a guest's calls of its own functions, as
 	// estimated when it is loaded: for code of compilers that is more than it
-	// takes; code that is made for it can take up to 16 times as much, and never
-	// more than 100 MB. Default 4 MiB.
+	// takes; code that is made for it can take some times as much for a moment, and
+	// never more than 100 MB. Default 4 MiB.
 	StackBytes int64
 
 	// Nesting bounds how many guests may stand on one another: a guest whose

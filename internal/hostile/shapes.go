@@ -286,6 +286,22 @@ func oddEncodings() []Case {
 	}
 }
 
+// looping adds a function that calls itself in the innermost of some loops, each of
+// which may have set all of its locals: a compiler keeps a value for each in its frame,
+// of which nothing is seen in the size of the code.
+func (g *guest) looping(loops, locals int) {
+	f := g.function("", "")
+	var set, use []byte
+	for i := range locals {
+		set = join(set, local(i), i64(1), []byte{0x7c}, setLocal(i))
+		use = join(use, i32(0), local(i), []byte{0x37, 3, 0})
+	}
+	turn := join(i32(0), load32(0), branchIf(0), []byte{0x0b})
+	g.bodies[f] = function(join([]byte{1}, leb(locals), []byte{typeI64}),
+		join(repeat(loops, 0x03, noValue), set, call(f), repeat(loops, turn...), use)...)
+	g.hook(abi.HookBeforeAgent, call(f))
+}
+
 // deepFrames recurse with as much on the stack as a function can have.
 func deepFrames() []Case {
 	stack := func(name string, build func(g *guest)) Case {
@@ -324,6 +340,8 @@ func deepFrames() []Case {
 			g.bodies[f] = function([]byte{0}, join(repeat(3_900, 0x02, noValue), call(f), repeat(3_900, 0x0b))...)
 			g.hook(abi.HookBeforeAgent, call(f))
 		}),
+		stack("recursion with 400 locals in 60 loops", func(g *guest) { g.looping(60, 400) }),
+		stack("recursion with 1,500 locals in 20 loops", func(g *guest) { g.looping(20, 1_500) }),
 		stack("recursion of a function in a table that it put there", func(g *guest) {
 			f := g.function("", "")
 			g.bodies[f] = function([]byte{0}, join(i32(3), i32(0), []byte{0x25, 0}, []byte{0x26, 0}, i32(3), callTable(g.signature("", "")))...)
