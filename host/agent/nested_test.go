@@ -437,6 +437,28 @@ func TestOwnToolStop(t *testing.T) {
 	require.Equal(t, 1, tr.count(abi.EventToolResult))
 }
 
+// TestOwnToolFaultsAtTheEnd checks that a fault within a call that after_agent makes
+// ends no run that has ended, and says so.
+func TestOwnToolFaultsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	faulty := &chain.Native{WrapToolCall: func(context.Context, *chain.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		panic("no")
+	}}
+	caller := &chain.Native{AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		_, err := c.Tool(ctx, "echo", "")
+		return nil, err
+	}}
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("caller", caller), native("faulty", faulty))})
+	require.NoError(t, tr.err)
+	for _, e := range tr.events {
+		if e.Type == abi.EventFault {
+			require.Equal(t, "passed_over", e.Action)
+		}
+	}
+	require.Equal(t, 1, tr.count(abi.EventFault))
+	require.Equal(t, abi.RunStop, tr.last().FinishReason)
+}
+
 // TestOwnToolPauses checks that a question within a module's own call pauses the
 // run, and that the resumed pass runs nothing twice: not the calls that the hook
 // made before, not the model, and no event comes again.

@@ -171,6 +171,7 @@ type Run struct {
 	path    []frame // the calls that it is made within, itself last
 	scope   string  // sets its hooks apart in the record
 	settled bool    // nothing in it may pause the run
+	last    bool    // it is within after_agent: nothing in it ends the run, which has ended
 }
 
 // A member is an entry in a run.

@@ -201,6 +201,8 @@ func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 	action, never := lenient[c.Hook]
 	ends := !never && c.member.OnFault != Skip
 	switch {
+	case ends && r.last:
+		action = lenient[abi.HookAfterAgent]
 	case ends:
 		action = "run_ended"
 	case !never:

@@ -298,6 +298,7 @@ func (c *Call) within(of Own, id string) *Run {
 	r.scope = id
 	r.path = append(slices.Clip(c.run.path), frame{c.member, of})
 	r.settled = c.run.settled || c.mayInterrupt() != nil || never[c.Hook]
+	r.last = c.run.last || c.Hook == abi.HookAfterAgent
 	past := map[*member]bool{c.member: true}
 	for i := len(r.path) - 1; of == OwnModel && i >= 0 && r.path[i].of == OwnModel; i-- {
 		past[r.path[i].by] = true
