@@ -45,7 +45,7 @@ func prefixes(list ...string) []netip.Prefix {
 type addressError struct{}
 
 func (*addressError) Error() string {
-	return "the host has a private or reserved address, which modules may not connect to"
+	return "the host has a private or reserved address, which agents and modules may not connect to"
 }
 
 // checkAddress reports whether a may be connected to.

@@ -2,8 +2,10 @@ package egress
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +44,50 @@ func TestGuard(t *testing.T) {
 		_, err = post(url)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// Whoever chooses a name does not learn from errors what it stands for in the operator's
+// network, nor who was asked for it.
+func TestGuardTellsNoAddresses(t *testing.T) {
+	t.Parallel()
+	s := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, "half")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, free, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, taken.Close())
+	s.options.Hosts = []string{"*:*"}
+	s.options.Resolver = resolver(func(name string) string {
+		return map[string]string{"inside.example.com": "10.1.2.3", "example.com": "127.0.0.1"}[name]
+	})
+	client := &http.Client{Transport: s.client(t).Guard()}
+	for url, want := range map[string]string{
+		"http://inside.example.com/":   "private or reserved address",
+		"http://example.com:" + free:   "connection refused",
+		"http://none.example.com/":     "no such host",
+		"http://example.com:" + s.port: "unexpected EOF",
+	} {
+		res, err := client.Get(url)
+		if err == nil {
+			_, err = io.ReadAll(res.Body)
+			require.NoError(t, res.Body.Close())
+		}
+		require.ErrorContains(t, err, want, url)
+		require.NotRegexp(t, `\d+\.\d+\.\d+\.\d+|->`, err.Error(), url)
+	}
+	for _, failed := range []error{
+		&net.OpError{Op: "read", Net: "tcp", Source: taken.Addr(), Addr: taken.Addr(), Err: syscall.ECONNRESET},
+		&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "a.example.com", Server: "10.0.0.2:53"}},
+	} {
+		bare := withoutAddresses(failed)
+		require.NotRegexp(t, `\d+\.\d+\.\d+\.\d+`, bare.Error())
+		var op *net.OpError
+		require.ErrorAs(t, bare, &op, "it is of the kind that it was")
+	}
+	require.ErrorIs(t, withoutAddresses(&net.OpError{Op: "read", Err: syscall.ECONNRESET}), syscall.ECONNRESET)
 }
