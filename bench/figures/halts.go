@@ -15,9 +15,9 @@ import (
 type halt struct {
 	took time.Duration // until all had come to a halt
 	// worked is what the process used of the processors from before a halt was asked
-	// for until it was over: more than what any guest went on for. What else the
-	// machine does changes it little, unless it takes the processor from whoever is
-	// about to ask. It can be the one of another halt than took.
+	// for until it was over: more than what the guest went on for. What else the machine
+	// does changes it little, unless it takes the processor from whoever is about to ask.
+	// It can be of another halt than took is.
 	worked time.Duration
 }
 
