@@ -24,10 +24,10 @@ type Limits struct {
 
 	// Fuel bounds the work of one call, and of the making of an instance: one
 	// for each instruction, one for each 16 bytes that a bulk instruction or an
-	// import moves, and 100 for each import called; in functions of more than 64
-	// locals also for those that are moved where ways through the code meet. Unlike
-	// HookTime it ends the same call at the same place on every machine. Default
-	// 10,000,000,000, which takes some seconds.
+	// import moves, and 100 for each import called; where a function's locals and
+	// the module's mutable globals are more than 64, also for those that are moved
+	// where ways through the code meet. Unlike HookTime it ends the same call at the
+	// same place on every machine. Default 10,000,000,000, which takes some seconds.
 	Fuel int64
 
 	// StackBytes bounds the stack of a guest's calls of its own functions, as
