@@ -60,7 +60,7 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 	f := platform(t, scripted.Text("x"))
 	x := newTrap(t)
 	f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}, Hosts: []string{"*"}, Grants: []string{"*"}}}, nil)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}, Hosts: []string{"*", "*:*"}, Grants: []string{"*"}}}, nil)
 	for name, file := range map[string]string{
 		"mcp":      "model: {name: small}\ntools: {mcp: [{name: x, url: '" + x.URL + "', api_key_env: OPENAI_API_KEY}]}\n",
 		"secret":   "model: {name: small}\nsecrets: [{name: k, env: OPENAI_API_KEY, hosts: ['127.0.0.1:*']}]\n",
