@@ -40,7 +40,7 @@ func Example() {
 		switch event.Type {
 		case abi.EventToolResult:
 			fmt.Println(event.Call.Name, "→", event.Result.Content, "said", event.Source)
-		case abi.EventMessage:
+		case abi.EventRunFinished:
 			fmt.Println(event.Message.Content)
 		}
 	}

@@ -2,22 +2,30 @@ package host_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme holds the README's code to the tested example.
+// The README's program runs as it stands there.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	example, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
-	_, body, _ := strings.Cut(string(example), "func Example() {\n")
-	body, _, ok := strings.Cut(body, "\t// Output:")
+	_, rest, ok := strings.Cut(string(readme), "## Embed it\n")
 	require.True(t, ok)
-	body = strings.TrimSpace(strings.ReplaceAll("\n"+body, "\n\t", "\n"))
-	require.Contains(t, string(readme), body)
+	_, rest, ok = strings.Cut(rest, "```go\n")
+	require.True(t, ok)
+	program, _, ok := strings.Cut(rest, "```\n")
+	require.True(t, ok)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o644))
+	cmd := exec.CommandContext(t.Context(), "go", "run", file)
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "launch → no tools today said policy\nI may not launch it.\n", string(out))
 }
