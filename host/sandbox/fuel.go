@@ -25,11 +25,13 @@ const (
 	// a virtual one that has not had that memory before. So slices grow while they are
 	// quick and shrink when they are not, and the largest is so small that even then it
 	// takes no more than ms. One fuel may touch a page, or nearly two: where there are
-	// more pages than can be touched in that time, slices are smaller always.
+	// more pages than can be touched in that time, slices are smaller always. (With
+	// largeMemory at 8 MB, what guests of compilers have when they read 100 KB, such a
+	// hook takes 1.2 times as long.)
 	leastSlice  = 2_500
 	mostSlice   = 40_000
 	mostOfLarge = 4_000
-	largeMemory = 8 << 20
+	largeMemory = 16 << 20
 	quick       = 25 * time.Microsecond // below that, the next slice is twice as large
 	long        = 4 * quick             // above that, half as large
 	slow        = time.Millisecond      // above that, the least
