@@ -114,7 +114,7 @@ func TestCompileInChildClosed(t *testing.T) {
 			errs <- err
 		})
 	}
-	require.Eventually(t, func() bool { return len(s.children.turns) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.children.turns) == 1 }, 5*time.Minute, time.Millisecond)
 	require.NoError(t, s.Close(t.Context()))
 	wg.Wait()
 	require.ErrorIs(t, <-errs, ErrClosed)
