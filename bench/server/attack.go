@@ -196,13 +196,15 @@ func (m *mallory) flood() {
 
 // bodies sends giant ones.
 func (m *mallory) bodies() {
-	for _, body := range []string{
-		`{"agent":"quick-0","input":"x","metadata":{"a":[` + strings.Repeat(`{"a":0},`, 1<<20-20) + `0]}}`,
-		`{"agent":"quick-0","messages":[{"role":"user","content":"` + strings.Repeat("x", 8<<20-100) + `"}]}`,
-	} {
-		forever(2, func(int) {
-			_ = m.send("POST", "/v1/runs", m.key, "application/json", []byte(body), 202, nil)
-		})
+	for _, size := range []int{8 << 20, 1 << 20} { // of the API, and of a tenant whose quota says nothing
+		for _, body := range []string{
+			`{"agent":"quick-0","input":"x","metadata":{"a":[` + strings.Repeat(`{"a":0},`, size/8-20) + `0]}}`,
+			`{"agent":"quick-0","messages":[{"role":"user","content":"` + strings.Repeat("x", size-100) + `"}]}`,
+		} {
+			forever(2, func(int) {
+				_ = m.send("POST", "/v1/runs", m.key, "application/json", []byte(body), 202, nil)
+			})
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ type TenantQuota struct {
 	Modules        int64 `json:"modules,omitempty"`
 	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules, agents and secrets
 	UploadBytes    int64 `json:"upload_bytes,omitempty"`        // of one module
+	InputBytes     int64 `json:"input_bytes,omitempty"`         // of a request that begins a run, or goes on with one; 1 MiB when 0, 8 MiB at most
 	Requests       int64 `json:"concurrent_requests,omitempty"` // on one server, streams included; 4096 when 0
 	RequestsPerMin int64 `json:"requests_per_minute,omitempty"` // on one server
 }

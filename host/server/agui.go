@@ -23,7 +23,7 @@ import (
 type frontEnds struct{ server *Server }
 
 func (x *frontEnds) routes(s *Server) {
-	s.raw(Route{ID: "agui", Method: "POST", Path: "/v1/agents/{agent}/agui", Scope: RunsWrite, Tag: "ag-ui", Body: agui.MaxInput,
+	s.raw(Route{ID: "agui", Method: "POST", Path: "/v1/agents/{agent}/agui", Scope: RunsWrite, Tag: "ag-ui", Body: agui.MaxInput, Input: true,
 		Summary: "Run an agent for a front end that speaks AG-UI",
 		About: `The body is AG-UI's RunAgentInput, the answer a stream of its events. Tools of the input are the front end's own. A run that waits, for an
 answer or for one of those tools, goes on when the same thread comes back with resume, or with the tool's message.`},

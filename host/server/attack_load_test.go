@@ -287,6 +287,7 @@ func TestBombs(t *testing.T) {
 	yaml(deep.String())
 	deeper := `{"agent":"a","input":"x","metadata":{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`
 	f.send("POST", "/v1/runs", f.acme, []byte(deeper)).problem(t, 422)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": 8 << 20}}, nil)
 	wide := `{"agent":"a","input":"x","metadata":{"a":[` + strings.Repeat("{},", 1_000_000) + `{}]}}`
 	require.Less(t, f.send("POST", "/v1/runs", f.acme, []byte(wide)).status, 500)
 	f.ok("GET", "/healthz", "", nil, nil)

@@ -89,9 +89,12 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		if err == nil {
 			err = s.allow(c, r)
 		}
+		if err == nil && r.Input && req.ContentLength > r.most(c) {
+			err = r.tooLarge(c)
+		}
 		var leave func()
 		if err == nil {
-			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, r))
+			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, &r, c))
 		}
 		if err != nil {
 			writeProblem(w, req, err)

@@ -45,7 +45,7 @@ func (x *completions) routes(s *Server) {
 	const tag = "openai"
 	route(s, Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: AgentsRead, Tag: tag, Summary: "The agents, as OpenAI's API lists models"}, x.models)
 	route(s, Route{ID: "get-model", Method: "GET", Path: "/v1/models/{agent}", Scope: AgentsRead, Tag: tag, Summary: "An agent, as OpenAI's API shows a model"}, x.model)
-	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation,
+	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation, Input: true,
 		Summary: "OpenAI's chat completions: the model is an agent",
 		About: `With stream: true the answer is a stream of chunks. Tools of the request are the client's own: they are returned as tool calls, and the
 next request, with their results, goes on with the same run. Parameters of the model are the agent's, and are passed over. Problems have an

@@ -26,7 +26,7 @@ type Problem struct {
 	Detail string `json:"detail,omitempty" doc:"What is wrong here, and what to do."`
 	// Instance is the request's id.
 	Instance string `json:"instance,omitempty" doc:"The request, as urn:agent-runner:request:<id>; the server's log has the same id."`
-	// Quota is the limit that was reached, for status 429.
+	// Quota is the limit that was reached, for the statuses 429 and 413.
 	Quota string `json:"quota,omitempty" doc:"The quota that was reached."`
 	// OpenAI is the same for clients of OpenAI's API.
 	OpenAI *openAIError `json:"error,omitempty" doc:"The same, as OpenAI's clients read it; on their endpoints alone."`

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,9 @@ type Route struct {
 	About   string // more about it; may be empty
 	Body    int64  // bytes of the body at most; 1 MiB when 0
 	Status  int    // of a success; 200, or 204 without a body, when 0
+	// Input says that the body is what a run is to read: the tenant's quota may bound it
+	// more narrowly than Body does.
+	Input bool
 	// Streamed says that the body is never in memory as a whole.
 	Streamed bool
 }
@@ -39,6 +43,30 @@ const (
 	scopeMeta = "x-scope"
 	bodyMeta  = "x-max-body"
 )
+
+// defaultInput is how large a run's input is at most where its tenant's quota does not
+// say. It is about as much as models read at once: the input is parsed, checked, kept, and
+// sent to modules and models as a whole, while the runs of others wait.
+const defaultInput = 1 << 20
+
+// most is how many bytes the caller's body may have.
+func (r *Route) most(c *Caller) int64 {
+	if !r.Input {
+		return r.Body
+	}
+	return min(r.Body, cmp.Or(c.Info.Quota.InputBytes, defaultInput))
+}
+
+// tooLarge is what a caller is told whose body has more.
+func (r *Route) tooLarge(c *Caller) error {
+	most := r.most(c)
+	if most == r.Body {
+		return &http.MaxBytesError{Limit: most}
+	}
+	p := problem(codeTooLarge, "the body has more than %d bytes, which is the quota input_bytes of this tenant; send less, or ask the operator for more", most)
+	p.Quota = "input_bytes"
+	return p
+}
 
 // operation is the route as huma has it.
 func (s *Server) operation(r Route) huma.Operation {
@@ -99,6 +127,7 @@ func (s *Server) checkParameters(r Route) {
 // document.
 func (s *Server) raw(r Route, describe func(*huma.Operation, huma.Registry), handle func(w http.ResponseWriter, r *http.Request, c *Caller) error) {
 	op := s.operation(r)
+	r.Body = op.MaxBodyBytes
 	if describe != nil {
 		describe(&op, s.api.OpenAPI().Components.Schemas)
 	}
@@ -107,8 +136,12 @@ func (s *Server) raw(r Route, describe func(*huma.Operation, huma.Registry), han
 	s.api.Adapter().Handle(&op, s.api.Middlewares().Handler(op.Middlewares.Handler(func(ctx huma.Context) {
 		req, w := humago.Unwrap(ctx)
 		req = req.WithContext(ctx.Context())
-		req.Body = http.MaxBytesReader(w, req.Body, op.MaxBodyBytes)
-		if err := handle(w, req, callerOf(ctx.Context())); err != nil {
+		c := callerOf(ctx.Context())
+		req.Body = http.MaxBytesReader(w, req.Body, r.most(c))
+		if err := handle(w, req, c); err != nil {
+			if size := (*http.MaxBytesError)(nil); r.Input && errors.As(err, &size) {
+				err = r.tooLarge(c)
+			}
 			if a := answerOf(req.Context()); a != nil && a.status != 0 {
 				note(req, err) // it is too late to answer
 				return

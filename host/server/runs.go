@@ -164,7 +164,7 @@ type (
 
 func (r *runs) routes(s *Server) {
 	const tag = "runs"
-	s.raw(Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: RunsWrite, Tag: tag, Status: 202, Body: 8 << 20,
+	s.raw(Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: RunsWrite, Tag: tag, Status: 202, Body: 8 << 20, Input: true,
 		Summary: "Start a run, or go on with one that waits",
 		About:   "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
 		describeStart, r.start)

@@ -94,7 +94,14 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 		return err
 	}
 	var in StartRun
-	if err := r.server.read(req.Context(), c, len(b), func() error { return in.read(b) }); err != nil {
+	var messages []abi.Message
+	if err := r.server.read(req.Context(), c, len(b), func() error {
+		if err := in.read(b); err != nil {
+			return err
+		}
+		messages, err = in.conversation()
+		return err
+	}); err != nil {
 		return err
 	}
 	key := req.Header.Get("Idempotency-Key")
@@ -102,7 +109,7 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 		return problem(codeInvalid, "Idempotency-Key has characters that it may not have, or more than 200 of them")
 	}
 	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
-	l, known, err := r.launch(req.Context(), c, &in, key)
+	l, known, err := r.launch(req.Context(), c, &in, messages, key)
 	if err != nil {
 		return err
 	}
@@ -161,16 +168,12 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 	return out, nil
 }
 
-// launch lets a run begin, or go on. known is the run that the same request began
-// before.
-func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, key string) (l *live, known *agent.RunInfo, err error) {
+// launch lets a run begin with messages, or go on. known is the run that the same
+// request began before.
+func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []abi.Message, key string) (l *live, known *agent.RunInfo, err error) {
 	if in.Run != "" {
 		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
-	}
-	messages, err := in.conversation()
-	if err != nil {
-		return nil, nil, err
 	}
 	id := newRunID()
 	if key != "" {

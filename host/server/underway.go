@@ -64,13 +64,13 @@ func (u *underway) enter(tenant string, most, bytes int64) (read, leave func(), 
 
 // held is how much of a request's body a route may come to hold in memory: what the
 // request says, or else all that is allowed.
-func held(req *http.Request, r Route) int64 {
+func held(req *http.Request, r *Route, c *Caller) int64 {
 	switch n := req.ContentLength; {
 	case r.Streamed || req.Body == nil || req.Body == http.NoBody:
 		return 0
 	case n >= 0:
-		return min(n, r.Body)
+		return min(n, r.most(c))
 	default:
-		return r.Body
+		return r.most(c)
 	}
 }

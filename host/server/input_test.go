@@ -1,0 +1,95 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/agent"
+)
+
+// inputs are requests that begin a run, by their paths; %s is what the user says.
+var inputs = map[string]string{
+	"/v1/runs":                `{"agent":"greeter","input":"%s"}`,
+	"/v1/chat/completions":    `{"model":"greeter","messages":[{"role":"user","content":"%s"}]}`,
+	"/v1/agents/greeter/agui": `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"%s"}]}`,
+}
+
+// inputOf is a request of so many bytes.
+func inputOf(path string, size int) []byte {
+	form := inputs[path]
+	return fmt.Appendf(nil, form, strings.Repeat("x", size+len("%s")-len(form)))
+}
+
+// What a run is to read has a size that the tenant's quota says, whichever endpoint it
+// comes through, and whether the request says how large it is or not.
+func TestInputsAreBounded(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
+	require.NoError(t, err)
+	for _, test := range []struct {
+		quota, fits, refused int
+		name                 string
+	}{
+		{0, 1 << 20, 1<<20 + 1, "input_bytes"},
+		{1000, 1000, 1001, "input_bytes"},
+		{1 << 30, 2 << 20, 8<<20 + 1, ""}, // not more than the route has
+	} {
+		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": test.quota}}, nil)
+		for path := range inputs {
+			r := f.send("POST", path, f.acme, inputOf(path, test.fits))
+			require.Less(t, r.status, 300, "%s of %d: %s", path, test.fits, r.body)
+			body := inputOf(path, test.refused)
+			p := f.send("POST", path, f.acme, body).problem(t, 413, path)
+			require.Equal(t, test.name, p.Quota, path)
+			require.Contains(t, p.Detail, fmt.Sprintf("more than %d bytes", test.refused-1))
+
+			req, err := http.NewRequestWithContext(t.Context(), "POST", f.url+path, io.MultiReader(bytes.NewReader(body))) // of no size
+			require.NoError(t, err)
+			req.Header.Set("Authorization", "Bearer "+f.acme)
+			res, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			unsized, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Equal(t, test.name, (&reply{res.StatusCode, res.Header, unsized}).problem(t, 413, path).Quota, path)
+		}
+	}
+}
+
+// A request that says that it is too large is answered without what it would send.
+func TestLargeInputsAreNotAwaited(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	address := f.serve(t)
+	for path := range inputs {
+		conn := say(t, address, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, f.acme, 1<<20+1))
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, path)
+		require.Equal(t, 413, res.StatusCode, path)
+		require.NoError(t, res.Body.Close())
+	}
+}
+
+// A body of no size is counted as what the tenant may send.
+func TestUnsizedInputsAreHeld(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	info, err := f.store.Tenant("acme").Info(t.Context())
+	require.NoError(t, err)
+	c := &Caller{Info: info}
+	req := &http.Request{ContentLength: -1, Body: io.NopCloser(strings.NewReader(""))}
+	r := &Route{Body: 8 << 20, Input: true}
+	require.Equal(t, int64(defaultInput), held(req, r, c))
+	info.Quota.InputBytes = 5
+	require.Equal(t, int64(5), held(req, r, c))
+	r.Input = false
+	require.Equal(t, int64(8<<20), held(req, r, c))
+}
