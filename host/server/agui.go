@@ -46,8 +46,13 @@ func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) err
 		return err
 	}
 	var in *agui.Input
-	if err := x.server.read(req.Context(), c, len(b), func() error { in, err = agui.ParseInput(b); return err }); err != nil {
-		return problem(codeInvalid, "%v", err)
+	if err := x.server.read(req.Context(), c, len(b), func() error {
+		if in, err = agui.ParseInput(b); err != nil {
+			return problem(codeInvalid, "%v", err)
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	if _, err := c.Tenant.Agent(req.Context(), name, 0); err != nil {
 		return err
@@ -56,6 +61,7 @@ func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) err
 	if err != nil {
 		return err
 	}
+	c.bodyRead()
 	l.attached.Store(true)
 	defer l.follow()()
 	x.stream(w, req, l)
@@ -88,7 +94,7 @@ func (x *frontEnds) launch(ctx context.Context, c *Caller, name string, in *agui
 	for i := range in.Messages {
 		in.Messages[i].Origin, in.Messages[i].Extra = "", nil
 	}
-	return runs.begin(ctx, c.Tenant, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
+	return runs.begin(ctx, c, name, 0, agent.Input{RunID: id, Messages: in.Messages}, in.Tools, enc)
 }
 
 // turnID is the run of a turn: what the user said last in a thread. So a thread that

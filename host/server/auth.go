@@ -60,7 +60,8 @@ type Caller struct {
 	Tenant *store.Tenant     // what the caller may see
 	Info   *store.TenantInfo // with its quota and policy, as of this request
 
-	bodyRead func() // the request's body is not held any more, see [underway]
+	body     int    // bytes of the request's, once it is read
+	bodyRead func() // the request's body, and what was read from it, is held no more here, see [underway]
 }
 
 // Has reports whether the caller's key has a scope.

@@ -132,11 +132,12 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 		}
 		l, err = runs.resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
 	} else {
-		l, err = runs.begin(req.Context(), c.Tenant, q.Model, 0, agent.Input{RunID: newRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
+		l, err = runs.begin(req.Context(), c, q.Model, 0, agent.Input{RunID: newRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
 	}
 	if err != nil {
 		return err
 	}
+	c.bodyRead()
 	l.attached.Store(true)
 	defer l.follow()()
 	info, err := runs.find(req.Context(), c.Tenant, l.id)

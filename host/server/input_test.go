@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
 )
 
 // inputs are requests that begin a run, by their paths; %s is what the user says.
@@ -62,6 +65,61 @@ func TestInputsAreBounded(t *testing.T) {
 			require.Equal(t, test.name, (&reply{res.StatusCode, res.Header, unsized}).problem(t, 413, path).Quota, path)
 		}
 	}
+}
+
+// Of large inputs one of a tenant is read, and one is written into the journal, at a time.
+// Small ones, and those of others, do not wait for it.
+func TestLargeInputsTakeTurns(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
+	require.NoError(t, err)
+	for path := range inputs {
+		for _, turns := range []*turns{f.server.reading, f.server.keeping} {
+			done, err := turns.take(t.Context(), "acme")
+			require.NoError(t, err)
+			body := inputOf(path, largeInput+1)
+			answered := make(chan *reply, 1)
+			go func() { answered <- f.send("POST", path, f.acme, body) }()
+			require.Eventually(t, func() bool { return turns.waiting("acme") == 1 }, time.Minute, time.Millisecond)
+			f.server.underway.mu.Lock()
+			held := f.server.underway.tenants["acme"].bytes
+			f.server.underway.mu.Unlock()
+			require.Equal(t, int64(len(body)), held, "what waits is in memory")
+			require.Less(t, f.send("POST", path, f.acme, inputOf(path, largeInput)).status, 300)
+			require.Equal(t, 202, f.send("POST", "/v1/runs", f.beta, inputOf("/v1/runs", largeInput+1)).status)
+			require.Empty(t, answered)
+			done()
+			require.Less(t, (<-answered).status, 300, path)
+		}
+	}
+	f.server.reading = newTurns("large inputs", 1, 1, 0)
+	for path := range inputs {
+		p := f.send("POST", path, f.acme, inputOf(path, largeInput+1)).problem(t, 429, path)
+		require.Equal(t, "large inputs", p.Quota)
+	}
+}
+
+// Between two large inputs of a tenant there is time for others, which has an end.
+func TestLargeInputsRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		large := newLarge()
+		c := &Caller{Key: &store.Key{Tenant: "acme"}, body: largeInput + 1}
+		for took, rest := range map[time.Duration]time.Duration{100 * time.Millisecond: 300 * time.Millisecond, time.Hour: time.Second} {
+			done, err := large.largely(t.Context(), c)
+			require.NoError(t, err)
+			time.Sleep(took)
+			done()
+			began := time.Now()
+			done, err = large.largely(t.Context(), c)
+			require.NoError(t, err)
+			require.Equal(t, rest, time.Since(began))
+			done()
+			synctest.Wait()
+			time.Sleep(mostRest)
+		}
+	})
 }
 
 // A request that says that it is too large is answered without what it would send.

@@ -78,6 +78,8 @@ type Server struct {
 	// What is under way, by tenant.
 	underway   *underway
 	processors *turns
+	reading    *turns // of large inputs
+	keeping    *turns // of them, in the journal
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
@@ -112,6 +114,7 @@ func New(o *Options) (*Server, error) {
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
+	s.reading, s.keeping = newLarge(), newLarge()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

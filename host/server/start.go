@@ -113,6 +113,7 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 	if err != nil {
 		return err
 	}
+	c.bodyRead()
 	id := in.Run
 	if l != nil {
 		id = l.id
@@ -184,7 +185,7 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []a
 			return nil, nil, err
 		}
 	}
-	l, err = r.begin(ctx, c.Tenant, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
+	l, err = r.begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
 	if key != "" && (errors.Is(err, errGoesOn) || errors.Is(err, agent.ErrExists)) {
 		// The same request was quicker, here or on another server.
 		if known, err = r.find(ctx, c.Tenant, id); err == nil {
@@ -237,7 +238,7 @@ func keyedRunID(tenant, key string) string {
 const maxMetadata = 64 << 10
 
 // begin begins a run of an agent, with tools that the client runs beside its own.
-func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*live, error) {
+func (r *runs) begin(ctx context.Context, c *Caller, name string, version int64, in agent.Input, tools []abi.Tool, enc chain.Encoder) (*live, error) {
 	size := 0
 	for key, value := range in.Metadata {
 		size += len(key) + len(value)
@@ -245,6 +246,7 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 	if size > maxMetadata {
 		return nil, problem(codeInvalid, "metadata has %d bytes; at most %d are allowed", size, maxMetadata)
 	}
+	t := c.Tenant
 	if err := t.RoomForRun(ctx); err != nil { // or what it needs would be waited for
 		return nil, err
 	}
@@ -260,6 +262,12 @@ func (r *runs) begin(ctx context.Context, t *store.Tenant, name string, version 
 		o.release()
 		return nil, err
 	}
+	done, err := r.server.keeping.largely(ctx, c)
+	if err != nil {
+		o.release()
+		return nil, err
+	}
+	defer done()
 	l, err := r.run(t, in.RunID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		return a.RunFor(ctx, in, hiddenIn(o.Pins()).encoder(enc)), nil
 	})

@@ -59,7 +59,12 @@ func (s *Server) sharer(tenant string) *sandbox.Sharer {
 
 // read calls fn, which reads a body of so many bytes of the caller's, when it is its turn.
 func (s *Server) read(ctx context.Context, c *Caller, bytes int, fn func() error) error {
-	defer c.bodyRead()
+	c.body = bytes
+	rest, err := s.reading.largely(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer rest()
 	if bytes > smallBody {
 		done, err := s.processors.take(ctx, c.Key.Tenant)
 		if err != nil {
@@ -68,6 +73,33 @@ func (s *Server) read(ctx context.Context, c *Caller, bytes int, fn func() error
 		defer done()
 	}
 	return fn()
+}
+
+// Large inputs of a tenant are read, and written into the journal, one at a time, and
+// each leaves the processors and the disk, which all tenants share, to others before the
+// next: without that, who sends one after the other is there at each moment.
+const (
+	largeInput   = 64 << 10
+	largeRest    = 3 // times as long as it took
+	mostRest     = time.Second
+	largeWaiters = 64
+)
+
+// newLarge are turns of those who work on large inputs.
+func newLarge() *turns { return newTurns("large inputs", 1<<20, 1, largeWaiters) }
+
+// largely waits until a large input of the caller's may be worked on, which done ends.
+// One that is not large does not wait.
+func (t *turns) largely(ctx context.Context, c *Caller) (done func(), err error) {
+	if c.body <= largeInput {
+		return func() {}, nil
+	}
+	end, err := t.take(ctx, c.Key.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	return func() { time.AfterFunc(min(largeRest*time.Since(began), mostRest), end) }, nil
 }
 
 // turnRetry is when another try is worth it where too much waits.
