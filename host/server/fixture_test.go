@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -41,7 +42,11 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	h, err := host.New(ctx, nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, h.Close(t.Context())) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a run that is told as ended may still be leaving
+		defer cancel()
+		require.NoError(t, h.Close(ctx))
+	})
 	srv, err := New(&Options{Store: s, Host: h, MaxUpload: 8 << 20})
 	require.NoError(t, err)
 	hs := httptest.NewServer(srv)

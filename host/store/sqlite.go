@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -289,8 +290,10 @@ func (d *sqliteDB) failed(err error) error {
 	e := &Error{Broken, d.where, err}
 	var of *sqlite.Error
 	switch {
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		e.Kind = ReadOnly
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		e.Kind = Full
 	case errors.As(err, &of):
 		e.Kind = sqliteKind(of.Code())
 	}
