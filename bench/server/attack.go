@@ -48,7 +48,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	load := func() (*sample, error) { return s.steady(list, agent, rate, p.each/3) }
 	fmt.Fprintf(text, "## A hostile tenant\n\nRuns with %d modules of %d tenants begin by the clock, %.0f a second, which is a third of the most that this machine did with nobody else there. "+
 		"The time of each counts from when it was to begin, so that none waits unseen. Another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
-		"use up their time, floods the server with requests, sends bodies of 8 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
+		"use up their time, floods the server with requests, sends bodies of 8 MB and of 1 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
 		"What sends all that, at the lowest priority, and the model share the processors with the server. "+
 		"There were %d turns of %v each. Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
 		"| the hostile tenant's quota | p50, without and with it | p99, without and with it | ratio of p99 | processor, without and with it |\n| --- | ---: | ---: | ---: | ---: |\n",
