@@ -148,8 +148,8 @@ func TestOtherEditors(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "clerk", f.Name)
 	require.Equal(t, "one\ntwo\n", f.Instruction)
-	_, err = agentfile.Parse("agent.yaml", []byte("\ufeffmodle: x\r\n"))
-	require.ErrorContains(t, err, "agent.yaml:1:1: unknown key \"modle\"")
+	_, err = agentfile.Parse("agent.yaml", []byte("\ufeffmodell: x\r\n"))
+	require.ErrorContains(t, err, "agent.yaml:1:1: unknown key \"modell\"")
 }
 
 func TestWhatIsWrong(t *testing.T) {
