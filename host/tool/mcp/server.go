@@ -169,6 +169,13 @@ func (s *Server) breakWith(reason error) {
 	}
 }
 
+// closed reports whether Close was called while the server was well.
+func (s *Server) closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.broken, errClosed)
+}
+
 // unavailable is an error if the server cannot be called any more.
 func (s *Server) unavailable() error {
 	s.mu.Lock()

@@ -194,6 +194,9 @@ func (t *remote) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if t.server.closed() { // which ends the process before its calls, perhaps
+		return t.server.unavailable()
+	}
 	notSent := errors.Is(err, sdk.ErrConnectionClosed)
 	err = t.server.explain(ctx, err)
 	answer := answered(err)
