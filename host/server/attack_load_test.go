@@ -229,17 +229,28 @@ func TestRequestsAtOnce(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
 	var run Run
 	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	underWay := func(want int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			f.server.underway.mu.Lock()
+			defer f.server.underway.mu.Unlock()
+			l := f.server.underway.tenants["acme"]
+			return l == nil && want == 0 || l != nil && l.requests == want
+		}, time.Minute, time.Millisecond)
+	}
+	underWay(0) // what was answered has left, too
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) })
 	}
-	require.Eventually(t, func() bool {
-		r := f.send("GET", "/v1/keys", f.acme, nil)
-		return r.status == 429 && r.problem(t, 429).Quota == "concurrent_requests" && r.header.Get("Retry-After") == "1"
-	}, 10*time.Second, time.Millisecond)
+	underWay(3)
+	r := f.send("GET", "/v1/keys", f.acme, nil)
+	require.Equal(t, "concurrent_requests", r.problem(t, 429).Quota)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
 	f.ok("GET", "/v1/keys", f.beta, nil, nil)
 	close(let)
 	wg.Wait()
+	underWay(0)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
 
 	u := newUnderway()
