@@ -114,7 +114,7 @@ var faults = []fault{
 		"\tif v, ok, err := record.done(key, &known); ok && err == nil {",
 		"\tif v, ok, err := record.done(key, &known); ok && err != nil {"},
 	{"events are told again after a pause", "own-events-once", recordFile,
-		"\tif n <= e.Events {\n\t\treturn true\n", "\tif n <= e.Events {\n\t\treturn false\n"},
+		"\tif nth <= 0 {\n\t\treturn true\n", "\tif nth <= 0 {\n\t\treturn false\n"},
 	{"a tool that returns directly leaves its siblings out", "own-return-directly-with-siblings", agentTools,
 		"\t\tif calls[i].Result != nil {\n\t\t\tcontinue\n\t\t}\n\t\tif !calls[i].Told",
 		"\t\tif calls[i].Result != nil || i > 0 && slices.Contains(r.state.ReturnDirectly, calls[0].Call.Name) {\n\t\t\tcontinue\n\t\t}\n\t\tif !calls[i].Told"},
