@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 )
 
@@ -232,7 +233,7 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 		}
 		names, values[name] = append(names, name), it.Value()
 	}
-	sortTexts(names)
+	slices.Sort(names)
 	w.b = append(w.b, '{')
 	for i, name := range names {
 		if i > 0 {

@@ -2,6 +2,7 @@ package abi
 
 import (
 	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
@@ -180,7 +181,7 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 	for k := range m {
 		keys = append(keys, string(k))
 	}
-	sortTexts(keys)
+	slices.Sort(keys)
 	w.b = append(w.b, '{')
 	for i, k := range keys {
 		if i > 0 {
