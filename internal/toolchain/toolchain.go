@@ -144,16 +144,22 @@ func (p *Project) run(ctx context.Context, env []string, name string, args ...st
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return fmt.Errorf("%s\n%s", filepath.Base(name), strings.TrimSpace(out.String()))
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &exit):
+		return fmt.Errorf("%s says:\n%s", filepath.Base(name), strings.TrimSpace(out.String()))
 	}
 	return err
 }
 
 func buildGo(ctx context.Context, p *Project, out string) error {
 	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !inGoModule(p.Dir):
+		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
 	}
 	env := []string{"GOOS=wasip1", "GOARCH=wasm"}
 	build := func() error {
@@ -168,6 +174,20 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 		return errors.Join(err, tidied)
 	}
 	return build()
+}
+
+// inGoModule reports whether a folder, or one above it, has a go.mod.
+func inGoModule(dir string) bool {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	for ; file("go.mod")(abs) == ""; abs = filepath.Dir(abs) {
+		if abs == filepath.Dir(abs) {
+			return false
+		}
+	}
+	return true
 }
 
 // linkers are the names that lld goes by.

@@ -1,6 +1,7 @@
 package toolchain_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -62,6 +63,25 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// Go's own words for a folder without a go.mod do not say what to do.
+func TestNoGoModule(t *testing.T) {
+	t.Parallel()
+	p, err := toolchain.Find(folder(t, "main.go"))
+	require.NoError(t, err)
+	err = p.Build(t.Context(), p.Output())
+	require.ErrorContains(t, err, "there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
+}
+
+// Who ends a build is told that, and not what its compiler died of.
+func TestBuildIsCanceled(t *testing.T) {
+	t.Parallel()
+	p, err := toolchain.Find(folder(t, "main.go", "go.mod"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.Build(ctx, p.Output()), context.Canceled)
+}
+
 // What a compiler says is in the error.
 func TestCompileError(t *testing.T) {
 	t.Parallel()
@@ -74,5 +94,5 @@ func TestCompileError(t *testing.T) {
 	if os.Getenv("CI") != "true" && err != nil && errors.As(err, &missing) {
 		t.Skipf("SKIPPED: %v", err)
 	}
-	require.ErrorContains(t, err, "guard.c:1:16: error: expected expression")
+	require.ErrorContains(t, err, "clang says:\nguard.c:1:16: error: expected expression")
 }
