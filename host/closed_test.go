@@ -21,6 +21,8 @@ func TestARunAfterCloseOfTheHost(t *testing.T) {
 	without, err := h.NewAgent(t.Context(), &host.AgentOptions{Model: scripted.New()})
 	require.NoError(t, err)
 	require.NoError(t, h.Close(context.Background()))
+	_, err = h.Load(t.Context(), "../testdata/modules/no-tools.wasm", host.Limits{})
+	require.ErrorIs(t, err, host.ErrClosed)
 	for _, a := range []*host.Agent{with, without} {
 		_, err := a.Ask(t.Context(), "hi")
 		require.ErrorIs(t, err, host.ErrClosed)

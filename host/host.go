@@ -113,17 +113,18 @@ func (h *Host) Close(ctx context.Context) error {
 	return h.loader.Close(ctx)
 }
 
-// ErrClosed is why a run of a host that was closed does not begin.
+// ErrClosed is why a host that was closed begins no run, and loads no module.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
 // Loader is what loads the host's modules, for what a Host has no method for.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
-// Load loads a module from a .wasm file, or from an Extism manifest that names
-// one. Zero limits are the defaults. The error says what is wrong with the
-// module and how to mend it.
+// Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an
+// Extism manifest that names a module. Zero limits are the defaults. The error says
+// what is wrong with the module and how to mend it, or is ErrClosed.
 func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
-	return h.loader.Load(ctx, path, limits)
+	m, err := h.loader.Load(ctx, path, limits)
+	return m, orClosed(err)
 }
 
 // Replay does again what a bundle of a fault recorded, and says what was
@@ -134,7 +135,16 @@ func (h *Host) Replay(ctx context.Context, b *module.Bundle) (*module.Replay, er
 
 // LoadBytes loads a module from its bytes; name is for messages.
 func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits Limits) (*Module, error) {
-	return h.loader.LoadBytes(ctx, name, wasm, limits)
+	m, err := h.loader.LoadBytes(ctx, name, wasm, limits)
+	return m, orClosed(err)
+}
+
+// orClosed is ErrClosed for what the sandbox of a closed host says.
+func orClosed(err error) error {
+	if errors.Is(err, sandbox.ErrClosed) {
+		return ErrClosed
+	}
+	return err
 }
 
 // AgentOptions make an agent. They are copied.
@@ -212,10 +222,7 @@ func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context
 		return ctx, &agent.Admission{Parallel: parallel, Release: func() {}}, nil
 	}
 	within, admission, err := h.reserve(ctx, placed, parallel)
-	if errors.Is(err, sandbox.ErrClosed) {
-		err = ErrClosed
-	}
-	return within, admission, err
+	return within, admission, orClosed(err)
 }
 
 // Close frees what the agent's entries hold, once no run of it goes on, and
