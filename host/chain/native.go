@@ -13,7 +13,8 @@ import (
 
 // A Native is a middleware written in Go, in this process, with all its
 // rights. It has the hooks whose functions are set. A nil answer changes
-// nothing; an error is what returning 1 is for a module.
+// nothing, but of GateTool and CallTool, which have to say something, it is a
+// fault; an error is what returning 1 is for a module.
 //
 // The functions are called by many runs at once and keep what belongs to a
 // run in the call's run-local values.

@@ -198,7 +198,7 @@ func parseApproval(answer json.RawMessage) (abi.Approval, error) {
 	}
 	var a abi.Approval
 	if _, err := abi.Decode(answer, &a); err != nil {
-		return a, err
+		return a, fmt.Errorf("this is no decision (approve, deny or edit): %w", err)
 	}
 	switch {
 	case a.Decision == abi.Edit && a.Arguments == nil:
