@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -68,7 +67,7 @@ type limit struct {
 // limits are those that a module runs under.
 func limits(l module.Limits) []limit {
 	bytes := func(name string, n int64, of string) limit { return limit{name, n, size(n) + " " + of} }
-	number := func(name string, n int64, of string) limit { return limit{name, n, grouped(n) + " " + of} }
+	number := func(name string, n int64, of string) limit { return limit{name, n, thousands(n) + " " + of} }
 	return []limit{
 		{"timeout", l.HookTime.String(), l.HookTime.String() + " of its own in a hook"},
 		number("fuel", l.Fuel, "of work in a hook"),
@@ -94,15 +93,6 @@ func limitsByName(l module.Limits) map[string]any {
 		all[limit.name] = limit.value
 	}
 	return all
-}
-
-// grouped writes a number as people read it.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // verdict is what comes of it all, for a module that was loaded.

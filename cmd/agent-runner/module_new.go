@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ conversation that tests it: what you write your own from.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, name := args[0], filepath.Base(args[0])
-			folder, ok := langs[lang]
+			folder, ok := langs[cmp.Or(longNames[lang], lang)]
 			switch {
 			case !moduleNames.MatchString(name):
 				return usagef("%q is no name for a module; want lower-case letters, digits and -, beginning with a letter", short(name, 60))
@@ -83,16 +84,16 @@ conversation that tests it: what you write your own from.`,
 	return cmd
 }
 
+// longNames are languages' whole names, where --lang has a shorter one.
+var longNames = map[string]string{"typescript": "ts"}
+
 // newLanguages are the template folders by what --lang calls them.
 func newLanguages() map[string]string {
 	out := map[string]string{}
-	short := map[string]string{"typescript": "ts"}
 	entries, _ := templates.ReadDir("templates")
 	for _, entry := range entries {
 		name := entry.Name()
-		if s, ok := short[name]; ok {
-			name = s
-		}
+		name = cmp.Or(longNames[name], name)
 		out[name] = path.Join("templates", entry.Name())
 	}
 	return out

@@ -102,7 +102,7 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	t.failed, t.differs, t.outcomes = 0, false, nil
 	path, err := buildable(ctx, t.env, args[0])
 	if err != nil {
-		return err
+		return beforeRun(ctx, err)
 	}
 	t.path = path
 	cases, err := casesOf(args[0], path, args[1:])

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
 )
 
 func TestClean(t *testing.T) {
@@ -178,4 +182,90 @@ func TestRunThatGoesOn(t *testing.T) {
 		require.NoError(t, show.event(e))
 	}
 	require.Contains(t, told.String(), "answered in 4 steps, 2 tool calls, ")
+
+	// One that was cut off in the middle of a step does not begin that step again.
+	told.Reset()
+	show = &textRenderer{screen: show.screen, verbose: true}
+	require.NoError(t, show.event(abi.Event{Type: abi.EventRunResumed, Step: 2}))
+	require.NoError(t, show.event(abi.Event{Type: abi.EventRunFinished, Step: 2, FinishReason: abi.RunStop}))
+	require.Contains(t, told.String(), "answered in 2 steps, ")
+}
+
+// A model that is not reached is asked again.
+func TestTryingAgain(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"it is busy":     "agent-runner: it is busy; trying again in 400ms\n",
+		"is it running?": "agent-runner: is it running? trying again in 400ms\n",
+	} {
+		e := abi.Event{Type: abi.EventModelAttempt, Error: &abi.Error{Code: abi.CodeModel, Message: said}, Model: "m", Next: "m", DelayMS: 400}
+		require.Equal(t, want, show(t, false, e))
+	}
+}
+
+// What a gate decided is told as a sentence, and a question before the call that it is
+// about.
+func TestShownRun(t *testing.T) {
+	t.Parallel()
+	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
+	deed := func(entry, what, answer string) agent.DeedOf {
+		return agent.DeedOf{Deed: chain.Deed{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
+	}
+	x := &exported{Run: &agent.RunInfo{},
+		History: &agent.History{
+			Phases: []agent.PhaseDeeds{{Phase: agent.PhaseTools, Step: 1, Deeds: []agent.DeedOf{
+				deed("guard", "gate_tool", `{"decision":"allow"}`),
+				deed("other", "gate_tool", `{"decision":"deny","message":"no"}`),
+				deed("", "tool", `{"content":"paid"}`),
+			}}},
+			Answered: []agent.Answered{{Answers: map[string]json.RawMessage{"int_1": json.RawMessage("true")}, TimeMS: 1000, By: "eve"}},
+		},
+		Events: []abi.Event{
+			{Type: abi.EventToolCall, Step: 1, Call: call},
+			{Type: abi.EventRunPaused, Step: 1, Interrupts: []abi.Pending{{ID: "int_1", Entry: "ask", Reason: "May it?", Call: call}}},
+			{Type: abi.EventToolResult, Step: 1, Call: call, Result: abi.TextResult("paid")},
+		}}
+	v := &runView{most: showShort}
+	require.Contains(t, v.text(x, time.Now()), `
+  • guard allows
+  • other denies: no
+  ‖ ask asks: May it?  pay {}
+    → approve, by eve, after 1s
+  ← pay: paid
+`)
+}
+
+// Two runs are told apart wherever they differ, however long they are.
+func TestCompareEvents(t *testing.T) {
+	t.Parallel()
+	run := func(words ...string) (out []abi.Event) {
+		for _, w := range words {
+			out = append(out, message(w, false))
+		}
+		return out
+	}
+	text := func(lines []diffLine) (out string) {
+		for _, l := range lines {
+			out += l.Op + strings.TrimPrefix(l.Text, "message: ")
+		}
+		return out
+	}
+	for _, c := range []struct{ before, now, want string }{
+		{"", "", ""},
+		{"abc", "abc", " a b c"},
+		{"", "ab", "+a+b"},
+		{"abc", "ac", " a-b c"},
+		{"aba", "aa", " a-b a"},
+		{"aa", "aaa", " a a+a"},
+		{"abcd", "xbyd", "-a+x b-c+y d"},
+	} {
+		require.Equal(t, c.want, text(compareEvents(run(strings.Split(c.before, "")...), run(strings.Split(c.now, "")...))), "%+v", c)
+	}
+	long := strings.Split(strings.Repeat("a", 20_000), "")
+	same := compareEvents(run(long...), run(long...))
+	require.Len(t, same, 20_000)
+	last := compareEvents(run(append(long, "b")...), run(append(long, "c")...))
+	require.Equal(t, "-b+c", text(last[20_000:]))
+	other := strings.Split(strings.Repeat("b", 20_000), "")
+	require.Len(t, compareEvents(run(long...), run(other...)), 40_000)
 }

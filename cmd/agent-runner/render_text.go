@@ -115,7 +115,6 @@ func (r *textRenderer) endReasoning() {
 	r.reasoning.Reset()
 }
 
-// message ends what was streamed, or shows what was not.
 // cutOff says that a message is not all that the model had to say.
 func (r *textRenderer) cutOff(e *abi.Event) {
 	switch e.FinishReason {
@@ -126,6 +125,7 @@ func (r *textRenderer) cutOff(e *abi.Event) {
 	}
 }
 
+// message ends what was streamed, or shows what was not.
 func (r *textRenderer) message(e *abi.Event) error {
 	defer r.cutOff(e)
 	text := contentText(e.Message.Content)
@@ -201,7 +201,11 @@ func (r *textRenderer) attempt(e *abi.Event) {
 	if wait := time.Duration(e.DelayMS) * time.Millisecond; wait > 0 {
 		when = fmt.Sprintf(" in %v", wait.Round(100*time.Millisecond))
 	}
-	r.screen.note(amber, "agent-runner: %s; %s%s", e.Error.Message, what, when)
+	end := ";"
+	if strings.HasSuffix(e.Error.Message, "?") {
+		end = ""
+	}
+	r.screen.note(amber, "agent-runner: %s%s %s%s", e.Error.Message, end, what, when)
 }
 
 // child tells of a run that a tool call made.
@@ -259,6 +263,7 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	}
 	r.screen.note(plain, "")
 	r.entries(e.Entries)
+	r.steps = max(r.steps, int64(e.Step)) // it may have gone on in the middle of one
 	usage := ""
 	if u := e.Usage; u != nil && u.TotalTokens > 0 {
 		usage = fmt.Sprintf(", %d tokens", u.TotalTokens)

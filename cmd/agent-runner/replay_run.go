@@ -49,7 +49,7 @@ func (p *runReplay) do(ctx context.Context) error {
 	defer stop()
 	runs := &runsCommand{env: p.env}
 	var err error
-	if runs.store, err = openStore(ctx, p.env, cmp.Or(p.env.storeAt(p.storeAt), defaultStore)); err != nil {
+	if runs.store, err = openKept(ctx, p.env, cmp.Or(p.storeAt, p.env.getenv(envStore), defaultStore)); err != nil {
 		return err
 	}
 	defer runs.store.Close()
@@ -65,7 +65,11 @@ func (p *runReplay) do(ctx context.Context) error {
 	if diff.Entry, diff.Digest, err = p.which(x.Run); err != nil {
 		return err
 	}
-	wasm, err := readFile(p.path, maxModule)
+	path, err := buildable(ctx, p.env, p.path)
+	if err != nil {
+		return beforeRun(ctx, err)
+	}
+	wasm, err := readFile(path, maxModule)
 	if err != nil {
 		return err
 	}
@@ -318,6 +322,35 @@ func eventText(e *abi.Event) string {
 // compareEvents lays two runs beside each other.
 func compareEvents(before, now []abi.Event) []diffLine {
 	a, b := eventTexts(before), eventTexts(now)
+	begin := 0
+	for begin < min(len(a), len(b)) && a[begin] == b[begin] {
+		begin++
+	}
+	end := 0
+	for end < min(len(a), len(b))-begin && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	out := lines(nil, " ", a[:begin])
+	out = compareLines(out, a[begin:len(a)-end], b[begin:len(b)-end])
+	return lines(out, " ", a[len(a)-end:])
+}
+
+func lines(out []diffLine, op string, texts []string) []diffLine {
+	for _, text := range texts {
+		out = append(out, diffLine{op, text})
+	}
+	return out
+}
+
+// maxCompared is how many pairs of events are compared. Where there are more, nothing
+// is looked for that both runs have.
+const maxCompared = 1 << 22
+
+// compareLines lays texts beside each other whose first and last ones differ.
+func compareLines(out []diffLine, a, b []string) []diffLine {
+	if len(a)*len(b) > maxCompared {
+		return lines(lines(out, "-", a), "+", b)
+	}
 	// lengths[i][j] is that of the longest common part of a[i:] and b[j:].
 	lengths := make([][]int, len(a)+1)
 	for i := range lengths {
@@ -332,7 +365,6 @@ func compareEvents(before, now []abi.Event) []diffLine {
 			}
 		}
 	}
-	var out []diffLine
 	i, j := 0, 0
 	for i < len(a) || j < len(b) {
 		switch {
@@ -350,13 +382,11 @@ func compareEvents(before, now []abi.Event) []diffLine {
 	return out
 }
 
-// maxCompared is how many events of a run are compared.
-const maxCompared = 4000
-
+// eventTexts are events in short.
 func eventTexts(events []abi.Event) []string {
 	var out []string
 	for i := range events {
-		if text := eventText(&events[i]); text != "" && len(out) < maxCompared {
+		if text := eventText(&events[i]); text != "" {
 			out = append(out, text)
 		}
 	}

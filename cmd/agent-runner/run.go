@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -210,10 +212,20 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 	o.Getenv, o.Logger, o.Tracer = c.env.getenv, c.logger(), tracer
 	a, err := h.NewAgentFromFile(ctx, file, o)
 	if err != nil {
-		return beforeRun(ctx, err)
+		return beforeRun(ctx, explainConfig(err))
 	}
 	defer a.Close()
 	return fn(a)
+}
+
+// explainConfig says where to read what a module takes that did not take its configuration.
+func explainConfig(err error) error {
+	var refused *module.ConfigError
+	var fault *chain.Fault
+	if !errors.As(err, &refused) || errors.As(err, &fault) {
+		return err
+	}
+	return fmt.Errorf("%w\nWhat it takes is shown by: agent-runner module inspect %s", err, refused.Module)
 }
 
 // keepRuns lets the runs of an agent be kept in the store.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,12 +100,10 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 
 // inStore does something with the runs of a store.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
-	at := c.env.storeAt(c.storeAt)
-	if at == "" {
-		at = c.env.storeAt(defaultStore)
-	}
+	where := cmp.Or(c.storeAt, c.env.getenv(envStore), defaultStore)
+	at := c.env.storeAt(where)
 	var err error
-	if c.store, err = openStore(ctx, c.env, at); err != nil {
+	if c.store, err = openKept(ctx, c.env, where); err != nil {
 		return err
 	}
 	defer c.store.Close()
@@ -489,7 +488,7 @@ func (c *runsCommand) tail() *cobra.Command {
 				continue
 			}
 			info, err := c.store.Run(ctx, id)
-			if err != nil || !follow || info.Status != agent.StatusRunning && info.LastSeq == after {
+			if err != nil || !follow || info.Status != agent.StatusRunning && info.LastSeq <= after {
 				return err
 			}
 			select {

@@ -63,6 +63,7 @@ type runView struct {
 	steps   map[int][]abi.Event
 	calls   map[string]string // names of tools, by the ids of calls
 	answers []agent.Answered
+	asked   map[string]bool // by the ids of interrupts: written
 }
 
 // line writes a line, in a style, behind so many steps of indentation.
@@ -92,7 +93,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 	for _, m := range x.History.Input {
 		v.message(0, "", m)
 	}
-	v.steps, v.calls, v.answers = map[int][]abi.Event{}, map[string]string{}, x.History.Answered
+	v.steps, v.calls, v.answers, v.asked = map[int][]abi.Event{}, map[string]string{}, x.History.Answered, map[string]bool{}
 	for _, e := range x.Events {
 		v.steps[e.Step] = append(v.steps[e.Step], e)
 		if e.Type == abi.EventToolCall {
@@ -102,18 +103,21 @@ func (v *runView) text(x *exported, now time.Time) string {
 	step := -1
 	for _, p := range x.History.Phases {
 		if p.Step != step {
-			v.pauses(step)
+			v.pauses(step, "")
 			step = p.Step
 			v.step(step)
 		}
 		for i := range p.Deeds {
+			if d := &p.Deeds[i]; d.What == "tool" {
+				v.pauses(step, d.Call) // it was asked about before it was made
+			}
 			v.deed(&p.Deeds[i])
 		}
 		if p.Phase == agent.PhaseModel {
 			v.events(step, abi.EventMessage)
 		}
 	}
-	v.pauses(step)
+	v.pauses(step, "")
 	v.ending(x)
 	return v.out.String()
 }
@@ -166,20 +170,19 @@ func (v *runView) event(e *abi.Event) {
 	}
 }
 
-// pauses writes what was asked in a step, and who answered what. What nobody has
-// answered is written at the end.
-func (v *runView) pauses(step int) {
-	told := map[string]bool{} // what waits through several pauses is asked once
+// pauses writes what was asked in a step, before one call or at all, and who answered
+// what. What nobody has answered is written at the end.
+func (v *runView) pauses(step int, call string) {
 	for _, e := range v.steps[step] {
 		if e.Type != abi.EventRunPaused {
 			continue
 		}
 		for _, p := range e.Interrupts {
 			at := slices.IndexFunc(v.answers, func(a agent.Answered) bool { return a.TimeMS >= e.TimeMS && a.Answers[p.ID] != nil })
-			if at < 0 || told[p.ID] {
+			if at < 0 || v.asked[p.ID] || call != "" && (p.Call == nil || p.Call.ID != call) {
 				continue
 			}
-			told[p.ID] = true
+			v.asked[p.ID] = true // what waits through several pauses is written once
 			a := v.answers[at]
 			waited := time.Duration(a.TimeMS-e.TimeMS) * time.Millisecond
 			v.line(1, amber, "‖ %s asks: %s%s", cmp.Or(p.Entry, p.Agent, "the tool"), v.cut(p.Reason), after("  ", callText(p.Call)))
@@ -290,7 +293,8 @@ func (v *runView) gate(d *agent.DeedOf) {
 		return
 	}
 	look := map[string]style{abi.DecideAllow: faint, abi.DecideDeny: amber, abi.DecideStop: red}[a.Decision]
-	v.line(1, look, "• %s %ss%s", d.Entry, a.Decision, after(": ", v.cut(a.Message)))
+	does := map[string]string{abi.DecideDeny: "denies"}[a.Decision]
+	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), after(": ", v.cut(a.Message)))
 }
 
 // said is what a hook answered beside changes of messages.

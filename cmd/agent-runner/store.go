@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/user"
@@ -54,6 +56,18 @@ func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
 		return nil, beforeRun(ctx, err)
 	}
 	return s, nil
+}
+
+// openKept opens a store that there is: of a path where no file is, nothing could be
+// told.
+func openKept(ctx context.Context, e *env, flag string) (store.Store, error) {
+	at := e.storeAt(flag)
+	if path := strings.TrimPrefix(at, "file://"); flag != defaultStore && !strings.Contains(path, "://") {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, usagef("there is no store at %s; check the path: agent-runner run --store makes one", at)
+		}
+	}
+	return openStore(ctx, e, flag)
 }
 
 // place is where a store is, without the password that may be in it.
