@@ -63,7 +63,9 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			case over(ctx) != nil:
 				return reply[abi.Response]{}, over(ctx)
 			default:
-				return reply[abi.Response]{err: AsError(err, abi.CodeModel), source: sourceModel}, nil
+				failed := AsError(err, abi.CodeModel)
+				r.record.keep(key, nil, verdict{failed: failed}) // its end as well: hooks have seen it
+				return reply[abi.Response]{err: failed, source: sourceModel}, r.keep(ctx)
 			}
 		},
 	}
