@@ -1,0 +1,177 @@
+package composition
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// An Account is what came of a run, in lines.
+type Account struct {
+	Events []string // that the caller got, without those of steps, logs, chunks and pauses
+	Asked  []string // what the model was asked: tools and messages
+	Ran    []string // which tools ran, with what
+	State  string   // the messages at the end
+}
+
+// What every run begins with, and what the model and tools say.
+const (
+	instruction = "be good"
+	question    = "hi"
+	modelFails  = "fail:model"
+	toolFails   = "fail:tool"
+)
+
+// What stands for texts of the host's own: the contract says that they say why.
+const (
+	notRun       = "not-run"
+	unknownTool  = "unknown-tool"
+	badArguments = "bad-arguments"
+	tooManySteps = "too-many-steps"
+)
+
+// reply is the model's in a step.
+func (c *Composition) reply(step int) Reply {
+	return c.Replies[min(step, len(c.Replies))-1]
+}
+
+// said is the text of a reply to so many messages.
+func said(r Reply, messages int) string {
+	if r.Text == "" {
+		return ""
+	}
+	return r.Text + strconv.Itoa(messages)
+}
+
+func callID(step, i int) string { return fmt.Sprintf("c%d.%d", step, i+1) }
+
+// own texts of the host, and what stands for them.
+var hostTexts = []struct {
+	text *regexp.Regexp
+	is   string
+}{
+	{regexp.MustCompile(`\bm\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
+	{regexp.MustCompile(`(m\d): (\w+): the puppet breaks`), "fault:$1.$2"},
+	{regexp.MustCompile(`The policy (m\d) could not decide\.`), "fault:$1"},
+	{regexp.MustCompile(`tool "of_(m\d)" failed`), "fault:$1"},
+	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
+	{regexp.MustCompile(`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`), notRun},
+	{regexp.MustCompile(`There is no tool "[^|]*?\.( Did you mean .*?\?)?( There are no tools at all\.)?( Available tools: [\w, ]+\.)?`), unknownTool},
+	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
+}
+
+// plain puts a line into the words of accounts.
+func plain(line string) string {
+	for _, t := range hostTexts {
+		line = t.text.ReplaceAllString(line, t.is)
+	}
+	return line
+}
+
+// account is that of what was seen of a run.
+func (s *seen) account() *Account {
+	a := &Account{Asked: s.asked, Ran: s.ran, State: plain(puppet.Messages(s.state))}
+	for i := range a.Asked {
+		a.Asked[i] = plain(a.Asked[i])
+	}
+	for i := range s.events {
+		if line := lineOf(&s.events[i]); line != "" {
+			a.Events = append(a.Events, plain(line))
+		}
+	}
+	a.Events = byCall(a.Events)
+	slices.SortStableFunc(a.Ran, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
+	return a
+}
+
+func firstWord(s string) string {
+	s, _, _ = strings.Cut(s, " ")
+	return s
+}
+
+// asked is what the model was asked.
+func asked(tools []string, messages []abi.Message) string {
+	return strings.Join(tools, ",") + ": " + puppet.Messages(messages)
+}
+
+func shownCall(c *abi.Call) string { return c.ID + " " + c.Name + c.Arguments }
+
+// lineOf is an event in one line; empty for those that are no part of an account.
+func lineOf(e *abi.Event) string {
+	switch e.Type {
+	case abi.EventMessage:
+		return "message " + puppet.Message(e.Message) + " of " + e.Message.Origin
+	case abi.EventToolCall:
+		return "tool_call " + shownCall(e.Call)
+	case abi.EventToolResult:
+		text := e.Result.Content.String()
+		if e.Result.IsError {
+			text = "is_error " + text
+		}
+		return "tool_result " + shownCall(e.Call) + " " + e.Source + " " + text
+	case abi.EventCustom:
+		text, _ := strconv.Unquote(string(e.Data))
+		return fmt.Sprintf("custom %s.%s %s %s", e.Entry, e.Hook, e.Name, text)
+	case abi.EventFault:
+		return fmt.Sprintf("fault %s.%s %s", e.Entry, e.Hook, e.Action)
+	case abi.EventRunFinished:
+		by, failed := "", ""
+		if e.StoppedBy != "" {
+			by = e.StoppedBy + "." + string(e.Hook) + " " + e.Reason
+		}
+		if e.Error != nil {
+			failed = e.Error.Message
+		}
+		return fmt.Sprintf("run_finished %s by %s error %s: %s", e.FinishReason, by, failed, puppet.Message(e.Message))
+	default:
+		return ""
+	}
+}
+
+// ofCall finds the tool call that a line is about.
+var ofCall = regexp.MustCompile(`^(?:tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
+
+// ofTool finds lines that are about a call and do not say which.
+var ofTool = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) `)
+
+// ofLive finds faults of hooks that a run which was paused calls again: they are told
+// each time.
+var ofLive = regexp.MustCompile(`^fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
+
+// withoutLive takes such faults away.
+func (a *Account) withoutLive() {
+	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
+}
+
+// byCall sorts the lines of each round by the calls that they are about: calls are
+// made side by side. Faults, which do not say of which call they are, come last.
+func byCall(lines []string) []string {
+	key := func(line string) string {
+		if m := ofCall.FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+		if ofTool.MatchString(line) {
+			return "~" + line
+		}
+		return ""
+	}
+	var out []string
+	for len(lines) > 0 {
+		n := 0
+		for n < len(lines) && key(lines[n]) != "" {
+			n++
+		}
+		round := slices.Clone(lines[:n])
+		slices.SortStableFunc(round, func(a, b string) int { return strings.Compare(key(a), key(b)) })
+		out = append(out, round...)
+		if lines = lines[n:]; len(lines) > 0 {
+			out, lines = append(out, lines[0]), lines[1:]
+		}
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package composition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// A Check plays a composition and says what is wrong, or nothing. Its results are
+// the same each time.
+type Check struct {
+	Name string
+	Run  func(context.Context, *Composition) string
+}
+
+// Checks are all checks.
+func Checks() []Check {
+	return []Check{
+		{"prediction", whole},
+		{"stream", streamed},
+	}
+}
+
+// whole plays a composition with answers that come as a whole: all that its entries are
+// shown is predicted.
+func whole(ctx context.Context, c *Composition) string {
+	quiet := *c
+	quiet.Stream = false
+	return againstPrediction(ctx, &quiet)
+}
+
+// streamed plays it with answers that come in pieces, which makes no difference
+// where nothing depends on what was delivered.
+func streamed(ctx context.Context, c *Composition) string {
+	twice := false
+	for _, e := range c.Entries {
+		if do := e.Hooks[abi.HookOnChunk].Do; do == puppet.Fail || do == puppet.Fault || do == puppet.Stop {
+			return "" // what is wrapped is then cut off, or goes on without it
+		}
+		twice = twice || len(e.Hooks[abi.HookWrapModel].Next) > 1
+	}
+	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
+		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && s.Next != nil || h == abi.HookBeforeModel && twice
+		if delivered && (s.Do == puppet.Pause || s.Do == puppet.Again) {
+			s.Do = ""
+		}
+		return s
+	})
+	c.Stream = true
+	return againstPrediction(ctx, c)
+}
+
+func againstPrediction(ctx context.Context, c *Composition) string {
+	s, err := play(ctx, c, &stage{})
+	switch {
+	case err != nil:
+		return err.Error()
+	case s.switchedOff():
+		return ""
+	}
+	want, got := Predict(c), s.account()
+	if s.pauses > 0 {
+		want.withoutLive()
+		got.withoutLive()
+	}
+	return s.inOrder() + s.saysWhatItSaid() + got.differsFrom(want)
+}
+
+// inOrder says what is wrong with the order of the events.
+func (s *seen) inOrder() string {
+	open := map[string]bool{}
+	for i, e := range s.events {
+		if e.Seq != int64(i+1) {
+			return fmt.Sprintf("event %d has the number %d\n", i+1, e.Seq)
+		}
+		key, ends := "", false
+		switch e.Type {
+		case abi.EventStepStarted, abi.EventStepFinished:
+			key, ends = e.StepID, e.Type == abi.EventStepFinished
+		case abi.EventToolCall, abi.EventToolResult:
+			key, ends = "call "+e.Call.ID, e.Type == abi.EventToolResult
+		case abi.EventRunStarted, abi.EventRunFinished:
+			key, ends = "run", e.Type == abi.EventRunFinished
+		default:
+			continue
+		}
+		if open[key] != ends {
+			return fmt.Sprintf("event %d, %s, of %s: it has ended, or has not begun\n", e.Seq, e.Type, key)
+		}
+		open[key] = !ends
+		if ends {
+			delete(open, key)
+		}
+	}
+	if last := s.events[len(s.events)-1].Type; len(open) > 0 || last != abi.EventRunFinished {
+		return fmt.Sprintf("the last event is %s, and these have not ended: %v\n", last, open)
+	}
+	return ""
+}
+
+// saysWhatItSaid compares each message, and each result of a tool, with the pieces that the caller got of it.
+func (s *seen) saysWhatItSaid() string {
+	text, calls := "", map[string]string{}
+	for _, e := range s.events {
+		switch {
+		case e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkText:
+			text += e.Chunk.Text
+		case e.Type == abi.EventChunk && e.Chunk.Kind == abi.ChunkToolResult:
+			calls[e.Chunk.CallID] += e.Chunk.Text
+		case e.Type == abi.EventMessage:
+			if m := e.Message.Content.String(); text != "" && text != m && !e.Replaced {
+				return fmt.Sprintf("the message is %q, its pieces said %q, and it does not say that it is replaced\n", m, text)
+			}
+			text = ""
+		}
+	}
+	return ""
+}
+
+// differsFrom says what is different from an account.
+func (a *Account) differsFrom(want *Account) string {
+	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
+		differs("tools ran", want.Ran, a.Ran) + differs("messages at the end", []string{want.State}, []string{a.State})
+}
+
+func differs(what string, want, got []string) string {
+	if slices.Equal(want, got) {
+		return ""
+	}
+	i := 0
+	for i < len(want) && i < len(got) && want[i] == got[i] {
+		i++
+	}
+	at := func(list []string) string {
+		if i < len(list) {
+			return strings.Join(list[i:min(len(list), i+3)], "\n      ")
+		}
+		return "nothing more"
+	}
+	return fmt.Sprintf("%s: %s\nwant: %s\ngot:  %s\n", what, strings.Join(got[:i], "\n      "), at(want), at(got))
+}

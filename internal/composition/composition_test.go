@@ -1,0 +1,35 @@
+package composition
+
+import (
+	"flag"
+	"testing"
+)
+
+var (
+	compositions = flag.Int("compositions", 300, "how many compositions TestCompositions plays")
+	seed         = flag.Uint64("seed", 1, "the seed of the first")
+)
+
+// most is how many failures are shrunk: others may be the same.
+const most = 5
+
+func TestCompositions(t *testing.T) {
+	t.Parallel()
+	for _, check := range Checks() {
+		t.Run(check.Name, func(t *testing.T) {
+			t.Parallel()
+			failed := 0
+			for i := range uint64(*compositions) {
+				c := Generate(*seed + i)
+				if check.Run(t.Context(), c) == "" {
+					continue
+				}
+				if failed++; failed > most {
+					t.Fatalf("more than %d seeds fail", most)
+				}
+				c = Shrink(c, func(c *Composition) bool { return check.Run(t.Context(), c) != "" })
+				t.Errorf("seed %d, which this is the smallest of that fails:\n%s\n%s", *seed+i, c, check.Run(t.Context(), c))
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package composition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// hooks are those that puppets have, and what each may do there beside failing,
+// faulting, stopping and pausing.
+var hooks = []struct {
+	hook abi.Hook
+	does []string
+}{
+	{abi.HookBeforeAgent, []string{puppet.Edit, puppet.Insert, puppet.Drop, puppet.Add, puppet.Add, puppet.Direct, puppet.Answer}},
+	{abi.HookBeforeModelRewriteState, []string{puppet.Edit, puppet.Insert, puppet.Fewer}},
+	{abi.HookBeforeModel, []string{puppet.Insert, puppet.Insert, puppet.Answer}},
+	{abi.HookWrapModel, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
+	{abi.HookOnChunk, []string{puppet.Edit, puppet.Edit, puppet.Edit, puppet.Drop}},
+	{abi.HookAfterModel, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
+	{abi.HookAfterModelRewriteState, []string{puppet.Edit, puppet.Edit, puppet.Insert}},
+	{abi.HookBeforeTool, []string{puppet.Edit, puppet.Edit, puppet.Answer}},
+	{abi.HookWrapToolCall, []string{"", "", puppet.Edit, puppet.Edit, puppet.Answer}},
+	{abi.HookGateTool, []string{puppet.Allow, puppet.Allow, puppet.Allow, puppet.Deny, ""}},
+	{abi.HookCallTool, []string{puppet.Answer}},
+	{abi.HookAfterTool, []string{puppet.Edit, puppet.Answer, puppet.Error, puppet.Again, puppet.Again}},
+	{abi.HookToolMessages, []string{"", puppet.Edit, puppet.Insert}},
+	{abi.HookAfterTools, []string{puppet.Edit, puppet.Insert}},
+	{abi.HookAfterAgent, []string{puppet.Edit}},
+}
+
+// mayPause are the hooks that may interrupt a run.
+func mayPause(h abi.Hook) bool {
+	return h != abi.HookOnChunk && h != abi.HookToolMessages && h != abi.HookAfterAgent && h != abi.HookGateTool
+}
+
+// A generator makes compositions.
+type generator struct{ *rand.Rand }
+
+// Generate makes the composition of a seed.
+func Generate(seed uint64) *Composition {
+	g := generator{rand.New(rand.NewPCG(seed, 1))}
+	c := &Composition{MaxSteps: 1 + g.IntN(4), Stream: g.IntN(2) == 0, ContinueOnError: g.IntN(5) == 0, ContinueOnResponse: g.IntN(5) == 0}
+	trouble := g.IntN(3) // none, some, more
+	pauses := g.IntN(3) == 0
+	for i := range 1 + g.IntN(6) {
+		c.Entries = append(c.Entries, g.entry(i, trouble, pauses))
+	}
+	slices.SortStableFunc(c.Entries, func(a, b Entry) int { return a.Ring - b.Ring })
+	for range 1 + g.IntN(4) {
+		c.Replies = append(c.Replies, g.reply(c))
+	}
+	if g.IntN(5) == 0 {
+		c.Direct = []string{plainTool}
+	}
+	return c.sensible()
+}
+
+func (g generator) entry(i, trouble int, pauses bool) Entry {
+	e := Entry{Name: fmt.Sprintf("m%d", i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
+	for _, h := range hooks {
+		if g.IntN(3) > 0 {
+			continue
+		}
+		s := puppet.Script{Do: h.does[g.IntN(len(h.does))], Keep: g.IntN(4) == 0}
+		switch {
+		case g.IntN(10) < trouble:
+			s.Do = []string{puppet.Fail, puppet.Fault, puppet.Fault, puppet.Stop}[g.IntN(4)]
+		case pauses && g.IntN(3) == 0 && mayPause(h.hook):
+			s.Do = puppet.Pause
+		case pauses && g.IntN(2) == 0 && h.hook == abi.HookGateTool:
+			s.Do = puppet.Ask
+		}
+		if h.hook == abi.HookWrapModel || h.hook == abi.HookWrapToolCall {
+			for range []int{0, 1, 1, 1, 1, 2}[g.IntN(6)] {
+				s.Next = append(s.Next, []string{"", "", fmt.Sprintf("for %s", e.Name), puppet.Read}[g.IntN(4)])
+			}
+		}
+		e.Hooks[h.hook] = s
+	}
+	if s, has := e.Hooks[abi.HookBeforeAgent]; has && s.Do == puppet.Add {
+		if _, has := e.Hooks[abi.HookCallTool]; !has {
+			e.Hooks[abi.HookCallTool] = puppet.Script{Do: puppet.Answer}
+		}
+	}
+	return e
+}
+
+func (g generator) reply(c *Composition) Reply {
+	switch g.IntN(8) {
+	case 0:
+		return Reply{Fails: true}
+	case 1, 2:
+		return Reply{Text: "a tale @%^*$ "}
+	}
+	r := Reply{}
+	if g.IntN(2) == 0 {
+		r.Text = "I look @"
+	}
+	names := append([]string{"nothing"}, tools...)
+	for _, e := range c.Entries {
+		names = append(names, puppet.Tool(e.Name))
+	}
+	for range 1 + g.IntN(3) {
+		r.Calls = append(r.Calls, Call{names[g.IntN(len(names))], []string{"{}", "{}", `{"a":"@"}`, "", "{"}[g.IntN(5)]})
+	}
+	return r
+}
+
+// sensible takes away what the contract leaves open, or the accounts do not tell apart.
+func (c *Composition) sensible() *Composition {
+	pauses := c.some(puppet.Pause, puppet.Ask)
+	drops := c.some(puppet.Drop)
+	return c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
+		switch {
+		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is all that was sent, put together
+			s.Next = []string{puppet.Read}
+		case drops && s.Do == puppet.Fewer: // of the tools there are
+			s.Do = ""
+		}
+		// Hooks that a pause has called once more count so, on_chunk counts pieces, and
+		// who hands on an error fails.
+		s.Keep = s.Keep && !pauses && h != abi.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
+		return s
+	})
+}

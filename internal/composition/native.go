@@ -1,0 +1,92 @@
+package composition
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// native is an entry's puppet in this process.
+type native struct{ entry *Entry }
+
+// Describe lists the hooks that the entry has a script for.
+func (n native) Describe() chain.Description {
+	d := chain.Description{Description: abi.Description{Messages: abi.MessagesLazy}}
+	for h := range n.entry.Hooks {
+		d.Hooks = append(d.Hooks, h)
+	}
+	return d
+}
+
+// Open returns the puppet itself: it keeps nothing.
+func (n native) Open(context.Context, string, string) (chain.Session, error) { return n, nil }
+
+// Stats tells nothing.
+func (native) Stats() abi.EntryStats { return abi.EntryStats{} }
+
+// Close has nothing to free.
+func (native) Close() {}
+
+// Call plays a hook.
+func (n native) Call(ctx context.Context, c *chain.Call, in, out any) error {
+	return puppet.Play(nativeHost{ctx, c}, c.Hook, n.entry.Hooks[c.Hook], in.(puppet.Input), out)
+}
+
+// nativeHost is the host's side of a hook, for a puppet.
+type nativeHost struct {
+	ctx  context.Context
+	call *chain.Call
+}
+
+func (h nativeHost) Tell(name, text string) error {
+	data, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	return h.call.Emit(name, data)
+}
+
+func (h nativeHost) Next(patch any) (any, error) { return h.call.Next(h.ctx, patch) }
+
+func (h nativeHost) Forward() (any, error) {
+	if err := h.call.NextStream(h.ctx, nil); err != nil {
+		return nil, err
+	}
+	for {
+		got, err := h.call.Recv(h.ctx, 1<<20)
+		switch {
+		case err != nil:
+			return nil, err
+		case got.End != nil && got.End.Response != nil:
+			return got.End.Response, nil
+		case got.End != nil:
+			return got.End.Result, nil
+		}
+		if err := h.call.Send(h.ctx, got.Chunks...); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (h nativeHost) Messages(list int) ([]abi.Message, error) { return h.call.List(list).All(), nil }
+
+func (h nativeHost) Get(key string) (text string, err error) {
+	v, ok, err := h.call.LocalGet(key)
+	if err == nil && ok {
+		err = json.Unmarshal(v.Value, &text)
+	}
+	return text, err
+}
+
+func (h nativeHost) Set(key, value string) error {
+	data, err := json.Marshal(value)
+	if err == nil {
+		_, err = h.call.LocalSet(key, data, abi.LocalAlways)
+	}
+	return err
+}
+
+func (h nativeHost) Add(key string) (int64, error) { return h.call.LocalAdd(key, 1) }

@@ -1,0 +1,197 @@
+package composition
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// A stage is what a composition is played with.
+type stage struct {
+	// puppet makes the middleware of an entry; nil: in this process.
+	puppet func(*Entry) (chain.Middleware, error)
+	// journal keeps the run; nil: none.
+	journal *agent.JournalOptions
+}
+
+// seen is what was seen of a run.
+type seen struct {
+	mu     sync.Mutex
+	step   int
+	events []abi.Event
+	asked  []string
+	ran    []string
+	state  []abi.Message
+	pauses int
+}
+
+// maxPauses is more than a run of these sizes has, if it goes on at all.
+const maxPauses = 200
+
+// play runs a composition on the host and answers all that it asks with yes.
+func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
+	s := &seen{}
+	a, err := s.agent(c, on)
+	if err != nil {
+		return nil, err
+	}
+	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: "run"})
+	for {
+		var paused *agent.Paused
+		for e, err := range events {
+			s.events = append(s.events, e)
+			if err != nil && !errors.As(err, &paused) && e.Type != abi.EventRunFinished {
+				return s, err
+			}
+		}
+		if paused == nil {
+			return s, nil
+		}
+		if s.pauses++; s.pauses > maxPauses {
+			return s, fmt.Errorf("the run paused %d times", s.pauses)
+		}
+		if events, err = resume(ctx, a, paused, c.some(puppet.Stop, puppet.Fault)); err != nil {
+			return s, err
+		}
+	}
+}
+
+// switchedOff reports whether an entry faulted so often in a row that it was not
+// called for a time: that is no rule of order.
+func (s *seen) switchedOff() bool {
+	return slices.ContainsFunc(s.events, func(e abi.Event) bool { return e.Type == abi.EventFault && e.Stage == string(chain.StageBreaker) })
+}
+
+// resume goes on with a paused run, whose state went through JSON. It answers
+// the last question alone, or all.
+func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, all bool) (iter.Seq2[abi.Event, error], error) {
+	b, err := json.Marshal(p.State)
+	if err != nil {
+		return nil, err
+	}
+	var state agent.State
+	if err := json.Unmarshal(b, &state); err != nil {
+		return nil, err
+	}
+	return a.Resume(ctx, &state, yes(p.Interrupts, all))
+}
+
+// yes answers the last question, or all.
+func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
+	if !all {
+		questions = questions[len(questions)-1:]
+	}
+	answers := map[string]json.RawMessage{}
+	for _, q := range questions {
+		answers[q.ID] = json.RawMessage("true")
+	}
+	return answers
+}
+
+// agent makes the composition's agent.
+func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
+	entries := []chain.Entry{{Name: "watch", Ring: chain.Outer, Middleware: s.watch()}}
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		var m chain.Middleware = native{e}
+		if on.puppet != nil {
+			var err error
+			if m, err = on.puppet(e); err != nil {
+				return nil, err
+			}
+		}
+		entry := chain.Entry{Name: e.Name, Ring: chain.Ring(e.Ring), Middleware: m}
+		if e.Skip {
+			entry.OnFault = chain.Skip
+		}
+		entries = append(entries, entry)
+	}
+	ch, err := chain.New(entries...)
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(&agent.Options{
+		Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
+		Instruction: instruction, Tools: s.tools(), ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: 1, NoStream: !c.Stream, Journal: on.journal,
+		Chain: ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
+	})
+}
+
+// watch notes at which step the run is, and its messages at the end.
+func (s *seen) watch() *chain.Native {
+	return &chain.Native{
+		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.step = c.Where().Step
+			return nil, nil
+		},
+		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			s.state = c.List(abi.ListState).All()
+			return nil, nil
+		},
+	}
+}
+
+// reply is the model's, and notes what it was asked.
+func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, len(q.Tools))
+	for i := range q.Tools {
+		names[i] = q.Tools[i].Name
+	}
+	s.asked = append(s.asked, asked(names, q.Messages))
+	r := c.reply(s.step)
+	if r.Fails {
+		return scripted.Error(&model.Error{Code: abi.CodeModel, Message: modelFails})
+	}
+	m := abi.Assistant(said(r, len(q.Messages)))
+	for i, call := range r.Calls {
+		m.ToolCalls = append(m.ToolCalls, abi.NewToolCall(callID(s.step, i), call.Tool, call.Arguments))
+	}
+	out := scripted.Message(m)
+	out.Size = 2
+	return out
+}
+
+// tools are those that there are.
+func (s *seen) tools() []tool.Tool {
+	note := func(c abi.Call) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ran = append(s.ran, shownCall(&c))
+	}
+	function := func(name string, fn func(abi.Call) (*abi.Result, error)) tool.Tool {
+		return tool.Func(abi.Tool{Name: name, Idempotent: true}, func(_ context.Context, c abi.Call) (*abi.Result, error) {
+			note(c)
+			return fn(c)
+		})
+	}
+	return []tool.Tool{
+		function(plainTool, func(c abi.Call) (*abi.Result, error) { return abi.TextResult(c.Name + c.Arguments), nil }),
+		tool.StreamFunc(abi.Tool{Name: piecesTool, Idempotent: true}, func(_ context.Context, c abi.Call, out *tool.Out) (*abi.Result, error) {
+			note(c)
+			for piece := range slices.Chunk([]byte(c.Name+c.Arguments), 3) {
+				if err := out.Text(string(piece)); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}),
+		function(failsTool, func(abi.Call) (*abi.Result, error) { return nil, errors.New(toolFails) }),
+		function(errorsTool, func(c abi.Call) (*abi.Result, error) { return abi.ErrorResult(c.Name + c.Arguments), nil }),
+	}
+}

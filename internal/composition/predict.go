@@ -1,0 +1,373 @@
+package composition
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// Predict says what comes of a composition by the contract. It knows nothing of
+// streams and pauses: they are to make no difference to what it tells of.
+func Predict(c *Composition) *Account {
+	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}}
+	for _, name := range tools {
+		p.tools = append(p.tools, declaration{name: name})
+	}
+	p.state = []message{{role: "user", text: question, origin: "user"}}
+	p.run()
+	p.account.Events = byCall(p.account.Events)
+	return &p.account
+}
+
+// A prediction is a run as the contract has it.
+type prediction struct {
+	c       *Composition
+	account Account
+
+	instruction string
+	tools       []declaration
+	active      []string
+	told        []string // of the last request
+	direct      []string
+	state       []message
+	respond     *message
+	step        int
+
+	kept   map[string]int  // by entry: its run-local counter
+	repeated map[string]bool // by entry and call
+	calls  map[string]bool // that were told of
+}
+
+type declaration struct{ name, owner string }
+
+type message struct {
+	role, text, callID, origin string
+	calls                      []toolCall
+}
+
+type toolCall struct{ id, name, arguments string }
+
+// An ended is how a run ended: it is panicked with, since nothing catches it.
+type ended struct {
+	reason, by, failed string
+	final              *message
+}
+
+// caught runs fn and returns how it ended the run, if it did.
+func caught(fn func()) (end *ended) {
+	defer func() {
+		if v := recover(); v != nil {
+			e, ok := v.(*ended)
+			if !ok {
+				panic(v)
+			}
+			end = e
+		}
+	}()
+	fn()
+	return nil
+}
+
+func (m *message) String() string {
+	if m == nil {
+		return "none"
+	}
+	s := m.role[:1]
+	if m.callID != "" {
+		s += "#" + m.callID
+	}
+	s += ":" + m.text
+	for _, c := range m.calls {
+		s += " " + c.name + "#" + c.id + c.arguments
+	}
+	return s
+}
+
+func lines(list []message) string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = list[i].String()
+	}
+	return strings.Join(out, " | ")
+}
+
+func (p *prediction) say(format string, args ...any) {
+	p.account.Events = append(p.account.Events, fmt.Sprintf(format, args...))
+}
+
+// in are the entries of a ring that have a hook.
+func (p *prediction) in(ring int, h abi.Hook) []*Entry {
+	var out []*Entry
+	for i := range p.c.Entries {
+		e := &p.c.Entries[i]
+		if _, has := e.Hooks[h]; has && e.Ring == ring {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (p *prediction) inward(h abi.Hook) []*Entry {
+	return slices.Concat(p.in(Outer, h), p.in(Tenant, h), p.in(Inner, h))
+}
+
+func (p *prediction) outward(h abi.Hook) []*Entry {
+	return slices.Concat(p.in(Inner, h), p.in(Tenant, h), p.in(Outer, h))
+}
+
+// A verdict is what came of a hook that did not end the run.
+type verdict struct {
+	failed  string // what it failed with
+	faulted bool
+}
+
+func (v verdict) ok() bool { return v == verdict{} }
+
+func mark(what string, e *Entry, h abi.Hook) string { return puppet.Mark(what, e.Name, h) }
+
+// lenient are the hooks whose faults end no run, and what becomes of those.
+var lenient = map[abi.Hook]string{
+	abi.HookGateTool: "denied", abi.HookCallTool: "error_result", abi.HookToolMessages: "default_message", abi.HookAfterAgent: "passed_over",
+}
+
+// call plays a hook: it says what it was shown, does what a wrapper does
+// with what it wraps, and ends as its script says.
+func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) verdict {
+	s := e.Hooks[h]
+	kept := p.kept[e.Name]
+	if s.Keep {
+		shown += " after " + strconv.Itoa(kept)
+	}
+	if h != abi.HookOnChunk {
+		p.say("custom %s.%s shown %s", e.Name, h, shown)
+	}
+	if during != nil {
+		during()
+	}
+	stops := h != abi.HookToolMessages && h != abi.HookAfterAgent
+	gate := h == abi.HookGateTool && s.Do != puppet.Allow && s.Do != puppet.Deny && s.Do != puppet.Ask
+	switch {
+	case s.Do == puppet.Fail:
+		return verdict{failed: mark(puppet.Fail, e, h)}
+	case s.Do == puppet.Stop && stops:
+		panic(&ended{reason: "stopped", by: e.Name + "." + string(h) + " " + mark(puppet.Stop, e, h)})
+	case s.Do == puppet.Fault, gate && s.Do != puppet.Pause:
+		return p.fault(e, h)
+	}
+	if s.Keep {
+		p.kept[e.Name] = kept + 1
+	}
+	return verdict{}
+}
+
+func (p *prediction) fault(e *Entry, h abi.Hook) verdict {
+	action, ends := lenient[h], false
+	switch {
+	case action != "":
+	case e.Skip:
+		action = "skipped"
+	default:
+		action, ends = "run_ended", true
+	}
+	p.say("fault %s.%s %s", e.Name, h, action)
+	if ends {
+		panic(&ended{reason: "error", failed: fmt.Sprintf("fault:%s.%s", e.Name, h)})
+	}
+	return verdict{faulted: true}
+}
+
+// pipeline calls a state hook of some entries. What it changed is undone unless all of it succeeds.
+func (p *prediction) pipeline(entries []*Entry, h abi.Hook, shown func() string, apply func(*Entry, puppet.Script) (last bool)) {
+	before := *p
+	end := caught(func() {
+		failed := ""
+		for _, e := range entries {
+			v := p.call(e, h, shown(), nil)
+			if v.failed != "" && failed == "" {
+				failed = v.failed
+			}
+			if failed != "" && !p.c.ContinueOnError || v.ok() && apply(e, e.Hooks[h]) {
+				break
+			}
+		}
+		if failed != "" {
+			panic(&ended{reason: "error", failed: failed})
+		}
+	})
+	if end != nil {
+		p.state, p.tools, p.active, p.direct, p.instruction, p.respond = before.state, before.tools, before.active, before.direct, before.instruction, before.respond
+		panic(end)
+	}
+}
+
+// keep applies what a state hook does to the messages.
+func (p *prediction) keep(e *Entry, h abi.Hook, s puppet.Script) {
+	switch n := len(p.state); {
+	case s.Do == puppet.Insert && h == abi.HookBeforeAgent:
+		p.state = append([]message{p.inserted(e, h)}, p.state...)
+	case s.Do == puppet.Insert:
+		p.state = append(slices.Clone(p.state), p.inserted(e, h))
+	case s.Do == puppet.Edit && n > 0 && h != abi.HookBeforeAgent:
+		p.state = slices.Clone(p.state)
+		p.state[n-1].text += "+" + e.Name
+	}
+}
+
+func (p *prediction) inserted(e *Entry, h abi.Hook) message {
+	return message{role: "user", text: mark(puppet.Insert, e, h), origin: "module:" + e.Name}
+}
+
+// run runs the agent.
+func (p *prediction) run() {
+	end := caught(func() {
+		p.beforeAgent()
+		for {
+			p.oneStep()
+		}
+	})
+	p.answerOpen()
+	p.account.State = lines(p.state)
+	for _, e := range p.outward(abi.HookAfterAgent) {
+		failed := ""
+		if end.failed != "" {
+			failed = " error " + end.failed
+		}
+		v := p.call(e, abi.HookAfterAgent, fmt.Sprintf("%s %s%s: %s", end.reason, end.final, failed, lines(p.state)), nil)
+		if v.ok() && e.Hooks[abi.HookAfterAgent].Do == puppet.Edit && end.final != nil {
+			edited := *end.final
+			edited.text += "+" + e.Name
+			end.final = &edited
+		}
+	}
+	p.say("run_finished %s by %s error %s: %s", end.reason, end.by, end.failed, end.final)
+}
+
+func (p *prediction) beforeAgent() {
+	shown := func() string {
+		names := make([]string, len(p.tools))
+		for i, t := range p.tools {
+			names[i] = t.name
+		}
+		direct := ""
+		for _, name := range p.direct {
+			direct += " " + name
+		}
+		return p.instruction + " tools " + strings.Join(names, ",") + " direct" + direct + ": " + lines(p.state)
+	}
+	p.pipeline(p.inward(abi.HookBeforeAgent), abi.HookBeforeAgent, shown, func(e *Entry, s puppet.Script) bool {
+		p.keep(e, abi.HookBeforeAgent, s)
+		switch s.Do {
+		case puppet.Edit:
+			p.instruction += "+" + e.Name
+		case puppet.Drop:
+			p.tools = slices.DeleteFunc(slices.Clone(p.tools), func(d declaration) bool { return d.name == plainTool })
+		case puppet.Add:
+			p.tools = append(slices.Clone(p.tools), declaration{puppet.Tool(e.Name), e.Name})
+		case puppet.Direct:
+			p.direct = []string{piecesTool}
+		case puppet.Answer:
+			p.respond = &message{role: "assistant", text: mark(puppet.Answer, e, abi.HookBeforeAgent), origin: "module:" + e.Name}
+			return !p.c.ContinueOnResponse
+		}
+		return false
+	})
+	for _, t := range p.tools {
+		p.active = append(p.active, t.name)
+	}
+}
+
+// activeTools are the names of those that the model is told of.
+func (p *prediction) activeTools() []string {
+	var out []string
+	for _, t := range p.tools {
+		if slices.Contains(p.active, t.name) {
+			out = append(out, t.name)
+		}
+	}
+	return out
+}
+
+// oneStep is a step, or the end of the run.
+func (p *prediction) oneStep() {
+	if p.step == p.c.MaxSteps {
+		panic(&ended{reason: "max_steps", failed: tooManySteps})
+	}
+	p.step++
+	p.told = p.activeTools()
+	if p.respond != nil {
+		p.state, p.respond = append(slices.Clone(p.state), *p.respond), nil
+	} else {
+		p.pipeline(p.inward(abi.HookBeforeModelRewriteState), abi.HookBeforeModelRewriteState,
+			func() string { return strings.Join(p.activeTools(), ",") + ": " + lines(p.state) },
+			func(e *Entry, s puppet.Script) bool {
+				p.keep(e, abi.HookBeforeModelRewriteState, s)
+				if s.Do == puppet.Fewer {
+					p.active = []string{plainTool}
+				}
+				return false
+			})
+		p.answerOpen()
+		p.told = p.activeTools()
+		a := p.askModel()
+		p.state = append(slices.Clone(p.state), message{role: "assistant", text: a.text, calls: a.calls, origin: a.origin()})
+	}
+	p.decide()
+}
+
+func (p *prediction) decide() {
+	at := len(p.state) - 1 // the response
+	end := caught(func() {
+		p.pipeline(p.outward(abi.HookAfterModelRewriteState), abi.HookAfterModelRewriteState, func() string { return lines(p.state) },
+			func(e *Entry, s puppet.Script) bool {
+				p.keep(e, abi.HookAfterModelRewriteState, s)
+				return false
+			})
+	})
+	p.say("message %s of %s", &p.state[at], p.state[at].origin)
+	if end != nil {
+		panic(end)
+	}
+	switch last := p.state[len(p.state)-1]; {
+	case last.role != "assistant":
+		p.answerOpen()
+	case len(last.calls) == 0:
+		panic(&ended{reason: "stop", final: &last})
+	default:
+		p.round(last.calls)
+	}
+}
+
+// answerOpen gives every call without an answer one that says why, behind the
+// answers that there are.
+func (p *prediction) answerOpen() {
+	for i := 0; i < len(p.state); i++ {
+		answered, end := map[string]bool{}, i+1
+		for ; end < len(p.state) && p.state[end].role == "tool"; end++ {
+			answered[p.state[end].callID] = true
+		}
+		var missing []message
+		for _, c := range p.state[i].calls {
+			if answered[c.id] {
+				continue
+			}
+			p.tellCall(c)
+			p.say("tool_result %s host is_error %s", c, notRun)
+			missing = append(missing, message{role: "tool", callID: c.id, text: notRun, origin: "tool"})
+		}
+		p.state = slices.Insert(slices.Clone(p.state), end, missing...)
+	}
+}
+
+// tellCall tells of a call, once.
+func (p *prediction) tellCall(c toolCall) {
+	if !p.calls[c.id] {
+		p.calls[c.id] = true
+		p.say("tool_call %s", c)
+	}
+}
+
+func (c toolCall) String() string { return c.id + " " + c.name + c.arguments }

@@ -1,0 +1,257 @@
+package composition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// An answer is what the model or a tool says, or what somebody says in its place.
+type answer struct {
+	failed  bool // it is an error, and text says which
+	isError bool // of a tool: a result that says that it went wrong
+	text    string
+	calls   []toolCall
+	source  string
+}
+
+func (a answer) origin() string {
+	if a.source == "model" {
+		return "model"
+	}
+	return "module:" + a.source
+}
+
+// A request is what is asked: the model with messages, a tool with arguments.
+type request struct {
+	messages  []message
+	arguments string
+}
+
+// An exchange is a call of the model or of a tool within its rings.
+type exchange struct {
+	*prediction
+	before, wrap, after abi.Hook
+	call                *toolCall            // of a tool
+	executed            string               // the arguments that it was called with last
+	core                func(request) answer // the model, or the gates and the tool
+}
+
+// askModel makes a step's model call.
+func (p *prediction) askModel() answer {
+	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel}
+	x.core = func(q request) answer {
+		p.account.Asked = append(p.account.Asked, strings.Join(p.told, ",")+": "+lines(q.messages))
+		r := p.c.reply(p.step)
+		if r.Fails {
+			return answer{failed: true, text: modelFails, source: "model"}
+		}
+		a := answer{text: said(r, len(q.messages)), source: "model"}
+		for i, c := range r.Calls {
+			a.calls = append(a.calls, toolCall{callID(p.step, i), c.Tool, c.Arguments})
+		}
+		return a
+	}
+	messages := append([]message{{role: "system", text: p.instruction}}, p.state...)
+	a := x.ring(Outer, request{messages: messages})
+	if a.failed {
+		panic(&ended{reason: "error", failed: a.text})
+	}
+	return a
+}
+
+// ring is what happens in a ring and inside of it.
+func (x *exchange) ring(ring int, q request) answer {
+	if ring == rings {
+		return x.core(q)
+	}
+	q, a, short := x.runBefore(ring, q)
+	for again := 0; ; again++ {
+		if !short {
+			a = x.onion(ring, x.in(ring, x.wrap), q)
+		}
+		a = x.passChunks(ring, a)
+		var retry *request
+		if a, retry = x.runAfter(ring, q, a, again); retry == nil {
+			return a
+		}
+		q, short = *retry, false
+	}
+}
+
+// shown is a request as a hook sees it.
+func (x *exchange) shown(q request) string {
+	if x.call != nil {
+		return x.call.id + " " + x.call.name + q.arguments
+	}
+	return strings.Join(x.told, ",") + ": " + lines(q.messages)
+}
+
+// says is an answer as a hook sees it.
+func (x *exchange) says(a answer) string {
+	switch {
+	case a.failed:
+		return "error " + a.text
+	case a.isError:
+		return "is_error " + a.text
+	case x.call != nil:
+		return a.text
+	default:
+		return (&message{role: "assistant", text: a.text, calls: a.calls}).String()
+	}
+}
+
+// own is what an entry says in the place of another.
+func own(e *Entry, h abi.Hook) answer { return answer{text: mark(puppet.Answer, e, h), source: e.Name} }
+
+func edited(e *Entry, h abi.Hook, a answer) answer {
+	if a.failed {
+		return own(e, h)
+	}
+	a.text, a.source = a.text+"+"+e.Name, e.Name
+	return a
+}
+
+// more is a request with a message or arguments that an entry gives.
+func (x *exchange) more(q request, e *Entry, text string) request {
+	if x.call != nil {
+		q.arguments = fmt.Sprintf(`{"by":%q}`, e.Name)
+		return q
+	}
+	q.messages = append(slices.Clone(q.messages), message{role: "user", text: text})
+	return q
+}
+
+func (x *exchange) runBefore(ring int, q request) (_ request, a answer, short bool) {
+	var failed *answer
+	for _, e := range x.in(ring, x.before) {
+		v := x.prediction.call(e, x.before, x.shown(q), nil)
+		do := e.Hooks[x.before].Do
+		switch {
+		case v.failed != "" && failed == nil:
+			failed = &answer{failed: true, text: v.failed, source: e.Name}
+		case !v.ok():
+		case do == puppet.Insert && x.call == nil, do == puppet.Edit && x.call != nil:
+			q = x.more(q, e, mark(puppet.Insert, e, x.before))
+			x.executed = q.arguments
+		case do == puppet.Answer:
+			a, short = own(e, x.before), true
+		}
+		if v.failed != "" && !x.c.ContinueOnError || v.ok() && do == puppet.Answer && !x.c.ContinueOnResponse {
+			break
+		}
+	}
+	if failed != nil {
+		return q, *failed, true
+	}
+	return q, a, short
+}
+
+func (x *exchange) onion(ring int, wrappers []*Entry, q request) answer {
+	if len(wrappers) == 0 {
+		return x.ring(ring+1, q)
+	}
+	e, inside := wrappers[0], wrappers[1:]
+	var last, good *answer
+	v := x.prediction.call(e, x.wrap, x.shown(q), func() {
+		for _, change := range e.Hooks[x.wrap].Next {
+			changed := q
+			switch {
+			case change == "" || change == puppet.Read:
+			case x.call != nil:
+				changed.arguments = fmt.Sprintf(`{"change":%q}`, change)
+			default:
+				changed.messages = append(slices.Clone(q.messages), message{role: "user", text: change})
+			}
+			a := x.onion(ring, inside, changed)
+			if last = &a; !a.failed {
+				good = &a
+			}
+			reply := x.says(a)
+			if x.call != nil {
+				reply = x.call.id + " " + reply
+			}
+			x.say("custom %s.%s reply %s", e.Name, x.wrap, reply)
+		}
+	})
+	do := e.Hooks[x.wrap].Do
+	switch {
+	case v.failed != "":
+		return answer{failed: true, text: v.failed, source: e.Name}
+	case v.faulted && good != nil:
+		return *good
+	case v.ok() && do == puppet.Edit && good != nil:
+		return edited(e, x.wrap, *good)
+	case v.ok() && (do == puppet.Edit || do == puppet.Answer):
+		return own(e, x.wrap)
+	case last != nil:
+		return *last
+	default:
+		return x.onion(ring, inside, q)
+	}
+}
+
+func (x *exchange) passChunks(ring int, a answer) answer {
+	if a.failed {
+		return a
+	}
+	for _, e := range x.in(ring, abi.HookOnChunk) {
+		v := x.prediction.call(e, abi.HookOnChunk, "", nil)
+		if v.failed != "" {
+			return answer{failed: true, text: v.failed, source: e.Name}
+		}
+		if v.ok() {
+			switch e.Hooks[abi.HookOnChunk].Do {
+			case puppet.Edit:
+				a.text = puppet.Edited(e.Name, a.text)
+			case puppet.Drop:
+				a.text = ""
+			}
+		}
+	}
+	return a
+}
+
+func (x *exchange) runAfter(ring int, q request, a answer, again int) (answer, *request) {
+	var failed *answer
+	for _, e := range x.in(ring, x.after) {
+		shown := a.source + " " + x.says(a)
+		if x.call != nil {
+			shown = x.call.id + " " + x.call.name + x.executed + " " + shown
+		}
+		v := x.prediction.call(e, x.after, shown, nil)
+		switch do := e.Hooks[x.after].Do; {
+		case v.failed != "" && x.c.ContinueOnError:
+			if failed == nil {
+				failed = &answer{failed: true, text: v.failed, source: e.Name}
+			}
+		case v.failed != "":
+			a = answer{failed: true, text: v.failed, source: e.Name}
+		case v.faulted:
+		case do == puppet.Error:
+			a = answer{failed: true, text: mark(puppet.Error, e, x.after), source: e.Name}
+		case do == puppet.Edit:
+			a = edited(e, x.after, a)
+		case do == puppet.Answer:
+			a = own(e, x.after)
+		case do == puppet.Again:
+			key := fmt.Sprint(e.Name, x.after, x.step)
+			if x.call != nil {
+				key += x.call.id
+			}
+			if !x.repeated[key] && again < 3 {
+				x.repeated[key] = true
+				changed := x.more(q, e, mark(puppet.Again, e, x.after))
+				return a, &changed
+			}
+			x.repeated[key] = true
+		}
+	}
+	if failed != nil {
+		return *failed, nil
+	}
+	return a, nil
+}

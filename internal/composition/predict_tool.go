@@ -1,0 +1,151 @@
+package composition
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// round makes the calls of a message, each whatever becomes of the others.
+func (p *prediction) round(calls []toolCall) {
+	var end *ended
+	var answers, beside []message
+	direct := ""
+	for _, c := range calls {
+		p.tellCall(c)
+		ending := caught(func() {
+			a, messages := p.callTool(c)
+			answers = append(answers, messages[0])
+			beside = append(beside, messages[1:]...)
+			if !a.isError && slices.Contains(p.direct, c.name) {
+				direct = c.id
+			}
+		})
+		if end == nil {
+			end = ending
+		}
+	}
+	p.state = slices.Concat(p.state, answers, beside)
+	if end != nil {
+		panic(end)
+	}
+	p.pipeline(p.outward(abi.HookAfterTools), abi.HookAfterTools, func() string { return lines(p.state) }, func(e *Entry, s puppet.Script) bool {
+		p.keep(e, abi.HookAfterTools, s)
+		return false
+	})
+	for _, m := range p.state {
+		if direct != "" && m.callID == direct {
+			panic(&ended{reason: "return_directly", final: &m})
+		}
+	}
+}
+
+// callTool makes one call and says what came of it, and which messages stand for
+// it: first the one that answers it.
+func (p *prediction) callTool(c toolCall) (answer, []message) {
+	var arguments map[string]any
+	switch {
+	case !slices.Contains(p.told, c.name):
+		return p.refuse(c, unknownTool)
+	case c.arguments == "":
+		c.arguments = "{}"
+	case json.Unmarshal([]byte(c.arguments), &arguments) != nil:
+		return p.refuse(c, badArguments)
+	}
+	x := &exchange{prediction: p, before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool, call: &c, executed: c.arguments}
+	x.core = func(q request) answer {
+		x.executed = q.arguments
+		if a := x.gates(q); a != nil {
+			return *a
+		}
+		return x.runTool(q)
+	}
+	a := x.ring(Outer, request{arguments: c.arguments})
+	if a.failed {
+		a.failed, a.isError = false, true
+	}
+	c.arguments = x.executed
+	messages := p.toolMessages(c, a)
+	p.say("tool_result %s %s %s", c, a.source, x.says(a))
+	return a, messages
+}
+
+// refuse is the end of a call that comes to no hook.
+func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
+	p.say("tool_result %s host is_error %s", c, why)
+	return answer{isError: true}, []message{{role: "tool", callID: c.id, text: why}}
+}
+
+// gates is what the gates have against a call; nil: nothing.
+func (x *exchange) gates(q request) *answer {
+	var denied *answer
+	for _, e := range x.inward(abi.HookGateTool) {
+		v := x.prediction.call(e, abi.HookGateTool, x.shown(q), nil)
+		text := ""
+		switch do := e.Hooks[abi.HookGateTool].Do; {
+		case v.faulted:
+			text = "fault:" + e.Name
+		case v.failed != "":
+			text = v.failed
+		case do == puppet.Deny:
+			text = mark(puppet.Deny, e, abi.HookGateTool)
+		}
+		if text != "" && denied == nil {
+			denied = &answer{isError: true, text: text, source: e.Name}
+		}
+	}
+	return denied
+}
+
+// runTool is the tool itself, or the module that added it.
+func (x *exchange) runTool(q request) answer {
+	name := x.call.name
+	for i := range x.c.Entries {
+		e := &x.c.Entries[i]
+		if name != puppet.Tool(e.Name) {
+			continue
+		}
+		v := x.prediction.call(e, abi.HookCallTool, x.shown(q), nil)
+		switch {
+		case v.failed != "":
+			return answer{failed: true, text: v.failed, source: "tool"}
+		case v.faulted:
+			return answer{failed: true, text: "fault:" + e.Name, source: "tool"}
+		}
+		return answer{text: mark(puppet.Answer, e, abi.HookCallTool) + q.arguments, source: "tool"}
+	}
+	x.account.Ran = append(x.account.Ran, x.shown(q))
+	switch name {
+	case failsTool:
+		return answer{failed: true, text: toolFails, source: "tool"}
+	case errorsTool:
+		return answer{isError: true, text: name + q.arguments, source: "tool"}
+	default:
+		return answer{text: name + q.arguments, source: "tool"}
+	}
+}
+
+// toolMessages are the messages for an answer: the first entry that gives some decides.
+func (p *prediction) toolMessages(c toolCall, a answer) []message {
+	def := message{role: "tool", callID: c.id, text: a.text}
+	says := a.text
+	if a.isError {
+		says = "is_error " + says
+	}
+	for _, e := range p.inward(abi.HookToolMessages) {
+		v := p.call(e, abi.HookToolMessages, c.id+" "+c.name+c.arguments+" "+says+" "+def.String(), nil)
+		if !v.ok() {
+			return []message{def}
+		}
+		switch e.Hooks[abi.HookToolMessages].Do {
+		case puppet.Edit:
+			def.text += "+" + e.Name
+			return []message{def}
+		case puppet.Insert:
+			return []message{def, {role: "user", text: mark(puppet.Insert, e, abi.HookToolMessages)}}
+		}
+	}
+	return []message{def}
+}

@@ -1,0 +1,314 @@
+package puppet
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Host is what a puppet asks of its host in a hook.
+type Host interface {
+	// Tell makes an event of a name and a text.
+	Tell(name, text string) error
+	// Next runs what is wrapped: patch is an *abi.RequestPatch, and the reply an
+	// *abi.Response, or an *abi.CallPatch and an *abi.Result.
+	Next(patch any) (reply any, err error)
+	// Forward runs it unchanged, and sends on what it says piece by piece.
+	Forward() (reply any, err error)
+	// Messages are those of a list.
+	Messages(list int) ([]abi.Message, error)
+	// Get and Set are for run-local values that wait for the hook's success.
+	Get(key string) (string, error)
+	Set(key, value string) error
+	// Add adds 1 to a run-local counter, at once.
+	Add(key string) (int64, error)
+}
+
+// An Input is the input of a hook.
+type Input interface{ Envelope() *abi.Common }
+
+// ErrBroken is the error of a hook that is to be a fault.
+var ErrBroken = errors.New("the puppet breaks")
+
+// A player plays one hook.
+type player struct {
+	host   Host
+	hook   abi.Hook
+	entry  string
+	script Script
+	common *abi.Common
+	end    *abi.Error // of what it wraps
+}
+
+// Play does what the script says of a hook. in and out point to the hook's input
+// and answer of package abi. An *abi.Error is the hook's failure, ErrBroken a fault.
+func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
+	p := &player{host: host, hook: hook, entry: in.Envelope().Entry, script: s, common: in.Envelope()}
+	if err := p.play(in, out); err != nil {
+		return err
+	}
+	control, _ := out.(interface{ Ending() *abi.Control })
+	switch {
+	case s.Do == Fail:
+		return &abi.Error{Code: abi.CodeInvalid, Message: p.mark(Fail)}
+	case s.Do == Fault:
+		return ErrBroken
+	case s.Do == Stop && control != nil:
+		control.Ending().Stop = &abi.Stop{Reason: p.mark(Stop)}
+	case s.Do == Pause && control != nil && p.common.Resume == nil:
+		control.Ending().Interrupt = &abi.Interrupt{Reason: p.mark(Pause)}
+	}
+	return nil
+}
+
+func (p *player) mark(what string) string { return Mark(what, p.entry, p.hook) }
+
+// tell says what the hook was shown.
+func (p *player) tell(shown string) error {
+	if p.script.Keep {
+		n, err := p.host.Get("calls")
+		if err != nil {
+			return err
+		}
+		kept, _ := strconv.Atoi(n)
+		if err := p.host.Set("calls", strconv.Itoa(kept+1)); err != nil {
+			return err
+		}
+		shown += " after " + strconv.Itoa(kept)
+	}
+	return p.host.Tell("shown", shown)
+}
+
+// state says the messages of a list, and returns them.
+func (p *player) messages(list int, before string) ([]abi.Message, error) {
+	messages, err := p.host.Messages(list)
+	if err != nil {
+		return nil, err
+	}
+	return messages, p.tell(before + Messages(messages))
+}
+
+func (p *player) play(in, out any) error {
+	switch in := in.(type) {
+	case *abi.BeforeAgentInput:
+		return p.beforeAgent(in, out.(*abi.BeforeAgentAnswer))
+	case *abi.BeforeModelRewriteStateInput:
+		return p.rewriteState(in, out.(*abi.BeforeModelRewriteStateAnswer))
+	case *abi.BeforeModelInput:
+		return p.beforeModel(in, out.(*abi.BeforeModelAnswer))
+	case *abi.WrapModelInput:
+		return p.wrapModel(in, out.(*abi.WrapModelAnswer))
+	case *abi.OnChunkInput:
+		return p.onChunk(in, out.(*abi.OnChunkAnswer))
+	case *abi.AfterModelInput:
+		return p.afterModel(in, out.(*abi.AfterModelAnswer))
+	case *abi.AfterModelRewriteStateInput:
+		return p.keep("", &out.(*abi.AfterModelRewriteStateAnswer).Messages)
+	case *abi.AfterToolsInput:
+		return p.keep("", &out.(*abi.AfterToolsAnswer).Messages)
+	case *abi.AfterAgentInput:
+		return p.afterAgent(in, out.(*abi.AfterAgentAnswer))
+	default:
+		return p.playTool(in, out)
+	}
+}
+
+func (p *player) beforeAgent(in *abi.BeforeAgentInput, out *abi.BeforeAgentAnswer) error {
+	direct := ""
+	for _, name := range in.ReturnDirectly {
+		direct += " " + name
+	}
+	if _, err := p.messages(abi.ListState, in.Instruction+" tools "+declared(in.Tools)+" direct"+direct+": "); err != nil {
+		return err
+	}
+	switch p.script.Do {
+	case Edit:
+		text := in.Instruction + "+" + p.entry
+		out.Instruction = &text
+	case Insert:
+		out.Messages = insertAt(0, p.mark(Insert))
+	case Drop:
+		out.Tools.Remove = []string{"plain"}
+	case Add:
+		out.Tools.Add = []abi.Tool{{Name: Tool(p.entry)}}
+	case Direct:
+		out.ReturnDirectly = []string{"pieces"}
+	case Answer:
+		m := abi.Assistant(p.mark(Answer))
+		out.Respond = &m
+	}
+	return nil
+}
+
+func insertAt(at int, text string) abi.ListPatch {
+	return abi.ListPatch{Splice: []abi.Splice{{At: at, Insert: []abi.Message{abi.User(text)}}}}
+}
+
+func (p *player) rewriteState(in *abi.BeforeModelRewriteStateInput, out *abi.BeforeModelRewriteStateAnswer) error {
+	if p.script.Do == Fewer {
+		out.Active = []string{"plain"}
+	}
+	return p.keep(active(in.Tools)+": ", &out.Messages)
+}
+
+// keep is a state hook: it edits the last message or adds one behind it.
+func (p *player) keep(before string, out *abi.ListPatch) error {
+	messages, err := p.messages(abi.ListState, before)
+	if err != nil {
+		return err
+	}
+	switch n := len(messages); {
+	case p.script.Do == Insert:
+		*out = insertAt(n, p.mark(Insert))
+	case p.script.Do == Edit && n > 0:
+		last := messages[n-1]
+		last.Content = abi.Text(last.Content.String() + "+" + p.entry)
+		out.Splice = []abi.Splice{{At: n - 1, Remove: 1, Insert: []abi.Message{last}}}
+	}
+	return nil
+}
+
+func (p *player) beforeModel(in *abi.BeforeModelInput, out *abi.BeforeModelAnswer) error {
+	messages, err := p.messages(abi.ListRequest, declared(in.Request.Tools)+": ")
+	if err != nil {
+		return err
+	}
+	switch p.script.Do {
+	case Insert:
+		out.Request.Messages = insertAt(len(messages), p.mark(Insert))
+	case Answer:
+		out.Response = p.response()
+	}
+	return nil
+}
+
+func (p *player) response() *abi.Response {
+	return &abi.Response{Message: abi.Assistant(p.mark(Answer)), FinishReason: abi.FinishStop}
+}
+
+func (p *player) wrapModel(in *abi.WrapModelInput, out *abi.WrapModelAnswer) error {
+	messages, err := p.messages(abi.ListRequest, declared(in.Request.Tools)+": ")
+	if err != nil {
+		return err
+	}
+	var last *abi.Response
+	for _, change := range p.script.Next {
+		patch := &abi.RequestPatch{}
+		if change != "" {
+			patch.Messages = insertAt(len(messages), change)
+		}
+		reply, failed, err := p.next(change, patch)
+		if err != nil {
+			return err
+		}
+		res, _ := reply.(*abi.Response)
+		if failed == nil {
+			last = res
+		}
+		if err := p.host.Tell("reply", response(res, failed)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.script.Do == Edit && last != nil:
+		res := *last
+		res.Message.Content = abi.Text(res.Message.Content.String() + "+" + p.entry)
+		out.Response = &res
+	case p.script.Do == Edit, p.script.Do == Answer:
+		out.Response = p.response()
+	case p.read():
+		out.Response = last
+		return p.failed()
+	}
+	return nil
+}
+
+// read reports whether a wrapper that says nothing of its own has read a stream.
+func (p *player) read() bool {
+	return p.script.Do == "" && slices.Equal(p.script.Next, []string{Read})
+}
+
+// failed is the error that a wrapper hands on.
+func (p *player) failed() error {
+	if p.end == nil {
+		return nil
+	}
+	return p.end
+}
+
+// next runs what is wrapped, or reads it. failed is its error.
+func (p *player) next(change string, patch any) (reply any, failed *abi.Error, err error) {
+	if change == Read {
+		reply, err = p.host.Forward()
+	} else {
+		reply, err = p.host.Next(patch)
+	}
+	if errors.As(err, &p.end) {
+		return nil, p.end, nil
+	}
+	return reply, nil, err
+}
+
+// onChunk says nothing: how many chunks it is called with is the stream's.
+func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
+	if p.script.Do != Edit && p.script.Do != Drop {
+		return nil
+	}
+	out.Chunks = []abi.Chunk{}
+	for _, c := range in.Chunks {
+		says := c.Kind == abi.ChunkText || c.Kind == abi.ChunkToolResult
+		switch {
+		case says && p.script.Do == Drop:
+			continue
+		case says:
+			c.Text = Edited(p.entry, c.Text)
+		}
+		out.Chunks = append(out.Chunks, c)
+	}
+	return nil
+}
+
+func (p *player) afterModel(in *abi.AfterModelInput, out *abi.AfterModelAnswer) error {
+	if err := p.tell(in.Source + " " + response(in.Response, in.Error)); err != nil {
+		return err
+	}
+	switch {
+	case p.script.Do == Error:
+		out.Error = &abi.Error{Code: abi.CodeInvalid, Message: p.mark(Error)}
+	case p.script.Do == Again:
+		n, err := p.host.Add("again." + in.Run.StepID)
+		if err != nil || n > 1 {
+			return err
+		}
+		messages, err := p.host.Messages(abi.ListRequest)
+		if err != nil {
+			return err
+		}
+		out.Again = &abi.ModelAgain{Request: abi.RequestPatch{Messages: insertAt(len(messages), p.mark(Again))}, Reason: "once"}
+	case p.script.Do == Edit && in.Response != nil:
+		res := *in.Response
+		res.Message.Content = abi.Text(res.Message.Content.String() + "+" + p.entry)
+		out.Response = &res
+	case p.script.Do == Edit, p.script.Do == Answer:
+		out.Response = p.response()
+	}
+	return nil
+}
+
+func (p *player) afterAgent(in *abi.AfterAgentInput, out *abi.AfterAgentAnswer) error {
+	failed := ""
+	if in.Error != nil {
+		failed = " error " + in.Error.Message
+	}
+	if _, err := p.messages(abi.ListState, in.FinishReason+" "+Message(in.Final)+failed+": "); err != nil {
+		return err
+	}
+	if p.script.Do == Edit && in.Final != nil {
+		final := *in.Final
+		final.Content = abi.Text(final.Content.String() + "+" + p.entry)
+		out.Final = &final
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Package puppet is a middleware that does what a script says: the same code
+// in the process of the host and as a WebAssembly module.
+package puppet
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A Script is what a puppet does each time that one of its hooks is called. First it
+// tells what it was shown.
+type Script struct {
+	// Next are, in a wrapper, the calls of what is wrapped: each with a
+	// change of the request that the text says, or none where it is empty.
+	// [Read] opens it as a stream instead, sends on what comes, and answers as
+	// the stream ends.
+	Next []string `json:"next,omitempty"`
+	// Do is how the hook ends. Empty: it changes nothing.
+	Do string `json:"do,omitempty"`
+	// Keep lets the hook count its calls in a run-local value that waits for
+	// its success, and tell how often it has been called before.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// Read is a call of what is wrapped whose stream the puppet reads.
+const Read = "~"
+
+// What a puppet may do at the end of a hook, and in which.
+const (
+	Fail  = "fail"  // all: returns an error
+	Fault = "fault" // all: breaks
+	Stop  = "stop"  // those that may: ends the run
+	Pause = "pause" // those that may: interrupts the run; called again, changes nothing
+
+	Edit   = "edit"   // marks what it was shown
+	Answer = "answer" // says something of its own instead
+	Error  = "error"  // after_model, after_tool: makes an error of it
+	Again  = "again"  // after_model, after_tool: has the call made again, once in a step
+	Insert = "insert" // state hooks, before_model: adds a user's message
+	Drop   = "drop"   // on_chunk: withholds texts; before_agent: removes the tool "plain"
+	Add    = "add"    // before_agent: adds a tool of its own
+	Fewer  = "fewer"  // before_model_rewrite_state: "plain" alone is active
+	Direct = "direct" // before_agent: "pieces" ends the run
+
+	Allow = "allow" // gate_tool
+	Deny  = "deny"
+	Ask   = "ask"
+)
+
+// Tool is the name of the tool that the puppet of an entry adds.
+func Tool(entry string) string { return "of_" + entry }
+
+// Signs are what on_chunk changes: they stand in what models, tools and puppets say and in
+// nothing that a host says. An entry makes the next one of one of them, so that the
+// same comes of any pieces of a text, and the order of entries matters.
+const Signs = "@%^*$"
+
+// Edited is what the on_chunk of an entry makes of a text.
+func Edited(entry, text string) string {
+	n := int(entry[len(entry)-1]) % len(Signs)
+	return strings.ReplaceAll(text, Signs[n:n+1], Signs[(n+1)%len(Signs):][:1])
+}
+
+// Mark is what the puppet of an entry says in a hook, and nobody else.
+func Mark(what, entry string, h abi.Hook) string { return what + ":" + entry + "." + string(h) + Signs }
+
+// String is the script's fields, as in a Go literal.
+func (s Script) String() string {
+	var f []string
+	if s.Next != nil {
+		f = append(f, fmt.Sprintf("Next: %#v", s.Next))
+	}
+	if s.Do != "" {
+		f = append(f, fmt.Sprintf("Do: %q", s.Do))
+	}
+	if s.Keep {
+		f = append(f, "Keep: true")
+	}
+	return strings.Join(f, ", ")
+}

@@ -1,0 +1,35 @@
+package composition
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// regressions are compositions that once came to something else than the contract says.
+var regressions = map[string]Composition{
+	"a model that failed is asked again after a pause": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Inner, Hooks: map[abi.Hook]puppet.Script{
+				"after_model": {Do: "pause"},
+			}},
+		},
+		Replies:  []Reply{{Fails: true}},
+		MaxSteps: 1,
+	},
+}
+
+func TestRegressions(t *testing.T) {
+	t.Parallel()
+	for name, c := range regressions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, check := range Checks() {
+				require.Empty(t, check.Run(t.Context(), &c), check.Name)
+			}
+		})
+	}
+}

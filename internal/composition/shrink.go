@@ -1,0 +1,116 @@
+package composition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+// Shrink makes a composition that fails smaller, as long as it fails.
+func Shrink(c *Composition, fails func(*Composition) bool) *Composition {
+	for again := true; again; {
+		again = false
+		for _, smaller := range c.smaller() {
+			if fails(smaller) {
+				c, again = smaller, true
+				break
+			}
+		}
+	}
+	return c
+}
+
+// smaller are the compositions that are a little smaller, those that lack most first.
+func (c *Composition) smaller() []*Composition {
+	var out []*Composition
+	add := func(change func(*Composition)) {
+		n := *c
+		n.Entries, n.Replies = slices.Clone(c.Entries), slices.Clone(c.Replies)
+		change(&n)
+		out = append(out, &n)
+	}
+	for i := range c.Entries {
+		add(func(n *Composition) { n.Entries = slices.Delete(n.Entries, i, i+1) })
+	}
+	for i := range c.Replies {
+		if len(c.Replies) > 1 {
+			add(func(n *Composition) { n.Replies = slices.Delete(n.Replies, i, i+1) })
+		}
+		for j := range c.Replies[i].Calls {
+			add(func(n *Composition) { n.Replies[i].Calls = slices.Delete(slices.Clone(n.Replies[i].Calls), j, j+1) })
+		}
+		if r := c.Replies[i]; r.Text != "" && (r.Calls != nil || r.Text != "a") {
+			add(func(n *Composition) {
+				if n.Replies[i].Text = "a"; r.Calls != nil {
+					n.Replies[i].Text = ""
+				}
+			})
+		}
+	}
+	if c.MaxSteps > 1 {
+		add(func(n *Composition) { n.MaxSteps-- })
+	}
+	for _, option := range []func(*Composition) *bool{
+		func(n *Composition) *bool { return &n.Stream },
+		func(n *Composition) *bool { return &n.ContinueOnError },
+		func(n *Composition) *bool { return &n.ContinueOnResponse },
+	} {
+		if *option(c) {
+			add(func(n *Composition) { *option(n) = false })
+		}
+	}
+	if c.Direct != nil {
+		add(func(n *Composition) { n.Direct = nil })
+	}
+	for i, e := range c.Entries {
+		if e.Skip {
+			add(func(n *Composition) { n.Entries[i].Skip = false })
+		}
+		for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
+			for _, s := range smallerScripts(e.Hooks[h]) {
+				add(func(n *Composition) {
+					hooks := maps.Clone(e.Hooks)
+					if delete(hooks, h); s != nil {
+						hooks[h] = *s
+					}
+					n.Entries[i].Hooks = hooks
+				})
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(n *Composition) bool { return !n.whole() })
+}
+
+// smallerScripts are what may stand in a script's place; nil: none at all.
+func smallerScripts(s puppet.Script) []*puppet.Script {
+	out := []*puppet.Script{nil}
+	if s.Do != "" {
+		out = append(out, &puppet.Script{Next: s.Next, Keep: s.Keep})
+	}
+	if s.Keep {
+		out = append(out, &puppet.Script{Next: s.Next, Do: s.Do})
+	}
+	for i := range s.Next {
+		out = append(out, &puppet.Script{Next: slices.Delete(slices.Clone(s.Next), i, i+1), Do: s.Do, Keep: s.Keep})
+		if s.Next[i] != "" {
+			changed := s
+			changed.Next = slices.Clone(s.Next)
+			changed.Next[i] = ""
+			out = append(out, &changed)
+		}
+	}
+	return out
+}
+
+// whole reports whether the composition is one that a generator may make: who adds
+// a tool can call it.
+func (c *Composition) whole() bool {
+	for _, e := range c.Entries {
+		if _, calls := e.Hooks[abi.HookCallTool]; e.Hooks[abi.HookBeforeAgent].Do == puppet.Add && !calls {
+			return false
+		}
+	}
+	return true
+}
