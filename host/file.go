@@ -64,6 +64,8 @@ type FileOptions struct {
 	// gives its keys, models are not to be a way into the host's own network.
 	GuardModels bool
 	ModelURL    string
+	// MayAsk says whether modules may choose a model; nil: as the file says.
+	MayAsk func(model string) bool
 	// Tracer is told of what the runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
@@ -131,7 +133,7 @@ func closeAll(closers []func()) {
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
-		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models,
+		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, MayAsk: b.opts.MayAsk,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},

@@ -154,7 +154,8 @@ type AgentOptions struct {
 	Model       model.Model
 	ModelName   string
 	Params      abi.Params
-	Models      []string // that modules may choose beside ModelName; nil: any
+	Models      []string                // that modules may choose beside ModelName; nil: any
+	MayAsk      func(model string) bool // whether they may choose one of those; nil: each
 
 	Instruction    string
 	Tools          []tool.Tool
@@ -198,7 +199,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{chain: c}
-	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models,
+	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, MayAsk: o.MayAsk,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
 		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
 		Journal: o.Journal}

@@ -46,8 +46,10 @@ type Options struct {
 	// change them for a call.
 	ModelName string
 	Params    abi.Params
-	// Models are those that modules may choose beside ModelName; nil: any.
+	// Models are those that modules may choose beside ModelName; nil: any. MayAsk has
+	// to take a chosen one too, where it is not nil.
 	Models []string
+	MayAsk func(model string) bool
 
 	Instruction string
 	Tools       []tool.Tool

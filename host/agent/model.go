@@ -67,10 +67,16 @@ func (r *run) request() *chain.List {
 
 // allow holds modules to the models they may choose.
 func (r *run) allow(req *chain.ModelRequest) error {
-	if req.Model == r.agent.ModelName || r.agent.Models == nil || slices.Contains(r.agent.Models, req.Model) {
+	a := r.agent
+	switch {
+	case req.Model == a.ModelName:
 		return nil
+	case a.Models != nil && !slices.Contains(a.Models, req.Model):
+		return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{a.ModelName}, a.Models...), ", "))
+	case a.MayAsk != nil && !a.MayAsk(req.Model):
+		return fmt.Errorf("model %q is not one that this agent may ask", req.Model)
 	}
-	return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{r.agent.ModelName}, r.agent.Models...), ", "))
+	return nil
 }
 
 // generate asks the model itself: innermost, inside all rings.

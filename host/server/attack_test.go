@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/openaitest"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/store"
@@ -81,6 +82,29 @@ func TestOperatorsKeyStaysHome(t *testing.T) {
 		}
 	}
 	require.NotContains(t, x.heard(), operatorsKey)
+}
+
+// A module of a tenant's cannot have the operator's model asked for another one than
+// those that the policy names, whether it changes the request or asks by itself.
+func TestModulesKeepToThePolicysModels(t *testing.T) {
+	t.Parallel()
+	f := platform(t)
+	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
+	f.server.options.Model = asked
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}, Grants: []string{"*"}}}, nil)
+	f.upload(f.acme, "chooser", `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "chooser",
+	beforeModel: () => ({ request: { model: "huge" } }),
+});
+`)
+	require.Equal(t, 200, f.apply(f.acme, "spender", "model: {name: small}\nmiddlewares: [{module: chooser}]\n").status)
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "spender", Input: "hi"}, &run)
+	f.finished(f.acme, run.ID)
+	require.Empty(t, asked.Requests())
+	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
 }
 
 // What an endpoint says when it refuses a key is told without the key: in answers,

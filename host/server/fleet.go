@@ -343,6 +343,8 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	}
 	if operator {
 		o.Network.Hosts = nil
+	} else if models := p.policy.Models; len(models) > 0 {
+		o.MayAsk = func(model string) bool { return matches(models, model) } // the file's own were checked when it was kept
 	}
 	if p.shared() {
 		o.Model = s.options.Model
