@@ -14,10 +14,14 @@ import (
 // mappedImage is an image in a file in memory that every memory maps privately:
 // what an instance does not touch is shared by all of them, and what it wrote
 // to is known to the kernel, so that a reset copies only that back.
+//
+// Where the image is nothing but zeros for long, nothing of the file is mapped: the
+// first write to such a page would give the file a page of zeros too, which stays
+// there and is counted nowhere, and take twice as long.
 type mappedImage struct {
 	fd      int
-	content []byte // the same file, mapped once more and never written to
-	written int64  // of its bytes; the rest are zeros that take no memory
+	content []byte    // the image, never written to
+	written []stretch // of it, that the file has; the rest are zeros that take no memory
 }
 
 // canMap finds out once whether this kernel tells about pages what a reset needs
@@ -78,25 +82,27 @@ const (
 	scanFile    = 1 << 2
 	scanPresent = 1 << 3
 	scanSwapped = 1 << 4
+	scanZero    = 1 << 5 // the one that all share who have only read zeros
 )
 
-// A stretch is some pages next to each other, by their addresses.
-type stretch struct{ start, end, kinds uint64 }
+// pageRegion is what the kernel finds: some pages next to each other, by their
+// addresses.
+type pageRegion struct{ start, end, kinds uint64 }
 
 // scans reports whether this kernel has pagemapScan.
 var scans = sync.OnceValue(func() bool {
-	var page [1]stretch
+	var page [1]pageRegion
 	_, _, err := ownPages(make([]byte, 2*osPage), 0, page[:])
 	return err == nil
 })
 
 // ownPages finds those of the pages of space, from an offset on, of which the process
-// has a copy of its own. It returns how many stretches there are, and up to where it
-// looked.
-func ownPages(space []byte, from uint64, found []stretch) (n int, upTo uint64, err error) {
+// has a copy of its own, or the page of zeros, which kinds tells. It returns how many
+// regions there are, and up to where it looked.
+func ownPages(space []byte, from uint64, found []pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
 	arg := scanPages{start: begin + from, end: begin + uint64(len(space)), found: uint64(uintptr(unsafe.Pointer(&found[0]))), room: uint64(len(found)),
-		inverted: scanFile, all: scanFile, any: scanPresent | scanSwapped, tell: scanPresent | scanSwapped}
+		inverted: scanFile, all: scanFile, any: scanPresent | scanSwapped, tell: scanZero}
 	arg.size = uint64(unsafe.Sizeof(arg))
 	got, _, errno := unix.Syscall(unix.SYS_IOCTL, openPagemap().Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
 	runtime.KeepAlive(found)
@@ -106,23 +112,26 @@ func ownPages(space []byte, from uint64, found []stretch) (n int, upTo uint64, e
 	return int(got), arg.stopped - begin, nil
 }
 
-// mapImage makes an image of b. Pages of zeros take no memory.
+// mapImage makes an image of b. Long stretches of zeros take no memory.
 func mapImage(b []byte) (pageImage, error) {
 	fd, err := unix.MemfdCreate("sandbox-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: make image: %w", err)
 	}
-	image := &mappedImage{fd: fd}
+	image := &mappedImage{fd: fd, written: withoutGaps(b)}
 	if err := image.write(b); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("sandbox: make image: %w", err)
 	}
-	content, err := mapAt(fd, nil, uintptr(len(b)), unix.PROT_READ, unix.MAP_PRIVATE)
+	content, err := mapAt(-1, 0, nil, uintptr(len(b)), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err == nil {
+		image.content = content
+		err = image.mapOver(content, unix.PROT_READ)
+	}
 	if err != nil {
-		_ = unix.Close(fd)
+		image.close()
 		return nil, fmt.Errorf("sandbox: map image: %w", err)
 	}
-	image.content = content
 	return image, nil
 }
 
@@ -130,18 +139,14 @@ func (i *mappedImage) write(b []byte) error {
 	if err := unix.Ftruncate(i.fd, int64(len(b))); err != nil {
 		return err
 	}
-	zeros := make([]byte, osPage)
-	for at := 0; at < len(b); at += osPage {
-		page := b[at:min(at+osPage, len(b))]
-		if string(page) == string(zeros[:len(page)]) {
-			continue
+	for _, s := range i.written {
+		for at := s.from; at < s.to; {
+			n, err := unix.Pwrite(i.fd, b[at:s.to], int64(at))
+			if err != nil {
+				return err
+			}
+			at += n
 		}
-		if n, err := unix.Pwrite(i.fd, page, int64(at)); err != nil {
-			return err
-		} else if n != len(page) {
-			return unix.EIO
-		}
-		i.written += int64(len(page))
 	}
 	// A file that shrank would end the process at the next access.
 	_, err := unix.FcntlInt(uintptr(i.fd), unix.F_ADD_SEALS,
@@ -149,12 +154,31 @@ func (i *mappedImage) write(b []byte) error {
 	return err
 }
 
+// mapOver maps what the file has over the beginning of space, which is zeros.
+func (i *mappedImage) mapOver(space []byte, prot int) error {
+	for _, s := range i.written {
+		if _, err := mapAt(i.fd, int64(s.from), unsafe.Pointer(&space[s.from]), uintptr(s.to-s.from), prot, unix.MAP_PRIVATE|unix.MAP_FIXED); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (i *mappedImage) size() uint64   { return uint64(len(i.content)) }
-func (i *mappedImage) bytes() int64   { return i.written }
 func (i *mappedImage) method() string { return "copies back the pages it wrote to" }
 
+// bytes is all of the file: whoever reads a page of it makes it take memory.
+func (i *mappedImage) bytes() (sum int64) {
+	for _, s := range i.written {
+		sum += int64(s.to - s.from)
+	}
+	return sum
+}
+
 func (i *mappedImage) close() {
-	unmap(i.content)
+	if i.content != nil {
+		unmap(i.content)
+	}
 	_ = unix.Close(i.fd)
 }
 
@@ -164,12 +188,16 @@ func (i *mappedImage) open(limit uint64) (pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = mapAt(i.fd, unsafe.Pointer(&p.space[0]), uintptr(i.size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
+	p.image = i
+	if p.resize(i.size()) == nil {
+		err = unix.ENOMEM
+	} else {
+		err = i.mapOver(p.space, unix.PROT_READ|unix.PROT_WRITE)
+	}
 	if err != nil {
 		p.free()
 		return nil, fmt.Errorf("sandbox: map image: %w", err)
 	}
-	p.image, p.usable = i, i.size()
 	return p, nil
 }
 
@@ -184,10 +212,14 @@ type mappedPages struct {
 }
 
 func mapPages(limit uint64) (*mappedPages, error) {
-	space, err := mapAt(-1, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	space, err := mapAt(-1, 0, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: reserve memory: %w", err)
 	}
+	// Where the system gives 2 MB to whoever touches a byte, a thousand instances would
+	// take that each, and a guest that touches a byte of each 2 MB would hold up the
+	// world while they are cleared. Kernels that have no such pages refuse this.
+	_ = unix.Madvise(space, unix.MADV_NOHUGEPAGE)
 	return &mappedPages{space: space}, nil
 }
 
@@ -224,7 +256,7 @@ func (p *mappedPages) resetStretches() (own int64, ok bool) {
 	if !scans() {
 		return 0, false
 	}
-	var found [64]stretch
+	var found [64]pageRegion
 	content := p.image.content
 	begin := uint64(uintptr(unsafe.Pointer(&p.space[0])))
 	for from := uint64(0); from < uint64(len(content)); {
@@ -233,7 +265,11 @@ func (p *mappedPages) resetStretches() (own int64, ok bool) {
 			return 0, false
 		}
 		for _, s := range found[:n] {
-			own += int64(copy(p.space[s.start-begin:s.end-begin], content[s.start-begin:]))
+			mine, was := p.space[s.start-begin:s.end-begin], content[s.start-begin:s.end-begin]
+			if s.kinds&scanZero != 0 && string(mine) == string(was) {
+				continue // only read, in a gap: a copy would make it the memory's own
+			}
+			own += int64(copy(mine, was))
 		}
 		from = upTo
 	}
@@ -252,9 +288,15 @@ func (p *mappedPages) resetEntries() (own int64, ok bool) {
 	}
 	for page := 0; page < len(content); page += osPage {
 		entry := binary.NativeEndian.Uint64(p.entries[page/osPage*8:])
-		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
-			own += int64(copy(p.space[page:page+osPage], content[page:]))
+		if entry&(pagePresent|pageSwapped) == 0 || entry&pageShared != 0 {
+			continue
 		}
+		// It may also be one that was only read where the image has zeros. To write to
+		// it would make it the memory's own.
+		if mine := p.space[page : page+osPage]; string(mine) != string(content[page:page+osPage]) {
+			copy(mine, content[page:])
+		}
+		own += int64(osPage)
 	}
 	return own, true
 }
@@ -264,10 +306,10 @@ func (p *mappedPages) free() {
 	p.space = nil
 }
 
-// mapAt maps a file, or nothing. Unlike unix.Mmap it keeps no list of mappings
-// under a lock, and takes an address.
-func mapAt(fd int, addr unsafe.Pointer, length uintptr, prot, flags int) ([]byte, error) {
-	p, err := unix.MmapPtr(fd, 0, addr, length, prot, flags)
+// mapAt maps a file from an offset on, or nothing. Unlike unix.Mmap it keeps no list
+// of mappings under a lock, and takes an address.
+func mapAt(fd int, offset int64, addr unsafe.Pointer, length uintptr, prot, flags int) ([]byte, error) {
+	p, err := unix.MmapPtr(fd, offset, addr, length, prot, flags)
 	if err != nil {
 		return nil, err
 	}

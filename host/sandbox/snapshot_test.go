@@ -429,7 +429,7 @@ func FuzzPages(f *testing.F) {
 	f.Add(uint64(1), uint16(10))
 	f.Fuzz(func(t *testing.T, seed uint64, writes uint16) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		content := make([]byte, (1+random.IntN(8))*pageBytes)
+		content := make([]byte, (1+random.IntN(20))*pageBytes)
 		for range random.IntN(40) {
 			content[random.IntN(len(content))] = byte(random.Uint32())
 		}
