@@ -47,7 +47,8 @@ func (f *File) checkModel() error {
 		return f.ErrorAt("model.retries", errors.New("retries: want 0 or more"))
 	}
 	for name, value := range f.Model.Params {
-		if slices.Contains([]string{"model", "messages", "tools", "stream"}, name) {
+		same := func(part string) bool { return strings.EqualFold(part, name) } // to some endpoints it is
+		if slices.ContainsFunc([]string{"model", "messages", "tools", "stream"}, same) {
 			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is the agent's own business; leave it out", name))
 		}
 		if !json.Valid(value) {

@@ -218,6 +218,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"address":                {"model: {base_url: localhost:8080}\n", `base_url: want an address that begins with https:// or http://`},
 		"retries":                {"model: {retries: -1}\n", `retries: want 0 or more`},
 		"parameter":              {"model: {params: {messages: []}}\n", `params: messages is the agent's own business`},
+		"parameter, written big": {"model: {params: {Messages: []}}\n", `params: Messages is the agent's own business`},
 		"fallback":               {"model:\n  fallbacks:\n    - base_url: http://x\n", `agent.yaml:3:7: a fallback needs the name of its model: name`},
 	} {
 		t.Run(name, func(t *testing.T) {

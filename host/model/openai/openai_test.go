@@ -159,6 +159,8 @@ func TestParametersThatAreNone(t *testing.T) {
 	require.NoError(t, err)
 	for _, p := range []abi.Params{
 		{"messages": json.RawMessage("[]")}, {"stream": json.RawMessage("true")}, {"seed": json.RawMessage(`1,"model":"x"`)}, {"seed": nil},
+		// What an endpoint written in Go takes for messages and model as well.
+		{"Messages": json.RawMessage("[]")}, {"me\u017f\u017fages": json.RawMessage("[]")}, {"MODEL": json.RawMessage(`"x"`)}, {"tool\u017f": json.RawMessage("[]")},
 	} {
 		req := ask()
 		req.Params = p

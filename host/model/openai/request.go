@@ -5,17 +5,26 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// reserved are the parts of a request's body that are not parameters.
-var reserved = map[string]string{
-	"model":    "give the request another model",
-	"messages": "change the request's messages",
-	"tools":    "change the request's tools",
-	"stream":   "a request streams if its caller wants chunks",
+// reserved says of a name what to do in place of a parameter, if it is that of another
+// part of a request's body; "" if it is not. Some endpoints pass over the case of names.
+func reserved(name string) string {
+	switch {
+	case strings.EqualFold(name, "model"):
+		return "give the request another model"
+	case strings.EqualFold(name, "messages"):
+		return "change the request's messages"
+	case strings.EqualFold(name, "tools"):
+		return "change the request's tools"
+	case strings.EqualFold(name, "stream"):
+		return "a request streams if its caller wants chunks"
+	}
+	return ""
 }
 
 // body writes the body of a request: the parameters as they are, in the order
@@ -41,7 +50,7 @@ func (c *Client) body(req *model.Request, stream, options bool) ([]byte, error) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(req.Params)) {
 		value := req.Params[name]
-		if instead, ok := reserved[name]; ok {
+		if instead := reserved(name); instead != "" {
 			return nil, invalid("%q is not a parameter; %s", name, instead)
 		}
 		if err := abi.Valid(value); err != nil {
