@@ -67,15 +67,15 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 func (x *AfterAgentInput) fill(t *trusted) { t.object(&shapeOfAfterAgentInput, unsafe.Pointer(x)) }
 
 var shapeOfAfterAgentInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "new_from", first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x226d6f72665f7765, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
-	{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
-	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
-	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "new_from", skip: 12, first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x3a226d6f72665f77, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
+	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
 }}
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
@@ -169,13 +169,13 @@ func (x *AfterModelInput) writeValue(w *writer) {
 func (x *AfterModelInput) fill(t *trusted) { t.object(&shapeOfAfterModelInput, unsafe.Pointer(x)) }
 
 var shapeOfAfterModelInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
 }}
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
@@ -235,11 +235,11 @@ func (x *AfterModelRewriteStateInput) fill(t *trusted) {
 }
 
 var shapeOfAfterModelRewriteStateInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
 }}
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
@@ -335,14 +335,14 @@ func (x *AfterToolInput) writeValue(w *writer) {
 func (x *AfterToolInput) fill(t *trusted) { t.object(&shapeOfAfterToolInput, unsafe.Pointer(x)) }
 
 var shapeOfAfterToolInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
 }}
 
 func (x *AfterToolsAnswer) writeValue(w *writer) {
@@ -400,11 +400,11 @@ func (x *AfterToolsInput) writeValue(w *writer) {
 func (x *AfterToolsInput) fill(t *trusted) { t.object(&shapeOfAfterToolsInput, unsafe.Pointer(x)) }
 
 var shapeOfAfterToolsInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
 }}
 
 func (x *Approval) writeValue(w *writer) {
@@ -442,9 +442,9 @@ func (x *Ask) writeValue(w *writer) {
 func (x *Ask) fill(t *trusted) { t.object(&shapeOfAsk, unsafe.Pointer(x)) }
 
 var shapeOfAsk = objectShape{fields: []shapeField{
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
-	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
-	{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
+	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
 }}
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
@@ -538,20 +538,20 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 func (x *BeforeAgentInput) fill(t *trusted) { t.object(&shapeOfBeforeAgentInput, unsafe.Pointer(x)) }
 
 var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "instruction", first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x226e6f6974637572, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
-	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
-	{name: "return_directly", first: 0x645f6e7275746572, mask: 0xffffffffffffffff, last: 0x22796c7463657269, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "instruction", skip: 15, first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x3a226e6f69746375, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "return_directly", skip: 19, first: 0x645f6e7275746572, mask: 0xffffffffffffffff, middle: 0x22796c7463657269, last: 0x3a22796c74636572, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
-	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "limits", first: 0x227374696d696c, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
+	{name: "limits", skip: 10, first: 0x3a227374696d696c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
 }}
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
@@ -615,10 +615,10 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 func (x *BeforeModelInput) fill(t *trusted) { t.object(&shapeOfBeforeModelInput, unsafe.Pointer(x)) }
 
 var shapeOfBeforeModelInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
 }}
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
@@ -688,13 +688,13 @@ func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
 }
 
 var shapeOfBeforeModelRewriteStateInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
-	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
-	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 }}
@@ -770,12 +770,12 @@ func (x *BeforeToolInput) writeValue(w *writer) {
 func (x *BeforeToolInput) fill(t *trusted) { t.object(&shapeOfBeforeToolInput, unsafe.Pointer(x)) }
 
 var shapeOfBeforeToolInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
 }}
 
 func (x *By) writeValue(w *writer) {
@@ -794,9 +794,9 @@ func (x *By) writeValue(w *writer) {
 func (x *By) fill(t *trusted) { t.object(&shapeOfBy, unsafe.Pointer(x)) }
 
 var shapeOfBy = objectShape{fields: []shapeField{
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
-	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
 }}
 
 func (x *Call) writeValue(w *writer) {
@@ -833,13 +833,13 @@ func (x *Call) writeValue(w *writer) {
 func (x *Call) fill(t *trusted) { t.object(&shapeOfCall, unsafe.Pointer(x)) }
 
 var shapeOfCall = objectShape{fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
-	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
-	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
-	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
-	{name: "original_arguments", first: 0x6c616e696769726f, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
-	{name: "by", first: 0x227962, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
+	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
+	{name: "original_arguments", skip: 22, first: 0x6c616e696769726f, mask: 0xffffffffffffffff, middle: 0x6e656d756772615f, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
+	{name: "by", skip: 6, first: 0x3a227962, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
 }}
 
 func (x *CallPatch) writeValue(w *writer) {
@@ -918,24 +918,24 @@ func (x *CallToolInput) writeValue(w *writer) {
 func (x *CallToolInput) fill(t *trusted) { t.object(&shapeOfCallToolInput, unsafe.Pointer(x)) }
 
 var shapeOfCallToolInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 }}
 
 func (x *Chunk) fill(t *trusted) { t.object(&shapeOfChunk, unsafe.Pointer(x)) }
 
 var shapeOfChunk = objectShape{fields: []shapeField{
-	{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
-	{name: "kind", first: 0x22646e696b, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
-	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
-	{name: "index", first: 0x227865646e69, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
-	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
-	{name: "call_id", first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
-	{name: "part", first: 0x2274726170, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
+	{name: "seq", skip: 7, first: 0x3a22716573, mask: 0xffffffffff, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
+	{name: "kind", skip: 8, first: 0x3a22646e696b, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
+	{name: "index", skip: 9, first: 0x3a227865646e69, mask: 0xffffffffffffff, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
+	{name: "call_id", skip: 11, first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
+	{name: "part", skip: 8, first: 0x3a2274726170, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
 }}
 
 func (x *ConfigureAnswer) writeValue(w *writer) {
@@ -961,8 +961,8 @@ func (x *ConfigureInput) writeValue(w *writer) {
 func (x *ConfigureInput) fill(t *trusted) { t.object(&shapeOfConfigureInput, unsafe.Pointer(x)) }
 
 var shapeOfConfigureInput = objectShape{fields: []shapeField{
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
-	{name: "config", first: 0x226769666e6f63, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
+	{name: "config", skip: 10, first: 0x3a226769666e6f63, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
 }}
 
 func (x *Control) writeValue(w *writer) {
@@ -1104,21 +1104,21 @@ func (x *EntryStats) writeValue(w *writer) {
 func (x *EntryStats) fill(t *trusted) { t.object(&shapeOfEntryStats, unsafe.Pointer(x)) }
 
 var shapeOfEntryStats = objectShape{fields: []shapeField{
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
-	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
-	{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
-	{name: "hooks", first: 0x22736b6f6f68, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
+	{name: "digest", skip: 10, first: 0x3a22747365676964, mask: 0xffffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
+	{name: "hooks", skip: 9, first: 0x3a22736b6f6f68, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[Hook]int64)(p), func(t *trusted, v *int64) { *v = t.int() })
 	}},
-	{name: "calls", first: 0x22736c6c6163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
-	{name: "faults", first: 0x2273746c756166, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
-	{name: "wall_us", first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
-	{name: "bytes_in", first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x226e695f73657479, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
-	{name: "bytes_out", first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x2274756f5f736574, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
-	{name: "fuel", first: 0x226c657566, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
-	{name: "instances", first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x227365636e617473, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
-	{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
-	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
+	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
+	{name: "faults", skip: 10, first: 0x3a2273746c756166, mask: 0xffffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
+	{name: "wall_us", skip: 11, first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x3a2273755f6c6c61, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
+	{name: "bytes_in", skip: 12, first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x3a226e695f736574, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
+	{name: "bytes_out", skip: 13, first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x3a2274756f5f7365, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
+	{name: "fuel", skip: 8, first: 0x3a226c657566, mask: 0xffffffffffff, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
+	{name: "instances", skip: 13, first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x3a227365636e6174, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
+	{name: "model_calls", skip: 15, first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
+	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
 }}
 
 func (x *Error) writeValue(w *writer) {
@@ -1145,11 +1145,11 @@ func (x *Error) writeValue(w *writer) {
 func (x *Error) fill(t *trusted) { t.object(&shapeOfError, unsafe.Pointer(x)) }
 
 var shapeOfError = objectShape{fields: []shapeField{
-	{name: "code", first: 0x2265646f63, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
-	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
-	{name: "retryable", first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x22656c6261797274, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
-	{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
-	{name: "retry_after_ms", first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x22736d5f72657466, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
+	{name: "code", skip: 8, first: 0x3a2265646f63, mask: 0xffffffffffff, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
+	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
+	{name: "retryable", skip: 13, first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x3a22656c62617972, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
+	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
+	{name: "retry_after_ms", skip: 18, first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x3a22736d5f726574, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
 }}
 
 func (x *Error) append(b []byte) ([]byte, error) {
@@ -1358,51 +1358,51 @@ func (x *Event) writeValue(w *writer) {
 func (x *Event) fill(t *trusted) { t.object(&shapeOfEvent, unsafe.Pointer(x)) }
 
 var shapeOfEvent = objectShape{fields: []shapeField{
-	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
-	{name: "seq", first: 0x22716573, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
-	{name: "time_ms", first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
-	{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
-	{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
-	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
-	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
-	{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
-	{name: "from", first: 0x226d6f7266, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
-	{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
-	{name: "attempt", first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
-	{name: "next", first: 0x227478656e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
-	{name: "delay_ms", first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x22736d5f79616c65, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
-	{name: "chunk", first: 0x226b6e756863, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
-	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
-	{name: "replaced", first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x22646563616c7065, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-	{name: "source", first: 0x22656372756f73, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
-	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
-	{name: "data", first: 0x2261746164, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
-	{name: "level", first: 0x226c6576656c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
-	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
-	{name: "digest", first: 0x22747365676964, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
-	{name: "stage", first: 0x226567617473, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
-	{name: "cause", first: 0x226573756163, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
-	{name: "limit", first: 0x2274696d696c, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
-	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
-	{name: "action", first: 0x226e6f69746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
-	{name: "stderr", first: 0x22727265647473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
+	{name: "seq", skip: 7, first: 0x3a22716573, mask: 0xffffffffff, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
+	{name: "time_ms", skip: 11, first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x3a22736d5f656d69, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
+	{name: "step", skip: 8, first: 0x3a2270657473, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
+	{name: "step_id", skip: 11, first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
+	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
+	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
+	{name: "from", skip: 8, first: 0x3a226d6f7266, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
+	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
+	{name: "attempt", skip: 11, first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x3a2274706d657474, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
+	{name: "next", skip: 8, first: 0x3a227478656e, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
+	{name: "delay_ms", skip: 12, first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x3a22736d5f79616c, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
+	{name: "chunk", skip: 9, first: 0x3a226b6e756863, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
+	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "replaced", skip: 12, first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x3a22646563616c70, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
+	{name: "data", skip: 8, first: 0x3a2261746164, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
+	{name: "level", skip: 9, first: 0x3a226c6576656c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
+	{name: "digest", skip: 10, first: 0x3a22747365676964, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
+	{name: "stage", skip: 9, first: 0x3a226567617473, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
+	{name: "cause", skip: 9, first: 0x3a226573756163, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
+	{name: "limit", skip: 9, first: 0x3a2274696d696c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
+	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
+	{name: "action", skip: 10, first: 0x3a226e6f69746361, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
+	{name: "stderr", skip: 10, first: 0x3a22727265647473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
-	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
-	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
-	{name: "error", first: 0x22726f727265, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "stopped_by", first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x2279625f64657070, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
-	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
-	{name: "stop_code", first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x2265646f635f706f, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
-	{name: "entries", first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
-	{name: "interrupts", first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x2273747075727265, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
-	{name: "expires_ms", first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x22736d5f73657269, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
+	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "stopped_by", skip: 14, first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x3a2279625f646570, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
+	{name: "stop_code", skip: 13, first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x3a2265646f635f70, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
+	{name: "entries", skip: 11, first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
+	{name: "interrupts", skip: 14, first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
+	{name: "expires_ms", skip: 14, first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
 }}
 
 func (x *FunctionCall) writeValue(w *writer) {
@@ -1417,8 +1417,8 @@ func (x *FunctionCall) writeValue(w *writer) {
 func (x *FunctionCall) fill(t *trusted) { t.object(&shapeOfFunctionCall, unsafe.Pointer(x)) }
 
 var shapeOfFunctionCall = objectShape{fields: []shapeField{
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
-	{name: "arguments", first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x2273746e656d7567, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
 }}
 
 func (x *GateToolAnswer) writeValue(w *writer) {
@@ -1484,11 +1484,11 @@ func (x *GateToolInput) writeValue(w *writer) {
 func (x *GateToolInput) fill(t *trusted) { t.object(&shapeOfGateToolInput, unsafe.Pointer(x)) }
 
 var shapeOfGateToolInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 }}
 
 func (x *HTTPHeader) writeValue(w *writer) {
@@ -1503,8 +1503,8 @@ func (x *HTTPHeader) writeValue(w *writer) {
 func (x *HTTPHeader) fill(t *trusted) { t.object(&shapeOfHTTPHeader, unsafe.Pointer(x)) }
 
 var shapeOfHTTPHeader = objectShape{fields: []shapeField{
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
-	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
+	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
 }}
 
 func (x *HTTPRequest) writeValue(w *writer) {
@@ -1566,11 +1566,11 @@ func (x *HTTPResponse) writeValue(w *writer) {
 func (x *HTTPResponse) fill(t *trusted) { t.object(&shapeOfHTTPResponse, unsafe.Pointer(x)) }
 
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
-	{name: "status", first: 0x22737574617473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
-	{name: "url", first: 0x226c7275, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
-	{name: "body", first: 0x2279646f62, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
-	{name: "body_base64", first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x223436657361625f, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
+	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
+	{name: "url", skip: 7, first: 0x3a226c7275, mask: 0xffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
+	{name: "headers", skip: 11, first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
+	{name: "body", skip: 8, first: 0x3a2279646f62, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
+	{name: "body_base64", skip: 15, first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
 }}
 
 func (x *Interrupt) writeValue(w *writer) {
@@ -1602,10 +1602,10 @@ func (x *List) writeValue(w *writer) {
 func (x *List) fill(t *trusted) { t.object(&shapeOfList, unsafe.Pointer(x)) }
 
 var shapeOfList = objectShape{fields: []shapeField{
-	{name: "list", first: 0x227473696c, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
-	{name: "revision", first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x226e6f6973697665, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
-	{name: "total", first: 0x226c61746f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
-	{name: "items", first: 0x22736d657469, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
+	{name: "list", skip: 8, first: 0x3a227473696c, mask: 0xffffffffffff, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
+	{name: "revision", skip: 12, first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x3a226e6f69736976, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
+	{name: "total", skip: 9, first: 0x3a226c61746f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
+	{name: "items", skip: 9, first: 0x3a22736d657469, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
 }}
 
 func (x *LocalValue) writeValue(w *writer) {
@@ -1620,8 +1620,8 @@ func (x *LocalValue) writeValue(w *writer) {
 func (x *LocalValue) fill(t *trusted) { t.object(&shapeOfLocalValue, unsafe.Pointer(x)) }
 
 var shapeOfLocalValue = objectShape{fields: []shapeField{
-	{name: "value", first: 0x2265756c6176, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
-	{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
+	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
+	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
 }}
 
 func (x *LocalVersion) writeValue(w *writer) {
@@ -1634,7 +1634,7 @@ func (x *LocalVersion) writeValue(w *writer) {
 func (x *LocalVersion) fill(t *trusted) { t.object(&shapeOfLocalVersion, unsafe.Pointer(x)) }
 
 var shapeOfLocalVersion = objectShape{fields: []shapeField{
-	{name: "version", first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
+	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
 }}
 
 func (x *Message) writeFields(w *writer) {
@@ -1675,15 +1675,15 @@ func (x *Message) writeFields(w *writer) {
 func (x *Message) fill(t *trusted) { t.object(&shapeOfMessage, unsafe.Pointer(x)) }
 
 var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Message)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
-	{name: "role", first: 0x22656c6f72, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
-	{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
-	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
-	{name: "tool_call_id", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x2264695f6c6c6163, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
-	{name: "reasoning_content", first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, last: 0x22746e65746e6f63, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
-	{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
-	{name: "origin", first: 0x226e696769726f, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
+	{name: "role", skip: 8, first: 0x3a22656c6f72, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
+	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
+	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
+	{name: "tool_call_id", skip: 16, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
+	{name: "reasoning_content", skip: 21, first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, middle: 0x6e65746e6f635f67, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
+	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
+	{name: "origin", skip: 10, first: 0x3a226e696769726f, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
 }}
 
 func (x *Message) append(b []byte) ([]byte, error) {
@@ -1719,7 +1719,7 @@ func (x *ModelReply) writeValue(w *writer) {
 func (x *ModelReply) fill(t *trusted) { t.object(&shapeOfModelReply, unsafe.Pointer(x)) }
 
 var shapeOfModelReply = objectShape{fields: []shapeField{
-	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
 }}
 
 func (x *ObserveAnswer) writeValue(w *writer) {
@@ -1755,10 +1755,10 @@ func (x *ObserveInput) writeValue(w *writer) {
 func (x *ObserveInput) fill(t *trusted) { t.object(&shapeOfObserveInput, unsafe.Pointer(x)) }
 
 var shapeOfObserveInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "events", first: 0x2273746e657665, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "events", skip: 10, first: 0x3a2273746e657665, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
 }}
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
@@ -1820,12 +1820,12 @@ func (x *OnChunkInput) writeValue(w *writer) {
 func (x *OnChunkInput) fill(t *trusted) { t.object(&shapeOfOnChunkInput, unsafe.Pointer(x)) }
 
 var shapeOfOnChunkInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
-	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
-	{name: "final", first: 0x226c616e6966, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
+	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
 }}
 
 func (x *Part) writeFields(w *writer) {
@@ -1852,11 +1852,11 @@ func (x *Part) writeFields(w *writer) {
 func (x *Part) fill(t *trusted) { t.object(&shapeOfPart, unsafe.Pointer(x)) }
 
 var shapeOfPart = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Part)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
-	{name: "text", first: 0x2274786574, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
-	{name: "image_url", first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x226c72755f656761, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
-	{name: "input_audio", first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x226f696475615f74, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
-	{name: "file", first: 0x22656c6966, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
+	{name: "image_url", skip: 13, first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x3a226c72755f6567, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
+	{name: "input_audio", skip: 15, first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x3a226f696475615f, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
+	{name: "file", skip: 8, first: 0x3a22656c6966, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
 }}
 
 func (x *Pending) writeValue(w *writer) {
@@ -1903,15 +1903,15 @@ func (x *Pending) writeValue(w *writer) {
 func (x *Pending) fill(t *trusted) { t.object(&shapeOfPending, unsafe.Pointer(x)) }
 
 var shapeOfPending = objectShape{fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
-	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
-	{name: "hook", first: 0x226b6f6f68, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
-	{name: "reason", first: 0x226e6f73616572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
-	{name: "payload", first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "asks", first: 0x22736b7361, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
+	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "asks", skip: 8, first: 0x3a22736b7361, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
 }}
 
 func (x *Received) writeValue(w *writer) {
@@ -1934,8 +1934,8 @@ func (x *Received) writeValue(w *writer) {
 func (x *Received) fill(t *trusted) { t.object(&shapeOfReceived, unsafe.Pointer(x)) }
 
 var shapeOfReceived = objectShape{fields: []shapeField{
-	{name: "chunks", first: 0x22736b6e756863, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
-	{name: "end", first: 0x22646e65, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+	{name: "end", skip: 7, first: 0x3a22646e65, mask: 0xffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
 }}
 
 func (x *Request) writeValue(w *writer) {
@@ -1960,13 +1960,13 @@ func (x *Request) writeValue(w *writer) {
 func (x *Request) fill(t *trusted) { t.object(&shapeOfRequest, unsafe.Pointer(x)) }
 
 var shapeOfRequest = objectShape{fields: []shapeField{
-	{name: "messages", first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x2273656761737365, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
-	{name: "model", first: 0x226c65646f6d, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
-	{name: "params", first: 0x22736d61726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
+	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
 }}
 
 func (x *RequestPatch) writeValue(w *writer) {
@@ -2018,9 +2018,9 @@ func (x *Response) writeValue(w *writer) {
 func (x *Response) fill(t *trusted) { t.object(&shapeOfResponse, unsafe.Pointer(x)) }
 
 var shapeOfResponse = objectShape{fields: []shapeField{
-	{name: "message", first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
-	{name: "finish_reason", first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x226e6f736165725f, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
-	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
+	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
 }}
 
 func (x *Response) append(b []byte) ([]byte, error) {
@@ -2047,9 +2047,9 @@ func (x *Result) writeValue(w *writer) {
 func (x *Result) fill(t *trusted) { t.object(&shapeOfResult, unsafe.Pointer(x)) }
 
 var shapeOfResult = objectShape{fields: []shapeField{
-	{name: "content", first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
-	{name: "is_error", first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x22726f7272655f73, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
-	{name: "extra", first: 0x226172747865, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
+	{name: "is_error", skip: 12, first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x3a22726f7272655f, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
+	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
 }}
 
 func (x *Result) append(b []byte) ([]byte, error) {
@@ -2070,8 +2070,8 @@ func (x *Resume) writeValue(w *writer) {
 func (x *Resume) fill(t *trusted) { t.object(&shapeOfResume, unsafe.Pointer(x)) }
 
 var shapeOfResume = objectShape{fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
-	{name: "answer", first: 0x22726577736e61, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
+	{name: "answer", skip: 10, first: 0x3a22726577736e61, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
 }}
 
 func (x *Run) writeValue(w *writer) {
@@ -2110,18 +2110,18 @@ func (x *Run) writeValue(w *writer) {
 func (x *Run) fill(t *trusted) { t.object(&shapeOfRun, unsafe.Pointer(x)) }
 
 var shapeOfRun = objectShape{fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
-	{name: "agent", first: 0x22746e656761, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
-	{name: "step", first: 0x2270657473, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
-	{name: "step_id", first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
-	{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
-	{name: "usage", first: 0x226567617375, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
-	{name: "metadata", first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x2261746164617465, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
+	{name: "step", skip: 8, first: 0x3a2270657473, mask: 0xffffffffffff, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
+	{name: "step_id", skip: 11, first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
+	{name: "max_steps", skip: 13, first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{name: "metadata", skip: 12, first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x3a22617461646174, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[string]JSON)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "now_ms", first: 0x22736d5f776f6e, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
-	{name: "deadline_ms", first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x22736d5f656e696c, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
-	{name: "parent", first: 0x22746e65726170, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
+	{name: "now_ms", skip: 10, first: 0x3a22736d5f776f6e, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
+	{name: "deadline_ms", skip: 15, first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x3a22736d5f656e69, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
+	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
 }}
 
 func (x *RunLimits) writeValue(w *writer) {
@@ -2146,10 +2146,10 @@ func (x *RunLimits) writeValue(w *writer) {
 func (x *RunLimits) fill(t *trusted) { t.object(&shapeOfRunLimits, unsafe.Pointer(x)) }
 
 var shapeOfRunLimits = objectShape{fields: []shapeField{
-	{name: "max_steps", first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x2273706574735f78, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
-	{name: "model_calls", first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
-	{name: "tool_calls", first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x22736c6c61635f6c, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
-	{name: "tools", first: 0x22736c6f6f74, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "max_steps", skip: 13, first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
+	{name: "model_calls", skip: 15, first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
+	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
 	}},
 }}
@@ -2210,12 +2210,12 @@ func (x *StateTool) writeValue(w *writer) {
 func (x *StateTool) fill(t *trusted) { t.object(&shapeOfStateTool, unsafe.Pointer(x)) }
 
 var shapeOfStateTool = objectShape{fields: []shapeField{
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
-	{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
-	{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
-	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
-	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
-	{name: "active", first: 0x22657669746361, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
+	{name: "description", skip: 15, first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
+	{name: "parameters", skip: 14, first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
+	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
+	{name: "active", skip: 10, first: 0x3a22657669746361, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
 }}
 
 func (x *Stop) writeValue(w *writer) {
@@ -2253,8 +2253,8 @@ func (x *StreamEnd) writeValue(w *writer) {
 func (x *StreamEnd) fill(t *trusted) { t.object(&shapeOfStreamEnd, unsafe.Pointer(x)) }
 
 var shapeOfStreamEnd = objectShape{fields: []shapeField{
-	{name: "response", first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x2265736e6f707365, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
 }}
 
 func (x *Tool) writeValue(w *writer) {
@@ -2283,11 +2283,11 @@ func (x *Tool) writeValue(w *writer) {
 func (x *Tool) fill(t *trusted) { t.object(&shapeOfTool, unsafe.Pointer(x)) }
 
 var shapeOfTool = objectShape{fields: []shapeField{
-	{name: "name", first: 0x22656d616e, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
-	{name: "description", first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x226e6f6974706972, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
-	{name: "parameters", first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x2273726574656d61, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
-	{name: "owner", first: 0x2272656e776f, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
-	{name: "idempotent", first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x22746e65746f706d, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
+	{name: "description", skip: 15, first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
+	{name: "parameters", skip: 14, first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
+	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
 }}
 
 func (x *ToolAgain) writeValue(w *writer) {
@@ -2319,9 +2319,9 @@ func (x *ToolCall) writeFields(w *writer) {
 func (x *ToolCall) fill(t *trusted) { t.object(&shapeOfToolCall, unsafe.Pointer(x)) }
 
 var shapeOfToolCall = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*ToolCall)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "id", first: 0x226469, mask: 0xffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
-	{name: "type", first: 0x2265707974, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
-	{name: "function", first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x226e6f6974636e75, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
+	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
+	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
+	{name: "function", skip: 12, first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x3a226e6f6974636e, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
 }}
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
@@ -2367,13 +2367,13 @@ func (x *ToolMessagesInput) writeValue(w *writer) {
 func (x *ToolMessagesInput) fill(t *trusted) { t.object(&shapeOfToolMessagesInput, unsafe.Pointer(x)) }
 
 var shapeOfToolMessagesInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
-	{name: "default", first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
+	{name: "default", skip: 11, first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x3a22746c75616665, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
 }}
 
 func (x *ToolReply) writeValue(w *writer) {
@@ -2390,7 +2390,7 @@ func (x *ToolReply) writeValue(w *writer) {
 func (x *ToolReply) fill(t *trusted) { t.object(&shapeOfToolReply, unsafe.Pointer(x)) }
 
 var shapeOfToolReply = objectShape{fields: []shapeField{
-	{name: "result", first: 0x22746c75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
 }}
 
 func (x *ToolRequest) writeValue(w *writer) {
@@ -2453,11 +2453,11 @@ func (x *TranslateInput) writeValue(w *writer) {
 func (x *TranslateInput) fill(t *trusted) { t.object(&shapeOfTranslateInput, unsafe.Pointer(x)) }
 
 var shapeOfTranslateInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "event", first: 0x22746e657665, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
-	{name: "protocol", first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x226c6f636f746f72, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
+	{name: "protocol", skip: 12, first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x3a226c6f636f746f, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
 }}
 
 func (x *Usage) writeValue(w *writer) {
@@ -2474,9 +2474,9 @@ func (x *Usage) writeValue(w *writer) {
 func (x *Usage) fill(t *trusted) { t.object(&shapeOfUsage, unsafe.Pointer(x)) }
 
 var shapeOfUsage = objectShape{fields: []shapeField{
-	{name: "prompt_tokens", first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
-	{name: "completion_tokens", first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
-	{name: "total_tokens", first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x22736e656b6f745f, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
+	{name: "prompt_tokens", skip: 17, first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
+	{name: "completion_tokens", skip: 21, first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, middle: 0x6e656b6f745f6e6f, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
+	{name: "total_tokens", skip: 16, first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
 }}
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
@@ -2536,10 +2536,10 @@ func (x *WrapModelInput) writeValue(w *writer) {
 func (x *WrapModelInput) fill(t *trusted) { t.object(&shapeOfWrapModelInput, unsafe.Pointer(x)) }
 
 var shapeOfWrapModelInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
 }}
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
@@ -2605,10 +2605,10 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 func (x *WrapToolCallInput) fill(t *trusted) { t.object(&shapeOfWrapToolCallInput, unsafe.Pointer(x)) }
 
 var shapeOfWrapToolCallInput = objectShape{fields: []shapeField{
-	{name: "run", first: 0x226e7572, mask: 0xffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", first: 0x227972746e65, mask: 0xffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
-	{name: "resume", first: 0x22656d75736572, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", first: 0x226c6c6163, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", first: 0x226c6f6f74, mask: 0xffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "stream", first: 0x226d6165727473, mask: 0xffffffffffffff, last: 0x0, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
+	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
 }}

@@ -17,9 +17,11 @@ type objectShape struct {
 // A shapeField is one of the fields, in the order in which they are written.
 type shapeField struct {
 	name        string
-	first, mask uint64 // the first eight bytes of the key, or all and the quote behind it
-	last        uint64 // of a longer key the last seven bytes, and the quote
+	first, mask uint64 // the first eight bytes of the key, with the quote and the colon behind it
+	middle      uint64 // of a key longer than 14 bytes the second eight
+	last        uint64 // of a key longer than 6 bytes the last six, the quote and the colon
 	at          uintptr
+	skip        uint8 // how many bytes there are from the comma before the key to the value
 	kind        shapeKind
 	of          *objectShape // of what it consists of; nil for a pointer to the same
 	grow        func(p unsafe.Pointer) unsafe.Pointer
@@ -60,6 +62,15 @@ func extended[T any](v *[]T) unsafe.Pointer {
 	return unsafe.Pointer(&(*v)[n])
 }
 
+// Two bytes before the key of a field, as they come from the host.
+const (
+	firstKey = '{' | '"'<<8
+	nextKey  = ',' | '"'<<8
+)
+
+// unusual stands for a key that is not written as usual, or is none of the shape's.
+var unusual shapeField
+
 // object reads an object, or null, into the struct at p.
 func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 	switch t.space() {
@@ -71,105 +82,28 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		t.fail()
 		return
 	}
-	n := len(t.b)
-	if cap(t.b)-n < Pad {
+	if n := len(t.b); cap(t.b)-n < Pad {
 		t.b = append(make([]byte, 0, n+Pad), t.b...)
 	}
-	b := t.b[:n+Pad]
-	fields, all := unsafe.Pointer(unsafe.SliceData(s.fields)), len(s.fields)*fieldSize
-	i, next := t.i+1, 0
-	for i < n {
-		c := byteOf(b, i)
-		if c == ',' {
-			i++
-			c = byteOf(b, i)
+	for next := 0; ; {
+		f, after := t.simple(s, next, p)
+		if f == nil {
+			return
 		}
-		if c != '"' {
-			i++
-			if c == '}' {
-				t.i = i
+		if next = after; f == &unusual {
+			if !t.key() {
 				return
 			}
-			if c <= ' ' || c == ',' {
+			if f = t.fieldOf(s, p); f == nil {
 				continue
 			}
-			break
-		}
-		// The key is mostly that of the next field, or of one soon after it.
-		var f *shapeField
-		w := word(b, i+1)
-		for range s.fields {
-			g := (*shapeField)(unsafe.Add(fields, next))
-			if next += fieldSize; next == all {
-				next = 0
-			}
-			if (w^g.first)&g.mask == 0 && (len(g.name) < 8 || g.endsAt(b[:n], i+1)) {
-				f = g
-				i += len(g.name) + 2
-				break
-			}
-		}
-		if f == nil || i >= n || byteOf(b, i) != ':' || byteOf(b, i+1) <= ' ' {
-			if f != nil {
-				i -= len(f.name) + 2
-			}
-			t.i = i
-			f = t.fieldOf(s, p)
-			if i = t.i; f == nil {
-				continue
-			}
-		} else {
-			i++
 		}
 		at := unsafe.Add(p, f.at)
 		switch f.kind {
-		case shapeText:
-			if byteOf(b, i) == '"' {
-				end := i + 1
-				for end < n {
-					w := word(b, end)
-					x, y := w^quotes, w^backs
-					// The lowest bit that is set marks a byte that is 0 in x or y.
-					if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
-						end += bits.TrailingZeros64(found) >> 3
-						break
-					}
-					end += 8
-				}
-				if end < n && byteOf(b, end) == '"' {
-					*(*string)(at) = unsafe.String(&b[i+1], end-i-1) // nobody changes it
-					i = end + 1
-					continue
-				}
-			}
-			t.i = i
-			*(*string)(at) = t.text()
-		case shapeInt, shapeInt64:
-			v, end := int64(0), i
-			for {
-				c := byteOf(b, end) - '0'
-				if c > 9 || end >= n {
-					break
-				}
-				v = v*10 + int64(c)
-				end++
-			}
-			if c := byteOf(b, end); end > i && end-i <= 18 && c != '.' && c|0x20 != 'e' {
-				t.i = end
-			} else {
-				t.i = i
-				v = t.int()
-			}
-			if f.kind == shapeInt {
-				*(*int)(at) = int(v)
-			} else {
-				*(*int64)(at) = v
-			}
 		case shapeStruct:
-			t.i = i
 			t.object(f.of, at)
 		case shapePointer:
-			if t.i = i; !t.null() {
+			if t.space(); !t.null() {
 				of := f.of
 				if of == nil {
 					of = s
@@ -177,26 +111,103 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 				t.object(of, f.grow(at))
 			}
 		default:
-			t.i = i
+			t.space()
 			t.rest(f, at)
 		}
-		i = t.i
+	}
+}
+
+// simple reads fields up to one whose value consists of others, or is not written as
+// usual, and returns that one, with the offset of the one that is likely to come
+// after it; nil at the end. It calls nothing.
+func (t *trusted) simple(s *objectShape, next int, p unsafe.Pointer) (found *shapeField, after int) {
+	n := len(t.b)
+	b := t.b[:n+Pad]
+	fields, all := unsafe.Pointer(unsafe.SliceData(s.fields)), len(s.fields)*fieldSize
+	i := t.i
+	for i < n {
+		w := word(b, i)
+		if w &= 0xffff; w != nextKey && w != firstKey {
+			if byte(w) == '}' {
+				t.i = i + 1
+				return nil, 0
+			}
+			t.i = i
+			return &unusual, next
+		}
+		// The key is mostly that of the next field, or of one soon after it.
+		var f *shapeField
+		w = word(b, i+2)
+		for left := all; ; left -= fieldSize {
+			if left == 0 {
+				t.i = i
+				return &unusual, next
+			}
+			f = (*shapeField)(unsafe.Add(fields, next))
+			if next += fieldSize; next == all {
+				next = 0
+			}
+			if (w^f.first)&f.mask == 0 && (f.last == 0 || i+int(f.skip) <= n && word(b, i+int(f.skip)-8) == f.last && (f.middle == 0 || word(b, i+10) == f.middle)) {
+				break
+			}
+		}
+		if i += int(f.skip); i >= n {
+			break
+		}
+		c := byteOf(b, i)
+		at := unsafe.Add(p, f.at)
+		switch {
+		case f.kind == shapeText && c == '"':
+			end := i + 1
+			for end < n {
+				w := word(b, end)
+				if found := marks(w); found != 0 {
+					end += bits.TrailingZeros64(found) >> 3
+					break
+				}
+				end += 8
+			}
+			if end < n && byteOf(b, end) == '"' {
+				*(*string)(at) = unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i+1)), end-i-1) // nobody changes it
+				i = end + 1
+				continue
+			}
+		case f.kind > shapeBool:
+		case f.kind == shapeBool:
+			if c == 't' || c == 'f' {
+				*(*bool)(at) = c == 't'
+				i += len("true")
+				if c == 'f' {
+					i++
+				}
+				continue
+			}
+		case f.kind != shapeText:
+			v, end := int64(0), i
+			for c -= '0'; c <= 9; c = byteOf(b, end) - '0' {
+				v = v*10 + int64(c)
+				end++
+			}
+			if c += '0'; (c == ',' || c == '}') && end > i && end-i <= 18 && end < n {
+				if f.kind == shapeInt {
+					*(*int)(at) = int(v)
+				} else {
+					*(*int64)(at) = v
+				}
+				i = end
+				continue
+			}
+		}
+		t.i = i
+		return f, next
 	}
 	t.fail()
+	return nil, 0
 }
 
-// endsAt reports whether the rest of a long key, which begins at i, is the field's too.
-func (f *shapeField) endsAt(b []byte, i int) bool {
-	end := i + len(f.name)
-	return end < len(b) && word(b[:end+1], end-7) == f.last && (len(f.name) < 16 || string(b[i:end]) == f.name)
-}
-
-// fieldOf is the field of the key that comes, which is not written as usual. That of
-// a key which is none of the shape's is read too.
+// fieldOf is the field of the key that was read last. The value of a key that is none
+// of the shape's is read too.
 func (t *trusted) fieldOf(s *objectShape, p unsafe.Pointer) *shapeField {
-	if !t.named() {
-		return nil
-	}
 	for i := range s.fields {
 		if s.fields[i].name == t.last {
 			return &s.fields[i]
@@ -214,6 +225,12 @@ func (t *trusted) fieldOf(s *objectShape, p unsafe.Pointer) *shapeField {
 // rest reads what is less common.
 func (t *trusted) rest(f *shapeField, at unsafe.Pointer) {
 	switch f.kind {
+	case shapeText:
+		*(*string)(at) = t.text()
+	case shapeInt:
+		*(*int)(at) = int(t.int())
+	case shapeInt64:
+		*(*int64)(at) = t.int()
 	case shapeBool:
 		*(*bool)(at) = t.boolean()
 	case shapeRaw:

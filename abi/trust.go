@@ -191,19 +191,11 @@ func (t *trusted) escaped(start, end int) string {
 		}
 		b = Clone(b[:min(last+1, len(b))])
 	}
-	out, i := end, end
+	out, i := moveText(b, end, end)
 	for i+1 < len(b) && b[i] == '\\' {
-		if c := escapes[b[i+1]]; c != 0 {
-			b[out] = c
-			out, i = out+1, i+2
-		} else {
-			var long []byte
-			long, i = unescape(b[out:out:len(b)], b, i)
-			out += len(long)
-		}
-		next := special(b, i)
-		out += copy(b[out:], b[i:next])
-		i = next
+		var long []byte
+		long, i = unescape(b[out:out:len(b)], b, i)
+		out, i = moveText(b, out+len(long), i)
 	}
 	if i >= len(b) || b[i] != '"' {
 		t.fail()
@@ -213,35 +205,75 @@ func (t *trusted) escaped(start, end int) string {
 	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // nobody changes it
 }
 
+// moveText moves the text of a string from i to out, which is not behind i, up to its
+// quote, or an escape that is not a short one, or the end.
+func moveText(b []byte, out, i int) (toOut, toI int) {
+	n := len(b)
+	for i < n {
+		if i+8 <= n {
+			w := word(b, i)
+			found := marks(w)
+			if found == 0 {
+				setWord(b, out, w)
+				out, i = out+8, i+8
+				continue
+			}
+			k := bits.TrailingZeros64(found) >> 3
+			if out+8 <= i {
+				setWord(b, out, w) // what is behind the place is written over
+				out, i = out+k, i+k
+			} else {
+				for end := i + k; i < end; i++ {
+					setByte(b, out, byteOf(b, i))
+					out++
+				}
+			}
+		}
+		c := byteOf(b, i)
+		switch {
+		case c == '"':
+			return out, i
+		case c != '\\':
+			i++
+		case i+1 >= n || escapes[byteOf(b, i+1)] == 0:
+			return out, i
+		default:
+			c = escapes[byteOf(b, i+1)]
+			i += 2
+		}
+		setByte(b, out, c)
+		out++
+	}
+	return out, i
+}
+
 // escapes are what the short escapes say.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // special is the first place from i on with a quote or a backslash, or the end.
 func special(b []byte, i int) int {
-	for ; i+16 <= len(b); i += 16 {
+	n := len(b)
+	for ; i+16 <= n; i += 16 {
 		w, w2 := words(b, i)
-		if (mayBeSpecial(w)|mayBeSpecial(w2))&highs == 0 {
+		found, found2 := marks(w), marks(w2)
+		if found|found2 == 0 {
 			continue
 		}
-		// The lowest bit that is set marks a byte that is 0 in x or y.
-		x, y := w^quotes, w^backs
-		if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
+		if found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
 		}
-		x, y = w2^quotes, w2^backs
-		if found := ((x-ones)&^x | (y-ones)&^y) & highs; found != 0 {
-			return i + 8 + bits.TrailingZeros64(found)>>3
-		}
+		return i + 8 + bits.TrailingZeros64(found2)>>3
 	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' {
+	for i < n && byteOf(b, i) != '"' && byteOf(b, i) != '\\' {
 		i++
 	}
-	return min(i, len(b))
+	return min(i, n)
 }
 
-// mayBeSpecial has no highest bit of a byte set in eight bytes of ASCII without a
-// quote or a backslash: it asks less than special, and is wrong about other text.
-func mayBeSpecial(w uint64) uint64 { return ((w ^ quotes) - ones) | ((w ^ backs) - ones) }
+// marks has the highest bit of a byte set where that is a quote or a backslash; of the
+// bytes behind the first it says nothing. Subtracting a one sets the highest bit of a byte that is 0,
+// which no byte of ASCII has.
+func marks(w uint64) uint64 { return (((w ^ quotes) - ones) | ((w ^ backs) - ones)) & highs &^ w }
 
 func (t *trusted) boolean() bool {
 	switch t.space() {

@@ -63,6 +63,33 @@ func TestReadKeys(t *testing.T) {
 	}
 }
 
+// Keys as the host writes them are found by their parts, from whichever was found last.
+func TestUsualKeys(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*objectShape{&shapeOfRun, &shapeOfUsage, &shapeOfCall, &shapeOfEvent, &shapeOfMessage, &shapeOfBeforeAgentInput, &shapeOfAfterAgentInput} {
+		for i := range s.fields {
+			f := &s.fields[i]
+			for next := range s.fields {
+				text := fmt.Appendf(nil, `{"%s":x`, f.name)
+				r := trusted{b: append(make([]byte, 0, len(text)+Pad), text...)}
+				got, after := r.simple(s, next*fieldSize, nil)
+				require.True(t, f == got, "%s from %d", f.name, next)
+				require.Equal(t, (i+1)%len(s.fields)*fieldSize, after)
+				require.Equal(t, len(text)-1, r.i)
+
+				changed := bytes.Clone(text) // another key, however little it differs
+				for at := 2; at < len(text)-1; at++ {
+					changed[at] ^= 1
+					r = trusted{b: append(make([]byte, 0, len(text)+Pad), changed...)}
+					got, _ = r.simple(s, next*fieldSize, nil)
+					require.True(t, got == &unusual, "%s", changed)
+					changed[at] ^= 1
+				}
+			}
+		}
+	}
+}
+
 // A text that is cut off is refused, and none makes Read leave it.
 func TestReadBroken(t *testing.T) {
 	t.Parallel()

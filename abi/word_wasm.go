@@ -18,3 +18,32 @@ func words(b []byte, i int) (first, second uint64) {
 	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
 	return *(*uint64)(p), *(*uint64)(unsafe.Add(p, 8))
 }
+
+// setWord sets eight bytes of b from i on, and setByte one. They must be there.
+func setWord(b []byte, i int, w uint64) {
+	*(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
+}
+
+func setByte(b []byte, i int, c byte) {
+	*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = c
+}
+
+// wordOf is word of a text.
+func wordOf(s string, i int) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
+}
+
+// rest are the up to seven last bytes of s, from i on, and spaces behind them. There
+// always is something before s.
+func rest(s string, i int) uint64 {
+	left := (len(s) - i) & 7
+	return wordOf(s, len(s)-8)>>(64-8*left) | spaces<<(8*left)
+}
+
+// putKey puts a constant to out in b, behind which there is room for eight bytes, as
+// there is something behind all constants.
+func putKey(b []byte, out int, key string) {
+	for i := 0; i < len(key); i += 8 {
+		setWord(b, out+i, wordOf(key, i))
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // A writer collects JSON, as encoding/json writes it without escaping <, >
@@ -18,17 +17,31 @@ type writer struct {
 // key writes the key of a field, with its quotes and colon, and the comma
 // before it.
 func (w *writer) key(quoted string) {
-	if len(w.b) > pieceBytes {
-		w.b = growPieces(w.b, 1<<10)
+	b, out := w.b, len(w.b)
+	if need := len(quoted) + room; cap(b)-out < need {
+		b = growPieces(b, need)
 	}
-	if w.b[len(w.b)-1] != '{' {
-		w.b = append(w.b, ',')
+	b = b[:cap(b)]
+	if byteOf(b, out-1) != '{' {
+		setByte(b, out, ',')
+		out++
 	}
-	w.b = append(w.b, quoted...)
+	putKey(b, out, quoted)
+	w.b = b[:out+len(quoted)]
 }
 
-func (w *writer) null()       { w.b = append(w.b, "null"...) }
-func (w *writer) int(n int64) { w.b = strconv.AppendInt(w.b, n, 10) }
+// room is what is left behind a text for what is written eight bytes at a time.
+const room = 16
+
+func (w *writer) null() { w.b = append(w.b, "null"...) }
+
+func (w *writer) int(n int64) {
+	if n >= 0 && n <= 9 {
+		w.b = append(w.b, '0'+byte(n))
+		return
+	}
+	w.b = strconv.AppendInt(w.b, n, 10)
+}
 
 func (w *writer) boolean(v bool) { w.b = strconv.AppendBool(w.b, v) }
 
@@ -37,22 +50,23 @@ const hexDigits = "0123456789abcdef"
 // text writes a string. What is not UTF-8 is replaced.
 func (w *writer) text(s string) {
 	w.b = append(w.b, '"')
-	for len(s) > pieceBytes {
-		n := pieceBytes
-		for n > pieceBytes-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-			n--
+	for i := 0; ; {
+		left := len(s) - i
+		if cap(w.b)-len(w.b) < left+room {
+			w.b = growPieces(w.b, left+left/16+2*room)
 		}
-		w.b = growPieces(w.b, mostEscaped*n)
-		w.chars(s[:n])
-		s = s[n:]
+		var out int
+		out, i = putText(w.b[:cap(w.b)], len(w.b), s, i)
+		w.b = w.b[:out]
+		if i == len(s) {
+			break
+		}
+		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // and otherwise there was no room
+			i = w.char(s, i)
+		}
 	}
-	w.b = growPieces(w.b, len(s)+len(s)/16+2)
-	w.chars(s)
 	w.b = append(w.b, '"')
 }
-
-// mostEscaped is how many bytes one byte of a string may become.
-const mostEscaped = 6
 
 // quote is a text as messages show it.
 func quote(text string) string { return string(AppendText(nil, text)) }
@@ -64,53 +78,65 @@ func AppendText(b []byte, text string) []byte {
 	return w.b
 }
 
-func (w *writer) chars(s string) {
-	from := 0
-	for i := 0; ; {
-		i = plain(s, i)
-		if i == len(s) {
-			break
-		}
-		c := s[i]
-		if c < utf8.RuneSelf {
-			w.b = append(w.b, s[from:i]...)
-			w.b = appendEscape(w.b, c)
-			i++
-			from = i
-			continue
-		}
+// char writes what has no short form, or is not ASCII, and returns where it ends.
+func (w *writer) char(s string, i int) int {
+	if c := s[i]; c < utf8.RuneSelf {
+		w.b = append(w.b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
+		return i + 1
+	}
+	from := i
+	for i < len(s) && s[i] >= utf8.RuneSelf {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:
 			w.b = append(append(w.b, s[from:i]...), `\ufffd`...)
-			from = i + n
+			return i + n
 		case r == '\u2028' || r == '\u2029':
 			w.b = append(append(append(w.b, s[from:i]...), `\u202`...), hexDigits[r&0xf])
-			from = i + n
+			return i + n
 		}
 		i += n
 	}
-	w.b = append(w.b, s[from:]...)
+	w.b = Append(w.b, s[from:i])
+	return i
 }
 
-// plain is the first place from i on with a byte that is not written as it
-// stands, or is not ASCII.
-func plain(s string, i int) int {
-	b := unsafe.Slice(unsafe.StringData(s), len(s))
-	for ; i+16 <= len(b); i += 16 {
-		w, w2 := words(b, i)
-		w, w2 = unplain(w)&highs, unplain(w2)&highs
-		if w != 0 {
-			return i + bits.TrailingZeros64(w)>>3
+// putText writes the text from i on to out in b, up to the first place with a byte that
+// has no short form in JSON or is not ASCII, or at which b has no room for the rest.
+func putText(b []byte, out int, s string, i int) (toOut, toI int) {
+	n := len(s)
+	for i < n && len(b)-out >= n-i+room {
+		var found uint64
+		for i+8 <= n {
+			w := wordOf(s, i)
+			setWord(b, out, w)
+			if found = unplain(w) & highs; found != 0 {
+				break
+			}
+			out, i = out+8, i+8
 		}
-		if w2 != 0 {
-			return i + 8 + bits.TrailingZeros64(w2)>>3
+		if found == 0 {
+			if i == n {
+				break
+			}
+			w := rest(s, i)
+			setWord(b, out, w)
+			found = unplain(w) & highs
 		}
+		if found == 0 {
+			return out + n - i, n
+		}
+		k := bits.TrailingZeros64(found) >> 3
+		out, i = out+k, i+k
+		c := short[s[i]]
+		if c == 0 {
+			break
+		}
+		setByte(b, out, '\\')
+		setByte(b, out+1, c)
+		out, i = out+2, i+1
 	}
-	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' && b[i] < utf8.RuneSelf {
-		i++
-	}
-	return i
+	return out, i
 }
 
 // unplain has the highest bit of a byte set where that is no ASCII, or not to be
@@ -119,24 +145,8 @@ func unplain(w uint64) uint64 {
 	return (w - spaces) | ((w ^ quotes) - ones) | ((w ^ backs) - ones) | w
 }
 
-func appendEscape(b []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(b, '\\', c)
-	case '\b':
-		return append(b, `\b`...)
-	case '\f':
-		return append(b, `\f`...)
-	case '\n':
-		return append(b, `\n`...)
-	case '\r':
-		return append(b, `\r`...)
-	case '\t':
-		return append(b, `\t`...)
-	default:
-		return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-	}
-}
+// short are the short forms of what is not written as it stands.
+var short = [256]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
 // raw writes JSON that is there already, without the spaces between its parts.
 func (w *writer) raw(v JSON) {

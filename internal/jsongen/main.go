@@ -288,17 +288,35 @@ func (g *generator) fillerOf(name string, list []field) {
 	g.printf("}}\n")
 }
 
-// keyOf are the parts of a key that are compared: its first eight bytes, or fewer and
-// the quote behind it; of a longer one also its last seven, and the quote.
+// longestKey is how long a key may be for its parts to be all of it.
+const longestKey = 22
+
+// keyOf are the parts of a key that are compared: its first eight bytes, with the quote
+// and the colon behind it where it is so short; of a longer one also the end with both,
+// and what is between.
 func keyOf(name string) string {
-	var first, mask, last [8]byte
-	copy(first[:], name+`"`)
-	copy(mask[:], strings.Repeat("\xff", min(8, len(name)+1)))
-	if len(name) >= 8 {
-		copy(last[:], name[len(name)-7:]+`"`)
+	if len(name) > longestKey {
+		panic("the key " + name + " is too long to be compared by its parts")
+	}
+	key := name + `":`
+	var first, mask, middle, last [8]byte
+	copy(first[:], key)
+	copy(mask[:], strings.Repeat("\xff", min(8, len(key))))
+	if len(key) > 8 {
+		copy(last[:], key[len(key)-8:])
+	}
+	if len(key) > 16 {
+		copy(middle[:], key[8:])
 	}
 	word := binary.LittleEndian.Uint64
-	return fmt.Sprintf("name: %q, first: %#x, mask: %#x, last: %#x", name, word(first[:]), word(mask[:]), word(last[:]))
+	text := fmt.Sprintf("name: %q, skip: %d, first: %#x, mask: %#x", name, len(`,"`+key), word(first[:]), word(mask[:]))
+	if len(key) > 16 {
+		text += fmt.Sprintf(", middle: %#x", word(middle[:]))
+	}
+	if len(key) > 8 {
+		text += fmt.Sprintf(", last: %#x", word(last[:]))
+	}
+	return text
 }
 
 // shape says how a trusted value is read into a field.
