@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
@@ -21,19 +22,18 @@ import (
 
 // concurrent measures runs side by side: how many end in a second, on one
 // processor and on all.
-func concurrent(ctx context.Context, h *host.Host, path string, messages int, each time.Duration) error {
-	p, err := ourModules(ctx, h, path, "")
+func concurrent(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
+	p, err := ourModules(ctx, h, "here", path, talk)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	talk := history(messages)
 	fmt.Println("| runs at once | processors | runs a second | us a run |\n|---|---|---|---|")
 	all := runtime.GOMAXPROCS(0)
 	for _, processors := range []int{1, all} {
 		runtime.GOMAXPROCS(processors)
 		for _, n := range []int{1, 10, 100, 1000, 2000} {
-			perSecond, err := sideBySide(ctx, p, talk, n, each)
+			perSecond, err := sideBySide(ctx, p, n, each)
 			if err != nil {
 				return err
 			}
@@ -48,24 +48,18 @@ func concurrent(ctx context.Context, h *host.Host, path string, messages int, ea
 }
 
 // sideBySide lets n runs go on at a time, for so long, and until those are over.
-func sideBySide(ctx context.Context, p *peer, talk []abi.Message, n int, each time.Duration) (float64, error) {
+func sideBySide(ctx context.Context, p *peer, n int, each time.Duration) (float64, error) {
 	var done atomic.Int64
 	failed := make(chan error, n)
 	var wg sync.WaitGroup
 	began := time.Now()
 	for range n {
 		wg.Go(func() {
-			for first := true; first || time.Since(began) < each; first = false {
-				got, err := p.run(ctx, talk)
-				if err == nil {
-					err = got.same(want())
-				}
-				if err != nil {
-					failed <- err
-					return
-				}
-				done.Add(1)
+			n, _, err := repeat(each-time.Since(began), func() error { return p.checked(ctx) })
+			if err != nil {
+				failed <- err
 			}
+			done.Add(int64(n))
 		})
 	}
 	wg.Wait()
@@ -176,7 +170,7 @@ func resident() (float64, error) {
 }
 
 // line measures what each module more costs: the same one again and again.
-func line(ctx context.Context, h *host.Host, path string, messages int, each time.Duration) error {
+func line(ctx context.Context, h *host.Host, path string, talk []abi.Message, each time.Duration) error {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
 		return err
@@ -193,28 +187,29 @@ func line(ctx context.Context, h *host.Host, path string, messages int, each tim
 		}
 		defer agents[i].Close()
 	}
-	talk := history(messages)
 	took := make([][]float64, len(counts))
 	for turn := range 6 {
 		for i, a := range agents {
-			n, began := 0, time.Now()
-			for time.Since(began) < each {
+			n, whole, err := repeat(each, func() error {
 				for _, err := range a.Run(ctx, host.Input{Messages: talk}) {
 					if err != nil {
 						return err
 					}
 				}
-				n++
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 			if turn > 0 { // the first warms up
-				took[i] = append(took[i], float64(time.Since(began).Microseconds())/float64(n))
+				took[i] = append(took[i], float64(whole.Microseconds())/float64(n))
 			}
 		}
 	}
 	fmt.Println("| modules | us a run | us for each module |\n|---|---|---|")
-	none := median(took[0])
+	none := stats.Median(took[0])
 	for i, n := range counts {
-		us := median(took[i])
+		us := stats.Median(took[i])
 		fmt.Printf("| %d | %.0f | ", n, us)
 		if n > 0 {
 			fmt.Printf("%.0f |\n", (us-none)/float64(n))

@@ -6,17 +6,15 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"github.com/agent-runner/agent-runner/abi"
 )
 
 // cost tells what a run of each peer takes of the machine, for so long each: unlike
 // the clock, that hardly depends on what else the machine does.
-func cost(ctx context.Context, peers []*peer, talk []abi.Message, each time.Duration, profile string) error {
+func cost(ctx context.Context, peers []*peer, each time.Duration, profile string) error {
 	fmt.Println("| | runs | us of processors | of these in the kernel | page faults | switches | allocations | KB allocated |\n|---|---|---|---|---|---|---|---|")
 	for _, p := range peers {
 		for range 20 { // warms up
-			if _, err := p.run(ctx, talk); err != nil {
+			if err := p.checked(ctx); err != nil {
 				return err
 			}
 		}
@@ -30,16 +28,9 @@ func cost(ctx context.Context, peers []*peer, talk []abi.Message, each time.Dura
 		if err != nil {
 			return err
 		}
-		n, began := 0, time.Now()
-		for time.Since(began) < each {
-			got, err := p.run(ctx, talk)
-			if err == nil {
-				err = got.same(want())
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			n++
+		n, _, err := repeat(each, func() error { return p.checked(ctx) })
+		if err != nil {
+			return err
 		}
 		u1, err := used()
 		if err != nil {

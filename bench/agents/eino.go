@@ -8,18 +8,19 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"
 	"github.com/cloudwego/eino/components/tool"
 	"github.com/cloudwego/eino/components/tool/utils"
 	"github.com/cloudwego/eino/compose"
 	"github.com/cloudwego/eino/schema"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/five"
 )
 
 // inEino is an Eino agent with the five as native handlers.
-func inEino(ctx context.Context) (*peer, error) {
+func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error) {
 	lookup, err := utils.InferTool("search", "Searches the orders.", func(context.Context, struct {
 		Query string `json:"query"`
 	}) (string, error) {
@@ -37,11 +38,12 @@ func inEino(ctx context.Context) (*peer, error) {
 		return nil, err
 	}
 	runner := adk.NewRunner(ctx, adk.RunnerConfig{Agent: agent, EnableStreaming: true})
-	return &peer{"Eino, native Go handlers", func(ctx context.Context, messages []abi.Message) (result, error) {
+	messages := toEino(talk)
+	return &peer{name: name, close: func() {}, run: func(ctx context.Context) (result, error) {
 		r := result{Counts: map[string]int{}}
 		var text strings.Builder
 		o := &observed{counts: map[string]int{}}
-		events := runner.Run(context.WithValue(ctx, observedKey{}, o), toEino(messages))
+		events := runner.Run(context.WithValue(ctx, observedKey{}, o), messages)
 		for {
 			e, ok := events.Next()
 			if !ok {
@@ -74,7 +76,7 @@ func inEino(ctx context.Context) (*peer, error) {
 				text.WriteString(m.Content)
 			}
 		}
-	}, func() {}}, nil
+	}}, nil
 }
 
 func toEino(messages []abi.Message) []*schema.Message {

@@ -1,7 +1,10 @@
 // Command agents measures the same agent with the same five middlewares, in
 // several ways to run what one does not trust, or does:
 //
-//	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm
+//	agents [-turns N] [-each TIME] [-history N] FIVE.wasm FIVE-EXTISM.wasm [OTHER ...]
+//
+// where FIVE.wasm is guests/five, and each OTHER the same in another language: what
+// agent-runner module build makes of guests/five/c, say, or guests/five/five.ts.
 //
 // The peers run by turns, in one process, so that what counts is the ratio
 // between them. Each run of each peer is held against the same messages,
@@ -16,11 +19,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
 )
 
@@ -31,7 +37,7 @@ func main() {
 	turns := flag.Int("turns", 10, "how often each peer has its turn")
 	each := flag.Duration("each", 400*time.Millisecond, "how long a turn is")
 	messages := flag.Int("history", 10, "messages of 1 KB before the question")
-	only := flag.String("only", "", "measure the peers whose name has this in it")
+	only := flag.String("only", "", "measure the peers whose name has this in it; the first of them is what the others are compared with")
 	profile := flag.String("cpuprofile", "", "write a profile of the turns to this file")
 	drawing := flag.String("svg", "", "write a plot to this file")
 	many := flag.Bool("concurrent", false, "measure runs side by side instead")
@@ -39,7 +45,7 @@ func main() {
 	costs := flag.Bool("cost", false, "measure what a run takes of the processors and of memory instead")
 	row := flag.Bool("line", false, "measure what each module more costs instead")
 	flag.Parse()
-	if flag.NArg() != 2 {
+	if flag.NArg() < 2 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -53,13 +59,24 @@ func main() {
 		defer h.Close(ctx)
 		switch {
 		case *many:
-			err = concurrent(ctx, h, flag.Arg(0), *messages, *each)
+			err = concurrent(ctx, h, flag.Arg(0), history(*messages), *each)
 		case *held:
 			err = memory(ctx, h, flag.Arg(0), history(*messages))
 		case *row:
-			err = line(ctx, h, flag.Arg(0), *messages, *each)
+			err = line(ctx, h, flag.Arg(0), history(*messages), *each)
 		default:
-			err = measure(ctx, h, flag.Arg(0), flag.Arg(1), *turns, *each, *messages, *only, *profile, *drawing, *costs)
+			var peers []*peer
+			if peers, err = start(ctx, h, flag.Args(), history(*messages), *only); err != nil {
+				break
+			}
+			if *costs {
+				err = cost(ctx, peers, *each, *profile)
+			} else {
+				err = measure(ctx, peers, *turns, *each, *profile, *drawing)
+			}
+			for _, p := range peers {
+				p.close()
+			}
 		}
 	}
 	if err != nil {
@@ -68,30 +85,86 @@ func main() {
 	}
 }
 
-func measure(ctx context.Context, h *host.Host, module, extismModule string, turns int, each time.Duration, messages int, only, profile, drawing string, costs bool) error {
+// mainPeer is the one that the others are compared with.
+const mainPeer = "here: five modules, Go guests"
+
+// start makes the peers whose name has a text in it.
+func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message, only string) ([]*peer, error) {
+	type maker struct {
+		name string
+		make func(name string) (*peer, error)
+	}
+	ours := func(name, path string) maker {
+		return maker{name, func(name string) (*peer, error) { return ourModules(ctx, h, name, path, talk) }}
+	}
+	makers := []maker{ours(mainPeer, files[0])}
+	for _, path := range files[2:] {
+		makers = append(makers, ours("here: five modules, "+language(path)+" guests", path))
+	}
+	makers = append(makers,
+		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, talk) }},
+		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, talk) }},
+		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 10*time.Second, talk) }},
+		maker{"Extism Go SDK, nothing stops it", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, talk) }},
+		maker{"hashicorp/go-plugin, gRPC", func(name string) (*peer, error) { return plugins(ctx, h, name, talk) }},
+		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, talk) }},
+	)
 	var peers []*peer
-	for _, make := range []func() (*peer, error){
-		func() (*peer, error) { return ourModules(ctx, h, module, "here: five modules, Go guests") },
-		func() (*peer, error) { return native(ctx, h) },
-		func() (*peer, error) { return inEino(ctx) },
-		func() (*peer, error) { return inExtism(ctx, h, extismModule) },
-		func() (*peer, error) { return plugins(ctx, h) },
-		func() (*peer, error) { return sideCars(ctx, h) },
-	} {
-		p, err := make()
-		if err != nil {
-			return err
-		}
-		defer p.close()
-		if !strings.Contains(p.name, only) {
+	for _, m := range makers {
+		if !strings.Contains(m.name, only) {
 			continue
+		}
+		p, err := m.make(m.name)
+		if err != nil {
+			for _, p := range peers {
+				p.close()
+			}
+			return nil, fmt.Errorf("%s: %w", m.name, err)
 		}
 		peers = append(peers, p)
 	}
-	talk := history(messages)
-	if costs {
-		return cost(ctx, peers, talk, each, profile)
+	if len(peers) == 0 {
+		return nil, fmt.Errorf("no peer has %q in its name", only)
 	}
+	return peers, nil
+}
+
+// language is that of a guest, by its file's name.
+func language(path string) string {
+	name := filepath.Base(path)
+	for part, language := range map[string]string{"-c.wasm": "C", "-rust.wasm": "Rust", ".ts": "TypeScript"} {
+		if strings.HasSuffix(name, part) {
+			return language
+		}
+	}
+	return name
+}
+
+// checked runs a peer's agent once, and holds what comes of it against what must.
+func (p *peer) checked(ctx context.Context) error {
+	got, err := p.run(ctx)
+	if err == nil {
+		err = got.same(want())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// repeat does something again and again for so long, and says how often it did.
+func repeat(each time.Duration, do func() error) (n int, took time.Duration, err error) {
+	began := time.Now()
+	for n == 0 || time.Since(began) < each {
+		if err := do(); err != nil {
+			return 0, 0, err
+		}
+		n++
+	}
+	return n, time.Since(began), nil
+}
+
+func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, profile, drawing string) error {
 	perSecond := make([][]float64, len(peers))
 	stop, err := profileTo(profile)
 	if err != nil {
@@ -100,37 +173,38 @@ func measure(ctx context.Context, h *host.Host, module, extismModule string, tur
 	defer stop()
 	for turn := range turns + 1 {
 		for i, p := range peers {
-			n, began := 0, time.Now()
-			for time.Since(began) < each {
-				got, err := p.run(ctx, talk)
-				if err == nil {
-					err = got.same(want())
-				}
-				if err != nil {
-					return fmt.Errorf("%s: %w", p.name, err)
-				}
-				n++
+			n, took, err := repeat(each, func() error { return p.checked(ctx) })
+			if err != nil {
+				return err
 			}
 			if turn > 0 { // the first warms up
-				perSecond[i] = append(perSecond[i], float64(n)/time.Since(began).Seconds())
+				perSecond[i] = append(perSecond[i], float64(n)/took.Seconds())
 			}
 		}
 	}
-	fmt.Printf("| | runs a second | us a run | here is so many times as fast |\n|---|---|---|---|\n")
+	fmt.Println("| | size of the module | runs a second | us a run | " + ratioTo(peers[0]) + " is so many times as fast |\n|---|---|---|---|---|")
 	var bars []bar
 	for i, p := range peers {
 		ratios := make([]float64, turns)
 		for t := range turns {
 			ratios[t] = perSecond[0][t] / perSecond[i][t]
 		}
-		m := median(perSecond[i])
-		fmt.Printf("| %s | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, m, 1e6/m, median(ratios), slices.Min(ratios), slices.Max(ratios))
+		m := stats.Median(perSecond[i])
+		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, p.size, m, 1e6/m, stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 		bars = append(bars, bar{p.name, m})
 	}
 	if drawing != "" {
 		return plot(drawing, "The same agent with the same five middlewares", "runs a second, one after the other (logarithmic)", bars)
 	}
 	return nil
+}
+
+// ratioTo names the peer that all are compared with.
+func ratioTo(first *peer) string {
+	if first.name == mainPeer {
+		return "here (Go guests)"
+	}
+	return "the first"
 }
 
 // profileTo writes a profile of the processor's time to a file, until the function
@@ -152,9 +226,4 @@ func profileTo(path string) (stop func(), err error) {
 			fmt.Fprintln(os.Stderr, "agents:", err)
 		}
 	}, nil
-}
-
-func median(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 }

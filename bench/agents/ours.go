@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -11,13 +12,15 @@ import (
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 // A peer runs the agent once.
 type peer struct {
 	name  string
-	run   func(ctx context.Context, messages []abi.Message) (result, error)
+	size  string // of the module, if it is one
+	run   func(ctx context.Context) (result, error)
 	close func()
 }
 
@@ -38,16 +41,16 @@ var entries = []struct {
 type counted func(run string) (map[string]int, error)
 
 // ourLoop is a peer that uses this project's loop, with any middlewares.
-func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, counts counted) (*peer, error) {
+func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.Middleware, talk []abi.Message, counts counted) (*peer, error) {
 	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: instant{}, Tools: []tool.Tool{search()}, Middlewares: middlewares, Instruction: "You know all orders."})
 	if err != nil {
 		return nil, err
 	}
-	return &peer{name, func(ctx context.Context, messages []abi.Message) (result, error) {
+	return &peer{name: name, close: a.Close, run: func(ctx context.Context) (result, error) {
 		var r result
 		var text strings.Builder
 		run := ""
-		for e, err := range a.Run(ctx, host.Input{Messages: messages}) {
+		for e, err := range a.Run(ctx, host.Input{Messages: talk}) {
 			if err != nil {
 				return r, err
 			}
@@ -64,11 +67,11 @@ func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.
 		var err error
 		r.Counts, err = counts(run)
 		return r, err
-	}, a.Close}, nil
+	}}, nil
 }
 
 // ourModules are the five as WebAssembly modules of their own instances.
-func ourModules(ctx context.Context, h *host.Host, path, name string) (*peer, error) {
+func ourModules(ctx context.Context, h *host.Host, name, path string, talk []abi.Message) (*peer, error) {
 	m, err := h.Load(ctx, path, host.Limits{})
 	if err != nil {
 		return nil, err
@@ -83,11 +86,35 @@ func ourModules(ctx context.Context, h *host.Host, path, name string) (*peer, er
 	// own, which every peer that uses this loop has.
 	spy := newSpy()
 	list = append(list, spy.middleware())
-	return ourLoop(ctx, name, h, list, spy.counts)
+	p, err := ourLoop(ctx, name, h, list, talk, spy.counts)
+	if err != nil {
+		return nil, err
+	}
+	p.size, err = sizeOf(path)
+	return p, err
+}
+
+// sizeOf tells how large a module is; a script needs the engine, too.
+func sizeOf(path string) (string, error) {
+	f, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if javascript.IsScript(path) {
+		return fmt.Sprintf("%s, run by %s", bytesOf(f.Size()), bytesOf(int64(len(javascript.Engine())))), nil
+	}
+	return bytesOf(f.Size()), nil
+}
+
+func bytesOf(n int64) string {
+	if n < 1e6 {
+		return fmt.Sprintf("%.0f KB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
 // native are the five as functions in this process.
-func native(ctx context.Context, h *host.Host) (*peer, error) {
+func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	spy := newSpy()
 	list := []host.Middleware{
 		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
@@ -159,11 +186,11 @@ func native(ctx context.Context, h *host.Host) (*peer, error) {
 		}}},
 		spy.middleware(),
 	}
-	return ourLoop(ctx, "native Go in the same chain", h, list, spy.counts)
+	return ourLoop(ctx, name, h, list, talk, spy.counts)
 }
 
 // forwarded are the five elsewhere: call sends a hook's whole input as JSON.
-func forwarded(ctx context.Context, name string, h *host.Host, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
+func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Message, call func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error)) (*peer, error) {
 	ask := func(ctx context.Context, middleware, hook string, in, out any) error {
 		b, err := abi.Marshal(in)
 		if err != nil {
@@ -217,7 +244,7 @@ func forwarded(ctx context.Context, name string, h *host.Host, call func(ctx con
 			return &out, ask(ctx, "observe", "observe", in, &out)
 		}}},
 	}
-	return ourLoop(ctx, name, h, list, func(run string) (map[string]int, error) {
+	return ourLoop(ctx, name, h, list, talk, func(run string) (map[string]int, error) {
 		var counts map[string]int
 		if err := ask(ctx, "observe", "counts", five.Kept{Run: run}, &counts); err != nil {
 			return nil, err

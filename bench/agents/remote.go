@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"time"
 
 	extism "github.com/extism/go-sdk"
 	"github.com/hashicorp/go-hclog"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/host"
 )
@@ -39,14 +41,14 @@ func serve() bool {
 }
 
 // inExtism are the five as plug-ins of the Extism SDK, compiled once, with a
-// time-out, an instance each that stays warm. A call takes a lock, since an
-// instance serves one at a time.
-func inExtism(ctx context.Context, h *host.Host, path string) (*peer, error) {
+// time-out or without (0), an instance each that stays warm. A call takes a lock,
+// since an instance serves one at a time.
+func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time.Duration, talk []abi.Message) (*peer, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: 10_000},
+	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: uint64(timeout.Milliseconds())},
 		extism.PluginConfig{EnableWasi: true}, nil)
 	if err != nil {
 		return nil, err
@@ -63,11 +65,11 @@ func inExtism(ctx context.Context, h *host.Host, path string) (*peer, error) {
 		}
 		plugins[e.name] = &locked{Plugin: p}
 	}
-	p, err := forwarded(ctx, "Extism Go SDK, with time-outs", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 		p := plugins[middleware]
 		p.Lock()
 		defer p.Unlock()
-		_, out, err := p.CallWithContext(ctx, "hook", append(append([]byte(hook), 0), input...))
+		_, out, err := p.CallWithContext(ctx, hook, input)
 		return bytes.Clone(out), err
 	})
 	if err != nil {
@@ -79,11 +81,12 @@ func inExtism(ctx context.Context, h *host.Host, path string) (*peer, error) {
 		}
 		_ = compiled.Close(context.Background())
 	}
-	return p, nil
+	p.size, err = sizeOf(path)
+	return p, err
 }
 
 // sideCars are the five as services of their own, spoken to by HTTP.
-func sideCars(ctx context.Context, h *host.Host) (*peer, error) {
+func sideCars(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	urls, stops := map[string]string{}, []func(){}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
@@ -104,7 +107,7 @@ func sideCars(ctx context.Context, h *host.Host) (*peer, error) {
 		urls[e.name] = "http://" + address + "/"
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	p, err := forwarded(ctx, "HTTP side-cars", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, urls[middleware]+hook, bytes.NewReader(input))
 		if err != nil {
 			return nil, err
@@ -155,7 +158,7 @@ func serveHTTP() {
 }
 
 // plugins are the five as processes of hashicorp/go-plugin, spoken to by gRPC.
-func plugins(ctx context.Context, h *host.Host) (*peer, error) {
+func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	clients, stops := map[string]*grpc.ClientConn{}, []func(){}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
@@ -173,7 +176,7 @@ func plugins(ctx context.Context, h *host.Host) (*peer, error) {
 		}
 		clients[e.name] = raw.(*grpc.ClientConn)
 	}
-	p, err := forwarded(ctx, "hashicorp/go-plugin, gRPC", h, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
+	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 		var out wrapperspb.BytesValue
 		err := clients[middleware].Invoke(ctx, "/five.Five/Call", wrapperspb.Bytes(append(append([]byte(hook), 0), input...)), &out)
 		return out.GetValue(), err

@@ -8,10 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/command"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
@@ -19,24 +19,10 @@ import (
 
 const times = 400
 
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: codec CODEC.wasm")
-		os.Exit(2)
-	}
-	if err := measure(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "codec:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("codec CODEC.wasm", measure) }
 
-func measure(ctx context.Context, path string) error {
-	h, err := host.New(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
-	m, err := h.Load(ctx, path, host.Limits{})
+func measure(ctx context.Context, h *host.Host, args []string) error {
+	m, err := h.Load(ctx, args[0], host.Limits{})
 	if err != nil {
 		return err
 	}

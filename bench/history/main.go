@@ -1,138 +1,53 @@
-// Command history measures what a step costs as the conversation before it
-// grows, with a module that looks at none of it, at the last message, or at all
-// of them:
+// Command history measures what things cost as what is before them grows:
 //
-//	history LOOK.wasm
+//	history messages LOOK.wasm    a step, with modules that look at the conversation
+//	history chunks REDACT.wasm    a chunk of a stream that modules look at
+//	history events LOOK.wasm      an event of a run
 //
-// A run has 20 steps, each with a call of a tool. The figures are medians of runs:
-// of the hook alone, and of a whole step, the host's part included, both without
-// the first step, in which a module that looks at everything reads it.
+// The modules are guests/look and guests/five. What is measured is in the file of
+// that name. The figures are medians of runs, the first of which warm up.
 package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/command"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-const steps = 20
-
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: history LOOK.wasm")
-		os.Exit(2)
-	}
-	if err := measure(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "history:", err)
-		os.Exit(1)
-	}
-}
-
-func measure(ctx context.Context, path string) error {
-	h, err := host.New(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
-	m, err := h.Load(ctx, path, host.Limits{})
-	if err != nil {
-		return err
-	}
-	fmt.Println("| looks at | messages | first step, us | a later step, us | against 10 messages |\n|---|---|---|---|---|")
-	for _, at := range []string{"no module", "nothing", "last", "all"} {
-		var few float64
-		for _, n := range []int{10, 1000, 20_000} {
-			first, later, err := look(ctx, h, m, at, n)
-			if err != nil {
-				return fmt.Errorf("%s of %d: %w", at, n, err)
-			}
-			if few == 0 {
-				few = later
-			}
-			fmt.Printf("| %s | %d | %.0f | %.1f | %.2f |\n", at, n, first, later, later/few)
+	command.Main("history TABLE GUEST.wasm", func(ctx context.Context, h *host.Host, args []string) error {
+		tables := map[string]func(context.Context, *host.Host, *host.Module) error{"messages": messages, "chunks": chunks, "events": events}
+		table := tables[args[0]]
+		if table == nil {
+			return fmt.Errorf("there is no table %q: want messages, chunks or events", args[0])
 		}
-	}
-	return nil
-}
-
-// look returns what the first step of a run and a later one take, in microseconds.
-func look(ctx context.Context, h *host.Host, m *host.Module, at string, n int) (first, later float64, err error) {
-	var list []host.Middleware
-	if at != "no module" {
-		config, err := json.Marshal(map[string]string{"at": at})
+		limits := host.Limits{}
+		limits.HookTime = time.Minute // on a machine that does other things too, to look at 20,000 messages may take more than usual
+		m, err := h.Load(ctx, args[1], limits)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
-		list = append(list, host.Middleware{Name: "look", Module: m, Config: config})
-	}
-	answers := &script{}
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: answers, Tools: []tool.Tool{echo()}, Middlewares: list, MaxSteps: steps + 1})
-	if err != nil {
-		return 0, 0, err
-	}
-	defer a.Close()
+		return table(ctx, h, m)
+	})
+}
+
+// conversation is n messages of 1 KB.
+func conversation(n int) []abi.Message {
 	filler := strings.Repeat("They are baked at five and delivered at seven. ", 21)
-	var messages []abi.Message
-	for i := range n {
-		messages = append(messages, abi.User(fmt.Sprintf("%d. %s", i, filler)))
+	out := make([]abi.Message, n)
+	for i := range out {
+		out[i] = abi.User(fmt.Sprintf("%d. %s", i, filler))
 	}
-	var firsts, laters []float64
-	for run := range 12 {
-		answers.asked = answers.asked[:0]
-		began := time.Now()
-		for _, err := range a.Run(ctx, host.Input{Messages: messages}) {
-			if err != nil {
-				return 0, 0, err
-			}
-		}
-		if len(answers.asked) != steps {
-			return 0, 0, errors.New("the run did not have all its steps")
-		}
-		if run < 2 { // they warm up
-			continue
-		}
-		firsts = append(firsts, micros(answers.asked[0].Sub(began)))
-		laters = append(laters, micros(answers.asked[steps-1].Sub(answers.asked[0]))/(steps-1))
-	}
-	return median(firsts), median(laters), nil
+	return out
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
-}
-
-// A script is a model that answers at once, and notes when it was asked.
-type script struct{ asked []time.Time }
-
-// Generate implements [model.Model].
-func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
-	s.asked = append(s.asked, time.Now())
-	m, finish := abi.Assistant("done"), abi.FinishStop
-	if n := len(s.asked); n < steps {
-		m = abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", n), "echo", "{}")}}
-		finish = abi.FinishToolCalls
-	}
-	for _, c := range m.Chunks() {
-		if err := sink(c); err != nil {
-			return nil, err
-		}
-	}
-	return &abi.Response{Message: m, FinishReason: finish}, nil
-}
-
+// echo is a tool that takes no time.
 func echo() tool.Tool {
 	return tool.Func(abi.Tool{Name: "echo", Description: "Says yes.", Parameters: []byte(`{"type":"object"}`)},
 		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("yes"), nil })

@@ -1,10 +1,8 @@
-// Command five-extism is the five middlewares as an Extism plug-in: its
-// function takes the name of a hook, a zero byte, and the hook's input.
+// Command five-extism is the five middlewares as an Extism plug-in: a function for
+// each hook, which takes its input and returns its answer, both JSON.
 package main
 
 import (
-	"bytes"
-
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/extism/go-pdk"
 )
@@ -13,10 +11,8 @@ var remote = five.NewRemote()
 
 func main() {}
 
-//go:wasmexport hook
-func hook() int32 {
-	name, input, _ := bytes.Cut(pdk.Input(), []byte{0})
-	out, err := remote.Call(string(name), input)
+func call(hook string) int32 {
+	out, err := remote.Call(hook, pdk.Input())
 	if err != nil {
 		pdk.SetError(err)
 		return 1
@@ -24,3 +20,30 @@ func hook() int32 {
 	pdk.Output(out)
 	return 0
 }
+
+//go:wasmexport patch
+func patch() int32 { return call("patch") }
+
+//go:wasmexport policy
+func policy() int32 { return call("policy") }
+
+//go:wasmexport redact_chunks
+func redactChunks() int32 { return call("redact_chunks") }
+
+//go:wasmexport redact_result
+func redactResult() int32 { return call("redact_result") }
+
+//go:wasmexport cache_get
+func cacheGet() int32 { return call("cache_get") }
+
+//go:wasmexport cache_put
+func cachePut() int32 { return call("cache_put") }
+
+//go:wasmexport observe
+func observe() int32 { return call("observe") }
+
+//go:wasmexport counts
+func counts() int32 { return call("counts") }
+
+//go:wasmexport end
+func end() int32 { return call("end") }

@@ -10,7 +10,7 @@ import (
 func init() {
 	l := &look{}
 	d := middleware.Declare(middleware.Options{Name: "look"})
-	d.String(&l.at, "at", "what it looks at: nothing, last or all")
+	d.String(&l.at, "at", "what it looks at: nothing, last, all, or kept, which is all and outlasts the module's memory")
 	d.BeforeModelRewriteState(l)
 	middleware.Serve(d)
 }
@@ -18,23 +18,38 @@ func init() {
 func main() {}
 
 type look struct {
-	at string // nothing, last, all
+	at string // nothing, last, all, kept
 
 	revision int64 // up to which it has looked at all; forgotten with its memory
 }
 
+// seen is the same where the module's memory may be gone.
+var seen = middleware.Local[int64]("seen")
+
 // BeforeModelRewriteState looks.
-func (l *look) BeforeModelRewriteState(_ *middleware.Context, s *middleware.State) error {
+func (l *look) BeforeModelRewriteState(ctx *middleware.Context, s *middleware.State) error {
 	switch l.at {
 	case "last":
 		_, _ = s.Messages.Last()
 	case "all":
-		for i := s.Messages.ChangedSince(l.revision); i < s.Messages.Len(); i++ {
-			if s.Messages.At(i).Role == "" {
-				panic("a message has no role")
-			}
-		}
+		lookAt(s, l.revision)
 		l.revision = s.Messages.Revision()
+	case "kept":
+		revision, _, err := seen.Get(ctx)
+		if err != nil {
+			return err
+		}
+		lookAt(s, revision)
+		return seen.Set(ctx, s.Messages.Revision())
 	}
 	return nil
+}
+
+// lookAt looks at what is new since a revision.
+func lookAt(s *middleware.State, revision int64) {
+	for i := s.Messages.ChangedSince(revision); i < s.Messages.Len(); i++ {
+		if s.Messages.At(i).Role == "" {
+			panic("a message has no role")
+		}
+	}
 }

@@ -1,0 +1,76 @@
+// The five middlewares as one module of which each entry is another one, by its
+// configuration: in TypeScript what the module in Go does.
+import { allow, defineMiddleware, deny, HookError, textOf } from "@agent-runner/middleware";
+import type { Result, Splice } from "@agent-runner/middleware";
+
+interface Config {
+	use: string;
+}
+
+// redacted is a text without addresses.
+function redacted(text: string): string {
+	return text.includes("@") ? text.replace(/[A-Za-z0-9._-]+@[A-Za-z0-9._-]+/g, "[address]") : text;
+}
+
+export default defineMiddleware<Config>({
+	name: "five",
+	events: ["message", "tool_result"],
+
+	configure(_, { config }) {
+		if (!["patch", "policy", "redact", "cache", "observe"].includes(config.use)) {
+			throw new HookError(`there is no ${JSON.stringify(config.use)}`, "invalid");
+		}
+	},
+
+	// patch: what answers calls that nobody answered.
+	beforeModelRewriteState({ messages }) {
+		const all = messages.slice();
+		const answered = new Set(all.filter((m) => m.role === "tool").map((m) => m.tool_call_id));
+		const splice: Splice[] = [];
+		all.forEach(({ tool_calls = [] }, i) => {
+			const open = tool_calls.filter((c) => !answered.has(c.id));
+			if (open.length > 0) {
+				splice.push({
+					at: i + 1,
+					insert: open.map((c) => ({ role: "tool", tool_call_id: c.id, name: c.function.name, content: "This call was canceled." })),
+				});
+			}
+		});
+		return splice.length > 0 ? { messages: { splice } } : undefined;
+	},
+
+	// policy: which tools may be called.
+	gateTool({ call }) {
+		return call.name === "delete" || call.arguments.includes("/etc/") ? deny("this is not allowed here") : allow();
+	},
+
+	// redact: the stream, and what tools say.
+	onChunk({ chunks }) {
+		const out = chunks.map((c) => ("text" in c && c.text ? { ...c, text: redacted(c.text) } : c));
+		return { chunks: out };
+	},
+
+	afterTool({ result }) {
+		if (!result) return undefined;
+		const text = textOf(result);
+		const clean = redacted(text);
+		return clean === text ? undefined : { result: { ...result, content: clean } };
+	},
+
+	// cache: a call's result is kept in a run-local value.
+	wrapToolCall({ call }, ctx) {
+		const key = `${call.name} ${call.arguments}`;
+		const kept = ctx.local.get<Result>(key);
+		if (kept !== undefined) return { result: kept };
+		const result = ctx.next();
+		ctx.local.set(key, result);
+		return { result };
+	},
+
+	// observe: how many events of each type there were.
+	observe({ events }, ctx) {
+		const counts = ctx.local.get<Record<string, number>>("run/counts") ?? {};
+		for (const { type } of events) counts[type] = (counts[type] ?? 0) + 1;
+		ctx.local.set("run/counts", counts);
+	},
+});

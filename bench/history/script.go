@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/host/model"
+)
+
+// A script is a model that answers at once, with a call in each of so many steps but
+// the last, and notes when it was asked.
+type script struct {
+	steps int
+	asked []stats.Moment
+}
+
+// Generate implements [model.Model].
+func (s *script) Generate(_ context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	now, err := stats.Now()
+	if err != nil {
+		return nil, err
+	}
+	s.asked = append(s.asked, now)
+	m, finish := abi.Assistant("done"), abi.FinishStop
+	if n := len(s.asked); n < s.steps {
+		m = abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall(fmt.Sprintf("call_%d", n), "echo", "{}")}}
+		finish = abi.FinishToolCalls
+	}
+	for _, c := range m.Chunks() {
+		if err := sink(c); err != nil {
+			return nil, err
+		}
+	}
+	return &abi.Response{Message: m, FinishReason: finish}, nil
+}
+
+// run reads the events of a run to their end, and says what its first step took, to
+// where the model was asked, and on average a later one.
+func (s *script) run(start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
+	s.asked = s.asked[:0]
+	began, err := stats.Now()
+	if err != nil {
+		return first, later, err
+	}
+	for _, err := range start() {
+		if err != nil {
+			return first, later, err
+		}
+	}
+	if len(s.asked) != s.steps {
+		return first, later, errors.New("the run did not have all its steps")
+	}
+	return s.asked[0].Since(began, 1), s.asked[s.steps-1].Since(s.asked[0], s.steps-1), nil
+}
+
+// medians of so many runs, behind one that warms up.
+func (s *script) medians(runs int, start func() iter.Seq2[abi.Event, error]) (first, later stats.Span, err error) {
+	var firsts, laters []stats.Span
+	for i := range runs + 1 {
+		first, later, err := s.run(start)
+		if err != nil {
+			return first, later, err
+		}
+		if i > 0 {
+			firsts, laters = append(firsts, first), append(laters, later)
+		}
+	}
+	return stats.MedianSpan(firsts), stats.MedianSpan(laters), nil
+}

@@ -1,0 +1,34 @@
+// Package command is what the benchmarks' commands have in common.
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// Main opens a host and lets a command measure with it. The command's name is
+// followed by what its arguments are called, each of which there must be.
+func Main(usage string, measure func(ctx context.Context, h *host.Host, args []string) error) {
+	words := strings.Fields(usage)
+	if len(os.Args) != len(words) {
+		fmt.Fprintln(os.Stderr, "usage:", usage)
+		os.Exit(2)
+	}
+	if err := withHost(context.Background(), measure); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", words[0], err)
+		os.Exit(1)
+	}
+}
+
+func withHost(ctx context.Context, measure func(ctx context.Context, h *host.Host, args []string) error) error {
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	return measure(ctx, h, os.Args[1:])
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/internal/toolchain"
+)
+
+// others are the languages beside Go that the five middlewares are written in, by
+// the folders of guests/five.
+var others = []struct{ folder, language string }{{"c", "C"}, {"rust", "Rust"}}
+
+func nameOf(folder string) string { return "five-" + folder + ".wasm" }
+
+func otherNames() (names []string) {
+	for _, o := range others {
+		names = append(names, nameOf(o.folder))
+	}
+	return names
+}
+
+// otherLanguages builds the five middlewares in other languages, as agent-runner
+// module build does, and returns the modules; a script is its source. What this
+// machine has no toolchain for is told in a sentence instead.
+func otherLanguages(ctx context.Context, root, built string) (files []string, missing string, err error) {
+	five := filepath.Join(root, "bench", "guests", "five")
+	for _, o := range others {
+		p, err := toolchain.Find(filepath.Join(five, o.folder))
+		if err != nil {
+			return nil, "", err
+		}
+		p.Cache = filepath.Join(root, "build", "rust", "five")
+		path := filepath.Join(built, nameOf(o.folder))
+		err = p.Build(ctx, path)
+		var tool *toolchain.MissingError
+		switch {
+		case errors.As(err, &tool):
+			missing += fmt.Sprintf("There is no row of %s guests, because the machine had no toolchain for them: %v.\n", o.language, tool)
+		case err != nil:
+			return nil, "", err
+		default:
+			files = append(files, path)
+		}
+	}
+	return append(files, filepath.Join(five, "five.ts")), missing, nil
+}
+
+// sizes tells how large the guests are.
+func sizes(w *bytes.Buffer, built string) error {
+	files, err := filepath.Glob(filepath.Join(built, "*.wasm"))
+	if err != nil {
+		return err
+	}
+	files = slices.DeleteFunc(files, func(path string) bool { return slices.Contains(otherNames(), filepath.Base(path)) })
+	slices.Sort(files)
+	w.WriteString("\nThe guests that are Go programs:")
+	for i, path := range files {
+		f, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		fmt.Fprintf(w, " %s %.1f MB", filepath.Base(path), float64(f.Size())/1e6)
+	}
+	w.WriteString(".\n")
+	return nil
+}
