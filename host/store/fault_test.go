@@ -54,6 +54,49 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// envFillGroups makes it one of several writers, whose writes share transactions.
+const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
+
+// TestFillGroups is that process: each writer is told that there is no room, whichever
+// of a transaction met it.
+func TestFillGroups(t *testing.T) {
+	where := os.Getenv(envFillGroups)
+	if where == "" {
+		t.Skip("it is a part of TestDiskFullForMany")
+	}
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	runs := strings.Split("abcdefghijklmnop", "")
+	for _, id := range runs {
+		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	}
+	ended := make(chan error, len(runs))
+	for _, id := range runs {
+		go func() {
+			for n := int64(1); ; n++ {
+				if err := s.Commit(t.Context(), &agent.Commit{Run: id, Epoch: 1, Entry: n + 1, Log: make([]byte, 700_000), First: n, Last: n,
+					Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	for range runs {
+		requireKind(t, store.Full, <-ended)
+	}
+}
+
+// TestDiskFullForMany bounds the size of files for several writers, which write so much
+// that the database meets the bound before the end of a transaction, and takes it back.
+func TestDiskFullForMany(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), envFillGroups+"="+filepath.Join(t.TempDir(), "runs.db"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // TestDiskFull bounds the size of files, as a full disk does.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()

@@ -221,7 +221,10 @@ func (d *sqliteDB) group(group []*write) (err error) {
 		}
 		if w.err = w.fn(t); w.err != nil {
 			if _, err := t.exec("ROLLBACK TO write"); err != nil {
-				return err
+				if _, own := ours(w.err, d.where); own {
+					return err
+				}
+				return w.err // the database took everything back at that: it is why
 			}
 		}
 		if _, err := t.exec("RELEASE write"); err != nil {
