@@ -58,8 +58,10 @@ func run(ctx context.Context, args []string) error {
 		{"instances", func() error { return instances(ctx, plain) }},
 		{"resident", func() error { return residentRow(args[0]) }},
 		{"ready", func() error { return ready(ctx, plain) }},
-		{"runaways", func() error { return runaways(ctx) }},
-		{"neighbours", func() error { return neighbours(ctx, plain) }},
+		{"runaways", func() error { return withRunaways(ctx, func(all []runaway) error { return runaways(ctx, all) }) }},
+		{"neighbours", func() error {
+			return withRunaways(ctx, func(all []runaway) error { return neighbours(ctx, plain, all) })
+		}},
 	} {
 		if only != "" && only != p.name {
 			continue

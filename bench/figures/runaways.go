@@ -28,6 +28,20 @@ type runaway struct {
 	began *time.Time // when the hook of the last run did
 }
 
+// withRunaways opens a host with an agent for each shape of them.
+func withRunaways(ctx context.Context, do func([]runaway) error) error {
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	all, err := openRunaways(ctx, h)
+	if err != nil {
+		return err
+	}
+	return do(all)
+}
+
 func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	var all []runaway
 	for _, c := range hostile.Cases() {
@@ -118,16 +132,7 @@ func (s *sample) run(do func() (time.Duration, error)) error {
 
 // runaways stops each shape of guest that never ends, while another goroutine
 // halts the world again and again.
-func runaways(ctx context.Context) error {
-	h, err := host.New(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
-	all, err := openRunaways(ctx, h)
-	if err != nil {
-		return err
-	}
+func runaways(ctx context.Context, all []runaway) error {
 	if err := touchMachine(); err != nil {
 		return err
 	}

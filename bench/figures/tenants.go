@@ -8,28 +8,18 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/bench/internal/work"
-	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // neighbours measures a tenant beside another one that is as busy, and beside
 // one that does the worst.
-func neighbours(ctx context.Context, plain []byte) error {
+func neighbours(ctx context.Context, plain []byte, all []runaway) error {
 	s, err := newSandbox(ctx, sandbox.Options{})
 	if err != nil {
 		return err
 	}
 	defer s.Close(ctx)
 	im, err := warmImage(ctx, s, plain, 100)
-	if err != nil {
-		return err
-	}
-	h, err := host.New(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
-	all, err := openRunaways(ctx, h)
 	if err != nil {
 		return err
 	}
