@@ -56,7 +56,7 @@ var hostTexts = []struct {
 	is   string
 }{
 	{regexp.MustCompile(`\bm\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
-	{regexp.MustCompile(`(m\d): (\w+): the puppet breaks`), "fault:$1.$2"},
+	{regexp.MustCompile(`(m\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
 	{regexp.MustCompile(`The policy (m\d) could not decide\.`), "fault:$1"},
 	{regexp.MustCompile(`tool "of_(m\d)" failed`), "fault:$1"},
 	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},

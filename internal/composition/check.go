@@ -14,14 +14,17 @@ import (
 // the same each time.
 type Check struct {
 	Name string
+	Each int // it is worth its time for one seed of so many
 	Run  func(context.Context, *Composition) string
 }
 
-// Checks are all checks.
+// Checks are all checks of puppets in this process.
 func Checks() []Check {
 	return []Check{
-		{"prediction", whole},
-		{"stream", streamed},
+		{"prediction", 1, whole},
+		{"side by side", 2, sideBySide},
+		{"stream", 1, streamed},
+		{"deaths", 10, mortal},
 	}
 }
 
@@ -30,7 +33,17 @@ func Checks() []Check {
 func whole(ctx context.Context, c *Composition) string {
 	quiet := *c
 	quiet.Stream = false
-	return againstPrediction(ctx, &quiet)
+	return againstPrediction(ctx, &quiet, &stage{})
+}
+
+// sideBySide plays it with calls of tools that are made at once.
+func sideBySide(ctx context.Context, c *Composition) string {
+	c = c.with(func(_ abi.Hook, s puppet.Script) puppet.Script {
+		s.Keep = false // the order of calls would show
+		return s
+	})
+	c.Stream = false
+	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
 // streamed plays it with answers that come in pieces, which makes no difference
@@ -51,18 +64,51 @@ func streamed(ctx context.Context, c *Composition) string {
 		return s
 	})
 	c.Stream = true
-	return againstPrediction(ctx, c)
+	return againstPrediction(ctx, c, &stage{})
 }
 
-func againstPrediction(ctx context.Context, c *Composition) string {
-	s, err := play(ctx, c, &stage{})
+// mortal plays it in processes that die: where they die makes no difference to what
+// is kept of the run.
+func mortal(ctx context.Context, c *Composition) string {
+	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
+		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // which are called again
+		return s
+	})
+	c.Stream = false
+	want := Predict(c)
+	want.withoutLive()
+	for _, at := range []int{2, 3, 5, 11} {
+		s, err := playMortal(ctx, c, at)
+		switch {
+		case err != nil:
+			return err.Error()
+		case s.switchedOff():
+			continue
+		}
+		got := s.account()
+		got.withoutLive()
+		wrong := s.inOrder() + differs("events", want.Events, got.Events) + differs("messages at the end", []string{want.State}, []string{got.State})
+		if wrong != "" {
+			return fmt.Sprintf("with a death every %d hooks: %s", at, wrong)
+		}
+	}
+	return ""
+}
+
+func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
+	s, err := play(ctx, c, on)
 	switch {
 	case err != nil:
 		return err.Error()
 	case s.switchedOff():
 		return ""
 	}
-	want, got := Predict(c), s.account()
+	return s.against(Predict(c))
+}
+
+// against says what is wrong with what was seen, of which this is the prediction.
+func (s *seen) against(want *Account) string {
+	got := s.account()
 	if s.pauses > 0 {
 		want.withoutLive()
 		got.withoutLive()

@@ -15,12 +15,13 @@ const most = 5
 
 func TestCompositions(t *testing.T) {
 	t.Parallel()
-	for _, check := range Checks() {
+	for _, check := range append(Checks(), modules(t).Check()) {
 		t.Run(check.Name, func(t *testing.T) {
 			t.Parallel()
 			failed := 0
-			for i := range uint64(*compositions) {
-				c := Generate(*seed + i)
+			for i := 0; i < *compositions; i += check.Each {
+				seed := *seed + uint64(i)
+				c := Generate(seed)
 				if check.Run(t.Context(), c) == "" {
 					continue
 				}
@@ -28,7 +29,7 @@ func TestCompositions(t *testing.T) {
 					t.Fatalf("more than %d seeds fail", most)
 				}
 				c = Shrink(c, func(c *Composition) bool { return check.Run(t.Context(), c) != "" })
-				t.Errorf("seed %d, which this is the smallest of that fails:\n%s\n%s", *seed+i, c, check.Run(t.Context(), c))
+				t.Errorf("seed %d, which this is the smallest of that fails:\n%s\n%s", seed, c, check.Run(t.Context(), c))
 			}
 		})
 	}

@@ -10,7 +10,10 @@ import (
 )
 
 // native is an entry's puppet in this process.
-type native struct{ entry *Entry }
+type native struct {
+	entry  *Entry
+	onHook func()
+}
 
 // Describe lists the hooks that the entry has a script for.
 func (n native) Describe() chain.Description {
@@ -32,6 +35,9 @@ func (native) Close() {}
 
 // Call plays a hook.
 func (n native) Call(ctx context.Context, c *chain.Call, in, out any) error {
+	if n.onHook != nil {
+		n.onHook()
+	}
 	return puppet.Play(nativeHost{ctx, c}, c.Hook, n.entry.Hooks[c.Hook], in.(puppet.Input), out)
 }
 

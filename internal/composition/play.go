@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -24,6 +25,8 @@ type stage struct {
 	puppet func(*Entry) (chain.Middleware, error)
 	// journal keeps the run; nil: none.
 	journal *agent.JournalOptions
+	// parallel is how many calls of tools are made at once; one after the other when 0.
+	parallel int
 }
 
 // seen is what was seen of a run.
@@ -35,6 +38,7 @@ type seen struct {
 	ran    []string
 	state  []abi.Message
 	pauses int
+	onHook func() // is called when a hook begins; nil: nobody asks
 }
 
 // maxPauses is more than a run of these sizes has, if it goes on at all.
@@ -47,26 +51,35 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: "run"})
+	return s, s.run(ctx, c, a, "run")
+}
+
+// run is one run of the agent.
+func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
+	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id})
 	for {
 		var paused *agent.Paused
 		for e, err := range events {
 			s.events = append(s.events, e)
 			if err != nil && !errors.As(err, &paused) && e.Type != abi.EventRunFinished {
-				return s, err
+				return err
 			}
 		}
 		if paused == nil {
-			return s, nil
+			return nil
 		}
 		if s.pauses++; s.pauses > maxPauses {
-			return s, fmt.Errorf("the run paused %d times", s.pauses)
+			return fmt.Errorf("the run paused %d times", s.pauses)
 		}
+		var err error
 		if events, err = resume(ctx, a, paused, c.some(puppet.Stop, puppet.Fault)); err != nil {
-			return s, err
+			return err
 		}
 	}
 }
+
+// forget makes room for another run.
+func (s *seen) forget() { s.events, s.asked, s.ran, s.state, s.pauses = nil, nil, nil, nil, 0 }
 
 // switchedOff reports whether an entry faulted so often in a row that it was not
 // called for a time: that is no rule of order.
@@ -105,14 +118,14 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 	entries := []chain.Entry{{Name: "watch", Ring: chain.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
 		e := &c.Entries[i]
-		var m chain.Middleware = native{e}
+		var m chain.Middleware = native{e, s.onHook}
 		if on.puppet != nil {
 			var err error
 			if m, err = on.puppet(e); err != nil {
 				return nil, err
 			}
 		}
-		entry := chain.Entry{Name: e.Name, Ring: chain.Ring(e.Ring), Middleware: m}
+		entry := chain.Entry{Name: e.Name, Ring: chain.Ring(e.Ring), Hooks: slices.AppendSeq([]abi.Hook{}, maps.Keys(e.Hooks)), Middleware: m}
 		if e.Skip {
 			entry.OnFault = chain.Skip
 		}
@@ -124,7 +137,7 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 	}
 	return agent.New(&agent.Options{
 		Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
-		Instruction: instruction, Tools: s.tools(), ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: 1, NoStream: !c.Stream, Journal: on.journal,
+		Instruction: instruction, Tools: s.tools(), ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
 		Chain: ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
 }

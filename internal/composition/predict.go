@@ -37,9 +37,9 @@ type prediction struct {
 	respond     *message
 	step        int
 
-	kept   map[string]int  // by entry: its run-local counter
+	kept     map[string]int  // by entry: its run-local counter
 	repeated map[string]bool // by entry and call
-	calls  map[string]bool // that were told of
+	calls    map[string]bool // that were told of
 }
 
 type declaration struct{ name, owner string }

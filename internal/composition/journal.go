@@ -1,0 +1,172 @@
+package composition
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
+)
+
+// A journal keeps one run in memory. Its process dies when it is told so: no
+// write of it is kept from then on.
+type journal struct {
+	mu     sync.Mutex
+	dead   bool
+	kept   *agent.KeptRun
+	events []abi.Event
+}
+
+var errDied = errors.New("the process died")
+
+// die ends the process: whatever it still writes is lost.
+func (j *journal) die() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dead = true
+}
+
+// revive begins another process.
+func (j *journal) revive() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dead = false
+}
+
+// Create implements [agent.Journal].
+func (j *journal) Create(_ context.Context, r *agent.NewRun) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.dead {
+		return errDied
+	}
+	j.kept = &agent.KeptRun{RunInfo: agent.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
+		Progress: agent.Progress{Status: agent.StatusRunning}}, Log: [][]byte{r.Log}}
+	return nil
+}
+
+// Load implements [agent.Journal].
+func (j *journal) Load(context.Context, string) (*agent.KeptRun, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.kept == nil {
+		return nil, agent.ErrNoRun
+	}
+	kept := *j.kept
+	kept.Log = slices.Clone(j.kept.Log)
+	return &kept, nil
+}
+
+// Claim implements [agent.Journal].
+func (j *journal) Claim(ctx context.Context, c *agent.Claim) (*agent.KeptRun, error) {
+	j.mu.Lock()
+	if c.Epoch != j.kept.Epoch {
+		j.mu.Unlock()
+		return nil, agent.ErrBusy
+	}
+	j.kept.Epoch++
+	j.kept.Status = agent.StatusRunning
+	j.mu.Unlock()
+	return j.Load(ctx, c.Run)
+}
+
+// Commit implements [agent.Journal].
+func (j *journal) Commit(_ context.Context, c *agent.Commit) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.dead:
+		return errDied
+	case c.Epoch != j.kept.Epoch:
+		return agent.ErrFenced
+	case c.Log != nil && c.Entry != int64(len(j.kept.Log))+1:
+		return fmt.Errorf("entry %d of the log behind %d", c.Entry, len(j.kept.Log))
+	case len(c.Events) > 0 && c.First != j.kept.LastSeq+1:
+		return fmt.Errorf("event %d behind %d", c.First, j.kept.LastSeq)
+	}
+	for line := range bytes.Lines(c.Events) {
+		var e abi.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		j.events = append(j.events, e)
+	}
+	if c.Log != nil {
+		j.kept.Log = append(j.kept.Log, bytes.Clone(c.Log))
+		j.kept.Entries = c.Entry
+	}
+	j.kept.LastSeq, j.kept.Updated = c.Last, time.Now()
+	if c.Progress != nil {
+		j.kept.Progress = *c.Progress
+	}
+	return nil
+}
+
+// Events implements [agent.Journal].
+func (j *journal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.events[min(int(after), len(j.events)):]), nil
+}
+
+// Renew implements [agent.Journal].
+func (j *journal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
+	return false, nil
+}
+
+// told are the events that were kept.
+func (j *journal) told() []abi.Event {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.events)
+}
+
+// maxLives is more processes than a run dies in, if it goes on at all.
+const maxLives = 50
+
+// playMortal plays a composition in processes of which some die: the one that begins
+// hook number at, and each so many hooks later.
+func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
+	j := &journal{}
+	s := &seen{}
+	hooks := 0
+	s.onHook = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if hooks++; hooks%at == 0 && hooks < 4*at {
+			j.die()
+		}
+	}
+	a, err := s.agent(c, &stage{journal: &agent.JournalOptions{Journal: j, Owner: "here", Gone: func(string) bool { return true }}})
+	if err != nil {
+		return nil, err
+	}
+	in := agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: "run"}
+	for range maxLives {
+		var answers map[string]json.RawMessage
+		events := a.Run(ctx, in)
+		if kept, err := j.Load(ctx, "run"); err == nil {
+			if len(kept.Pending) > 0 {
+				s.pauses++
+				answers = yes(kept.Pending, true)
+			}
+			if events, err = a.Continue(ctx, "run", answers); err != nil {
+				return nil, err
+			}
+		}
+		for range events { // until the process ends
+		}
+		j.revive()
+		if j.kept != nil && j.kept.Status == agent.StatusFinished {
+			s.events = j.told()
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("the run did not end within %d processes", maxLives)
+}

@@ -1,0 +1,76 @@
+package composition
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/module"
+)
+
+// Modules plays puppets as WebAssembly: in the sandbox, over the whole ABI.
+type Modules struct {
+	puppet *module.Module
+}
+
+// NewModules takes the module that wasm-puppet is built into.
+func NewModules(puppet *module.Module) *Modules { return &Modules{puppet} }
+
+// Check plays a composition twice with its puppets as modules, in two runs of one
+// agent: both are as predicted, and use the same fuel.
+func (m *Modules) Check() Check { return Check{"modules", 20, m.check} }
+
+func (m *Modules) check(ctx context.Context, c *Composition) string {
+	quiet := *c
+	quiet.Stream = false
+	configured := map[string]*module.Middleware{}
+	defer func() {
+		for _, m := range configured {
+			m.Close()
+		}
+	}()
+	s := &seen{}
+	a, err := s.agent(&quiet, &stage{puppet: func(e *Entry) (chain.Middleware, error) {
+		config, err := json.Marshal(e.Hooks)
+		if err != nil {
+			return nil, err
+		}
+		configured[e.Name], err = m.puppet.Configure(ctx, e.Name, config, module.Grants{})
+		return configured[e.Name], err
+	}})
+	if err != nil {
+		return err.Error()
+	}
+	want := Predict(&quiet)
+	var before map[string]int64
+	for _, id := range []string{"run 1", "run 2"} {
+		s.forget()
+		if err := s.run(ctx, &quiet, a, id); err != nil {
+			return id + ": " + err.Error()
+		}
+		if s.switchedOff() {
+			return ""
+		}
+		if wrong := s.against(want); wrong != "" {
+			return id + ": " + wrong
+		}
+		fuel := s.fuel()
+		if before != nil && !maps.Equal(before, fuel) {
+			return fmt.Sprintf("%s used the fuel %v, the one before it %v\n", id, fuel, before)
+		}
+		before = fuel
+	}
+	return ""
+}
+
+// fuel is what each entry used.
+func (s *seen) fuel() map[string]int64 {
+	out := map[string]int64{}
+	last := s.events[len(s.events)-1]
+	for _, e := range last.Entries {
+		out[e.Entry] = e.Fuel
+	}
+	return out
+}

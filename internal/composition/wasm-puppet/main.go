@@ -1,0 +1,311 @@
+//go:build wasip1
+
+// Command wasm-puppet is a puppet as a WebAssembly module, on the imports of the ABI
+// alone: no SDK stands between it and the host. Its configuration is a script for
+// each hook.
+package main
+
+import (
+	"encoding/json"
+	"unsafe"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/composition/puppet"
+)
+
+func main() {}
+
+//go:wasmimport agent_middleware_v1 read
+func hostRead(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 write
+func hostWrite(ptr unsafe.Pointer, n int32)
+
+//go:wasmimport agent_middleware_v1 next
+func hostNext(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 next_stream
+func hostNextStream(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 recv
+func hostRecv() int32
+
+//go:wasmimport agent_middleware_v1 send
+func hostSend(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 messages
+func hostMessages(list, from, to int32) int32
+
+//go:wasmimport agent_middleware_v1 local_get
+func hostLocalGet(key unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 local_set
+func hostLocalSet(key unsafe.Pointer, n int32, value unsafe.Pointer, m int32, version int64) int32
+
+//go:wasmimport agent_middleware_v1 local_add
+func hostLocalAdd(key unsafe.Pointer, n int32, delta int64) int32
+
+//go:wasmimport agent_middleware_v1 emit
+func hostEmit(ptr unsafe.Pointer, n int32) int32
+
+func at(b []byte) (unsafe.Pointer, int32) { return unsafe.Pointer(unsafe.SliceData(b)), int32(len(b)) }
+
+// pending reads what a host call that returned n left.
+func pending(n int32) ([]byte, error) {
+	b := make([]byte, max(n, -n))
+	ptr, size := at(b)
+	if size > 0 {
+		b = b[:hostRead(ptr, size)]
+	}
+	if n >= 0 {
+		return b, nil
+	}
+	failed := &abi.Error{}
+	if err := json.Unmarshal(b, failed); err != nil {
+		return nil, err
+	}
+	return nil, failed
+}
+
+// imports are the host of a hook.
+type imports struct{ ofTool bool }
+
+func (imports) Tell(name, text string) error {
+	data, err := abi.Marshal(text)
+	if err != nil {
+		return err
+	}
+	event, err := abi.Marshal(struct {
+		Name string   `json:"name"`
+		Data abi.JSON `json:"data"`
+	}{name, data})
+	if err != nil {
+		return err
+	}
+	_, err = pending(hostEmit(at(event)))
+	return err
+}
+
+// reply reads the reply of next, or the end of a stream.
+func (h imports) reply(b []byte) (any, error) {
+	if h.ofTool {
+		var r abi.ToolReply
+		_, err := abi.Decode(b, &r)
+		return r.Result, err
+	}
+	var r abi.ModelReply
+	_, err := abi.Decode(b, &r)
+	return r.Response, err
+}
+
+func (h imports) Next(patch any) (any, error) {
+	b, err := abi.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = pending(hostNext(at(b))); err != nil {
+		return nil, err
+	}
+	return h.reply(b)
+}
+
+func (h imports) Forward() (any, error) {
+	if _, err := pending(hostNextStream(nil, 0)); err != nil {
+		return nil, err
+	}
+	for {
+		b, err := pending(hostRecv())
+		if err != nil {
+			return nil, err
+		}
+		var got struct {
+			Chunks []abi.Chunk `json:"chunks"`
+			End    abi.JSON    `json:"end"`
+		}
+		if err := json.Unmarshal(b, &got); err != nil {
+			return nil, err
+		}
+		if got.End != nil {
+			return h.reply(got.End)
+		}
+		if _, err := pending(hostSend(at(b))); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (imports) Messages(list int) ([]abi.Message, error) {
+	b, err := pending(hostMessages(int32(list), 0, 1<<30))
+	if err != nil {
+		return nil, err
+	}
+	var out []abi.Message
+	_, err = abi.Decode(b, &out)
+	return out, err
+}
+
+func (imports) Get(key string) (string, error) {
+	ptr, n := at([]byte(key))
+	b, err := pending(hostLocalGet(ptr, n))
+	if err != nil || len(b) == 0 {
+		return "", err
+	}
+	var v struct {
+		Value string `json:"value"`
+	}
+	err = json.Unmarshal(b, &v)
+	return v.Value, err
+}
+
+func (imports) Set(key, value string) error {
+	b, err := abi.Marshal(value)
+	if err != nil {
+		return err
+	}
+	ptr, n := at([]byte(key))
+	val, m := at(b)
+	_, err = pending(hostLocalSet(ptr, n, val, m, abi.LocalAlways))
+	return err
+}
+
+func (imports) Add(key string) (n int64, err error) {
+	ptr, size := at([]byte(key))
+	b, err := pending(hostLocalAdd(ptr, size, 1))
+	if err != nil {
+		return 0, err
+	}
+	err = json.Unmarshal(b, &n)
+	return n, err
+}
+
+// scripts are those of the configuration. memory is what a hook left there: a run
+// that is to begin as configure left the module never finds any.
+var (
+	scripts map[abi.Hook]puppet.Script
+	ran     string // the run that has called a hook of this instance
+)
+
+// play plays a hook: it returns 0, or 1 for what failed; a fault is a panic.
+func play[I, O any](hook abi.Hook, n int32) int32 {
+	b, err := pending(n)
+	if err != nil {
+		panic(err)
+	}
+	in, out := new(I), new(O)
+	if _, err := abi.Decode(b, in); err != nil {
+		panic(err)
+	}
+	input := any(in).(puppet.Input)
+	if run := input.Envelope().Run.ID; ran != "" && ran != run {
+		panic("the instance has served run " + ran)
+	} else {
+		ran = run
+	}
+	err = puppet.Play(imports{hook == abi.HookWrapToolCall}, hook, scripts[hook], input, out)
+	failed, isError := err.(*abi.Error)
+	switch {
+	case isError:
+		b, err = abi.Marshal(failed)
+	case err == nil:
+		b, err = abi.Marshal(out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	hostWrite(at(b))
+	if isError {
+		return 1
+	}
+	return 0
+}
+
+//go:wasmexport describe
+func describe(int32) int32 {
+	hostWrite(at([]byte(`{"name":"puppet","messages":"lazy"}`)))
+	return 0
+}
+
+//go:wasmexport configure
+func configure(n int32) int32 {
+	b, err := pending(n)
+	if err != nil {
+		panic(err)
+	}
+	var in struct {
+		Config map[abi.Hook]puppet.Script `json:"config"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		panic(err)
+	}
+	scripts = in.Config
+	return 0
+}
+
+//go:wasmexport before_agent
+func beforeAgent(n int32) int32 {
+	return play[abi.BeforeAgentInput, abi.BeforeAgentAnswer](abi.HookBeforeAgent, n)
+}
+
+//go:wasmexport before_model_rewrite_state
+func beforeModelRewriteState(n int32) int32 {
+	return play[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](abi.HookBeforeModelRewriteState, n)
+}
+
+//go:wasmexport before_model
+func beforeModel(n int32) int32 {
+	return play[abi.BeforeModelInput, abi.BeforeModelAnswer](abi.HookBeforeModel, n)
+}
+
+//go:wasmexport wrap_model
+func wrapModel(n int32) int32 {
+	return play[abi.WrapModelInput, abi.WrapModelAnswer](abi.HookWrapModel, n)
+}
+
+//go:wasmexport on_chunk
+func onChunk(n int32) int32 { return play[abi.OnChunkInput, abi.OnChunkAnswer](abi.HookOnChunk, n) }
+
+//go:wasmexport after_model
+func afterModel(n int32) int32 {
+	return play[abi.AfterModelInput, abi.AfterModelAnswer](abi.HookAfterModel, n)
+}
+
+//go:wasmexport after_model_rewrite_state
+func afterModelRewriteState(n int32) int32 {
+	return play[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](abi.HookAfterModelRewriteState, n)
+}
+
+//go:wasmexport before_tool
+func beforeTool(n int32) int32 {
+	return play[abi.BeforeToolInput, abi.BeforeToolAnswer](abi.HookBeforeTool, n)
+}
+
+//go:wasmexport wrap_tool_call
+func wrapToolCall(n int32) int32 {
+	return play[abi.WrapToolCallInput, abi.WrapToolCallAnswer](abi.HookWrapToolCall, n)
+}
+
+//go:wasmexport gate_tool
+func gateTool(n int32) int32 { return play[abi.GateToolInput, abi.GateToolAnswer](abi.HookGateTool, n) }
+
+//go:wasmexport call_tool
+func callTool(n int32) int32 { return play[abi.CallToolInput, abi.CallToolAnswer](abi.HookCallTool, n) }
+
+//go:wasmexport after_tool
+func afterTool(n int32) int32 {
+	return play[abi.AfterToolInput, abi.AfterToolAnswer](abi.HookAfterTool, n)
+}
+
+//go:wasmexport tool_messages
+func toolMessages(n int32) int32 {
+	return play[abi.ToolMessagesInput, abi.ToolMessagesAnswer](abi.HookToolMessages, n)
+}
+
+//go:wasmexport after_tools
+func afterTools(n int32) int32 {
+	return play[abi.AfterToolsInput, abi.AfterToolsAnswer](abi.HookAfterTools, n)
+}
+
+//go:wasmexport after_agent
+func afterAgent(n int32) int32 {
+	return play[abi.AfterAgentInput, abi.AfterAgentAnswer](abi.HookAfterAgent, n)
+}
