@@ -36,7 +36,7 @@ func (c *core) instantiate(ctx context.Context, s *state, im *Image) (err error)
 	limit := uint64(im.limits.MemoryBytes)
 	c.state, c.born = s, time.Now()
 	if s != nil {
-		c.linear.pages, err = s.pages.open(limit)
+		c.linear.pages, err = s.pages.open(s.pages.size(), limit)
 	} else {
 		c.linear.pages, err = c.code.freshPages(limit, im.sandbox.portable)
 	}

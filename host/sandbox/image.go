@@ -202,9 +202,13 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	if err != nil {
 		return err
 	}
+	adopted := im.pool.adopt(s)
+	if adopted == s && in.core.become(s) {
+		return nil
+	}
 	in.core.free()
 	in.core = &core{code: im.code}
-	return in.core.instantiate(ctx, im.pool.adopt(s), im)
+	return in.core.instantiate(ctx, adopted, im)
 }
 
 // build brings an instance from the module's bytes to the state in which

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bytes"
+
 	"github.com/tetratelabs/wazero/experimental"
 )
 
@@ -49,19 +51,67 @@ type pages interface {
 	free()
 }
 
+// imagePages are pages that began with an image.
+type imagePages interface {
+	pages
+	// written calls each for stretches of so much of the memory, in their order and of
+	// whole pages, outside of which it is the image, with zeros behind it.
+	written(length uint64, each func(from, to uint64))
+	// keep makes reset restore so much, which is what there is, with zeros behind the
+	// image. It reports false if it cannot.
+	keep(length uint64) bool
+}
+
 // pageImage is the content that memories begin with.
 type pageImage interface {
 	// size is a whole number of pages of 64 KiB.
 	size() uint64
 	// bytes is how much memory the image takes.
 	bytes() int64
-	// open returns pages that begin with the image, and may grow to limit.
-	open(limit uint64) (pages, error)
+	// open returns pages that begin with the image, have zeros up to length, which is
+	// no less than its size, and may grow to limit.
+	open(length, limit uint64) (imagePages, error)
 	// method says how memories are reset, for people.
 	method() string
 	// close frees the image. No pages of it may be open.
 	close()
 }
+
+// wholeImage is one that needs no other.
+type wholeImage interface {
+	pageImage
+	// shown is the content, whole pages that must not be changed; zeros follow it.
+	shown() []byte
+}
+
+// eachPart calls do with b, which lies in a memory at an offset, and what an image of
+// that content has there: the content, and zeros behind it.
+func eachPart(b, content []byte, at uint64, do func(b, was []byte)) {
+	for len(b) > 0 {
+		was := blank[:]
+		if at < uint64(len(content)) {
+			was = content[at:]
+		}
+		n := min(len(b), len(was), pieceBytes)
+		do(b[:n], was[:n])
+		b, at = b[n:], at+uint64(n)
+	}
+}
+
+// restore makes b that of an image again.
+func restore(b, content []byte, at uint64) {
+	eachPart(b, content, at, func(b, was []byte) { copyPiece(b, was) })
+}
+
+// shows reports whether b is still that of an image.
+func shows(b, content []byte, at uint64) bool {
+	same := true
+	eachPart(b, content, at, func(b, was []byte) { same = same && bytes.Equal(b, was) })
+	return same
+}
+
+// blank is a page of zeros.
+var blank [pageBytes]byte
 
 // newPages are pages without an image: all zeros.
 func newPages(limit uint64, portable bool) pages {
@@ -74,7 +124,7 @@ func newPages(limit uint64, portable bool) pages {
 }
 
 // newPageImage makes an image of a copy of b.
-func newPageImage(b []byte, portable bool) (pageImage, error) {
+func newPageImage(b []byte, portable bool) (wholeImage, error) {
 	if len(b) > copyAtMost && !portable && canMap() {
 		return mapImage(b)
 	}
@@ -92,9 +142,10 @@ type copiedImage struct {
 	portable bool
 }
 
-func (i *copiedImage) size() uint64 { return uint64(len(i.content)) }
-func (i *copiedImage) bytes() int64 { return int64(len(i.content)) }
-func (i *copiedImage) close()       {}
+func (i *copiedImage) size() uint64  { return uint64(len(i.content)) }
+func (i *copiedImage) bytes() int64  { return int64(len(i.content)) }
+func (i *copiedImage) shown() []byte { return i.content }
+func (i *copiedImage) close()        {}
 
 func (i *copiedImage) method() string {
 	if len(i.content) <= copyAtMost {
@@ -103,8 +154,10 @@ func (i *copiedImage) method() string {
 	return "copies all of it back, since this system does not tell what was written to"
 }
 
-func (i *copiedImage) open(limit uint64) (pages, error) {
-	return &copiedPages{image: i, limit: limit, buf: append(make([]byte, 0, len(i.content)), i.content...)}, nil
+func (i *copiedImage) open(length, limit uint64) (imagePages, error) {
+	p := &copiedPages{image: i, limit: limit, buf: make([]byte, length)}
+	copyPieces(p.buf, i.content)
+	return p, nil
 }
 
 // copiedPages are a copy of an image. When they grow they move to empty pages:
@@ -137,9 +190,15 @@ func (p *copiedPages) resize(size uint64) []byte {
 
 // reset is for pages that did not grow.
 func (p *copiedPages) reset() int64 {
-	copyPieces(p.buf, p.image.content)
+	restore(p.buf, p.image.content, 0)
 	return int64(len(p.buf))
 }
+
+// written implements [imagePages].
+func (p *copiedPages) written(length uint64, each func(from, to uint64)) { each(0, length) }
+
+// keep implements [imagePages].
+func (p *copiedPages) keep(length uint64) bool { return p.moved == nil && length == uint64(len(p.buf)) }
 
 // free leaves what is in Go's heap to the garbage collector.
 func (p *copiedPages) free() {

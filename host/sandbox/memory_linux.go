@@ -40,7 +40,7 @@ var canMap = sync.OnceValue(func() bool {
 		return false
 	}
 	defer image.close()
-	p, err := image.open(size)
+	p, err := image.open(size, size)
 	if err != nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func ownPages(space []byte, from uint64, found []pageRegion) (n int, upTo uint64
 }
 
 // mapImage makes an image of b. Long stretches of zeros take no memory.
-func mapImage(b []byte) (pageImage, error) {
+func mapImage(b []byte) (wholeImage, error) {
 	fd, err := unix.MemfdCreate("sandbox-image", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: make image: %w", err)
@@ -165,6 +165,7 @@ func (i *mappedImage) mapOver(space []byte, prot int) error {
 }
 
 func (i *mappedImage) size() uint64   { return uint64(len(i.content)) }
+func (i *mappedImage) shown() []byte  { return i.content }
 func (i *mappedImage) method() string { return "copies back the pages it wrote to" }
 
 // bytes is all of the file: whoever reads a page of it makes it take memory.
@@ -183,13 +184,13 @@ func (i *mappedImage) close() {
 }
 
 // open maps the image at the beginning of new pages.
-func (i *mappedImage) open(limit uint64) (pages, error) {
+func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
 	p, err := mapPages(limit)
 	if err != nil {
 		return nil, err
 	}
-	p.image = i
-	if p.resize(i.size()) == nil {
+	p.image, p.length = i, length
+	if p.resize(length) == nil {
 		err = unix.ENOMEM
 	} else {
 		err = i.mapOver(p.space, unix.PROT_READ|unix.PROT_WRITE)
@@ -206,6 +207,7 @@ func (i *mappedImage) open(limit uint64) (pages, error) {
 // moves nothing.
 type mappedPages struct {
 	image   *mappedImage
+	length  uint64 // of what a reset restores: the image, and zeros behind it
 	space   []byte
 	usable  uint64 // of space, from the beginning
 	entries []byte // of the kernel's table, kept for the next time; nil where it has pagemapScan
@@ -239,66 +241,78 @@ func (p *mappedPages) resize(size uint64) []byte {
 // reset copies back the pages of which the kernel made a copy when they were
 // written to. They stay the memory's own: giving them back would cost a page
 // fault each time they are written to again.
-func (p *mappedPages) reset() int64 {
-	own, ok := p.resetStretches()
-	if !ok {
-		own, ok = p.resetEntries()
-	}
-	if !ok {
-		copyPieces(p.space, p.image.content)
-		return int64(len(p.image.content))
-	}
+func (p *mappedPages) reset() (own int64) {
+	p.written(p.length, func(from, to uint64) {
+		own += int64(to - from)
+		// An entry does not tell whether its page was only read, in a gap. To write to
+		// it would make it the memory's own.
+		if b := p.space[from:to]; scans() || !shows(b, p.image.content, from) {
+			restore(b, p.image.content, from)
+		}
+	})
 	return own
 }
 
-// resetStretches resets the pages that the kernel finds.
-func (p *mappedPages) resetStretches() (own int64, ok bool) {
+// keep implements [imagePages].
+func (p *mappedPages) keep(length uint64) bool {
+	p.length = length
+	return true
+}
+
+// written implements [imagePages].
+func (p *mappedPages) written(length uint64, each func(from, to uint64)) {
+	if !p.writtenRegions(length, each) && !p.writtenEntries(length, each) {
+		each(0, length)
+	}
+}
+
+// writtenRegions tells of the pages that the kernel finds. It reports false, and told of
+// none, if the kernel finds none.
+func (p *mappedPages) writtenRegions(length uint64, each func(from, to uint64)) bool {
 	if !scans() {
-		return 0, false
+		return false
 	}
 	var found [64]pageRegion
-	content := p.image.content
 	begin := uint64(uintptr(unsafe.Pointer(&p.space[0])))
-	for from := uint64(0); from < uint64(len(content)); {
-		n, upTo, err := ownPages(p.space[:len(content)], from, found[:])
+	for from := uint64(0); from < length; {
+		n, upTo, err := ownPages(p.space[:length], from, found[:])
+		if err != nil && from == 0 {
+			return false
+		}
 		if err != nil {
-			return 0, false
+			each(from, length)
+			return true
 		}
 		for _, s := range found[:n] {
-			mine, was := p.space[s.start-begin:s.end-begin], content[s.start-begin:s.end-begin]
-			if s.kinds&scanZero != 0 && string(mine) == string(was) {
-				continue // only read, in a gap: a copy would make it the memory's own
+			at, to := s.start-begin, s.end-begin
+			if s.kinds&scanZero != 0 && shows(p.space[at:to], p.image.content, at) {
+				continue // only read, in a gap
 			}
-			own += int64(copy(mine, was))
+			each(at, to)
 		}
 		from = upTo
 	}
-	return own, true
+	return true
 }
 
-// resetEntries resets the pages whose entries in the kernel's table say so.
-func (p *mappedPages) resetEntries() (own int64, ok bool) {
-	content := p.image.content
-	if p.entries == nil {
-		p.entries = make([]byte, len(content)/osPage*8)
+// writtenEntries tells of the pages whose entries in the kernel's table say so. It
+// reports false, and told of none, if that cannot be read.
+func (p *mappedPages) writtenEntries(length uint64, each func(from, to uint64)) bool {
+	size := uint64(osPage)
+	if n := int(length / size * 8); n != len(p.entries) {
+		p.entries = make([]byte, n)
 	}
 	at := int64(uintptr(unsafe.Pointer(&p.space[0]))) / int64(osPage) * 8
 	if _, err := openPagemap().ReadAt(p.entries, at); err != nil {
-		return 0, false
+		return false
 	}
-	for page := 0; page < len(content); page += osPage {
-		entry := binary.NativeEndian.Uint64(p.entries[page/osPage*8:])
-		if entry&(pagePresent|pageSwapped) == 0 || entry&pageShared != 0 {
-			continue
+	for page := uint64(0); page < length; page += size {
+		entry := binary.NativeEndian.Uint64(p.entries[page/size*8:])
+		if entry&(pagePresent|pageSwapped) != 0 && entry&pageShared == 0 {
+			each(page, page+size)
 		}
-		// It may also be one that was only read where the image has zeros. To write to
-		// it would make it the memory's own.
-		if mine := p.space[page : page+osPage]; string(mine) != string(content[page:page+osPage]) {
-			copy(mine, content[page:])
-		}
-		own += int64(osPage)
 	}
-	return own, true
+	return true
 }
 
 func (p *mappedPages) free() {

@@ -25,15 +25,15 @@ func TestOwnPages(t *testing.T) {
 	image, err := mapImage(content)
 	require.NoError(t, err)
 	defer image.close()
-	for name, reset := range map[string]func(p *mappedPages) (int64, bool){
-		"stretches": (*mappedPages).resetStretches,
-		"entries":   (*mappedPages).resetEntries,
+	for name, written := range map[string]func(*mappedPages, uint64, func(from, to uint64)) bool{
+		"stretches": (*mappedPages).writtenRegions,
+		"entries":   (*mappedPages).writtenEntries,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "stretches" && !scans() {
 				t.Skip("this kernel has no stretches")
 			}
-			opened, err := image.open(2 * size)
+			opened, err := image.open(size, 2*size)
 			require.NoError(t, err)
 			p := opened.(*mappedPages)
 			defer p.free()
@@ -52,10 +52,13 @@ func TestOwnPages(t *testing.T) {
 				for range 50 {
 					_ = b[random.IntN(size)] // present, and nobody's own
 				}
-				own, ok := reset(p)
-				require.True(t, ok)
-				require.GreaterOrEqual(t, own, int64(len(wrote)*osPage))
-				require.LessOrEqual(t, own, int64((len(wrote)+onlyRead)*osPage))
+				own := 0
+				require.True(t, written(p, size, func(from, to uint64) {
+					own += int(to - from)
+					restore(b[from:to], content, from)
+				}))
+				require.GreaterOrEqual(t, own, len(wrote)*osPage)
+				require.LessOrEqual(t, own, (len(wrote)+onlyRead)*osPage)
 				require.Equal(t, content, b)
 			}
 		})
@@ -75,7 +78,7 @@ func TestImageDoesNotGrow(t *testing.T) {
 	require.NoError(t, err)
 	defer made.close()
 	require.EqualValues(t, pageBytes+osPage, made.bytes())
-	opened, err := made.open(uint64(len(content)))
+	opened, err := made.open(uint64(len(content)), uint64(len(content)))
 	require.NoError(t, err)
 	defer opened.free()
 	b := opened.resize(uint64(len(content)))

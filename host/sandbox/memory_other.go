@@ -9,6 +9,6 @@ func canMap() bool { return false }
 
 var errNoMaps = errors.New("sandbox: this system maps no images")
 
-func mapImage([]byte) (pageImage, error) { return nil, errNoMaps }
+func mapImage([]byte) (wholeImage, error) { return nil, errNoMaps }
 
 func mapPages(uint64) (*heapPages, error) { return nil, errNoMaps }

@@ -19,12 +19,13 @@
 //     used. With [Options.CompileChild] a process of its own does it, in bounded
 //     time and memory (child.go, childmain.go), otherwise this one, with no limit
 //     but those on the size of everything that a module has.
-//  4. Snapshot (snapshot.go, memory_linux.go). The first instance of an image
+//  4. Snapshot (snapshot.go, memory_linux.go, difference.go). The first instance of an image
 //     runs the module's start function and _initialize, and what
 //     [Image.Prepare] was given; its memory and globals are then the state in
 //     which all others begin. On Linux they map that memory privately, and a
 //     reset copies back only the pages that were written to; elsewhere all of
-//     it is copied. A module that changes its tables, or has a start function,
+//     it is copied. An image that was prepared from another one and differs from it in few
+//     pages keeps only what differs. A module that changes its tables, or has a start function,
 //     goes all the way each time; [Image.Reset] says so.
 //  5. Pool (pool.go). An instance that is closed is reset and waits for the next
 //     user of the same image, as long as there is memory for it, it did not

@@ -119,8 +119,7 @@ func checkElements(m *wasm.Module) error {
 // capture takes the state of an instance that is not running, if there is room for
 // one more. The caller is its first user.
 func (c *core) capture(ctx context.Context, box *Sandbox) (*state, error) {
-	memory, _ := c.memory.Read(0, c.memory.Size())
-	pages, err := newPageImage(memory, box.portable)
+	pages, err := c.image(box.portable)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +138,34 @@ func (c *core) capture(ctx context.Context, box *Sandbox) (*state, error) {
 	}
 	s.retain()
 	return s, nil
+}
+
+// image makes an image of c's memory.
+func (c *core) image(portable bool) (pageImage, error) {
+	memory, _ := c.memory.Read(0, c.memory.Size())
+	if c.state != nil {
+		if d := newDifference(c.state, c.linear.pages, memory, portable); d != nil {
+			return d, nil
+		}
+	}
+	return newPageImage(memory, portable)
+}
+
+// become makes c, of which s was captured, an instance of s, for which the caller's
+// use of s becomes that of c. It reports false if c cannot be reset to s.
+func (c *core) become(s *state) bool {
+	d, ok := s.pages.(*difference)
+	if !ok {
+		return false
+	}
+	p := imagePagesOf(c.linear.pages)
+	if !p.keep(d.length) {
+		return false
+	}
+	c.linear.pages = &differingPages{p, d}
+	c.state.release()
+	c.state = s
+	return true
 }
 
 // restoreGlobals sets the globals of c to those of s.

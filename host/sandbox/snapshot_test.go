@@ -79,6 +79,20 @@ func eachWay(t *testing.T, test func(t *testing.T, opts Options)) {
 	}
 }
 
+// eachImage runs a test with images that are whole, and with ones that are differences
+// from the one that they are prepared from: ready makes that one's.
+func eachImage(t *testing.T, test func(t *testing.T, opts Options, ready func(base *Image))) {
+	for name, ready := range map[string]func(*Image){
+		"whole":      func(*Image) {},
+		"difference": func(base *Image) { instantiate(t, base, InstanceConfig{}).Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachWay(t, func(t *testing.T, opts Options) { test(t, opts, ready) })
+		})
+	}
+}
+
 func TestInstancesAreClean(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, opts Options) {
@@ -111,9 +125,11 @@ func TestInstancesAreClean(t *testing.T) {
 
 func TestPreparedInstancesAreClean(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
+	eachImage(t, func(t *testing.T, opts Options, ready func(*Image)) {
+		base := load(t, newSandbox(t, opts), large(nil), Limits{})
+		ready(base)
 		runs := 0
-		im, err := load(t, newSandbox(t, opts), large(nil), Limits{}).Prepare(t.Context(), InstanceConfig{},
+		im, err := base.Prepare(t.Context(), InstanceConfig{},
 			func(ctx context.Context, in *Instance) error {
 				runs++
 				_, err := in.Call(ctx, "hook", 50)
@@ -139,8 +155,10 @@ func TestPreparedInstancesAreClean(t *testing.T) {
 // What an image is made from may have grown beyond the module's first memory.
 func TestImageThatGrew(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, opts Options) {
-		im, err := load(t, newSandbox(t, opts), guestWasm, Limits{}).Prepare(t.Context(), InstanceConfig{},
+	eachImage(t, func(t *testing.T, opts Options, ready func(*Image)) {
+		base := load(t, newSandbox(t, opts), guestWasm, Limits{})
+		ready(base)
+		im, err := base.Prepare(t.Context(), InstanceConfig{},
 			func(ctx context.Context, in *Instance) error {
 				if _, err := in.Call(ctx, "grow", 20); err != nil {
 					return err
@@ -434,9 +452,9 @@ func FuzzPages(f *testing.F) {
 			content[random.IntN(len(content))] = byte(random.Uint32())
 		}
 		for _, image := range images(t, content) {
-			a, err := image.open(uint64(len(content)) + 2*pageBytes)
+			a, err := image.open(uint64(len(content)), uint64(len(content))+2*pageBytes)
 			require.NoError(t, err)
-			b, err := image.open(uint64(len(content)))
+			b, err := image.open(uint64(len(content)), uint64(len(content)))
 			require.NoError(t, err)
 			mine, other := a.resize(uint64(len(content))), b.resize(uint64(len(content)))
 			for range 2 {
@@ -467,14 +485,46 @@ func FuzzPages(f *testing.F) {
 }
 
 func images(t *testing.T, content []byte) []pageImage {
+	var all []pageImage
+	for _, whole := range wholeImages(t, content) {
+		all = append(all, whole)
+	}
+	// The same as differences from others, which are shorter, or not.
+	random := rand.New(rand.NewPCG(uint64(len(content)), 1))
+	other := bytes.Clone(content[:(1+random.IntN(len(content)/pageBytes))*pageBytes])
+	for range random.IntN(40) {
+		copy(other[random.IntN(len(other)):], "something else")
+	}
+	for _, whole := range wholeImages(t, other) {
+		base := &state{pages: whole, budget: &admission{}}
+		base.retain()
+		p, err := whole.open(whole.size(), uint64(len(content))+2*pageBytes)
+		require.NoError(t, err)
+		copy(p.resize(uint64(len(content))), content)
+		if d := newDifference(base, p, content, opensCopies(whole)); d != nil {
+			all = append(all, d)
+		}
+		p.free()
+		base.release()
+	}
+	return all
+}
+
+// opensCopies reports whether an image was made for systems that map nothing.
+func opensCopies(i wholeImage) bool {
+	c, ok := i.(*copiedImage)
+	return ok && c.portable
+}
+
+func wholeImages(t *testing.T, content []byte) []wholeImage {
 	copied, err := newPageImage(content, true)
 	require.NoError(t, err)
 	if !canMap() {
-		return []pageImage{copied}
+		return []wholeImage{copied}
 	}
 	mapped, err := mapImage(content)
 	require.NoError(t, err)
-	return []pageImage{copied, &copiedImage{content: content}, mapped}
+	return []wholeImage{copied, &copiedImage{content: content}, mapped}
 }
 
 // Many goroutines use the pool of one image at once, and each finds a clean
