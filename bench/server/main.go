@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -120,5 +121,9 @@ func self(address, key, wasm, attacks string) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return cmd, syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, 19)
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, 19); err != nil {
+		_ = cmd.Process.Kill() // it would attack for ever
+		return nil, errors.Join(err, cmd.Wait())
+	}
+	return cmd, nil
 }

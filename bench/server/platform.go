@@ -59,6 +59,7 @@ func startPlatform(program string, wasm []byte, model string) (*platform, error)
 	for p.url == "" {
 		line, err := lines.ReadString('\n')
 		if err != nil {
+			p.close()
 			return nil, fmt.Errorf("%s serve ended: %w", program, err)
 		}
 		p.url = servingAt.FindString(line)
@@ -66,6 +67,7 @@ func startPlatform(program string, wasm []byte, model string) (*platform, error)
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
 	shown, err := bufio.NewReader(key).ReadString('\n')
 	if err != nil {
+		p.close()
 		return nil, err
 	}
 	p.operator = strings.TrimSpace(shown)

@@ -58,7 +58,8 @@ Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
 
 A run that waits for an answer asks on the terminal. Where there is none it is
-kept in a file, and goes on with --resume and the same modules, model and tools.
+kept in a file, and goes on with --resume and the same modules, model and tools. The
+file stays as it is: who goes on from it twice makes its calls twice.
 
 With --store all of a run is kept while it goes on, with its modules. It goes on
 after a pause, a crash or a restart with: agent-runner runs resume RUN`,

@@ -165,16 +165,23 @@ func checkModels(f *agentfile.File, operator bool, p *Policy) error {
 	if operator || len(p.Models) == 0 {
 		return nil
 	}
-	asked := map[string]string{"model.name": f.Model.Name}
+	check := func(at, name string) error {
+		if name == "" || matches(p.Models, name) {
+			return nil
+		}
+		return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, choice(p.Models)))
+	}
+	if err := check("model.name", f.Model.Name); err != nil {
+		return err
+	}
 	for i, fallback := range f.Model.Fallbacks {
-		asked[fmt.Sprintf("model.fallbacks[%d]", i)] = fallback.Name
+		if err := check(fmt.Sprintf("model.fallbacks[%d]", i), fallback.Name); err != nil {
+			return err
+		}
 	}
 	for i, name := range f.Limits.Models {
-		asked[fmt.Sprintf("limits.models[%d]", i)] = name
-	}
-	for at, name := range asked {
-		if name != "" && !matches(p.Models, name) {
-			return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, choice(p.Models)))
+		if err := check(fmt.Sprintf("limits.models[%d]", i), name); err != nil {
+			return err
 		}
 	}
 	return nil
