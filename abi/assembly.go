@@ -3,79 +3,117 @@ package abi
 import (
 	"cmp"
 	"slices"
-	"strings"
+	"unsafe"
 )
 
 // An Assembly puts chunks together: those of a model's answer, or those of a
 // tool's result. The zero value is empty; it must not be copied.
 type Assembly struct {
-	text, reasoning strings.Builder
-	calls           []*callPieces
-	results         []*resultPieces
+	text, reasoning pieces
+	calls           []callPieces
+	results         []resultPieces
 }
 
 // resultPieces are tool_result chunks put together, or a part.
 type resultPieces struct {
 	callID string
-	text   strings.Builder
+	text   pieces
 	part   *Part
 }
 
 type callPieces struct {
 	index     int
 	id, name  string
-	arguments strings.Builder
+	arguments pieces
+}
+
+// pieces are a text put together of several. One piece is not copied.
+type pieces struct {
+	one  string
+	many []byte // from the second piece on; what is there does not change any more
+}
+
+func (p *pieces) add(piece string) {
+	switch {
+	case piece == "":
+	case p.many == nil && p.one == "":
+		p.one = piece
+	default:
+		if p.many == nil {
+			p.many = append(make([]byte, 0, 2*(len(p.one)+len(piece))), p.one...)
+		}
+		p.many = append(p.many, piece...)
+	}
+}
+
+func (p *pieces) String() string {
+	if p.many == nil {
+		return p.one
+	}
+	return unsafe.String(unsafe.SliceData(p.many), len(p.many))
 }
 
 // Add adds chunks that follow on those before.
 func (a *Assembly) Add(chunks ...Chunk) {
-	for _, c := range chunks {
+	for i := range chunks {
+		c := &chunks[i]
 		switch c.Kind {
 		case ChunkText:
-			a.text.WriteString(c.Text)
+			a.text.add(c.Text)
 		case ChunkReasoning:
-			a.reasoning.WriteString(c.Text)
+			a.reasoning.add(c.Text)
 		case ChunkToolCall:
 			a.call(c)
 		case ChunkToolResult:
 			n := len(a.results)
 			if n == 0 || a.results[n-1].part != nil {
-				a.results = append(a.results, &resultPieces{callID: c.CallID})
+				a.results = append(a.results, resultPieces{callID: c.CallID})
 				n++
 			}
-			a.results[n-1].text.WriteString(c.Text)
+			a.results[n-1].text.add(c.Text)
 		case ChunkPart:
-			a.results = append(a.results, &resultPieces{callID: c.CallID, part: c.Part})
+			a.results = append(a.results, resultPieces{callID: c.CallID, part: c.Part})
 		}
 	}
 }
 
-func (a *Assembly) call(c Chunk) {
-	for _, p := range a.calls {
-		if p.index == c.Index {
+func (a *Assembly) call(c *Chunk) {
+	for i := range a.calls {
+		if p := &a.calls[i]; p.index == c.Index {
 			p.id, p.name = cmp.Or(p.id, c.ID), cmp.Or(p.name, c.Name)
-			p.arguments.WriteString(c.Arguments)
+			p.arguments.add(c.Arguments)
 			return
 		}
 	}
-	p := &callPieces{index: c.Index, id: c.ID, name: c.Name}
-	p.arguments.WriteString(c.Arguments)
-	a.calls = append(a.calls, p)
+	a.calls = append(a.calls, callPieces{index: c.Index, id: c.ID, name: c.Name, arguments: pieces{one: c.Arguments}})
 }
 
 // Chunks returns what was put together: one chunk for each thing.
 func (a *Assembly) Chunks() []Chunk {
-	var out []Chunk
-	if a.reasoning.Len() > 0 {
-		out = append(out, Chunk{Kind: ChunkReasoning, Text: a.reasoning.String()})
+	text, reasoning := a.text.String(), a.reasoning.String()
+	n := len(a.calls) + len(a.results)
+	if text != "" {
+		n++
 	}
-	if a.text.Len() > 0 {
-		out = append(out, Chunk{Kind: ChunkText, Text: a.text.String()})
+	if reasoning != "" {
+		n++
 	}
-	for _, p := range a.calls {
+	if n == 0 {
+		return nil
+	}
+	out := make([]Chunk, 0, n)
+	if reasoning != "" {
+		out = append(out, Chunk{Kind: ChunkReasoning, Text: reasoning})
+	}
+	if text != "" {
+		out = append(out, Chunk{Kind: ChunkText, Text: text})
+	}
+	for i := range a.calls {
+		p := &a.calls[i]
 		out = append(out, Chunk{Kind: ChunkToolCall, Index: p.index, ID: p.id, Name: p.name, Arguments: p.arguments.String()})
 	}
-	for _, p := range a.results {
+	for i := range a.results {
+		p := &a.results[i]
 		c := Chunk{Kind: ChunkToolResult, CallID: p.callID, Text: p.text.String()}
 		if p.part != nil {
 			c = Chunk{Kind: ChunkPart, CallID: p.callID, Part: p.part}
@@ -89,26 +127,23 @@ func (a *Assembly) Chunks() []Chunk {
 func (a *Assembly) Says(chunks []Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)
-	x, y := a.Chunks(), b.Chunks()
-	if len(x) != len(y) {
-		return false
+	return a.text.String() == b.text.String() && a.reasoning.String() == b.reasoning.String() &&
+		slices.EqualFunc(a.calls, b.calls, func(p, q callPieces) bool {
+			return p.id == q.id && p.name == q.name && p.arguments.String() == q.arguments.String()
+		}) &&
+		slices.EqualFunc(a.results, b.results, func(p, q resultPieces) bool {
+			return p.text.String() == q.text.String() && sameParts(p.part, q.part)
+		})
+}
+
+// sameParts reports whether both say the same, or are none.
+func sameParts(p, q *Part) bool {
+	if p == nil || q == nil {
+		return p == q
 	}
-	for i := range x {
-		p, q := x[i], y[i]
-		p.Seq, q.Seq, p.CallID, q.CallID, p.Index, q.Index = 0, 0, "", "", 0, 0
-		if p.Part != nil && q.Part != nil {
-			pb, _ := Marshal(p.Part)
-			qb, _ := Marshal(q.Part)
-			if string(pb) != string(qb) {
-				return false
-			}
-			p.Part, q.Part = nil, nil
-		}
-		if p != q {
-			return false
-		}
-	}
-	return true
+	pb, _ := Marshal(p)
+	qb, _ := Marshal(q)
+	return string(pb) == string(qb)
 }
 
 // Message is what was put together, with whatever of m chunks cannot say.
@@ -131,7 +166,8 @@ func (a *Assembly) Message(m Message) Message {
 		m.Content = Text(text)
 	}
 	calls := make([]ToolCall, 0, len(a.calls))
-	for _, p := range a.calls {
+	for i := range a.calls {
+		p := &a.calls[i]
 		c := NewToolCall(p.id, p.name, p.arguments.String())
 		if i := slices.IndexFunc(m.ToolCalls, func(t ToolCall) bool { return t.ID == p.id }); i >= 0 {
 			c.Type, c.Unknown = m.ToolCalls[i].Type, m.ToolCalls[i].Unknown
@@ -149,7 +185,8 @@ func (a *Assembly) Message(m Message) Message {
 func (a *Assembly) Result(r Result) Result {
 	inParts := r.Content.IsParts()
 	text, parts := "", []Part(nil)
-	for _, c := range a.results {
+	for i := range a.results {
+		c := &a.results[i]
 		if c.part != nil {
 			parts, inParts = append(parts, *c.part), true
 			continue

@@ -93,19 +93,22 @@ func (c *Chunk) writeValue(w *writer) {
 // Chunks are the chunks that say what a whole message says: its reasoning,
 // its content and its tool calls, in this order. Empty text makes none.
 func (m *Message) Chunks() []Chunk {
-	var out []Chunk
+	parts := m.Content.Parts()
+	out := make([]Chunk, 0, 1+len(parts)+len(m.ToolCalls))
 	if m.ReasoningContent != "" {
 		out = append(out, Chunk{Kind: ChunkReasoning, Text: m.ReasoningContent})
 	}
-	for _, p := range m.Content.Parts() {
-		switch {
+	for i := range parts {
+		switch p := &parts[i]; {
 		case p.Type != PartText:
-			out = append(out, Chunk{Kind: ChunkPart, Part: &p})
+			part := *p
+			out = append(out, Chunk{Kind: ChunkPart, Part: &part})
 		case p.Text != "":
 			out = append(out, Chunk{Kind: ChunkText, Text: p.Text})
 		}
 	}
-	for i, c := range m.ToolCalls {
+	for i := range m.ToolCalls {
+		c := &m.ToolCalls[i]
 		out = append(out, Chunk{Kind: ChunkToolCall, Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 	}
 	return out

@@ -383,11 +383,6 @@ func (c *Call) send(e abi.Event) {
 	}
 }
 
-// kind names calls that every pass makes in the same order.
-func (c *Call) kind() string {
-	return string(c.Hook) + "/" + c.member.Name + "/" + either(c.scope, c.run.scope)
-}
-
 func denied(format string, args ...any) error {
 	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf(format, args...)}
 }

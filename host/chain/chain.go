@@ -29,6 +29,7 @@ type Chain struct {
 	breakers []*breaker // of the entries
 	scope    string     // of run-local values
 	plans    []plan     // of the entries
+	places   places     // of the entries in the lists of their hooks
 }
 
 // A plan is what is known of an entry before it runs.
@@ -36,10 +37,11 @@ type plan struct {
 	desc   Description
 	hooks  map[abi.Hook]bool
 	events map[abi.EventType]bool // that observe wants
+	own    []string               // where its run-local values live
 }
 
 func (e *Entry) plan() plan {
-	p := plan{desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}}
+	p := plan{desc: e.Middleware.Describe(), hooks: map[abi.Hook]bool{}, own: ownScope("", e.Name)}
 	for _, h := range p.desc.Hooks {
 		p.hooks[h] = e.Hooks == nil || slices.Contains(e.Hooks, h)
 	}
@@ -67,7 +69,9 @@ type Options struct {
 }
 
 // With returns the chain with other options.
-func (c *Chain) With(o Options) *Chain { return &Chain{o, c.entries, c.breakers, c.scope, c.plans} }
+func (c *Chain) With(o Options) *Chain {
+	return &Chain{o, c.entries, c.breakers, c.scope, c.plans, c.places}
+}
 
 // Join returns the chain with the entries of another: in each ring those of c
 // come first, and then those of o, in their order. So those of c are the outer
@@ -79,7 +83,8 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined.Options, joined.scope = c.Options, c.scope
+	joined = joined.Scoped(c.scope)
+	joined.Options = c.Options
 	joined.breakers = slices.Concat(c.breakers, o.breakers)
 	if o.Values != nil {
 		joined.Values, joined.Tenant = o.Values, o.Tenant
@@ -93,7 +98,11 @@ func (c *Chain) Join(o *Chain) (*Chain, error) {
 // Scoped returns the chain with run-local values that are apart from those of
 // other scopes in the same run, but for those that are shared in a ring.
 func (c *Chain) Scoped(scope string) *Chain {
-	return &Chain{c.Options, c.entries, c.breakers, scope, c.plans}
+	out := &Chain{c.Options, c.entries, c.breakers, scope, slices.Clone(c.plans), c.places}
+	for i := range out.plans {
+		out.plans[i].own = ownScope(scope, c.entries[i].Name)
+	}
+	return out
 }
 
 // New checks the entries and returns their chain.
@@ -128,6 +137,7 @@ func New(entries ...Entry) (*Chain, error) {
 		c.breakers = append(c.breakers, &breaker{})
 		c.plans = append(c.plans, c.entries[i].plan())
 	}
+	c.places = placesOf(len(entries), func(i int, h abi.Hook) (Ring, bool) { return entries[i].Ring, c.plans[i].hooks[h] })
 	return c, nil
 }
 
@@ -161,7 +171,7 @@ type Run struct {
 	locals *Locals
 	record *Record
 	all    []*member
-	ring   [rings][]*member
+	lists  lists
 	queue  *queue
 
 	streams *atomic.Int64 // how many streams there were
@@ -177,7 +187,7 @@ type Run struct {
 // A member is an entry in a run.
 type member struct {
 	Entry
-	scoped  string // of its chain
+	own     []string // where its run-local values live
 	desc    *Description
 	hooks   map[abi.Hook]bool
 	session Session
@@ -195,17 +205,19 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
 	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
 		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}}
-	for i, e := range c.entries {
-		p := &c.plans[i]
+	members := make([]member, len(c.entries))
+	r.all = make([]*member, 0, len(c.entries))
+	for i := range c.entries {
+		e, p := &c.entries[i], &c.plans[i]
 		session, err := e.Middleware.Open(ctx, e.Name, run)
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("middleware %q: %w", e.Name, err)
 		}
-		m := &member{Entry: e, scoped: c.scope, desc: &p.desc, session: session, breaker: c.breakers[i], hooks: p.hooks, events: p.events}
-		r.all = append(r.all, m)
-		r.ring[e.Ring] = append(r.ring[e.Ring], m)
+		members[i] = member{Entry: *e, own: p.own, desc: &p.desc, session: session, breaker: c.breakers[i], hooks: p.hooks, events: p.events}
+		r.all = append(r.all, &members[i])
 	}
+	r.lists = c.places.fill(r.all)
 	r.queue.wanted = wanted(r.all)
 	return r, nil
 }
@@ -238,29 +250,6 @@ func (r *Run) Stats() []abi.EntryStats {
 		out[i].Entry, out[i].Digest = m.Name, m.desc.Digest
 		out[i].Faults += m.lies.Load()
 		out[i].ModelCalls, out[i].ToolCalls = m.ownModel.Load(), m.ownTool.Load()
-	}
-	return out
-}
-
-// inward and outward list the members that have a hook, ring by ring from
-// outside in or from inside out, in registration order within a ring.
-func (r *Run) inward(h abi.Hook) []*member  { return r.order(h, Outer, Tenant, Inner) }
-func (r *Run) outward(h abi.Hook) []*member { return r.order(h, Inner, Tenant, Outer) }
-
-func (r *Run) order(h abi.Hook, order ...Ring) []*member {
-	var out []*member
-	for _, ring := range order {
-		out = append(out, r.in(ring, h)...)
-	}
-	return out
-}
-
-func (r *Run) in(ring Ring, h abi.Hook) []*member {
-	var out []*member
-	for _, m := range r.ring[ring] {
-		if m.has(h) {
-			out = append(out, m)
-		}
 	}
 	return out
 }

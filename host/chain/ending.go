@@ -128,12 +128,12 @@ func over(ctx context.Context) error {
 
 // IsEnding reports whether err ends the run.
 func IsEnding(err error) bool {
-	var stop *Stop
-	var fault *Fault
-	var gone *Over
-	var paused *Interrupted
-	var limited *Limited
-	return errors.As(err, &limited) || errors.As(err, &paused) || errors.As(err, &stop) || errors.As(err, &fault) || errors.As(err, &gone)
+	return err != nil && (is[*Limited](err) || is[*Interrupted](err) || is[*Stop](err) || is[*Fault](err) || is[*Over](err))
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // faultf is a fault of an answer that cannot be applied.
@@ -146,8 +146,7 @@ func (b *badAnswer) Unwrap() error { return b.error }
 
 // AsError turns err into what middlewares and the model are told of it.
 func AsError(err error, code abi.Code) *abi.Error {
-	var known *abi.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*abi.Error](err); ok {
 		return known
 	}
 	return &abi.Error{Code: code, Message: err.Error()}

@@ -71,6 +71,10 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out outlet) (
 	if i == rings {
 		return x.core(ctx, q, sinkOf(out))
 	}
+	if i > Outer && x.bare(i) {
+		x.run.streams.Add(1) // each ring has a stream, and they have the same numbers in any pass
+		return x.ring(ctx, i+1, q, out)
+	}
 	q, rep, err := x.runBefore(ctx, i, q)
 	if err != nil {
 		return rep, err
@@ -94,6 +98,18 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out outlet) (
 			out = nil
 		}
 	}
+}
+
+// bare reports whether no hook of a ring has to do with the exchange: then the ring
+// lets pass what it is given, as if it were not there. The outermost is there always,
+// since it tells the caller of an answer that did not come in chunks.
+func (x *exchange[Q, P, R]) bare(i Ring) bool {
+	for _, h := range [...]abi.Hook{x.before, x.wrap, abi.HookOnChunk, x.after} {
+		if len(x.run.in(i, h)) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Who answered, where it was no entry.
@@ -151,10 +167,14 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	if rep.err != nil {
 		return rep, nil
 	}
+	// A tool's result that did not come in chunks is told of once it is there.
+	tells := s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool())
+	if !tells && len(s.members) == 0 {
+		return rep, nil
+	}
 	chunks := x.kind.chunks(q, rep.res)
 	var err error
-	// A tool's result that did not come in chunks is told of once it is there.
-	if s.out != nil && !s.finished && s.failed == nil && (s.n > 0 || !x.ofTool()) {
+	if tells {
 		rest := chunks
 		if s.n > 0 {
 			rest = nil

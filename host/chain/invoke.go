@@ -50,7 +50,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	}
 	var resume *abi.Resume
 	if !translates(c.Hook) { // which is no part of what a phase does
-		c.key = r.record.next(c.kind())
+		c.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))
 		if !live[c.Hook] {
 			if v, ok, err := r.record.done(c.key, out); ok {
 				return r.replay(c, v, err, apply)
@@ -67,9 +67,8 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	}
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
-	var fault *Fault
 	switch {
-	case v.faulted, errors.As(err, &fault) && fault.Entry == c.member.Name:
+	case v.faulted, faultOf(err, c.member):
 		r.tellBreaker(c, b.done(true))
 	case err != nil:
 		b.release()
@@ -152,11 +151,10 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 	if ending := over(ctx); err != nil && ending != nil {
 		return verdict{}, ending
 	}
-	var failed *abi.Error
-	switch {
-	case errors.As(err, &failed):
-		return verdict{failed: tidy(failed)}, nil
-	case err != nil:
+	if err != nil {
+		if failed, ok := errors.AsType[*abi.Error](err); ok {
+			return verdict{failed: tidy(failed)}, nil
+		}
 		return r.fault(c, StageHook, err)
 	}
 	if e, ok := out.(ender); ok {
@@ -219,6 +217,12 @@ func (r *Run) fault(c *Call, stage Stage, err error) (verdict, error) {
 		return verdict{}, f
 	}
 	return verdict{faulted: true}, nil
+}
+
+// faultOf reports whether err is a fault of the member.
+func faultOf(err error, m *member) bool {
+	fault, ok := errors.AsType[*Fault](err)
+	return ok && fault.Entry == m.Name
 }
 
 // call makes the host's side of a hook call.

@@ -139,7 +139,7 @@ func (r *Record) BegunTool(callID string) bool {
 func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMessage, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.dirty {
+	for _, key := range r.dirty {
 		b, err := r.entries[key].encode()
 		if err != nil {
 			return nil, nil, err
@@ -154,8 +154,10 @@ func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMe
 			return nil, nil, err
 		}
 	}
-	r.askedDirty = false
-	clear(r.dirty)
+	for _, key := range r.dirty {
+		r.entries[key].dirty = false
+	}
+	r.askedDirty, r.dirty = false, r.dirty[:0]
 	return entries, asked, nil
 }
 
@@ -181,8 +183,7 @@ func (r *Run) held(ctx context.Context) (context.Context, *hold) {
 	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
 		return ctx, h
 	}
-	h := &hold{keys: map[localKey]int64{}}
-	return context.WithValue(ctx, holdKey{}, h), h
+	return freshHold(ctx)
 }
 
 // settle takes note that a hook call has ended: what it wrote is to be kept.
@@ -208,7 +209,7 @@ func (l *Locals) touch(keys []touch, h *hold) {
 	for _, k := range keys {
 		if h != nil {
 			l.holds[h] = true
-			h.keys[k.localKey] += k.delta
+			put(&h.keys, k.localKey, h.keys[k.localKey]+k.delta)
 			continue
 		}
 		l.settled(k.localKey, k.delta)

@@ -65,27 +65,27 @@ func (l *Locals) UnmarshalJSON(b []byte) error {
 }
 
 // scope is where a member's key lives: its own, or its ring's for shared keys.
-func (m *member) scope(key string) string {
-	if strings.HasPrefix(key, abi.SharedPrefix) {
-		return "ring:" + m.Ring.String()
-	}
-	if m.scoped != "" {
-		return "agent:" + m.scoped + "/entry:" + m.Name
-	}
-	return "entry:" + m.Name
-}
+func (m *member) scope(key string) string { return m.owners(key)[0] }
+
+// ringScopes are where shared keys live, from inside out.
+var ringScopes = [...]string{"ring:" + Inner.String(), "ring:" + Tenant.String(), "ring:" + Outer.String()}
 
 // owners are the scopes in which a member finds a key: shared keys of the
 // rings outside its own can be read.
 func (m *member) owners(key string) []string {
-	if !strings.HasPrefix(key, abi.SharedPrefix) {
-		return []string{m.scope(key)}
+	if strings.HasPrefix(key, abi.SharedPrefix) {
+		return ringScopes[Inner-m.Ring:]
 	}
-	var out []string
-	for ring := m.Ring; ring >= Outer; ring-- {
-		out = append(out, "ring:"+ring.String())
+	return m.own
+}
+
+// ownScope is where the keys of an entry live that are not shared: those of chains of
+// different scopes are apart.
+func ownScope(chain, entry string) []string {
+	if chain != "" {
+		return []string{"agent:" + chain + "/entry:" + entry}
 	}
-	return out
+	return []string{"entry:" + entry}
 }
 
 // A localWrite waits for its hook to succeed. Its version is taken when it
@@ -141,7 +141,7 @@ func (l *Locals) set(m *member, key string, value json.RawMessage, version int64
 			Message: "run-local key " + key + " has version " + strconv.FormatInt(now, 10) + ", not " + strconv.FormatInt(version, 10)}
 	}
 	l.last++
-	return l.last, l.put(m, key, value, l.last)
+	return l.last, l.put(m, key, abi.Clone(value), l.last)
 }
 
 // reserve refuses a write that could not be made, and takes a version for it.
@@ -169,7 +169,8 @@ func (l *Locals) commit(m *member, w localWrite) error {
 	return l.put(m, w.key, w.value, w.version)
 }
 
-// put stores a value within the limits. Its callers hold the lock.
+// put stores a value within the limits, which is not to be changed any more. Its
+// callers hold the lock.
 func (l *Locals) put(m *member, key string, value json.RawMessage, version int64) error {
 	scope := m.scope(key)
 	values := l.scopes[scope]
@@ -186,7 +187,7 @@ func (l *Locals) put(m *member, key string, value json.RawMessage, version int64
 		return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
 			strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
 	}
-	values[key], l.sizes[scope] = localValue{abi.Clone(value), version}, size
+	values[key], l.sizes[scope] = localValue{value, version}, size
 	return nil
 }
 

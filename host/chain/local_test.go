@@ -12,7 +12,7 @@ import (
 )
 
 func localCall(locals *Locals, name string, ring Ring) *Call {
-	return &Call{run: &Run{locals: locals}, member: &member{Entry: Entry{Name: name, Ring: ring}}}
+	return &Call{run: &Run{locals: locals}, member: &member{Entry: Entry{Name: name, Ring: ring}, own: ownScope("", name)}}
 }
 
 func TestLocalsWaitForTheHook(t *testing.T) {

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -42,22 +41,22 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 		before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel,
 		core: func(ctx context.Context, q ModelRequest, out Sink) (reply[abi.Response], error) {
 			key := r.record.next(sourceModel + r.scope)
-			var known abi.Response
-			if v, ok, err := r.record.done(key, &known); ok && err == nil {
-				return recordedReply(&known, v, sourceModel), nil
+			if known, v, ok := doneAs[abi.Response](r.record, key); ok {
+				return recordedReply(known, v, sourceModel), nil
 			}
 			q.Stream = out != nil
 			res, err := call.Generate(ctx, q, out)
-			var failed *Failed
-			switch {
-			case err == nil:
+			if err == nil {
 				r.record.keep(key, res, verdict{})
 				if err := r.keep(ctx); err != nil {
 					return reply[abi.Response]{}, err
 				}
 				return reply[abi.Response]{res: res, source: sourceModel}, nil
-			case errors.As(err, &failed):
-				return reply[abi.Response]{err: failed.Err, source: failed.Entry}, nil
+			}
+			refused, ok := failedBy[abi.Response](err)
+			switch {
+			case ok:
+				return refused, nil
 			case IsEnding(err):
 				return reply[abi.Response]{}, err
 			case over(ctx) != nil:

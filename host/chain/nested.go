@@ -303,12 +303,7 @@ func (c *Call) within(of Own, id string) *Run {
 	for i := len(r.path) - 1; of == OwnModel && i >= 0 && r.path[i].of == OwnModel; i-- {
 		past[r.path[i].by] = true
 	}
-	r.ring = [rings][]*member{}
-	for _, m := range r.all {
-		if !past[m] && (of == OwnTool || m.Ring != Tenant) {
-			r.ring[m.Ring] = append(r.ring[m.Ring], m)
-		}
-	}
+	r.lists = c.run.without(func(m *member) bool { return past[m] || of == OwnModel && m.Ring == Tenant })
 	return &r
 }
 
@@ -322,7 +317,7 @@ var never = map[abi.Hook]bool{
 // freshHold returns ctx with a hold of its own for an exchange: it comes to its
 // end before the one that it is made within does.
 func freshHold(ctx context.Context) (context.Context, *hold) {
-	h := &hold{keys: map[localKey]int64{}}
+	h := &hold{}
 	return context.WithValue(ctx, holdKey{}, h), h
 }
 
@@ -349,8 +344,7 @@ func (r *Record) open(key string, call *abi.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own := *call
-	r.at(key).Own = &own
-	put(&r.dirty, key, true)
+	r.change(key).Own = &own
 }
 
 // hasBegun reports whether a tool call of a middleware's own has begun in an

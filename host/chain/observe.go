@@ -137,13 +137,8 @@ func (r *Run) Observe(ctx context.Context) {
 	if len(events) == 0 {
 		return
 	}
-	for _, m := range observers {
-		batch := make([]abi.Event, 0, len(events))
-		for i := range events {
-			if m.events[events[i].Type] {
-				batch = append(batch, m.readable(events[i]))
-			}
-		}
+	for i, m := range observers {
+		batch := m.observed(events, i == len(observers)-1)
 		if len(batch) == 0 {
 			continue
 		}
@@ -156,4 +151,19 @@ func (r *Run) Observe(ctx context.Context) {
 			r.logFailed(c, v.failed)
 		}
 	}
+}
+
+// observed are those of the events that the member is told of, as it may read them. The
+// last member gets what there is itself.
+func (m *member) observed(events []abi.Event, last bool) []abi.Event {
+	batch := events[:0]
+	if !last {
+		batch = make([]abi.Event, 0, len(events))
+	}
+	for i := range events {
+		if m.events[events[i].Type] {
+			batch = append(batch, m.readable(events[i]))
+		}
+	}
+	return batch
 }

@@ -114,8 +114,8 @@ func (t *tap) anew() bool { return t.n == 0 }
 
 // failedBy returns the failure by which a call fails, if err is one.
 func failedBy[R any](err error) (reply[R], bool) {
-	var failed *Failed
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*Failed](err)
+	if !ok {
 		return reply[R]{}, false
 	}
 	return reply[R]{err: failed.Err, source: failed.Entry}, true

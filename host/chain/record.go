@@ -27,9 +27,9 @@ type Record struct {
 	answers   map[string]abi.Resume  // by key
 	approvals []approval
 
-	bytes      int64           // about how many it keeps
-	dirty      map[string]bool // entries that changed since they were kept
-	askedDirty bool            // the same of what waits, was answered or approved
+	bytes      int64    // about how many it keeps
+	dirty      []string // the keys of entries that changed since they were kept
+	askedDirty bool     // the same of what waits, was answered or approved
 }
 
 // A recorded is one thing that was done: an answer, or a failure.
@@ -43,7 +43,8 @@ type recorded struct {
 	Told    []uint64        `json:"told,omitempty"`   // of the call's own: what was told, as sums
 	Own     *abi.Call       `json:"own,omitempty"`    // a tool call that a middleware makes of its own
 
-	value any // Answer, before it was encoded
+	value any  // Answer, before it was encoded
+	dirty bool // it changed since it was kept
 }
 
 // An approval is what somebody decided about one exact call.
@@ -222,13 +223,23 @@ func (r *Record) begin() {
 	clear(r.counts)
 }
 
-// next is the key of the next call of some kind: the same in each pass.
-func (r *Record) next(kind string) string {
+// next is the key of the next call of some kind, which the parts name: the same in
+// each pass.
+func (r *Record) next(parts ...string) string {
+	var room [128]byte
+	kind := room[:0]
+	for i, part := range parts {
+		if i > 0 {
+			kind = append(kind, '/')
+		}
+		kind = append(kind, part...)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.counts[kind] + 1
-	put(&r.counts, kind, n)
-	return kind + "#" + strconv.Itoa(n)
+	n := r.counts[string(kind)] + 1
+	key := string(strconv.AppendInt(append(kind, '#'), int64(n), 10))
+	put(&r.counts, key[:len(kind)], n)
+	return key
 }
 
 // at returns the entry of a key, made if it is not there.
@@ -237,6 +248,16 @@ func (r *Record) at(key string) *recorded {
 	if e == nil {
 		e = &recorded{}
 		put(&r.entries, key, e)
+	}
+	return e
+}
+
+// change returns the entry of a key, which is to be kept anew.
+func (r *Record) change(key string) *recorded {
+	e := r.at(key)
+	if !e.dirty {
+		e.dirty = true
+		r.dirty = append(r.dirty, key)
 	}
 	return e
 }
@@ -264,13 +285,29 @@ func (r *Record) done(key string, out any) (v verdict, ok bool, err error) {
 	return verdict{failed: e.Failed, faulted: e.Faulted}, true, nil
 }
 
+// doneAs is done for what is recorded as a T; ok is false where that cannot be read.
+func doneAs[T any](r *Record, key string) (known *T, v verdict, ok bool) {
+	if !r.isDone(key) {
+		return nil, v, false
+	}
+	known = new(T)
+	v, ok, err := r.done(key, known)
+	return known, v, ok && err == nil
+}
+
+func (r *Record) isDone(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[key]
+	return e != nil && e.Done
+}
+
 // keep notes what came of the call of a key.
 func (r *Record) keep(key string, out any, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.at(key)
+	e := r.change(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
-	put(&r.dirty, key, true)
 	r.bytes += weigh(out)
 }
 
@@ -287,8 +324,7 @@ func (r *Record) begun(key string) bool {
 func (r *Record) setBegun(key string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at(key).Begun = begun
-	put(&r.dirty, key, true)
+	r.change(key).Begun = begun
 }
 
 // repeats notes that a call sends an event for the nth time in this pass, and says
@@ -307,7 +343,7 @@ func (r *Record) repeats(key string, sum uint64, nth int) bool {
 		return true
 	}
 	e.Told = append(e.Told, sum)
-	put(&r.dirty, key, true)
+	r.change(key)
 	return false
 }
 
@@ -331,7 +367,7 @@ func (r *Record) told(key string, n int) bool {
 		return true
 	}
 	e.Events = n
-	put(&r.dirty, key, true)
+	r.change(key)
 	return false
 }
 
@@ -340,6 +376,9 @@ func (r *Record) told(key string, n int) bool {
 func (r *Record) resume(key string) (*abi.Resume, *abi.Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.answers) == 0 && len(r.waiting) == 0 {
+		return nil, nil
+	}
 	if a, ok := r.answers[key]; ok {
 		return &a, nil
 	}

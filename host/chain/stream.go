@@ -32,7 +32,7 @@ type stream struct {
 }
 
 func (r *Run) newStream(ring Ring, tool bool, callID string, out outlet) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, off: map[*member]bool{}, id: r.streams.Add(1)}
+	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.streams.Add(1)}
 }
 
 // outlet is what the ring hands its chunks to; nil if they go nowhere.
@@ -60,6 +60,14 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 		return s.failed
 	}
 	s.n++
+	if len(s.members) == 0 {
+		if s.finished = final; len(chunks) == 0 && !final {
+			return nil
+		}
+		err := s.out.push(ctx, chunks, final)
+		s.failed, _ = errors.AsType[*Failed](err)
+		return err
+	}
 	s.came.Add(chunks...)
 	passed, err := s.filter(ctx, chunks, final)
 	if err == nil {
@@ -68,7 +76,7 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 			err = s.out.push(ctx, passed, final)
 		}
 	}
-	errors.As(err, &s.failed)
+	s.failed, _ = errors.AsType[*Failed](err)
 	return err
 }
 
@@ -106,7 +114,7 @@ func (s *stream) filter(ctx context.Context, chunks []abi.Chunk, final bool) ([]
 		case v.failed != nil:
 			return nil, &Failed{m.Name, c.Hook, v.failed}
 		case v.faulted:
-			s.off[m] = true
+			put(&s.off, m, true)
 		}
 	}
 	return chunks, nil

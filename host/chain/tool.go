@@ -121,10 +121,9 @@ func (k *toolKind) core(ctx context.Context, q abi.Call, out Sink) (reply[abi.Re
 // runTool runs one of the agent's own tools, unless it has run already.
 func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[abi.Result], error) {
 	record := k.run.record
-	key := record.next(sourceTool + "/" + q.ID)
-	var known abi.Result
-	if v, ok, err := record.done(key, &known); ok && err == nil {
-		return recordedReply(&known, v, sourceTool), nil
+	key := record.next(sourceTool, q.ID)
+	if known, v, ok := doneAs[abi.Result](record, key); ok {
+		return recordedReply(known, v, sourceTool), nil
 	}
 	resume, waits := record.resume(key)
 	if waits != nil {
@@ -154,13 +153,13 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 		record.keep(key, nil, verdict{failed: refused.err})
 		return refused, k.run.keep(ctx)
 	}
-	var interrupt *abi.Interrupt
 	out := reply[abi.Result]{res: res, source: sourceTool}
+	interrupt, asks := errors.AsType[*abi.Interrupt](err)
 	switch {
-	case errors.As(err, &interrupt) && k.run.settled:
+	case asks && k.run.settled:
 		out.res, out.err = nil, &abi.Error{Code: abi.CodeTool, Message: "it asks, and nobody can be asked here: " + clip(interrupt.Reason, maxReason)}
 		record.keep(key, nil, verdict{failed: out.err})
-	case errors.As(err, &interrupt):
+	case asks:
 		record.setBegun(key, false) // the next call of it is the one that counts
 		return reply[abi.Result]{}, k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q})
 	case err != nil:

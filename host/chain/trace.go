@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -71,7 +70,6 @@ func (r *Run) traced(ctx context.Context, c *Call, in envelope, out any, apply f
 	ctx, end := r.Tracer.Start(ctx, Operation{Kind: OperationHook, Run: r.host.Where(), Entry: c.member.Name,
 		Digest: c.member.desc.Digest, Hook: c.Hook, Call: c.tool})
 	v, err := r.answer(ctx, c, in, out, apply)
-	var fault *Fault
-	end(Outcome{Err: err, Failed: v.failed, Fault: v.faulted || errors.As(err, &fault) && fault.Entry == c.member.Name, Waited: c.Waited(), Spent: c.spent})
+	end(Outcome{Err: err, Failed: v.failed, Fault: v.faulted || faultOf(err, c.member), Waited: c.Waited(), Spent: c.spent})
 	return v, err
 }

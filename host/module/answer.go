@@ -23,11 +23,10 @@ func (v *visit) answer(out any) error {
 		return nil
 	}
 	unknown, err := abi.DecodeUntil(v.output, out, v.late())
-	var late *sandbox.Fault
-	switch {
-	case errors.As(err, &late):
-		return late
-	case err != nil:
+	if err != nil {
+		if late, ok := errors.AsType[*sandbox.Fault](err); ok {
+			return late
+		}
 		return &answerError{"answer: " + err.Error()}
 	}
 	v.tellUnknown("answer", unknown)
@@ -46,8 +45,11 @@ const (
 
 // late returns what tells when reading the answer takes too long. That is the
 // module's work: JSON of the longest answer can be such that reading it takes
-// more than 100 ms.
+// more than 100 ms. A short answer is read quickly, whatever it is.
 func (v *visit) late() func() error {
+	if len(v.output) <= quickly {
+		return nil
+	}
 	last, took, left := time.Now(), time.Duration(0), max(0, v.limits.HookTime-v.report.Time)
 	return func() error {
 		now := time.Now()

@@ -17,7 +17,7 @@ func TestAnswerThatTakesLongToRead(t *testing.T) {
 	t.Parallel()
 	limits := Limits{}
 	limits.HookTime = time.Second
-	v := &visit{limits: &limits, log: func(int32, string) {}, output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
+	v := &visit{limits: &limits, logTo: func(int32, string) {}, output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
 	v.report.Time = time.Second // all of it
 	var out abi.BeforeModelAnswer
 	err := v.answer(&out)

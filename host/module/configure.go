@@ -111,6 +111,25 @@ func (mw *Middleware) buildVisit() *visit {
 	return v
 }
 
+// A buildContext is a context in which a module finds the visit of building the entry's
+// image: it is made then, since the image hardly ever has to be built again.
+type buildContext struct {
+	context.Context
+	mw *Middleware
+	v  *visit
+}
+
+// Value finds the visit, and whatever the context has. It is asked by one goroutine.
+func (c *buildContext) Value(key any) any {
+	if key != (visitKey{}) {
+		return c.Context.Value(key)
+	}
+	if c.v == nil {
+		c.v = c.mw.buildVisit()
+	}
+	return c.v
+}
+
 // configure fills in a manifest's configuration where config does not say
 // otherwise.
 func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {

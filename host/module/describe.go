@@ -92,8 +92,8 @@ func (m *Module) build(ctx context.Context, from *sandbox.Image, v *visit, setup
 
 // buildVisit is a call while the image is built.
 func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
-	return &visit{hook: hook, limits: &m.limits, pending: input, readable: m.transport.readable,
-		log: func(level int32, text string) { m.logBuilding(hook, level, text) }}
+	return &visit{hook: hook, limits: &m.limits, pending: input, transport: m.transport,
+		logTo: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
 // logBuilding writes what a module says to the operator's log, at its own level but

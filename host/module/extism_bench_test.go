@@ -47,8 +47,8 @@ func BenchmarkExtism(b *testing.B) {
 			s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 			defer s.Close()
 			for b.Loop() {
-				v := &visit{hook: "echo", limits: &m.limits, config: mw.config, readable: m.transport.readable, entered: true, now: 1_767_225_600_000_000_000,
-					input: input, pending: input, log: func(int32, string) {}}
+				v := &visit{hook: "echo", limits: &m.limits, config: mw.config, transport: m.transport, entered: true, now: 1_767_225_600_000_000_000,
+					input: input, pending: input, logTo: func(int32, string) {}}
 				w, err := s.acquire(b.Context(), v)
 				require.NoError(b, err)
 				_, err = m.transport.call(b.Context(), w.in, v)

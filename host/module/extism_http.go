@@ -32,7 +32,7 @@ func extismHTTPRequest(ctx context.Context, p *plugin, v *visit, g *sandbox.Gues
 	p.free(stack[0])
 	p.free(stack[1])
 	p.status, p.headers = 0, nil
-	reply, err := v.ask(HostCall{Name: name, Bytes: []Blob{request, body}}, func() ([]byte, error) {
+	reply, err := v.ask(func() HostCall { return HostCall{Name: name, Bytes: []Blob{request, body}} }, func() ([]byte, error) {
 		q, err := v.extismRequest(request, body)
 		if err != nil {
 			return nil, err

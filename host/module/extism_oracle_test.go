@@ -136,8 +136,8 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	within(t, func(c *chain.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
-			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, readable: m.transport.readable, entered: true, now: 1_767_225_600_000_000_000,
-				input: []byte(call.input), pending: []byte(call.input), log: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
+			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, transport: m.transport, entered: true, now: 1_767_225_600_000_000_000,
+				input: []byte(call.input), pending: []byte(call.input), logTo: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
 			w, err := s.acquire(t.Context(), v)
 			require.NoError(t, err)
 			failed, err := m.transport.call(t.Context(), w.in, v)

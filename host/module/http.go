@@ -16,7 +16,7 @@ func nativeHTTP(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]
 // http sends a request to a host that was granted. What a bundle of a fault keeps
 // of it is what the module saw: secrets are in neither.
 func (v *visit) http(ctx context.Context, request []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "http", Bytes: []Blob{request}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "http", Bytes: []Blob{request}} }, func() ([]byte, error) {
 		var q abi.HTTPRequest
 		if err := v.decode("http: the request", request, &q); err != nil {
 			return nil, err

@@ -146,7 +146,7 @@ func nativeTool(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]
 
 // model makes a model call of the module's own.
 func (v *visit) model(ctx context.Context, request []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "model", Bytes: []Blob{request}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "model", Bytes: []Blob{request}} }, func() ([]byte, error) {
 		if !v.grants.Model {
 			return nil, notGranted("model")
 		}
@@ -167,7 +167,7 @@ func (v *visit) model(ctx context.Context, request []byte) ([]byte, error) {
 
 // tool calls one of the agent's tools.
 func (v *visit) tool(ctx context.Context, request []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "tool", Bytes: []Blob{request}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "tool", Bytes: []Blob{request}} }, func() ([]byte, error) {
 		if len(v.grants.Tools) == 0 && len(request) == 0 {
 			return nil, notGranted("tool:NAME")
 		}

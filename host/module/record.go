@@ -159,7 +159,7 @@ func (r *recorder) end(v *visit, failed bool) {
 }
 
 func (r *recorder) complete(v *visit, failed bool) {
-	r.visit.Hook, r.visit.Input, r.visit.Seed = v.hook, v.input, v.seed
+	r.visit.Hook, r.visit.Input, r.visit.Seed = v.hook, v.input, v.randomSeed()
 	r.visit.Output, r.visit.Failed, r.visit.Fuel, r.visit.Stopped = v.output, failed, v.report.Fuel, v.report.TimedOut
 }
 

@@ -100,7 +100,7 @@ func (b *Bundle) incomplete() string {
 // replay lets an instance do a recorded visit again.
 func (s *session) replay(ctx context.Context, recorded *Visit) (*visit, error) {
 	m := s.mw.module
-	v := &visit{hook: recorded.Hook, limits: &m.limits, config: s.mw.config, log: func(int32, string) {}, readable: m.transport.readable,
+	v := &visit{hook: recorded.Hook, limits: &m.limits, config: s.mw.config, logTo: func(int32, string) {}, transport: m.transport,
 		input: recorded.Input, pending: recorded.Input, seed: recorded.Seed, replay: &player{visit: recorded}}
 	answer := newAnswer(recorded.Hook)
 	if answer == nil {

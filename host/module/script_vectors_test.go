@@ -82,7 +82,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
 	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
-	visit.log = func(int32, string) {} // there is no run to hear it
+	visit.logTo = func(int32, string) {} // there is no run to hear it
 	err = s.serve(t.Context(), visit, out)
 	var failed *abi.Error
 	if v.Error != nil {

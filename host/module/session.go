@@ -40,7 +40,8 @@ type session struct {
 // A worker is an instance of a session.
 type worker struct {
 	in    *sandbox.Instance
-	visit *visit // the call that it serves
+	visit *visit        // the call that it serves
+	seed  func() []byte // of that
 
 	memory int64 // bytes that it has
 
@@ -74,7 +75,7 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 // visit makes the visit of a call.
 func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	m := s.mw.module
-	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, grants: s.mw.grants, log: c.Log, readable: m.transport.readable, recorder: m.recorder()}
+	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, grants: s.mw.grants, transport: m.transport, recorder: m.recorder()}
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
 		v.now = e.Envelope().Run.NowMS * 1e6
 	}
@@ -143,9 +144,6 @@ func (s *session) serve(ctx context.Context, v *visit, out any) error {
 	}
 	v.recorder.begin(&w.history)
 	v.entered = true
-	if v.call != nil {
-		v.call.Until(v.stop)
-	}
 	left := s.fuelLeft()
 	w.in.LimitFuel(v.replay.most(left))
 	failed, err := m.transport.call(ctx, w.in, v)
@@ -210,9 +208,9 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	s.calls++
 	if v.seed == "" {
 		if s.seed == "" {
-			s.seed = fmt.Sprintf("%q %q ", s.run, s.entry)
+			s.seed = strconv.Quote(s.run) + " " + strconv.Quote(s.entry) + " "
 		}
-		v.seed = s.seed + strconv.FormatInt(s.calls, 10)
+		v.seed, v.nth = s.seed, s.calls
 	}
 	var w *worker
 	if n := len(s.idle); n > 0 {
@@ -230,7 +228,7 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 		}
 	}
 	w.visit = v
-	w.in.Reseed([]byte(v.seed))
+	w.in.Reseed(w.seed)
 	return w, nil
 }
 
@@ -241,11 +239,12 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{release: release}
+	w.seed = func() []byte { return []byte(w.visit.randomSeed()) }
 	print := func(line []byte) { w.visit.print(line) }
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here, and must not find
 		// the visit of a module that waits for this one.
-		s.mw.buildVisit().context(ctx),
+		&buildContext{Context: ctx, mw: s.mw},
 		sandbox.InstanceConfig{Stdout: print, Stderr: print, Clock: func() int64 { return w.visit.clock() }})
 	if err != nil {
 		w.close()

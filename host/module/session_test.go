@@ -277,7 +277,7 @@ func BenchmarkHook(b *testing.B) {
 			for b.Loop() {
 				v, err := s.(*session).visit(&chain.Call{Hook: abi.HookBeforeTool}, in)
 				require.NoError(b, err)
-				v.log = func(int32, string) {}
+				v.logTo = func(int32, string) {}
 				var out abi.BeforeToolInput
 				if err := s.(*session).serve(b.Context(), v, &out); err != nil {
 					b.Fatal(err)

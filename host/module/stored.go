@@ -51,7 +51,7 @@ func nativeStoreAdd(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64)
 
 // stored makes a call of the durable values, if the entry may. The guest waits
 // for the database, which is not its time.
-func (v *visit) stored(q HostCall, do func() ([]byte, error)) ([]byte, error) {
+func (v *visit) stored(q func() HostCall, do func() ([]byte, error)) ([]byte, error) {
 	return v.ask(q, func() (reply []byte, err error) {
 		if !v.grants.Store {
 			return nil, notGranted("store")
@@ -63,7 +63,7 @@ func (v *visit) stored(q HostCall, do func() ([]byte, error)) ([]byte, error) {
 }
 
 func (v *visit) storeGet(ctx context.Context, key string) ([]byte, error) {
-	return v.stored(HostCall{Name: "store_get", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+	return v.stored(func() HostCall { return HostCall{Name: "store_get", Bytes: []Blob{Blob(key)}} }, func() ([]byte, error) {
 		value, ok, err := v.call.StoreGet(ctx, key)
 		if err != nil || !ok {
 			return nil, err
@@ -77,7 +77,9 @@ func (v *visit) storeGet(ctx context.Context, key string) ([]byte, error) {
 const maxTTLSeconds = 1 << 32
 
 func (v *visit) storeSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
-	return v.stored(HostCall{Name: "store_set", Bytes: []Blob{Blob(key), value}, Numbers: []int64{version, ttl}}, func() ([]byte, error) {
+	return v.stored(func() HostCall {
+		return HostCall{Name: "store_set", Bytes: []Blob{Blob(key), value}, Numbers: []int64{version, ttl}}
+	}, func() ([]byte, error) {
 		if ttl < 0 || ttl > maxTTLSeconds {
 			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("store_set: a time to live of %d seconds; want 0 for none, or more", ttl)}
 		}
@@ -90,13 +92,13 @@ func (v *visit) storeSet(ctx context.Context, key string, value []byte, version,
 }
 
 func (v *visit) storeDelete(ctx context.Context, key string) ([]byte, error) {
-	return v.stored(HostCall{Name: "store_delete", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+	return v.stored(func() HostCall { return HostCall{Name: "store_delete", Bytes: []Blob{Blob(key)}} }, func() ([]byte, error) {
 		return nil, v.call.StoreDelete(ctx, key)
 	})
 }
 
 func (v *visit) storeAdd(ctx context.Context, key string, delta int64) ([]byte, error) {
-	return v.stored(HostCall{Name: "store_add", Bytes: []Blob{Blob(key)}, Numbers: []int64{delta}}, func() ([]byte, error) {
+	return v.stored(func() HostCall { return HostCall{Name: "store_add", Bytes: []Blob{Blob(key)}, Numbers: []int64{delta}} }, func() ([]byte, error) {
 		sum, err := v.call.StoreAdd(ctx, key, delta)
 		if err != nil {
 			return nil, err

@@ -9,7 +9,7 @@ import (
 
 // nextStream opens the stream of what the hook wraps.
 func (v *visit) nextStream(ctx context.Context, patch []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "next_stream", Bytes: []Blob{patch}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "next_stream", Bytes: []Blob{patch}} }, func() ([]byte, error) {
 		defer v.look()
 		const what = "next_stream: patch"
 		var p any
@@ -35,7 +35,7 @@ func (v *visit) nextStream(ctx context.Context, patch []byte) ([]byte, error) {
 
 // recv returns what waits of the stream, then its end, then nothing.
 func (v *visit) recv(ctx context.Context) ([]byte, error) {
-	return v.ask(HostCall{Name: "recv"}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "recv"} }, func() ([]byte, error) {
 		defer v.look()
 		// A byte of text takes six at most as JSON.
 		const escaped, frame = 6, 1 << 10
@@ -51,7 +51,7 @@ func (v *visit) recv(ctx context.Context) ([]byte, error) {
 
 // send hands chunks outward, and waits while nobody takes them.
 func (v *visit) send(ctx context.Context, b []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "send", Bytes: []Blob{b}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "send", Bytes: []Blob{b}} }, func() ([]byte, error) {
 		defer v.look()
 		var s abi.Sent
 		switch v.hook {

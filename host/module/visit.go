@@ -22,13 +22,14 @@ type visit struct {
 	call   *chain.Call     // nil while the image is built
 	config json.RawMessage // nil while it is not to be had
 	grants Grants
-	log    func(level int32, text string)
-	// readable makes what the guest logs better to read.
-	readable func(text string) string
-	now      int64 // what the guest's clock shows, in nanoseconds
+	logTo  func(level int32, text string) // nil: to the call
+	// transport makes what the guest logs better to read; nil: it stays as it is.
+	transport transport
+	now       int64 // what the guest's clock shows, in nanoseconds
 
 	input []byte
-	seed  string // determines the guest's random bytes; empty: that of the next call
+	seed  string // determines the guest's random bytes, together with nth
+	nth   int64  // of the session's calls; 0: that is not known yet, or in seed
 
 	entered  bool           // the guest was called
 	inside   bool           // a host call is under way, or ended the guest
@@ -51,13 +52,59 @@ type visit struct {
 	recent    []string
 	bytesIn   int64 // copied to the guest
 	bytesOut  int64 // copied from it
+
+	within visitContext
+}
+
+// log logs a text of the guest's, or about it.
+func (v *visit) log(level int32, text string) {
+	switch {
+	case v.logTo != nil:
+		v.logTo(level, text)
+	case v.call != nil:
+		v.call.Log(level, text)
+	}
+}
+
+// readable makes what the guest logs better to read.
+func (v *visit) readable(text string) string {
+	if v.transport == nil {
+		return text
+	}
+	return v.transport.readable(text)
+}
+
+// randomSeed determines the guest's random bytes.
+func (v *visit) randomSeed() string {
+	if v.nth == 0 {
+		return v.seed
+	}
+	return v.seed + strconv.FormatInt(v.nth, 10)
 }
 
 type visitKey struct{}
 
+// A visitContext is a context with a visit in it.
+type visitContext struct {
+	context.Context
+	v *visit
+}
+
+// Value finds the visit, and whatever the context has.
+func (c *visitContext) Value(key any) any {
+	if key == (visitKey{}) {
+		return c.v
+	}
+	return c.Context.Value(key)
+}
+
 // context returns ctx with the visit in it, where imports find it.
 func (v *visit) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, visitKey{}, v)
+	if v.within.v != nil { // it is asked for once, but by a few
+		return &visitContext{ctx, v}
+	}
+	v.within = visitContext{ctx, v}
+	return &v.within
 }
 
 func visitOf(ctx context.Context) *visit { return ctx.Value(visitKey{}).(*visit) }
@@ -76,12 +123,17 @@ func (v *visit) clock() int64 {
 func (v *visit) running() bool { return v.call != nil || v.replay != nil }
 
 // ask makes a host call that the run answers, or what a bundle recorded did.
-func (v *visit) ask(q HostCall, do func() ([]byte, error)) ([]byte, error) {
+//
+// What it is, q tells, which is asked only where calls are recorded or replayed.
+func (v *visit) ask(q func() HostCall, do func() ([]byte, error)) ([]byte, error) {
 	if v.replay != nil {
-		return v.replay.answer(&q)
+		call := q()
+		return v.replay.answer(&call)
 	}
 	reply, err := do()
-	v.recorder.add(q, reply, err)
+	if v.recorder != nil {
+		v.recorder.add(q(), reply, err)
+	}
 	return reply, err
 }
 
@@ -112,7 +164,7 @@ func (v *visit) room(n int) int {
 
 // next runs what the hook wraps with a patch, empty for none.
 func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "next", Bytes: []Blob{patch}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "next", Bytes: []Blob{patch}} }, func() ([]byte, error) {
 		defer v.look()
 		switch v.hook {
 		case abi.HookWrapModel:
@@ -175,13 +227,15 @@ func (v *visit) tellUnknown(what string, keys []string) {
 }
 
 func (v *visit) messages(list, from, to int) ([]byte, error) {
-	return v.ask(HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}, func() ([]byte, error) {
+	return v.ask(func() HostCall {
+		return HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}
+	}, func() ([]byte, error) {
 		return v.call.Messages(list, from, to, v.limits.ReplyBytes)
 	})
 }
 
 func (v *visit) changed(list int, revision int64) (int, error) {
-	reply, err := v.ask(HostCall{Name: "changed", Numbers: []int64{int64(list), revision}}, func() ([]byte, error) {
+	reply, err := v.ask(func() HostCall { return HostCall{Name: "changed", Numbers: []int64{int64(list), revision}} }, func() ([]byte, error) {
 		first, err := v.call.Changed(list, revision)
 		return strconv.AppendInt(nil, int64(first), 10), err
 	})
@@ -192,7 +246,7 @@ func (v *visit) changed(list int, revision int64) (int, error) {
 }
 
 func (v *visit) localGet(key string) ([]byte, error) {
-	return v.ask(HostCall{Name: "local_get", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "local_get", Bytes: []Blob{Blob(key)}} }, func() ([]byte, error) {
 		value, ok, err := v.call.LocalGet(key)
 		if err != nil || !ok {
 			return nil, err
@@ -205,23 +259,28 @@ func (v *visit) localGet(key string) ([]byte, error) {
 }
 
 func (v *visit) localSet(key string, value []byte, version int64) ([]byte, error) {
-	return v.ask(HostCall{Name: "local_set", Bytes: []Blob{Blob(key), value}, Numbers: []int64{version}}, func() ([]byte, error) {
+	return v.ask(func() HostCall {
+		return HostCall{Name: "local_set", Bytes: []Blob{Blob(key), value}, Numbers: []int64{version}}
+	}, func() ([]byte, error) {
+		if len(value) > quickly {
+			v.call.Until(v.stop)
+		}
 		now, err := v.call.LocalSet(key, value, version)
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(abi.LocalVersion{Version: now})
+		return append(strconv.AppendInt([]byte(`{"version":`), now, 10), '}'), nil
 	})
 }
 
 func (v *visit) localDelete(key string) ([]byte, error) {
-	return v.ask(HostCall{Name: "local_delete", Bytes: []Blob{Blob(key)}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "local_delete", Bytes: []Blob{Blob(key)}} }, func() ([]byte, error) {
 		return nil, v.call.LocalDelete(key)
 	})
 }
 
 func (v *visit) localAdd(key string, delta int64) ([]byte, error) {
-	return v.ask(HostCall{Name: "local_add", Bytes: []Blob{Blob(key)}, Numbers: []int64{delta}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "local_add", Bytes: []Blob{Blob(key)}, Numbers: []int64{delta}} }, func() ([]byte, error) {
 		sum, err := v.call.LocalAdd(key, delta)
 		if err != nil {
 			return nil, err
@@ -239,6 +298,9 @@ func (v *visit) wait(fn func()) {
 	v.guest.Wait(fn)
 }
 
+// quickly is how many bytes of JSON are read before anybody is asked whether to stop.
+const quickly = 16 << 10
+
 // stop ends the guest in the middle of a host call that works for long, if its
 // time is over; then it does not return.
 func (v *visit) stop() error {
@@ -252,7 +314,7 @@ func (v *visit) stop() error {
 const maxEmit = 1 << 20
 
 func (v *visit) emit(b []byte) ([]byte, error) {
-	return v.ask(HostCall{Name: "emit", Bytes: []Blob{b}}, func() ([]byte, error) {
+	return v.ask(func() HostCall { return HostCall{Name: "emit", Bytes: []Blob{b}} }, func() ([]byte, error) {
 		var e abi.Custom
 		unknown, err := abi.DecodeUntil(b, &e, v.stop)
 		switch {

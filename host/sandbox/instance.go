@@ -55,12 +55,13 @@ type Instance struct {
 	image *Image
 	core  *core
 	guest Guest
+	inner inContext // what wazero is called under
 
-	mu        sync.Mutex
-	busy      bool                    // guarded by mu
-	dead      bool                    // guarded by mu
-	closed    bool                    // guarded by mu
-	interrupt context.CancelCauseFunc // of the call that runs; guarded by mu
+	mu      sync.Mutex
+	busy    bool         // guarded by mu
+	dead    bool         // guarded by mu
+	closed  bool         // guarded by mu
+	calling *callContext // of the call that runs; guarded by mu
 
 	// The rest belongs to the goroutine of the call that runs.
 	config  InstanceConfig
@@ -71,15 +72,16 @@ type Instance struct {
 	gaveUp  bool     // words say that its runtime gave up
 	printed int      // bytes printed in this call
 	random  *mathrand.ChaCha8
-	now     int64 // what the guest's clock shows
-	slept   int64 // by how much sleeping moved it, in nanoseconds
+	reseed  func() []byte // determines it; nil: the configuration does
+	now     int64         // what the guest's clock shows
+	slept   int64         // by how much sleeping moved it, in nanoseconds
 
-	export   string          // that is being called
-	inside   string          // the import that was called last
-	depth    int             // how many guests wait below this call
-	hostCtx  context.Context // for imports
-	sharer   *Sharer         // whose call it is; may be nil
-	turnOver func()          // ends its turn; nil: it has none
+	export   string       // that is being called
+	inside   string       // the import that was called last
+	depth    int          // how many guests wait below this call
+	hostCtx  *callContext // for imports
+	sharer   *Sharer      // whose call it is; may be nil
+	turnOver func()       // ends its turn; nil: it has none
 	watch    stopwatch
 	tank     tank
 	fuel     int64  // the most that a call may use
@@ -95,6 +97,7 @@ func (im *Image) newInstance() (*Instance, error) {
 	}
 	in := &Instance{image: im}
 	in.guest.in = in
+	in.inner = inContext{context.Background(), in}
 	if !im.sandbox.enter(in) {
 		im.sandbox.release(im.code)
 		return nil, ErrClosed
@@ -118,13 +121,13 @@ func (in *Instance) configure(cfg InstanceConfig) {
 	in.config = cfg
 	in.stdout = lines{in: in, sink: cfg.Stdout}
 	in.stderr = lines{in: in, sink: cfg.Stderr}
-	in.recent, in.random, in.now, in.slept = nil, nil, 0, 0
+	in.recent, in.random, in.reseed, in.now, in.slept = nil, nil, nil, 0, 0
 	in.fuel = in.image.limits.Fuel
 }
 
-// Reseed determines the guest's random bytes from now on. It must not be called
-// during a call.
-func (in *Instance) Reseed(seed []byte) { in.config.Seed, in.random = seed, nil }
+// Reseed determines the guest's random bytes from now on. seed is called once the guest
+// asks for some: few calls do. Reseed must not be called during a call.
+func (in *Instance) Reseed(seed func() []byte) { in.reseed, in.random = seed, nil }
 
 // LimitFuel bounds the fuel of each call from now on, within Limits.Fuel. It must
 // not be called during a call.
@@ -151,8 +154,8 @@ func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]
 	if len(want.Params) != len(args) {
 		return nil, fmt.Errorf("sandbox: %s takes %d parameters, not %d", export, len(want.Params), len(args))
 	}
-	return in.run(ctx, export, func(ctx context.Context) ([]uint64, error) {
-		return in.core.function(export).Call(ctx, args...)
+	return in.run(ctx, export, func(context.Context) ([]uint64, error) {
+		return in.core.function(export).Call(&in.inner, args...)
 	})
 }
 
@@ -161,9 +164,9 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	hostCtx, interrupt := context.WithCancelCause(context.WithValue(ctx, instanceKey{}, in))
-	defer interrupt(nil)
-	if err := in.begin(interrupt); err != nil {
+	hostCtx := &callContext{Context: ctx, in: in}
+	defer hostCtx.finish()
+	if err := in.begin(hostCtx); err != nil {
 		return nil, err
 	}
 	defer in.end()
@@ -213,7 +216,7 @@ func (e panicError) Error() string { return fmt.Sprint(e.value) }
 
 // begin takes the instance for one call. It counts as dead until the call ended
 // well, so that whatever cuts the call short leaves it dead.
-func (in *Instance) begin(interrupt context.CancelCauseFunc) error {
+func (in *Instance) begin(c *callContext) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
@@ -224,7 +227,7 @@ func (in *Instance) begin(interrupt context.CancelCauseFunc) error {
 	case in.dead:
 		return ErrDead
 	}
-	in.busy, in.dead, in.interrupt = true, true, interrupt
+	in.busy, in.dead, in.calling = true, true, c
 	return nil
 }
 
@@ -237,7 +240,7 @@ func (in *Instance) setDead(dead bool) {
 // end gives the instance free again, and frees it if it was closed meanwhile.
 func (in *Instance) end() {
 	in.mu.Lock()
-	in.busy, in.interrupt = false, nil
+	in.busy, in.calling = false, nil
 	closed := in.closed
 	if in.dead {
 		in.core.functions = nil // they hold the guest's stack, which may be large
@@ -259,7 +262,7 @@ func (in *Instance) Close() {
 	in.closed = true
 	busy := in.busy
 	if busy {
-		in.interrupt(ErrClosed)
+		in.calling.needed().end(ErrClosed)
 	}
 	in.mu.Unlock()
 	if !busy {
@@ -342,6 +345,9 @@ func (in *Instance) waited() {
 func (in *Instance) draw(b []byte) {
 	if in.random == nil {
 		seed := in.config.Seed
+		if in.reseed != nil {
+			seed = in.reseed()
+		}
 		if seed == nil {
 			seed = make([]byte, 32)
 			_, _ = rand.Read(seed) // never fails

@@ -141,7 +141,7 @@ func TestRandom(t *testing.T) {
 
 	in := instantiate(t, im, InstanceConfig{Seed: []byte("eight")})
 	call(t, in, "random")
-	in.Reseed([]byte("seven"))
+	in.Reseed(func() []byte { return []byte("seven") })
 	require.Equal(t, seven[:1], call(t, in, "random"))
 
 	require.Equal(t, []uint64{0}, call(t, in, "random_get", 0, 2*65536), "all of the memory")
@@ -200,7 +200,7 @@ func (in *Instance) inImport(do func(g *Guest)) (err error) {
 			err = in.ending
 		}
 	}()
-	in.hostCtx = context.Background()
+	in.hostCtx = &callContext{Context: context.Background(), in: in}
 	do(&in.guest)
 	return nil
 }

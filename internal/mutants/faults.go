@@ -10,10 +10,10 @@ type fault struct {
 }
 
 const (
-	chainFile    = "host/chain/chain.go"
 	exchangeFile = "host/chain/exchange.go"
 	gateFile     = "host/chain/gate.go"
 	invokeFile   = "host/chain/invoke.go"
+	listsFile    = "host/chain/lists.go"
 	nestedFile   = "host/chain/nested.go"
 	recordFile   = "host/chain/record.go"
 	stateFile    = "host/chain/state.go"
@@ -30,9 +30,8 @@ const (
 
 var faults = []fault{
 	// Order.
-	{"pipelines run last module first", "eino-25-state-appended", chainFile,
-		"func (r *Run) in(ring Ring, h abi.Hook) []*member {\n\tvar out []*member\n\tfor _, m := range r.ring[ring] {",
-		"func (r *Run) in(ring Ring, h abi.Hook) []*member {\n\tvar out []*member\n\tfor _, m := range slices.Backward(r.ring[ring]) {"},
+	{"pipelines run last module first", "eino-25-state-appended", listsFile,
+		"for i := range n {", "for i := n - 1; i >= 0; i-- {"},
 	{"the last wrapper is the outermost", "eino-6-tool-onion", exchangeFile,
 		"x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet())",
 		"x.onion(ctx, i, func() (w []*member) {\n\t\t\t\tfor _, m := range x.run.in(i, x.wrap) {\n\t\t\t\t\tw = append([]*member{m}, w...)\n\t\t\t\t}\n\t\t\t\treturn w\n\t\t\t}(), q, s.outlet())"},
@@ -54,8 +53,7 @@ var faults = []fault{
 	{"what before_model changes is kept", "trpc-A31-request-not-kept", agentModel,
 		"\tr.state.Told = toolNames(q.Tools)\n", "\tr.state.Told, r.state.Messages = toolNames(q.Tools), q.Messages\n"},
 	{"run-local values of a faulting hook are kept", "own-local-dropped", invokeFile,
-		"\tcase err != nil:\n\t\treturn r.fault(c, StageHook, err)\n",
-		"\tcase err != nil:\n\t\t_ = c.commit()\n\t\treturn r.fault(c, StageHook, err)\n"},
+		"\t\treturn r.fault(c, StageHook, err)\n", "\t\t_ = c.commit()\n\t\treturn r.fault(c, StageHook, err)\n"},
 	{"results of siblings are lost when a call ends the run", "trpc-A41-before-tool-stops", agentTools,
 		"\tr.recordResults()\n\treturn PhaseRound, err",
 		"\tif err != nil {\n\t\treturn PhaseRound, err\n\t}\n\tr.recordResults()\n\treturn PhaseRound, nil"},
@@ -66,8 +64,8 @@ var faults = []fault{
 		"\t\tjudged, err := k.run.gate(ctx, k.call, q)\n",
 		"\t\tasked := q\n\t\tif _, ok := k.run.record.decided(q, k.call.Tool.Owner); !ok {\n\t\t\tasked = k.call.Call\n\t\t}\n\t\tjudged, err := k.run.gate(ctx, k.call, asked)\n"},
 	{"a gate is not asked again for arguments it has seen", "own-gates-for-the-same-arguments", invokeFile,
-		"\tc.key = r.record.next(c.kind())\n",
-		"\tif c.key = r.record.next(c.kind()); c.Hook == abi.HookGateTool {\n\t\tc.key = c.kind()\n\t}\n"},
+		"\tc.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope))\n",
+		"\tif c.key = r.record.next(string(c.Hook), c.member.Name, either(c.scope, c.run.scope)); c.Hook == abi.HookGateTool {\n\t\tc.key = c.key[:strings.LastIndexByte(c.key, '#')]\n\t}\n"},
 	{"asking is stricter than denying", "own-deny-beats-ask", gateFile,
 		"abi.DecideAsk: 1, abi.DecideDeny: 2", "abi.DecideAsk: 2, abi.DecideDeny: 1"},
 	{"a gate that faults allows", "own-faulting-gate", gateFile,
@@ -111,8 +109,7 @@ var faults = []fault{
 		"\tt := &tap{feed: feed}\n\tvar out outlet\n\tif w.out != nil {\n\t\tout = t\n\t}\n",
 		"\tt := &tap{feed: feed}\n\tvar out outlet\n\tif w.out != nil {\n\t\tout = w.pass\n\t}\n"},
 	{"a tool that has run is run again after a pause", "own-tool-once", toolFile,
-		"\tif v, ok, err := record.done(key, &known); ok && err == nil {",
-		"\tif v, ok, err := record.done(key, &known); ok && err != nil {"},
+		"doneAs[abi.Result](record, key); ok {", "doneAs[abi.Result](record, key); ok && known == nil {"},
 	{"events are told again after a pause", "own-events-once", recordFile,
 		"\tif nth <= 0 {\n\t\treturn true\n", "\tif nth <= 0 {\n\t\treturn false\n"},
 	{"a tool that returns directly leaves its siblings out", "own-return-directly-with-siblings", agentTools,
