@@ -91,7 +91,7 @@ func export(hook abi.Hook, n int32) int32 {
 	if !ok {
 		return 1
 	}
-	if hook == abi.HookConfigure {
+	if hook == abi.HookDescribe || hook == abi.HookConfigure && n > largeConfig {
 		warm()
 	}
 	return 0
@@ -109,6 +109,11 @@ const (
 	mostSmall = 2048    // bytes of the objects that a hook mostly makes
 	deep      = 24      // frames of 1 KB that a hook's calls may be deep before the stack grows
 )
+
+// largeConfig is how many bytes of configuration are worth being warm once more: what
+// reading it leaves is garbage. After a smaller one the heap is as it was after describe
+// but for some pages, which are all that a host has to keep for each configuration.
+const largeConfig = 8 << 10
 
 // warm makes the heap and the stack ready, since every run begins with them as they
 // are now: without garbage, with room, and with a place for the next object of each
