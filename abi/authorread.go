@@ -34,19 +34,24 @@ func (s *scanner) decodeValue(v any) (unknown []string, err error) {
 // ReadValue is Read for a value of an author's type: what b does not say of v
 // stays as it is. If it fails, v may be set in part.
 func ReadValue(b []byte, v any) error {
-	t := trusted{b: b}
-	t.space()
-	if t.common(v) {
-		return t.end()
+	t := begin(b, false)
+	err := t.anything(v)
+	if broken := t.finish(); err == nil {
+		err = broken
+	}
+	return err
+}
+
+// anything reads a value of any type.
+func (t *trusted) anything(v any) error {
+	if t.space(); t.common(v) {
+		return nil
 	}
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
 		return errors.New("read into something that is not a pointer")
 	}
-	if err := t.author(p.Elem()); err != nil {
-		return err
-	}
-	return t.end()
+	return t.author(p.Elem())
 }
 
 // ReadStrict is ReadValue for what people have written: it returns the paths of the

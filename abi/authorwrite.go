@@ -27,7 +27,7 @@ func MarshalValue(v any) ([]byte, error) {
 		writeSlice(&w, known, func(w *writer, m *Message) { m.writeValue(w) })
 		return w.b, w.err
 	case map[string]int:
-		w := writer{}
+		w := writer{b: make([]byte, 0, 128)}
 		writeMap(&w, known, func(w *writer, n *int) { w.int(int64(*n)) })
 		return w.b, w.err
 	case map[string]string:

@@ -69,13 +69,14 @@ func (x *AfterAgentInput) fill(t *trusted) { t.object(&shapeOfAfterAgentInput, u
 var shapeOfAfterAgentInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
 	{name: "new_from", skip: 12, first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x3a226d6f72665f77, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
-	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
 	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
 	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
@@ -171,11 +172,12 @@ func (x *AfterModelInput) fill(t *trusted) { t.object(&shapeOfAfterModelInput, u
 var shapeOfAfterModelInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
 	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
@@ -237,9 +239,10 @@ func (x *AfterModelRewriteStateInput) fill(t *trusted) {
 var shapeOfAfterModelRewriteStateInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
@@ -337,12 +340,13 @@ func (x *AfterToolInput) fill(t *trusted) { t.object(&shapeOfAfterToolInput, uns
 var shapeOfAfterToolInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
 	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *AfterToolsAnswer) writeValue(w *writer) {
@@ -402,9 +406,10 @@ func (x *AfterToolsInput) fill(t *trusted) { t.object(&shapeOfAfterToolsInput, u
 var shapeOfAfterToolsInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Call)(p)) }},
+	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Call)(p), n) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Approval) writeValue(w *writer) {
@@ -445,6 +450,7 @@ var shapeOfAsk = objectShape{fields: []shapeField{
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
 	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
 	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
@@ -540,9 +546,9 @@ func (x *BeforeAgentInput) fill(t *trusted) { t.object(&shapeOfBeforeAgentInput,
 var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "instruction", skip: 15, first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x3a226e6f69746375, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
 	{name: "return_directly", skip: 19, first: 0x645f6e7275746572, mask: 0xffffffffffffffff, middle: 0x22796c7463657269, last: 0x3a22796c74636572, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
@@ -552,6 +558,7 @@ var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 	{name: "limits", skip: 10, first: 0x3a227374696d696c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
@@ -617,8 +624,9 @@ func (x *BeforeModelInput) fill(t *trusted) { t.object(&shapeOfBeforeModelInput,
 var shapeOfBeforeModelInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
@@ -690,13 +698,14 @@ func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
 var shapeOfBeforeModelRewriteStateInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]StateTool)(p)) }},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
 	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
 	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *BeforeToolAnswer) writeValue(w *writer) {
@@ -772,10 +781,11 @@ func (x *BeforeToolInput) fill(t *trusted) { t.object(&shapeOfBeforeToolInput, u
 var shapeOfBeforeToolInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *By) writeValue(w *writer) {
@@ -797,6 +807,7 @@ var shapeOfBy = objectShape{fields: []shapeField{
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Call) writeValue(w *writer) {
@@ -839,7 +850,8 @@ var shapeOfCall = objectShape{fields: []shapeField{
 	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
 	{name: "original_arguments", skip: 22, first: 0x6c616e696769726f, mask: 0xffffffffffffffff, middle: 0x6e656d756772615f, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
-	{name: "by", skip: 6, first: 0x3a227962, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**By)(p)) }},
+	{name: "by", skip: 6, first: 0x3a227962, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**By)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *CallPatch) writeValue(w *writer) {
@@ -920,8 +932,9 @@ func (x *CallToolInput) fill(t *trusted) { t.object(&shapeOfCallToolInput, unsaf
 var shapeOfCallToolInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Chunk) fill(t *trusted) { t.object(&shapeOfChunk, unsafe.Pointer(x)) }
@@ -935,7 +948,8 @@ var shapeOfChunk = objectShape{fields: []shapeField{
 	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
 	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
 	{name: "call_id", skip: 11, first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
-	{name: "part", skip: 8, first: 0x3a2274726170, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Part)(p)) }},
+	{name: "part", skip: 8, first: 0x3a2274726170, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Part)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ConfigureAnswer) writeValue(w *writer) {
@@ -963,6 +977,7 @@ func (x *ConfigureInput) fill(t *trusted) { t.object(&shapeOfConfigureInput, uns
 var shapeOfConfigureInput = objectShape{fields: []shapeField{
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
 	{name: "config", skip: 10, first: 0x3a226769666e6f63, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Control) writeValue(w *writer) {
@@ -1119,6 +1134,7 @@ var shapeOfEntryStats = objectShape{fields: []shapeField{
 	{name: "instances", skip: 13, first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x3a227365636e6174, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
 	{name: "model_calls", skip: 15, first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
 	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Error) writeValue(w *writer) {
@@ -1150,6 +1166,7 @@ var shapeOfError = objectShape{fields: []shapeField{
 	{name: "retryable", skip: 13, first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x3a22656c62617972, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
 	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
 	{name: "retry_after_ms", skip: 18, first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x3a22736d5f726574, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Error) append(b []byte) ([]byte, error) {
@@ -1368,15 +1385,15 @@ var shapeOfEvent = objectShape{fields: []shapeField{
 	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
 	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
 	{name: "from", skip: 8, first: 0x3a226d6f7266, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
-	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Event)(p)) }},
+	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Event)(p)) }},
 	{name: "attempt", skip: 11, first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x3a2274706d657474, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
 	{name: "next", skip: 8, first: 0x3a227478656e, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
 	{name: "delay_ms", skip: 12, first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x3a22736d5f79616c, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
-	{name: "chunk", skip: 9, first: 0x3a226b6e756863, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Chunk)(p)) }},
-	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "chunk", skip: 9, first: 0x3a226b6e756863, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Chunk)(p)) }},
+	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
 	{name: "replaced", skip: 12, first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x3a22646563616c70, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
 	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
@@ -1394,15 +1411,16 @@ var shapeOfEvent = objectShape{fields: []shapeField{
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
 	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
 	{name: "stopped_by", skip: 14, first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x3a2279625f646570, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
 	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
 	{name: "stop_code", skip: 13, first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x3a2265646f635f70, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
-	{name: "entries", skip: 11, first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]EntryStats)(p)) }},
-	{name: "interrupts", skip: 14, first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Pending)(p)) }},
+	{name: "entries", skip: 11, first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]EntryStats)(p), n) }},
+	{name: "interrupts", skip: 14, first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Pending)(p), n) }},
 	{name: "expires_ms", skip: 14, first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
 	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *FunctionCall) writeValue(w *writer) {
@@ -1419,6 +1437,7 @@ func (x *FunctionCall) fill(t *trusted) { t.object(&shapeOfFunctionCall, unsafe.
 var shapeOfFunctionCall = objectShape{fields: []shapeField{
 	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
 	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *GateToolAnswer) writeValue(w *writer) {
@@ -1486,9 +1505,10 @@ func (x *GateToolInput) fill(t *trusted) { t.object(&shapeOfGateToolInput, unsaf
 var shapeOfGateToolInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *HTTPHeader) writeValue(w *writer) {
@@ -1505,6 +1525,7 @@ func (x *HTTPHeader) fill(t *trusted) { t.object(&shapeOfHTTPHeader, unsafe.Poin
 var shapeOfHTTPHeader = objectShape{fields: []shapeField{
 	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
 	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *HTTPRequest) writeValue(w *writer) {
@@ -1568,9 +1589,10 @@ func (x *HTTPResponse) fill(t *trusted) { t.object(&shapeOfHTTPResponse, unsafe.
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
 	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
 	{name: "url", skip: 7, first: 0x3a226c7275, mask: 0xffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", skip: 11, first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]HTTPHeader)(p)) }},
+	{name: "headers", skip: 11, first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]HTTPHeader)(p), n) }},
 	{name: "body", skip: 8, first: 0x3a2279646f62, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
 	{name: "body_base64", skip: 15, first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Interrupt) writeValue(w *writer) {
@@ -1605,7 +1627,8 @@ var shapeOfList = objectShape{fields: []shapeField{
 	{name: "list", skip: 8, first: 0x3a227473696c, mask: 0xffffffffffff, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
 	{name: "revision", skip: 12, first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x3a226e6f69736976, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
 	{name: "total", skip: 9, first: 0x3a226c61746f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
-	{name: "items", skip: 9, first: 0x3a22736d657469, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Message)(p)) }},
+	{name: "items", skip: 9, first: 0x3a22736d657469, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Message)(p), n) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *LocalValue) writeValue(w *writer) {
@@ -1622,6 +1645,7 @@ func (x *LocalValue) fill(t *trusted) { t.object(&shapeOfLocalValue, unsafe.Poin
 var shapeOfLocalValue = objectShape{fields: []shapeField{
 	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
 	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *LocalVersion) writeValue(w *writer) {
@@ -1635,6 +1659,7 @@ func (x *LocalVersion) fill(t *trusted) { t.object(&shapeOfLocalVersion, unsafe.
 
 var shapeOfLocalVersion = objectShape{fields: []shapeField{
 	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Message) writeFields(w *writer) {
@@ -1679,11 +1704,12 @@ var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw [
 	{name: "role", skip: 8, first: 0x3a22656c6f72, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
 	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
 	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
-	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]ToolCall)(p)) }},
+	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]ToolCall)(p), n) }},
 	{name: "tool_call_id", skip: 16, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
 	{name: "reasoning_content", skip: 21, first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, middle: 0x6e65746e6f635f67, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
 	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
 	{name: "origin", skip: 10, first: 0x3a226e696769726f, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Message) append(b []byte) ([]byte, error) {
@@ -1719,7 +1745,8 @@ func (x *ModelReply) writeValue(w *writer) {
 func (x *ModelReply) fill(t *trusted) { t.object(&shapeOfModelReply, unsafe.Pointer(x)) }
 
 var shapeOfModelReply = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ObserveAnswer) writeValue(w *writer) {
@@ -1757,8 +1784,9 @@ func (x *ObserveInput) fill(t *trusted) { t.object(&shapeOfObserveInput, unsafe.
 var shapeOfObserveInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "events", skip: 10, first: 0x3a2273746e657665, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Event)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "events", skip: 10, first: 0x3a2273746e657665, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Event)(p), n) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
@@ -1822,10 +1850,11 @@ func (x *OnChunkInput) fill(t *trusted) { t.object(&shapeOfOnChunkInput, unsafe.
 var shapeOfOnChunkInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
 	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
 	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Part) writeFields(w *writer) {
@@ -1857,6 +1886,7 @@ var shapeOfPart = objectShape{keep: func(p unsafe.Pointer, name string, raw []by
 	{name: "image_url", skip: 13, first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x3a226c72755f6567, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
 	{name: "input_audio", skip: 15, first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x3a226f696475615f, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
 	{name: "file", skip: 8, first: 0x3a22656c6966, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Pending) writeValue(w *writer) {
@@ -1910,8 +1940,9 @@ var shapeOfPending = objectShape{fields: []shapeField{
 	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
 	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
 	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "asks", skip: 8, first: 0x3a22736b7361, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Ask)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "asks", skip: 8, first: 0x3a22736b7361, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Ask)(p), n) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Received) writeValue(w *writer) {
@@ -1934,8 +1965,9 @@ func (x *Received) writeValue(w *writer) {
 func (x *Received) fill(t *trusted) { t.object(&shapeOfReceived, unsafe.Pointer(x)) }
 
 var shapeOfReceived = objectShape{fields: []shapeField{
-	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Chunk)(p)) }},
-	{name: "end", skip: 7, first: 0x3a22646e65, mask: 0xffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
+	{name: "end", skip: 7, first: 0x3a22646e65, mask: 0xffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Request) writeValue(w *writer) {
@@ -1961,12 +1993,13 @@ func (x *Request) fill(t *trusted) { t.object(&shapeOfRequest, unsafe.Pointer(x)
 
 var shapeOfRequest = objectShape{fields: []shapeField{
 	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]Tool)(p)) }},
+	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
 	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
 	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
 	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *RequestPatch) writeValue(w *writer) {
@@ -2020,7 +2053,8 @@ func (x *Response) fill(t *trusted) { t.object(&shapeOfResponse, unsafe.Pointer(
 var shapeOfResponse = objectShape{fields: []shapeField{
 	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
 	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Response) append(b []byte) ([]byte, error) {
@@ -2050,6 +2084,7 @@ var shapeOfResult = objectShape{fields: []shapeField{
 	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
 	{name: "is_error", skip: 12, first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x3a22726f7272655f, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
 	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Result) append(b []byte) ([]byte, error) {
@@ -2072,6 +2107,7 @@ func (x *Resume) fill(t *trusted) { t.object(&shapeOfResume, unsafe.Pointer(x)) 
 var shapeOfResume = objectShape{fields: []shapeField{
 	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
 	{name: "answer", skip: 10, first: 0x3a22726577736e61, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Run) writeValue(w *writer) {
@@ -2122,6 +2158,7 @@ var shapeOfRun = objectShape{fields: []shapeField{
 	{name: "now_ms", skip: 10, first: 0x3a22736d5f776f6e, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
 	{name: "deadline_ms", skip: 15, first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x3a22736d5f656e69, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
 	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *RunLimits) writeValue(w *writer) {
@@ -2152,6 +2189,7 @@ var shapeOfRunLimits = objectShape{fields: []shapeField{
 	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
 	}},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Sent) writeValue(w *writer) {
@@ -2216,6 +2254,7 @@ var shapeOfStateTool = objectShape{fields: []shapeField{
 	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
 	{name: "active", skip: 10, first: 0x3a22657669746361, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Stop) writeValue(w *writer) {
@@ -2253,8 +2292,9 @@ func (x *StreamEnd) writeValue(w *writer) {
 func (x *StreamEnd) fill(t *trusted) { t.object(&shapeOfStreamEnd, unsafe.Pointer(x)) }
 
 var shapeOfStreamEnd = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Tool) writeValue(w *writer) {
@@ -2288,6 +2328,7 @@ var shapeOfTool = objectShape{fields: []shapeField{
 	{name: "parameters", skip: 14, first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
 	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
 	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ToolAgain) writeValue(w *writer) {
@@ -2322,6 +2363,7 @@ var shapeOfToolCall = objectShape{keep: func(p unsafe.Pointer, name string, raw 
 	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
 	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
 	{name: "function", skip: 12, first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x3a226e6f6974636e, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
@@ -2369,11 +2411,12 @@ func (x *ToolMessagesInput) fill(t *trusted) { t.object(&shapeOfToolMessagesInpu
 var shapeOfToolMessagesInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
 	{name: "default", skip: 11, first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x3a22746c75616665, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ToolReply) writeValue(w *writer) {
@@ -2390,7 +2433,8 @@ func (x *ToolReply) writeValue(w *writer) {
 func (x *ToolReply) fill(t *trusted) { t.object(&shapeOfToolReply, unsafe.Pointer(x)) }
 
 var shapeOfToolReply = objectShape{fields: []shapeField{
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *ToolRequest) writeValue(w *writer) {
@@ -2455,9 +2499,10 @@ func (x *TranslateInput) fill(t *trusted) { t.object(&shapeOfTranslateInput, uns
 var shapeOfTranslateInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
 	{name: "protocol", skip: 12, first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x3a226c6f636f746f, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *Usage) writeValue(w *writer) {
@@ -2477,6 +2522,7 @@ var shapeOfUsage = objectShape{fields: []shapeField{
 	{name: "prompt_tokens", skip: 17, first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
 	{name: "completion_tokens", skip: 21, first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, middle: 0x6e656b6f745f6e6f, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
 	{name: "total_tokens", skip: 16, first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
@@ -2538,8 +2584,9 @@ func (x *WrapModelInput) fill(t *trusted) { t.object(&shapeOfWrapModelInput, uns
 var shapeOfWrapModelInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{skip: 255, last: 0xffffffffffffffff},
 }}
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
@@ -2607,8 +2654,9 @@ func (x *WrapToolCallInput) fill(t *trusted) { t.object(&shapeOfWrapToolCallInpu
 var shapeOfWrapToolCallInput = objectShape{fields: []shapeField{
 	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
 	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
 	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
 	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
 	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
+	{skip: 255, last: 0xffffffffffffffff},
 }}

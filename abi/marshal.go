@@ -24,3 +24,9 @@ func marshal(v value) ([]byte, error) {
 	writers.Put(w)
 	return out, err
 }
+
+// begin returns what reads a text, which may be nobody else's.
+func begin(b []byte, own bool) *trusted { return &trusted{b: b, own: own} }
+
+// finish says whether all was well.
+func (t *trusted) finish() error { return t.end() }

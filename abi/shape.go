@@ -14,7 +14,8 @@ type objectShape struct {
 	keep   func(p unsafe.Pointer, name string, raw []byte) // nil: unknown fields are passed over
 }
 
-// A shapeField is one of the fields, in the order in which they are written.
+// A shapeField is one of the fields, in the order in which they are written. The last
+// one is none: it has a mask that lets all keys pass, and an end that no key has.
 type shapeField struct {
 	name        string
 	first, mask uint64 // the first eight bytes of the key, with the quote and the colon behind it
@@ -24,7 +25,7 @@ type shapeField struct {
 	skip        uint8 // how many bytes there are from the comma before the key to the value
 	kind        shapeKind
 	of          *objectShape // of what it consists of; nil for a pointer to the same
-	grow        func(p unsafe.Pointer) unsafe.Pointer
+	grow        func(p unsafe.Pointer, n int) unsafe.Pointer
 	other       func(t *trusted, p unsafe.Pointer)
 }
 
@@ -51,12 +52,13 @@ func grown[T any](p **T) unsafe.Pointer {
 	return unsafe.Pointer(*p)
 }
 
-// extended adds an element to a list.
-func extended[T any](v *[]T) unsafe.Pointer {
+// extended adds an element to a list. If there is no room, it makes some for about as
+// many as are to come.
+func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)
 	if n == cap(list) {
-		list = append(make([]T, 0, max(1, min(4*n, n+64))), list...)
+		list = append(make([]T, 0, n+max(min(toCome, 64), n/2)), list...)
 	}
 	*v = list[:n+1]
 	return unsafe.Pointer(&(*v)[n])
@@ -70,6 +72,14 @@ const (
 
 // unusual stands for a key that is not written as usual, or is none of the shape's.
 var unusual shapeField
+
+// A place is an object that is read, and how far it is.
+type place struct {
+	s     *objectShape
+	p     unsafe.Pointer
+	next  unsafe.Pointer // the *shapeField that is likely to come
+	outer bool           // object reads it, and not simple
+}
 
 // object reads an object, or null, into the struct at p.
 func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
@@ -85,70 +95,120 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 	if n := len(t.b); cap(t.b)-n < Pad {
 		t.b = append(make([]byte, 0, n+Pad), t.b...)
 	}
-	for next := 0; ; {
-		f, after := t.simple(s, next, p)
+	depth := t.depth
+	if depth == len(t.places) {
+		inner := trusted{b: t.b, i: t.i, own: t.own}
+		inner.object(s, p)
+		t.i, t.bad = inner.i, t.bad || inner.bad
+		return
+	}
+	t.places[depth] = place{s: s, p: p, next: unsafe.Pointer(unsafe.SliceData(s.fields)), outer: true}
+	for t.depth++; t.depth > depth; {
+		f := t.simple()
 		if f == nil {
-			return
+			break
 		}
-		if next = after; f == &unusual {
+		in := &t.places[t.depth-1]
+		if f == &unusual {
 			if !t.key() {
-				return
+				t.depth--
+				continue
 			}
-			if f = t.fieldOf(s, p); f == nil {
+			if f = t.fieldOf(in.s, in.p); f == nil {
 				continue
 			}
 		}
-		at := unsafe.Add(p, f.at)
-		switch f.kind {
-		case shapeStruct:
-			t.object(f.of, at)
-		case shapePointer:
-			if t.space(); !t.null() {
-				of := f.of
-				if of == nil {
-					of = s
-				}
-				t.object(of, f.grow(at))
+		t.value(f, in.s, unsafe.Add(in.p, f.at))
+	}
+	t.depth = depth
+}
+
+// value reads the value of a field that is not simple.
+func (t *trusted) value(f *shapeField, s *objectShape, at unsafe.Pointer) {
+	t.space()
+	switch f.kind {
+	case shapeStruct:
+		t.object(f.of, at)
+	case shapePointer:
+		if !t.null() {
+			if f.of != nil {
+				s = f.of
 			}
-		default:
-			t.space()
-			t.rest(f, at)
+			t.object(s, f.grow(at, 1))
 		}
+	case shapeContent:
+		(*Content)(at).fill(t)
+	case shapeList:
+		if t.null() {
+			return
+		}
+		*(*[]struct{})(at) = []struct{}{}
+		for toCome := 1; t.next(); {
+			begin := t.i
+			t.object(f.of, f.grow(at, toCome))
+			toCome = 1 + (len(t.b)-t.i)/(t.i-begin+1) // if they are as long as this one
+		}
+	case shapeText:
+		*(*string)(at) = t.text()
+	case shapeInt:
+		*(*int)(at) = int(t.int())
+	case shapeInt64:
+		*(*int64)(at) = t.int()
+	case shapeBool:
+		*(*bool)(at) = t.boolean()
+	case shapeRaw:
+		*(*JSON)(at) = t.raw()
+	default:
+		f.other(t, at)
 	}
 }
 
-// simple reads fields up to one whose value consists of others, or is not written as
-// usual, and returns that one, with the offset of the one that is likely to come
-// after it; nil at the end. It calls nothing.
-func (t *trusted) simple(s *objectShape, next int, p unsafe.Pointer) (found *shapeField, after int) {
+// simple reads the object that is in the last place, and those in it, up to a field
+// whose value has to be made, or is not written as usual, and returns that one; nil at
+// the end. It calls nothing: a call costs as much as reading ten bytes, and all that is
+// at hand has to be put away for it.
+func (t *trusted) simple() *shapeField {
 	n := len(t.b)
 	b := t.b[:n+Pad]
-	fields, all := unsafe.Pointer(unsafe.SliceData(s.fields)), len(s.fields)*fieldSize
-	i := t.i
+	in := &t.places[t.depth-1]
+	p, next := in.p, in.next
+	i, again := t.i, -1
 	for i < n {
-		w := word(b, i)
-		if w &= 0xffff; w != nextKey && w != firstKey {
-			if byte(w) == '}' {
-				t.i = i + 1
-				return nil, 0
+		w := word(b, i) & 0xffff
+		if w != nextKey && w != firstKey {
+			if byte(w) != '}' {
+				t.i, in.next = i, next
+				return &unusual
 			}
-			t.i = i
-			return &unusual, next
+			i++
+			t.depth--
+			if in.outer {
+				t.i = i
+				return nil
+			}
+			in = (*place)(unsafe.Add(unsafe.Pointer(in), -placeSize))
+			p, next = in.p, in.next
+			continue
 		}
 		// The key is mostly that of the next field, or of one soon after it.
 		var f *shapeField
 		w = word(b, i+2)
-		for left := all; ; left -= fieldSize {
-			if left == 0 {
-				t.i = i
-				return &unusual, next
+		for {
+			f = (*shapeField)(next)
+			next = unsafe.Add(next, fieldSize)
+			if (w^f.first)&f.mask != 0 {
+				continue
 			}
-			f = (*shapeField)(unsafe.Add(fields, next))
-			if next += fieldSize; next == all {
-				next = 0
-			}
-			if (w^f.first)&f.mask == 0 && (f.last == 0 || i+int(f.skip) <= n && word(b, i+int(f.skip)-8) == f.last && (f.middle == 0 || word(b, i+10) == f.middle)) {
+			if f.last == 0 || i+int(f.skip) <= n && word(b, i+int(f.skip)-8) == f.last && (f.middle == 0 || word(b, i+10) == f.middle) {
 				break
+			}
+			if f.mask == 0 { // the last one
+				next = unsafe.Pointer(unsafe.SliceData(in.s.fields))
+				if again == i {
+					t.i, in.next = i, next
+					return &unusual
+				}
+				again = i
 			}
 		}
 		if i += int(f.skip); i >= n {
@@ -156,33 +216,26 @@ func (t *trusted) simple(s *objectShape, next int, p unsafe.Pointer) (found *sha
 		}
 		c := byteOf(b, i)
 		at := unsafe.Add(p, f.at)
-		switch {
-		case f.kind == shapeText && c == '"':
-			end := i + 1
-			for end < n {
-				w := word(b, end)
-				if found := marks(w); found != 0 {
-					end += bits.TrailingZeros64(found) >> 3
-					break
+		if f.kind == shapeText {
+			if c == '"' {
+				end := i + 1
+				for {
+					w := word(b, end)
+					if found := marks(w); found != 0 {
+						end += bits.TrailingZeros64(found) >> 3
+						break
+					}
+					if end += 8; end >= n {
+						break
+					}
 				}
-				end += 8
-			}
-			if end < n && byteOf(b, end) == '"' {
-				*(*string)(at) = unsafe.String((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i+1)), end-i-1) // nobody changes it
-				i = end + 1
-				continue
-			}
-		case f.kind > shapeBool:
-		case f.kind == shapeBool:
-			if c == 't' || c == 'f' {
-				*(*bool)(at) = c == 't'
-				i += len("true")
-				if c == 'f' {
-					i++
+				if end < n && byteOf(b, end) == '"' {
+					*(*stringHeader)(at) = stringHeader{unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i+1), end - i - 1} // nobody changes it
+					i = end + 1
+					continue
 				}
-				continue
 			}
-		case f.kind != shapeText:
+		} else if f.kind <= shapeInt64 {
 			v, end := int64(0), i
 			for c -= '0'; c <= 9; c = byteOf(b, end) - '0' {
 				v = v*10 + int64(c)
@@ -197,20 +250,47 @@ func (t *trusted) simple(s *objectShape, next int, p unsafe.Pointer) (found *sha
 				i = end
 				continue
 			}
+		} else if f.kind == shapeStruct {
+			if c == '{' && t.depth < len(t.places) {
+				t.depth++
+				in.next = next
+				in = (*place)(unsafe.Add(unsafe.Pointer(in), placeSize))
+				p, next = at, unsafe.Pointer(unsafe.SliceData(f.of.fields))
+				in.s, in.p, in.outer = f.of, p, false
+				continue
+			}
+		} else if f.kind == shapeBool {
+			if c == 't' || c == 'f' {
+				*(*bool)(at) = c == 't'
+				i += len("true")
+				if c == 'f' {
+					i++
+				}
+				continue
+			}
 		}
-		t.i = i
-		return f, next
+		t.i, in.next = i, next
+		return f
 	}
 	t.fail()
-	return nil, 0
+	return nil
+}
+
+const placeSize = int(unsafe.Sizeof(place{}))
+
+// A stringHeader is what a string consists of.
+type stringHeader struct {
+	p unsafe.Pointer
+	n int
 }
 
 // fieldOf is the field of the key that was read last. The value of a key that is none
 // of the shape's is read too.
 func (t *trusted) fieldOf(s *objectShape, p unsafe.Pointer) *shapeField {
-	for i := range s.fields {
-		if s.fields[i].name == t.last {
-			return &s.fields[i]
+	fields := s.fields[:len(s.fields)-1]
+	for i := range fields {
+		if fields[i].name == t.last {
+			return &fields[i]
 		}
 	}
 	if s.keep == nil {
@@ -220,32 +300,4 @@ func (t *trusted) fieldOf(s *objectShape, p unsafe.Pointer) *shapeField {
 	name := t.last
 	s.keep(p, name, t.raw())
 	return nil
-}
-
-// rest reads what is less common.
-func (t *trusted) rest(f *shapeField, at unsafe.Pointer) {
-	switch f.kind {
-	case shapeText:
-		*(*string)(at) = t.text()
-	case shapeInt:
-		*(*int)(at) = int(t.int())
-	case shapeInt64:
-		*(*int64)(at) = t.int()
-	case shapeBool:
-		*(*bool)(at) = t.boolean()
-	case shapeRaw:
-		*(*JSON)(at) = t.raw()
-	case shapeContent:
-		(*Content)(at).fill(t)
-	case shapeList:
-		if t.null() {
-			return
-		}
-		*(*[]struct{})(at) = []struct{}{}
-		for t.next() {
-			t.object(f.of, f.grow(at))
-		}
-	default:
-		f.other(t, at)
-	}
 }

@@ -15,9 +15,9 @@ type Readable interface{ fill(t *trusted) }
 // have is passed over. v is to be new, and b is its own from then on: it keeps parts
 // of it, and changes others. Pad bytes of room behind b save a copy of it.
 func Read(b []byte, v Readable) error {
-	t := trusted{b: b, own: true}
-	v.fill(&t)
-	return t.end()
+	t := begin(b, true)
+	v.fill(t)
+	return t.finish()
 }
 
 // A Writable is a type of this package that a module hands to the host: an
@@ -36,10 +36,16 @@ func Write(b []byte, v Writable) ([]byte, error) {
 }
 
 // ReadMessages is Read for an array of messages, as messages replies.
-func ReadMessages(b []byte) (list []Message, err error) {
-	t := trusted{b: b, own: true}
-	fillSlice(&t, &list, func(t *trusted, m *Message) { m.fill(t) })
-	return list, t.end()
+// n is how many there should be.
+func ReadMessages(b []byte, n int) (list []Message, err error) {
+	t := begin(b, true)
+	if !t.null() {
+		list = make([]Message, 0, n)
+		for t.next() {
+			(*Message)(extended(&list, 1)).fill(t)
+		}
+	}
+	return list, t.finish()
 }
 
 // A trusted reads a text that is well-formed. It is what a module does most, and
@@ -53,6 +59,9 @@ type trusted struct {
 	own  bool   // nobody else sees b
 
 	unknown *[]string // where keys that a value does not have are noted; nil: they are passed over
+
+	places [8]place // the objects that are read by their shapes
+	depth  int      // how many there are
 }
 
 // Eight bytes of a kind, and the lowest and highest bits of eight bytes.
@@ -255,14 +264,15 @@ func special(b []byte, i int) int {
 	n := len(b)
 	for ; i+16 <= n; i += 16 {
 		w, w2 := words(b, i)
-		found, found2 := marks(w), marks(w2)
-		if found|found2 == 0 {
+		if (mayBeMarked(w)|mayBeMarked(w2))&highs == 0 {
 			continue
 		}
-		if found != 0 {
+		if found := marks(w); found != 0 {
 			return i + bits.TrailingZeros64(found)>>3
 		}
-		return i + 8 + bits.TrailingZeros64(found2)>>3
+		if found := marks(w2); found != 0 {
+			return i + 8 + bits.TrailingZeros64(found)>>3
+		}
 	}
 	for i < n && byteOf(b, i) != '"' && byteOf(b, i) != '\\' {
 		i++
@@ -271,9 +281,13 @@ func special(b []byte, i int) int {
 }
 
 // marks has the highest bit of a byte set where that is a quote or a backslash; of the
-// bytes behind the first it says nothing. Subtracting a one sets the highest bit of a byte that is 0,
-// which no byte of ASCII has.
-func marks(w uint64) uint64 { return (((w ^ quotes) - ones) | ((w ^ backs) - ones)) & highs &^ w }
+// bytes behind the first it says nothing. Subtracting 1 sets the highest bit of a byte
+// that is 0, and other bytes of ASCII do not have it.
+func marks(w uint64) uint64 { return mayBeMarked(w) & highs &^ w }
+
+// mayBeMarked has the highest bit of a byte set where marks has, and of others that are
+// no ASCII.
+func mayBeMarked(w uint64) uint64 { return ((w ^ quotes) - ones) | ((w ^ backs) - ones) }
 
 func (t *trusted) boolean() bool {
 	switch t.space() {
@@ -377,7 +391,7 @@ func fillSlice[T any](t *trusted, v *[]T, fill func(*trusted, *T)) {
 	}
 	*v = []T{}
 	for t.next() {
-		fill(t, (*T)(extended(v)))
+		fill(t, (*T)(extended(v, 3*len(*v)+1)))
 	}
 }
 
@@ -386,9 +400,10 @@ func fillMap[M ~map[K]V, K ~string, V any](t *trusted, v *M, fill func(*trusted,
 		return
 	}
 	m := M{}
+	var one, none V
 	for t.key() {
 		key := K(t.last)
-		var one V
+		one = none
 		fill(t, &one)
 		m[key] = one
 	}

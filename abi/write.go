@@ -193,13 +193,14 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 	}
 	slices.Sort(keys)
 	w.b = append(w.b, '{')
+	var v V
 	for i, k := range keys {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
 		w.text(k)
 		w.b = append(w.b, ':')
-		v := m[K(k)]
+		v = m[K(k)]
 		write(w, &v)
 	}
 	w.b = append(w.b, '}')

@@ -20,6 +20,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -285,6 +286,7 @@ func (g *generator) fillerOf(name string, list []field) {
 		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:],
 			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // a variable cannot refer to itself
 	}
+	g.printf("{skip: 255, last: %#x},\n", uint64(math.MaxUint64))
 	g.printf("}}\n")
 }
 
@@ -337,9 +339,9 @@ func shape(t *typ) string {
 	case t.kind == "struct":
 		return "kind: shapeStruct, of: &shapeOf" + t.name
 	case t.kind == "pointer" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.name, t.elem.name)
+		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.name, t.elem.name)
 	case t.kind == "slice" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, grow: func(p unsafe.Pointer) unsafe.Pointer { return extended((*[]%s)(p)) }", t.elem.name, t.elem.name)
+		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }", t.elem.name, t.elem.name)
 	case t.kind == "slice":
 		return fmt.Sprintf("kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }", t.elem.name, filler(t.elem))
 	case t.kind == "map":

@@ -65,7 +65,7 @@ func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAge
 
 func (*AgentStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeAgentInput, abi.BeforeAgentAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentH
 
 func (*AgentEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterAgentInput, abi.AfterAgentAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

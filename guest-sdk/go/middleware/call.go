@@ -69,7 +69,12 @@ func (*ToolStart) serve(m *Module, s *served, host Host, input []byte) (abi.Writ
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
-	start := &ToolStart{Call: &Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
+	made := &struct {
+		ToolStart
+		call Call
+	}{call: Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
+	start := &made.ToolStart
+	start.Call = &made.call
 	for _, h := range hooks[BeforeToolHook](s) {
 		if err := h.BeforeTool(v.ctx, start); err != nil {
 			return nil, err
@@ -101,38 +106,44 @@ func (NextTool) serve(m *Module, s *served, host Host, input []byte) (abi.Writab
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
-	in := &v.in
 	v.ctx.textKind = abi.ChunkToolResult
-	o := &onion[Call, abi.Result]{
-		call: &v.call, clone: (*Call).clone, copy: cloneResult, same: sameResult,
-		aside: func(q *Call) *aside { return &q.aside },
-		patch: func(q *Call) (abi.Writable, bool, error) {
-			patch := abi.CallPatch{Arguments: changedString(in.Call.Arguments, q.Arguments)}
-			return &patch, patch.Arguments == nil, nil
-		},
-		reply: func(b []byte) (*abi.Result, error) {
-			var reply abi.ToolReply
-			err := abi.Read(b, &reply)
-			return reply.Result, err
-		},
-		end:    func(e *abi.StreamEnd) *abi.Result { return e.Result },
-		chunks: func(r *abi.Result) []abi.Chunk { return r.Chunks(in.Call.ID) },
-		said: func(good *abi.Result, said *abi.Assembly) *abi.Result {
-			if good == nil {
-				good = &abi.Result{}
-			}
-			out := said.Result(*good)
-			return &out
-		},
-	}
-	for _, h := range hooks[WrapToolCallHook](s) {
-		o.wrappers = append(o.wrappers, func(req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
-			return h.WrapToolCall(v.ctx, req, next)
-		})
-	}
-	result, err := o.run(&Call{Call: in.Call, Tool: in.Tool, Stream: in.Stream})
+	list := hooks[WrapToolCallHook](s)
+	o := &struct {
+		onion[Call, abi.Result]
+		call Call
+	}{call: Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
+	o.onion = onion[Call, abi.Result]{wrapping: &toolCalls, call: &v.call, request: &o.call, hooks: list, count: len(list)}
+	result, err := o.run()
 	v.out.Result = result
 	return &v.out, err
+}
+
+var toolCalls = wrapping[Call, abi.Result]{
+	wrap: func(hooks any, i int, ctx *Context, req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
+		return hooks.([]WrapToolCallHook)[i].WrapToolCall(ctx, req, next)
+	},
+	clone: (*Call).clone, copy: cloneResult, same: sameResult,
+	aside: func(q *Call) *aside { return &q.aside },
+	patch: func(came, q *Call) (abi.Writable, bool, error) {
+		if came.Arguments == q.Arguments {
+			return nil, true, nil
+		}
+		return &abi.CallPatch{Arguments: &q.Arguments}, false, nil
+	},
+	reply: func(b []byte) (*abi.Result, error) {
+		var reply abi.ToolReply
+		err := abi.Read(b, &reply)
+		return reply.Result, err
+	},
+	end:    func(e *abi.StreamEnd) *abi.Result { return e.Result },
+	chunks: func(came *Call, r *abi.Result) []abi.Chunk { return r.Chunks(came.ID) },
+	said: func(good *abi.Result, said *abi.Assembly) *abi.Result {
+		if good == nil {
+			good = &abi.Result{}
+		}
+		out := said.Result(*good)
+		return &out
+	},
 }
 
 // A ToolEnd is a tool call after it was made. Result and Err may be changed,
@@ -164,8 +175,17 @@ func (*ToolEnd) serve(m *Module, s *served, host Host, input []byte) (abi.Writab
 		return nil, err
 	}
 	in, out := &v.in, &v.out
-	end := &ToolEnd{
-		Call: &Call{Call: in.Call, Tool: in.Tool}, Result: cloneResult(in.Result), Err: cloneError(in.Error), Source: in.Source,
+	made := &struct {
+		ToolEnd
+		call   Call
+		result abi.Result
+	}{}
+	end := &made.ToolEnd
+	made.call.Call, made.call.Tool = in.Call, in.Tool
+	end.Call, end.Err, end.Source = &made.call, cloneError(in.Error), in.Source
+	if in.Result != nil {
+		made.result = copyResult(in.Result)
+		end.Result = &made.result
 	}
 	for _, h := range hooks[AfterToolHook](s) {
 		if err := h.AfterTool(v.ctx, end); err != nil {
@@ -230,7 +250,7 @@ func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsH
 
 func (*ToolsEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterToolsInput, abi.AfterToolsAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -50,10 +50,12 @@ func cloneResult(r *abi.Result) *abi.Result {
 	if r == nil {
 		return nil
 	}
-	out := *r
-	out.Content = cloneContent(r.Content)
-	out.Extra = slices.Clone(r.Extra)
+	out := copyResult(r)
 	return &out
+}
+
+func copyResult(r *abi.Result) abi.Result {
+	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
 }
 
 // The functions below report whether two values say the same. Either may be nil

@@ -19,9 +19,10 @@ type Context struct {
 	Resume *abi.Resume
 
 	host     Host
-	textKind string // of chunks that are text, in this hook
-	frame    any    // the *frame of the wrapper that runs, if one does: see [aside]
-	sent     bool   // the host was sent chunks
+	textKind string         // of chunks that are text, in this hook
+	frame    any            // the *frame of the wrapper that runs, if one does: see [aside]
+	sent     bool           // the host was sent chunks
+	reply    abi.LocalValue // that is read
 }
 
 // Emit makes a custom event of the run, marked with this module. Data is

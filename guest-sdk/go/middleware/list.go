@@ -158,7 +158,7 @@ func (s *shown) pull(from, to int) {
 		panic(hostFailure{abi.Wrap(reading(from, to), err)})
 	}
 	var got []abi.Message
-	if got, err = abi.ReadMessages(b); err != nil {
+	if got, err = abi.ReadMessages(b, to-from); err != nil {
 		panic(hostFailure{abi.Wrap(reading(from, to), err)})
 	}
 	if len(got) != to-from {

@@ -40,14 +40,6 @@ func (p *piece) len() int {
 	return p.n
 }
 
-func newHistory(s *shown) History {
-	h := History{shown: s, length: s.Total}
-	if s.Total > 0 {
-		h.pieces = []piece{{n: s.Total}}
-	}
-	return h
-}
-
 // Len returns how many messages there are. It costs nothing.
 func (h *History) Len() int { return h.length }
 

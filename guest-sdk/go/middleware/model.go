@@ -17,7 +17,7 @@ func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeMod
 
 func (*ModelStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeModelInput, abi.BeforeModelAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
@@ -44,41 +44,42 @@ func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHo
 
 func (NextModel) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.WrapModelInput, abi.WrapModelAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkText
-	o := &onion[Request, abi.Response]{
-		call: &v.call, clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
-		aside: func(q *Request) *aside { return &q.aside },
-		patch: func(q *Request) (abi.Writable, bool, error) {
-			patch, err := q.patch()
-			return &patch, patch.IsZero(), err
-		},
-		reply: func(b []byte) (*abi.Response, error) {
-			var reply abi.ModelReply
-			err := abi.Read(b, &reply)
-			return reply.Response, err
-		},
-		end:    func(e *abi.StreamEnd) *abi.Response { return e.Response },
-		chunks: func(r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
-		said: func(good *abi.Response, said *abi.Assembly) *abi.Response {
-			if good == nil {
-				good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
-			}
-			out := *good
-			out.Message = said.Message(good.Message)
-			return &out
-		},
-	}
-	for _, h := range hooks[WrapModelHook](s) {
-		o.wrappers = append(o.wrappers, func(req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
-			return h.WrapModel(v.ctx, req, next)
-		})
-	}
-	v.out.Response, err = o.run(v.request(&v.in.Request))
+	list := hooks[WrapModelHook](s)
+	o := &onion[Request, abi.Response]{wrapping: &modelCalls, call: &v.call, request: v.request(&v.in.Request), hooks: list, count: len(list)}
+	v.out.Response, err = o.run()
 	return &v.out, err
+}
+
+var modelCalls = wrapping[Request, abi.Response]{
+	wrap: func(hooks any, i int, ctx *Context, req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
+		return hooks.([]WrapModelHook)[i].WrapModel(ctx, req, next)
+	},
+	clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
+	aside: func(q *Request) *aside { return &q.aside },
+	patch: func(_, q *Request) (abi.Writable, bool, error) {
+		patch, err := q.patch()
+		return &patch, patch.IsZero(), err
+	},
+	reply: func(b []byte) (*abi.Response, error) {
+		var reply abi.ModelReply
+		err := abi.Read(b, &reply)
+		return reply.Response, err
+	},
+	end:    func(e *abi.StreamEnd) *abi.Response { return e.Response },
+	chunks: func(_ *Request, r *abi.Response) []abi.Chunk { return r.Message.Chunks() },
+	said: func(good *abi.Response, said *abi.Assembly) *abi.Response {
+		if good == nil {
+			good = &abi.Response{Message: abi.Message{Role: abi.RoleAssistant}}
+		}
+		out := *good
+		out.Message = said.Message(good.Message)
+		return &out
+	},
 }
 
 // A ModelEnd is a model call after it was made. Response and Err may be
@@ -105,7 +106,7 @@ func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelH
 
 func (*ModelEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterModelInput, abi.AfterModelAnswer](s)
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}

@@ -50,13 +50,34 @@ type call struct {
 	own  Context
 }
 
+// A listed is a list that is handed out, in one object: a module pays for each.
+type listed struct {
+	Messages
+	shown shown
+	whole [1]piece
+}
+
 // list returns a list of the input, to read and edit.
 func (c *call) list(l abi.List) *Messages {
-	cache := &listCache{}
+	out := &listed{}
+	c.show(out, l)
+	return &out.Messages
+}
+
+// show makes out a list of the input.
+func (c *call) show(out *listed, l abi.List) {
+	var cache *listCache
 	if l.List >= 0 && l.List < len(c.m.lists) {
 		cache = &c.m.lists[l.List]
+	} else {
+		cache = &listCache{}
 	}
-	return &Messages{newHistory(&shown{List: l, run: c.ctx.Run.ID, host: c.host, cache: cache})}
+	out.shown = shown{List: l, run: c.ctx.Run.ID, host: c.host, cache: cache}
+	out.History = History{shown: &out.shown, length: l.Total}
+	if l.Total > 0 {
+		out.whole[0].n = l.Total
+		out.pieces = out.whole[:]
+	}
 }
 
 // Call is one call of a hook: it takes the hook's input and returns its output,
@@ -189,13 +210,14 @@ func hooks[H any](s *served) []H {
 	return list
 }
 
-// caught turns the panic with which reading a list gives up into its error. It is
-// deferred by what shows a list.
-func caught(answer *abi.Writable, err *error) {
-	switch p := recover().(type) {
+// caught turns the panic p with which reading a list gives up into its error. What
+// shows a list defers a function that asks it.
+func caught(p any, answer abi.Writable, err error) (abi.Writable, error) {
+	switch p := p.(type) {
 	case nil:
+		return answer, err
 	case hostFailure:
-		*answer, *err = nil, p.err
+		return nil, p.err
 	default:
 		panic(p) // the author's: the runtime prints it with its stack, and traps
 	}

@@ -4,20 +4,27 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A wrapper is a wrap hook of either kind: Q is what it passes on, R what it
-// gets back.
-type wrapper[Q, R any] func(req *Q, next func(*Q) (*R, error)) (*R, error)
-
 // An onion is one call of the wrappers of a module around the host's next, the
 // first outermost. Each gets a request of its own to change, so that a second
 // next of one begins from what that one says, not from what those inside it
 // made of the first.
 type onion[Q, R any] struct {
-	call     *call
-	wrappers []wrapper[Q, R]
-	clone    func(*Q) *Q
-	aside    func(*Q) *aside
-	patch    func(*Q) (patch abi.Writable, unchanged bool, err error)
+	*wrapping[Q, R]
+	call    *call
+	request *Q  // as it came
+	hooks   any // the wrappers, in a slice of the hook's interface
+	count   int // of them
+
+	last, untouched *R // what the host knows already: its last reply, or what was sent
+}
+
+// A wrapping is what there is to know of a wrap hook: Q is what its wrappers pass on,
+// R what they get back.
+type wrapping[Q, R any] struct {
+	wrap  func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
+	clone func(*Q) *Q
+	aside func(*Q) *aside
+	patch func(came, req *Q) (patch abi.Writable, unchanged bool, err error)
 	// reply and end are what the host's next and the end of its stream say.
 	reply func([]byte) (*R, error)
 	end   func(*abi.StreamEnd) *R
@@ -25,10 +32,8 @@ type onion[Q, R any] struct {
 	same  func(a, b *R) bool
 	// chunks are those that say what a reply says; said is the reverse, with what
 	// chunks cannot say from a reply, which may be nil.
-	chunks func(*R) []abi.Chunk
+	chunks func(came *Q, reply *R) []abi.Chunk
 	said   func(*R, *abi.Assembly) *R
-
-	last, untouched *R // what the host knows already: its last reply, or what was sent
 }
 
 // A listener takes chunks of what is wrapped as they come.
@@ -64,17 +69,18 @@ func (f *frame) begin() {
 	f.tail = abi.Assembly{}
 }
 
-// enter makes f the frame whose wrapper runs, until the function that it
-// returns is called.
-func (c *Context) enter(f *frame) (leave func()) {
-	outer := c.frame
-	c.frame = f
-	return func() { c.frame = outer }
+// enter makes f the frame whose wrapper runs, until leave is called with the one that
+// it returns.
+func (c *Context) enter(f *frame) (outer any) {
+	outer, c.frame = c.frame, f
+	return outer
 }
 
+func (c *Context) leave(outer any) { c.frame = outer }
+
 // run calls the wrappers. Nothing is answered that the host knows already.
-func (o *onion[Q, R]) run(req *Q) (*R, error) {
-	reply, err := o.layer(0, req, nil)
+func (o *onion[Q, R]) run() (*R, error) {
+	reply, err := o.layer(0, o.request, nil)
 	if err != nil || reply == o.last && o.same(reply, o.untouched) {
 		return nil, err
 	}
@@ -84,13 +90,14 @@ func (o *onion[Q, R]) run(req *Q) (*R, error) {
 // layer calls wrapper i and those inside it. What leaves it as it comes goes
 // to pass, or past this module to the host.
 func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
-	if i == len(o.wrappers) {
+	if i == o.count {
 		return o.next(came, pass)
 	}
 	t := &turn[Q, R]{onion: o, i: i, came: came, pass: pass, frame: frame{out: pass}}
-	defer o.call.ctx.enter(&t.frame)()
+	ctx := o.call.ctx
+	defer ctx.leave(ctx.enter(&t.frame))
 	own := o.clone(came)
-	reply, err := o.wrappers[i](own, t.next)
+	reply, err := o.wrap(o.hooks, i, ctx, own, t.next)
 	switch {
 	case err != nil:
 		return nil, err
@@ -126,7 +133,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	heard := false
 	if listens != nil {
 		inside = &listener{read: listens.read, hear: func(chunks []abi.Chunk) error {
-			defer o.call.ctx.enter(&t.frame)()
+			defer o.call.ctx.leave(o.call.ctx.enter(&t.frame))
 			heard = heard || len(chunks) > 0
 			return listens.hear(chunks)
 		}}
@@ -139,7 +146,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	t.good = t.last
 	switch {
 	case listens != nil && !heard:
-		t.failed = inside.hear(o.chunks(t.last))
+		t.failed = inside.hear(o.chunks(o.request, t.last))
 	case listens != nil: // who has heard it
 	case t.last == o.last:
 		t.unheard = o.untouched
@@ -153,7 +160,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 func (t *turn[Q, R]) said() *R {
 	o, f := t.onion, &t.frame
 	if t.unheard != nil {
-		f.head.Add(o.chunks(t.unheard)...)
+		f.head.Add(o.chunks(o.request, t.unheard)...)
 	}
 	f.head.Add(f.tail.Chunks()...)
 	reply := o.said(t.good, &f.head)
@@ -180,7 +187,7 @@ func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
 // next goes on with a call outside of the module.
 func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	o.last = nil
-	patch, unchanged, err := o.patch(req)
+	patch, unchanged, err := o.patch(o.request, req)
 	if err != nil {
 		return nil, err
 	}

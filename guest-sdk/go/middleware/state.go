@@ -64,14 +64,26 @@ func (*State) serve(m *Module, s *served, host Host, input []byte) (abi.Writable
 	return afterRewrite(m, s, host, input)
 }
 
+// state returns a state with a list and tools of the input.
+func (c *call) state(l abi.List, tools []abi.StateTool) *State {
+	out := &struct {
+		State
+		listed
+	}{}
+	c.show(&out.listed, l)
+	out.State = State{Messages: &out.listed.Messages, Tools: slices.Clone(tools)}
+	return &out.State
+}
+
 func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
-	state := &State{Messages: v.list(in.Messages), Tools: slices.Clone(in.Tools), Model: in.Model, Params: in.Params}
+	state := v.state(in.Messages, in.Tools)
+	state.Model, state.Params = in.Model, in.Params
 	for _, h := range hooks[BeforeModelRewriteStateHook](s) {
 		if err := h.BeforeModelRewriteState(v.ctx, state); err != nil {
 			return nil, err
@@ -85,12 +97,12 @@ func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Wr
 }
 
 func afterRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
-	defer caught(&answer, &err)
+	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
 	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
-	state := &State{Messages: v.list(v.in.Messages), Tools: slices.Clone(v.in.Tools)}
+	state := v.state(v.in.Messages, v.in.Tools)
 	for _, h := range hooks[AfterModelRewriteStateHook](s) {
 		if err := h.AfterModelRewriteState(v.ctx, state); err != nil {
 			return nil, err

@@ -47,8 +47,9 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err != nil || len(b) == 0 {
 		return value, 0, err
 	}
-	var reply abi.LocalValue
-	if err := abi.Read(b, &reply); err != nil {
+	reply := &ctx.reply
+	*reply = abi.LocalValue{}
+	if err := abi.Read(b, reply); err != nil {
 		return value, 0, abi.Wrap("stored "+strconv.Quote(string(s)), err)
 	}
 	if err := abi.ReadValue(reply.Value, &value); err != nil {
