@@ -107,6 +107,7 @@ const mostKept = 32 << 10
 const (
 	room      = 1 << 20 // bytes that a run may use before memory grows
 	mostSmall = 2048    // bytes of the objects that a hook mostly makes
+	mostLists = 4096    // bytes of the lists with pointers that it mostly makes
 	deep      = 24      // frames of 1 KB that a hook's calls may be deep before the stack grows
 )
 
@@ -124,9 +125,10 @@ func warm() {
 	ballast = make([]byte, room)
 	ballast = nil
 	runtime.GC()
-	for n := 8; n <= mostSmall; n += max(8, n/16&^7) { // passes over none of the sizes
-		ballast = make([]byte, n)
-		pointers = make([]*byte, n/8)
+	for n := 8; n <= mostLists; n += max(8, n/16&^7) { // passes over none of the sizes
+		if pointers = make([]*byte, n/8); n <= mostSmall {
+			ballast = make([]byte, n)
+		}
 	}
 	ballast, pointers = nil, nil
 	dive(deep)
