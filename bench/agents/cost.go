@@ -3,9 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 )
 
 // cost tells what a run of each peer takes of the machine, for so long each: unlike
@@ -45,6 +50,35 @@ func cost(ctx context.Context, peers []*peer, each time.Duration, profile string
 			per(int64(after.Mallocs-before.Mallocs)), per(int64(after.TotalAlloc-before.TotalAlloc))/1e3)
 	}
 	return nil
+}
+
+// used is what a peer's processes have used of the processors so far: this one, and
+// those beside it.
+func (p *peer) used() (time.Duration, error) {
+	now, err := stats.Now()
+	if err != nil {
+		return 0, err
+	}
+	sum := now.Used
+	for _, process := range p.processes {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+		if err != nil {
+			return 0, err
+		}
+		_, rest, _ := strings.Cut(string(b), ") ") // behind the name of the program
+		fields := strings.Fields(rest)
+		if len(fields) < 13 {
+			return 0, fmt.Errorf("/proc/%d/stat is %q", process, b)
+		}
+		for _, ticks := range fields[11:13] { // of a hundredth of a second: in the program, and in the kernel for it
+			n, err := strconv.ParseInt(ticks, 10, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += time.Duration(n) * time.Second / 100
+		}
+	}
+	return sum, nil
 }
 
 // used is what this process has used so far.

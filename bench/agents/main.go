@@ -104,10 +104,16 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 	makers = append(makers,
 		maker{"native Go in the same chain", func(name string) (*peer, error) { return native(ctx, h, name, talk) }},
 		maker{"Eino, native Go handlers", func(name string) (*peer, error) { return inEino(ctx, name, talk) }},
-		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 10*time.Second, talk) }},
-		maker{"Extism Go SDK, nothing stops it", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, talk) }},
+		maker{"Extism Go SDK, with time-outs", func(name string) (*peer, error) {
+			return inExtism(ctx, h, name, files[1], 10*time.Second, "usual", talk)
+		}},
+		maker{"Extism, time-outs, our JSON", func(name string) (*peer, error) {
+			return inExtism(ctx, h, name, files[1], 10*time.Second, "fast", talk)
+		}},
+		maker{"Extism, nothing stops it, our JSON", func(name string) (*peer, error) { return inExtism(ctx, h, name, files[1], 0, "fast", talk) }},
 		maker{"hashicorp/go-plugin, gRPC", func(name string) (*peer, error) { return plugins(ctx, h, name, talk) }},
-		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, talk) }},
+		maker{"HTTP side-cars", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http", talk) }},
+		maker{"HTTP side-cars, our JSON", func(name string) (*peer, error) { return sideCars(ctx, h, name, "http-fast", talk) }},
 	)
 	var peers []*peer
 	for _, m := range makers {
@@ -166,6 +172,7 @@ func repeat(each time.Duration, do func() error) (n int, took time.Duration, err
 
 func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, profile, drawing string) error {
 	perSecond := make([][]float64, len(peers))
+	used, runs := make([]time.Duration, len(peers)), make([]int, len(peers))
 	stop, err := profileTo(profile)
 	if err != nil {
 		return err
@@ -173,16 +180,25 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 	defer stop()
 	for turn := range turns + 1 {
 		for i, p := range peers {
+			before, err := p.used()
+			if err != nil {
+				return err
+			}
 			n, took, err := repeat(each, func() error { return p.checked(ctx) })
+			if err != nil {
+				return err
+			}
+			after, err := p.used()
 			if err != nil {
 				return err
 			}
 			if turn > 0 { // the first warms up
 				perSecond[i] = append(perSecond[i], float64(n)/took.Seconds())
+				used[i], runs[i] = used[i]+after-before, runs[i]+n
 			}
 		}
 	}
-	fmt.Println("| | size of the module | runs a second | us a run | " + ratioTo(peers[0]) + " is so many times as fast |\n|---|---|---|---|---|")
+	fmt.Println("| | size of the module | runs a second | us a run | us of the processors | " + ratioTo(peers[0]) + " is so many times as fast |\n|---|---|---|---|---|---|")
 	var bars []bar
 	for i, p := range peers {
 		ratios := make([]float64, turns)
@@ -190,7 +206,7 @@ func measure(ctx context.Context, peers []*peer, turns int, each time.Duration, 
 			ratios[t] = perSecond[0][t] / perSecond[i][t]
 		}
 		m := stats.Median(perSecond[i])
-		fmt.Printf("| %s | %s | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, p.size, m, 1e6/m, stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
+		fmt.Printf("| %s | %s | %.0f | %.0f | %.0f | %.2f (%.2f to %.2f) |\n", p.name, p.size, m, 1e6/m, float64(used[i].Microseconds())/float64(runs[i]), stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 		bars = append(bars, bar{p.name, m})
 	}
 	if drawing != "" {

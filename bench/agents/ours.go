@@ -22,6 +22,8 @@ type peer struct {
 	size  string // of the module, if it is one
 	run   func(ctx context.Context) (result, error)
 	close func()
+
+	processes []int // beside this one
 }
 
 // entries are the five, in the order in which all peers have them, with the
@@ -199,7 +201,8 @@ func forwarded(ctx context.Context, name string, h *host.Host, talk []abi.Messag
 		if b, err = call(ctx, middleware, hook, b); err != nil {
 			return err
 		}
-		return json.Unmarshal(b, out)
+		_, err = abi.Decode(b, out)
+		return err
 	}
 	list := []host.Middleware{
 		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(ctx context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {

@@ -30,7 +30,9 @@ const serveAs = "AGENT_BENCH_SERVE"
 func serve() bool {
 	switch os.Getenv(serveAs) {
 	case "http":
-		serveHTTP()
+		serveHTTP(five.Usual)
+	case "http-fast":
+		serveHTTP(five.Fast)
 	case "plugin":
 		goplugin.Serve(&goplugin.ServeConfig{HandshakeConfig: handshake, Plugins: goplugin.PluginSet{"five": grpcPlugin{}}, GRPCServer: goplugin.DefaultGRPCServer,
 			Logger: hclog.NewNullLogger()})
@@ -41,14 +43,14 @@ func serve() bool {
 }
 
 // inExtism are the five as plug-ins of the Extism SDK, compiled once, with a
-// time-out or without (0), an instance each that stays warm. A call takes a lock,
-// since an instance serves one at a time.
-func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time.Duration, talk []abi.Message) (*peer, error) {
+// time-out or without (0), and Go's JSON or this project's, an instance each that
+// stays warm. A call takes a lock, since an instance serves one at a time.
+func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time.Duration, codec string, talk []abi.Message) (*peer, error) {
 	wasm, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: uint64(timeout.Milliseconds())},
+	compiled, err := extism.NewCompiledPlugin(ctx, extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}, Timeout: uint64(timeout.Milliseconds()), Config: map[string]string{"codec": codec}},
 		extism.PluginConfig{EnableWasi: true}, nil)
 	if err != nil {
 		return nil, err
@@ -85,12 +87,13 @@ func inExtism(ctx context.Context, h *host.Host, name, path string, timeout time
 	return p, err
 }
 
-// sideCars are the five as services of their own, spoken to by HTTP.
-func sideCars(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
-	urls, stops := map[string]string{}, []func(){}
+// sideCars are the five as services of their own, spoken to by HTTP: this program once
+// more, as what serves.
+func sideCars(ctx context.Context, h *host.Host, name, as string, talk []abi.Message) (*peer, error) {
+	urls, stops, processes := map[string]string{}, []func(){}, []int{}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), serveAs+"=http")
+		cmd.Env = append(os.Environ(), serveAs+"="+as)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -99,7 +102,7 @@ func sideCars(ctx context.Context, h *host.Host, name string, talk []abi.Message
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		stops = append(stops, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		stops, processes = append(stops, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }), append(processes, cmd.Process.Pid)
 		var address string
 		if _, err := fmt.Fscanln(out, &address); err != nil {
 			return nil, err
@@ -127,7 +130,7 @@ func sideCars(ctx context.Context, h *host.Host, name string, talk []abi.Message
 	if err != nil {
 		return nil, err
 	}
-	p.close = func() {
+	p.processes, p.close = processes, func() {
 		for _, stop := range stops {
 			stop()
 		}
@@ -135,8 +138,8 @@ func sideCars(ctx context.Context, h *host.Host, name string, talk []abi.Message
 	return p, nil
 }
 
-func serveHTTP() {
-	remote := five.NewRemote()
+func serveHTTP(codec five.Codec) {
+	remote := five.NewRemote(codec)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -159,7 +162,7 @@ func serveHTTP() {
 
 // plugins are the five as processes of hashicorp/go-plugin, spoken to by gRPC.
 func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
-	clients, stops := map[string]*grpc.ClientConn{}, []func(){}
+	clients, stops, processes := map[string]*grpc.ClientConn{}, []func(){}, []int{}
 	for _, e := range entries {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), serveAs+"=plugin")
@@ -175,6 +178,7 @@ func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message)
 			return nil, err
 		}
 		clients[e.name] = raw.(*grpc.ClientConn)
+		processes = append(processes, c.ReattachConfig().Pid)
 	}
 	p, err := forwarded(ctx, name, h, talk, func(ctx context.Context, middleware, hook string, input []byte) ([]byte, error) {
 		var out wrapperspb.BytesValue
@@ -184,7 +188,7 @@ func plugins(ctx context.Context, h *host.Host, name string, talk []abi.Message)
 	if err != nil {
 		return nil, err
 	}
-	p.close = func() {
+	p.processes, p.close = processes, func() {
 		for _, stop := range stops {
 			stop()
 		}
@@ -204,7 +208,7 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *grpc.
 
 // GRPCServer offers the service by hand: it has one call, of bytes.
 func (grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	remote := five.NewRemote()
+	remote := five.NewRemote(five.Fast)
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "five.Five", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Call",
 		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 			var in wrapperspb.BytesValue

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
@@ -15,15 +14,6 @@ import (
 // others are the languages beside Go that the five middlewares are written in, by
 // the folders of guests/five.
 var others = []struct{ folder, language string }{{"c", "C"}, {"rust", "Rust"}}
-
-func nameOf(folder string) string { return "five-" + folder + ".wasm" }
-
-func otherNames() (names []string) {
-	for _, o := range others {
-		names = append(names, nameOf(o.folder))
-	}
-	return names
-}
 
 // otherLanguages builds the five middlewares in other languages, as agent-runner
 // module build does, and returns the modules; a script is its source. What this
@@ -36,7 +26,7 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 			return nil, "", err
 		}
 		p.Cache = filepath.Join(root, "build", "rust", "five")
-		path := filepath.Join(built, nameOf(o.folder))
+		path := filepath.Join(built, "five-"+o.folder+".wasm")
 		err = p.Build(ctx, path)
 		var tool *toolchain.MissingError
 		switch {
@@ -53,22 +43,16 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 
 // sizes tells how large the guests are.
 func sizes(w *bytes.Buffer, built string) error {
-	files, err := filepath.Glob(filepath.Join(built, "*.wasm"))
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files, func(path string) bool { return slices.Contains(otherNames(), filepath.Base(path)) })
-	slices.Sort(files)
 	w.WriteString("\nThe guests that are Go programs:")
-	for i, path := range files {
-		f, err := os.Stat(path)
+	for i, name := range []string{"codec.wasm", "five.wasm", "five-extism.wasm", "look.wasm"} {
+		f, err := os.Stat(filepath.Join(built, name))
 		if err != nil {
 			return err
 		}
 		if i > 0 {
 			w.WriteByte(',')
 		}
-		fmt.Fprintf(w, " %s %.1f MB", filepath.Base(path), float64(f.Size())/1e6)
+		fmt.Fprintf(w, " %s %.1f MB", name, float64(f.Size())/1e6)
 	}
 	w.WriteString(".\n")
 	return nil

@@ -1,18 +1,27 @@
 // Command five-extism is the five middlewares as an Extism plug-in: a function for
-// each hook, which takes its input and returns its answer, both JSON.
+// each hook, which takes its input and returns its answer, both JSON. Its configuration
+// says whose: usual, as the kit's InputJSON and OutputJSON have it, or fast.
 package main
 
 import (
+	"sync"
+
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/extism/go-pdk"
 )
 
-var remote = five.NewRemote()
+// remote is made by the first call: before, there is no configuration.
+var remote = sync.OnceValue(func() *five.Remote {
+	if codec, _ := pdk.GetConfig("codec"); codec == "fast" {
+		return five.NewRemote(five.Fast)
+	}
+	return five.NewRemote(five.Usual)
+})
 
 func main() {}
 
 func call(hook string) int32 {
-	out, err := remote.Call(hook, pdk.Input())
+	out, err := remote().Call(hook, pdk.Input())
 	if err != nil {
 		pdk.SetError(err)
 		return 1

@@ -11,14 +11,36 @@ import (
 // A Remote is the five for a caller elsewhere, who gives them the whole input
 // of a hook as JSON: a plug-in, a process, a service.
 type Remote struct {
+	codec  Codec
 	mu     sync.Mutex
 	cached map[string]map[string]json.RawMessage // by run, then key
 	counts map[string]map[string]int
 }
 
+// A Codec is how inputs are read, and answers written.
+type Codec struct {
+	Read  func(b []byte, v any) error
+	Write func(v any) ([]byte, error)
+}
+
+var (
+	// Usual is Go's own, as the kits of plug-ins have it.
+	Usual = Codec{json.Unmarshal, json.Marshal}
+	// Fast is this project's, as its guests have it.
+	Fast = Codec{fastRead, abi.Marshal}
+)
+
+// fastRead reads a value of package abi as a guest does, and others as usual.
+func fastRead(b []byte, v any) error {
+	if r, ok := v.(abi.Readable); ok {
+		return abi.Read(b, r)
+	}
+	return json.Unmarshal(b, v)
+}
+
 // NewRemote returns the five with nothing kept.
-func NewRemote() *Remote {
-	return &Remote{cached: map[string]map[string]json.RawMessage{}, counts: map[string]map[string]int{}}
+func NewRemote(codec Codec) *Remote {
+	return &Remote{codec: codec, cached: map[string]map[string]json.RawMessage{}, counts: map[string]map[string]int{}}
 }
 
 // Kept is what cache_get answers, and cache_put takes.
@@ -33,31 +55,31 @@ func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 	switch hook {
 	case "patch":
 		var in abi.BeforeModelRewriteStateInput
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
-		return abi.Marshal(abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: Patch(in.Messages.Items)}})
+		return r.codec.Write(&abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: Patch(in.Messages.Items)}})
 	case "policy":
 		var in abi.GateToolInput
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		if ok, why := Allowed(in.Call.Name, in.Call.Arguments); !ok {
-			return abi.Marshal(abi.GateToolAnswer{Decision: "deny", Message: why})
+			return r.codec.Write(&abi.GateToolAnswer{Decision: "deny", Message: why})
 		}
-		return abi.Marshal(abi.GateToolAnswer{Decision: "allow"})
+		return r.codec.Write(&abi.GateToolAnswer{Decision: "allow"})
 	case "redact_chunks":
 		var in abi.OnChunkInput
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		for i := range in.Chunks {
 			in.Chunks[i].Text, _ = Redact(in.Chunks[i].Text)
 		}
-		return abi.Marshal(abi.OnChunkAnswer{Chunks: in.Chunks})
+		return r.codec.Write(&abi.OnChunkAnswer{Chunks: in.Chunks})
 	case "redact_result":
 		var in abi.AfterToolInput
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		if in.Result == nil {
@@ -68,28 +90,28 @@ func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 			return []byte("{}"), nil
 		}
 		in.Result.Content = abi.Text(text)
-		return abi.Marshal(abi.AfterToolAnswer{Result: in.Result})
+		return r.codec.Write(&abi.AfterToolAnswer{Result: in.Result})
 	case "cache_get", "cache_put":
 		return r.cache(hook, input)
 	case "observe":
 		var in abi.ObserveInput
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		r.observe(&in)
 		return []byte("{}"), nil
 	case "counts":
 		var in Kept
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		defer delete(r.counts, in.Run)
-		return json.Marshal(r.counts[in.Run])
+		return r.codec.Write(r.counts[in.Run])
 	case "end":
 		var in Kept
-		if err := json.Unmarshal(input, &in); err != nil {
+		if err := r.codec.Read(input, &in); err != nil {
 			return nil, err
 		}
 		r.mu.Lock()
@@ -102,7 +124,7 @@ func (r *Remote) Call(hook string, input []byte) ([]byte, error) {
 
 func (r *Remote) cache(hook string, input []byte) ([]byte, error) {
 	var in Kept
-	if err := json.Unmarshal(input, &in); err != nil {
+	if err := r.codec.Read(input, &in); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -115,7 +137,7 @@ func (r *Remote) cache(hook string, input []byte) ([]byte, error) {
 		r.cached[in.Run][key] = in.Result
 		return []byte("{}"), nil
 	}
-	return json.Marshal(Kept{Result: r.cached[in.Run][key]})
+	return r.codec.Write(Kept{Result: r.cached[in.Run][key]})
 }
 
 func (r *Remote) observe(in *abi.ObserveInput) {
