@@ -423,3 +423,26 @@ func TestHostileModel(t *testing.T) {
 	}
 	f.ok("GET", "/healthz", "", nil, nil)
 }
+
+// An agent inside of another has no more steps than the policy says, even if its part of
+// the file says nothing of them.
+func TestInnerAgentsKeepToThePolicysSteps(t *testing.T) {
+	t.Parallel()
+	f := platform(t)
+	asked := scripted.Func(func(n int, q *model.Request) scripted.Reply {
+		if q.Tools[0].Name == "inner" {
+			if n == 0 {
+				return scripted.Calls(abi.NewToolCall("c", "inner", `{"request":"go"}`))
+			}
+			return scripted.Text("done")
+		}
+		return scripted.Calls(abi.NewToolCall(fmt.Sprint("c", n), "time", "{}"))
+	})
+	f.server.options.Model = asked
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"*"}, MaxSteps: 3}}, nil)
+	require.Equal(t, 200, f.apply(f.acme, "outer", "model: {name: small}\ntools: {builtin: []}\nagents: [{name: inner, description: d, agent: {tools: {builtin: [time]}}}]\n").status)
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "outer", Input: "hi"}, &run)
+	require.Equal(t, "stop", f.finished(f.acme, run.ID).FinishReason)
+	require.Equal(t, 2+3, len(asked.Requests()), "two of the outer one, three of the inner one")
+}
