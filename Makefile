@@ -8,6 +8,7 @@ FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
 KILLS ?= 200
+COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
 EXTISM_GUESTS := testdata/extism/go examples/wasm-middlewares/trim-results/extism
@@ -50,7 +51,7 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	cd adapters/eino && go vet ./...
 	cd bench && go vet ./figures ./agents ./history ./codec ./report ./server && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
-	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite
+	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite ./internal/composition/wasm-puppet
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm $< run --disable unused ./...) || exit 1; done # the host calls what they export
@@ -92,6 +93,10 @@ fuzz: ## every fuzz target for FUZZTIME
 hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED repeats a run
 	go test -count 1 -timeout 60m -v -run '^TestGenerated$$' ./internal/hostile -args -modules $(MODULES) -seed $(SEED)
 	go test -count 1 -skip '^TestGenerated$$' ./internal/hostile
+
+.PHONY: compositions
+compositions: ## COMPOSITIONS random compositions of middlewares, from SEED on, against a model of the contract
+	go test -count 1 -timeout 120m -run '^TestCompositions$$' ./internal/composition -args -compositions $(COMPOSITIONS) -seed $(SEED)
 
 .PHONY: chaos
 chaos: ## processes that run agents killed, KILLS for each kind of store; SEED repeats what is random

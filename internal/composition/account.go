@@ -48,6 +48,12 @@ func said(r Reply, messages int) string {
 	return r.Text + strconv.Itoa(messages)
 }
 
+// ownCall stands for the id of a call that an entry makes of its own, in a hook that is
+// about a tool call or not.
+func ownCall(entry string, h abi.Hook, about string) string {
+	return "own." + entry + "." + string(h) + "." + about
+}
+
 func callID(step, i int) string { return fmt.Sprintf("c%d.%d", step, i+1) }
 
 // own texts of the host, and what stands for them.
@@ -75,18 +81,32 @@ func plain(line string) string {
 
 // account is that of what was seen of a run.
 func (s *seen) account() *Account {
-	a := &Account{Asked: s.asked, Ran: s.ran, State: plain(puppet.Messages(s.state))}
-	for i := range a.Asked {
-		a.Asked[i] = plain(a.Asked[i])
-	}
+	a := &Account{Asked: s.asked, Ran: s.ran, State: puppet.Messages(s.state)}
+	var owns []string
 	for i := range s.events {
-		if line := lineOf(&s.events[i]); line != "" {
-			a.Events = append(a.Events, plain(line))
+		e := &s.events[i]
+		if e.Type == abi.EventToolCall && e.Call.By != nil {
+			owns = append(owns, e.Call.ID, ownCall(e.Call.By.Entry, e.Call.By.Hook, e.Call.By.Call))
+		}
+		if line := lineOf(e); line != "" {
+			a.Events = append(a.Events, line)
 		}
 	}
+	ids := strings.NewReplacer(owns...)
+	for _, list := range [][]string{a.Events, a.Asked, a.Ran} {
+		for i := range list {
+			list[i] = ids.Replace(plain(list[i]))
+		}
+	}
+	a.State = plain(a.State)
+	a.sort()
+	return a
+}
+
+// sort puts what is said of calls that are made side by side into an order.
+func (a *Account) sort() {
 	a.Events = byCall(a.Events)
 	slices.SortStableFunc(a.Ran, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
-	return a
 }
 
 func firstWord(s string) string {
@@ -136,8 +156,8 @@ func lineOf(e *abi.Event) string {
 // ofCall finds the tool call that a line is about.
 var ofCall = regexp.MustCompile(`^(?:tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
 
-// ofTool finds lines that are about a call and do not say which.
-var ofTool = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) `)
+// ofRound finds lines that are about a call and do not say which.
+var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) `)
 
 // ofLive finds faults of hooks that a run which was paused calls again: they are told
 // each time.
@@ -155,7 +175,7 @@ func byCall(lines []string) []string {
 		if m := ofCall.FindStringSubmatch(line); m != nil {
 			return m[1]
 		}
-		if ofTool.MatchString(line) {
+		if ofRound.MatchString(line) {
 			return "~" + line
 		}
 		return ""

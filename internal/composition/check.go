@@ -56,10 +56,14 @@ func streamed(ctx context.Context, c *Composition) string {
 		}
 		twice = twice || len(e.Hooks[abi.HookWrapModel].Next) > 1
 	}
+	pauses := c.some(puppet.Pause, puppet.Ask)
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && s.Next != nil || h == abi.HookBeforeModel && twice
 		if delivered && (s.Do == puppet.Pause || s.Do == puppet.Again) {
 			s.Do = ""
+		}
+		if delivered && pauses {
+			s.Own = "" // within it no hook could pause the run
 		}
 		return s
 	})

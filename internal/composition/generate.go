@@ -2,6 +2,7 @@ package composition
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -49,6 +50,9 @@ func Generate(seed uint64) *Composition {
 	for i := range 1 + g.IntN(6) {
 		c.Entries = append(c.Entries, g.entry(i, trouble, pauses))
 	}
+	if g.IntN(3) == 0 {
+		g.own(c)
+	}
 	slices.SortStableFunc(c.Entries, func(a, b Entry) int { return a.Ring - b.Ring })
 	for range 1 + g.IntN(4) {
 		c.Replies = append(c.Replies, g.reply(c))
@@ -89,6 +93,21 @@ func (g generator) entry(i, trouble int, pauses bool) Entry {
 	return e
 }
 
+// own lets an entry make calls of its own: one, or calls would call calls.
+func (g generator) own(c *Composition) {
+	e := &c.Entries[g.IntN(len(c.Entries))]
+	for _, h := range slices.Sorted(maps.Keys(e.Hooks)) {
+		if never := h == abi.HookBeforeAgent || h == abi.HookOnChunk || h == abi.HookToolMessages || h == abi.HookAfterAgent; never || g.IntN(2) == 0 {
+			continue // before a step the tools are not there, and the others cannot pause
+		}
+		s := e.Hooks[h]
+		if s.Own = puppet.OwnTool; !ofTool(h) && g.IntN(2) == 0 {
+			s.Own = puppet.OwnModel // whose hooks do not tell of which tool call they are
+		}
+		e.Hooks[h] = s
+	}
+}
+
 func (g generator) reply(c *Composition) Reply {
 	switch g.IntN(8) {
 	case 0:
@@ -114,11 +133,14 @@ func (g generator) reply(c *Composition) Reply {
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	drops := c.some(puppet.Drop)
+	own := slices.ContainsFunc(c.Entries, func(e Entry) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(e.Hooks)), func(s puppet.Script) bool { return s.Own == puppet.OwnTool })
+	})
 	return c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		switch {
 		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is all that was sent, put together
 			s.Next = []string{puppet.Read}
-		case drops && s.Do == puppet.Fewer: // of the tools there are
+		case drops && s.Do == puppet.Fewer, own && h == abi.HookBeforeAgent && s.Do == puppet.Drop: // of the tools there are
 			s.Do = ""
 		}
 		// Hooks that a pause has called once more count so, on_chunk counts pieces, and

@@ -13,10 +13,14 @@ import (
 // Modules plays puppets as WebAssembly: in the sandbox, over the whole ABI.
 type Modules struct {
 	puppet *module.Module
+	grants module.Grants
 }
 
 // NewModules takes the module that wasm-puppet is built into.
-func NewModules(puppet *module.Module) *Modules { return &Modules{puppet} }
+func NewModules(puppet *module.Module) (*Modules, error) {
+	grants, err := module.ParseGrants([]string{"model", "tool:" + plainTool})
+	return &Modules{puppet, grants}, err
+}
 
 // Check plays a composition twice with its puppets as modules, in two runs of one
 // agent: both are as predicted, and use the same fuel.
@@ -37,7 +41,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 		if err != nil {
 			return nil, err
 		}
-		configured[e.Name], err = m.puppet.Configure(ctx, e.Name, config, module.Grants{})
+		configured[e.Name], err = m.puppet.Configure(ctx, e.Name, config, m.grants)
 		return configured[e.Name], err
 	}})
 	if err != nil {

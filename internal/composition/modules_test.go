@@ -23,5 +23,7 @@ func modules(t *testing.T) *Modules {
 	m, err := loader.LoadBytes(t.Context(), "wasm-puppet.wasm", guestbuild.Build(t, "internal/composition/wasm-puppet"), module.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
-	return NewModules(m)
+	ms, err := NewModules(m)
+	require.NoError(t, err)
+	return ms
 }

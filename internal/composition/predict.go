@@ -19,7 +19,7 @@ func Predict(c *Composition) *Account {
 	}
 	p.state = []message{{role: "user", text: question, origin: "user"}}
 	p.run()
-	p.account.Events = byCall(p.account.Events)
+	p.account.sort()
 	return &p.account
 }
 
@@ -40,6 +40,7 @@ type prediction struct {
 	kept     map[string]int  // by entry: its run-local counter
 	repeated map[string]bool // by entry and call
 	calls    map[string]bool // that were told of
+	owns     int             // entries made calls of their own
 }
 
 type declaration struct{ name, owner string }
@@ -129,6 +130,16 @@ func (v verdict) ok() bool { return v == verdict{} }
 
 func mark(what string, e *Entry, h abi.Hook) string { return puppet.Mark(what, e.Name, h) }
 
+// ofTool reports whether a hook is about a tool call.
+func ofTool(h abi.Hook) bool {
+	switch h {
+	case abi.HookBeforeTool, abi.HookWrapToolCall, abi.HookGateTool, abi.HookCallTool, abi.HookAfterTool, abi.HookToolMessages:
+		return true
+	default:
+		return false
+	}
+}
+
 // lenient are the hooks whose faults end no run, and what becomes of those.
 var lenient = map[abi.Hook]string{
 	abi.HookGateTool: "denied", abi.HookCallTool: "error_result", abi.HookToolMessages: "default_message", abi.HookAfterAgent: "passed_over",
@@ -144,6 +155,11 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	}
 	if h != abi.HookOnChunk {
 		p.say("custom %s.%s shown %s", e.Name, h, shown)
+		about := ""
+		if ofTool(h) {
+			about, _, _ = strings.Cut(shown, " ")
+		}
+		p.own(e, h, about)
 	}
 	if during != nil {
 		during()

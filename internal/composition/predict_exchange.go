@@ -35,16 +35,34 @@ type request struct {
 type exchange struct {
 	*prediction
 	before, wrap, after abi.Hook
+	tools               []string             // that the model is told of
+	passes              func(*Entry) bool    // whether the call passes an entry; nil: all
+	serial              int                  // of an own call, whose id is a stand-in
 	call                *toolCall            // of a tool
 	executed            string               // the arguments that it was called with last
 	core                func(request) answer // the model, or the gates and the tool
 }
 
+// in are the entries of a ring that have a hook and that the call passes.
+func (x *exchange) in(ring int, h abi.Hook) []*Entry {
+	return slices.DeleteFunc(x.prediction.in(ring, h), func(e *Entry) bool { return x.passes != nil && !x.passes(e) })
+}
+
 // askModel makes a step's model call.
 func (p *prediction) askModel() answer {
-	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel}
+	messages := append([]message{{role: "system", text: p.instruction}}, p.state...)
+	a := p.modelCall(p.told, nil).ring(Outer, request{messages: messages})
+	if a.failed {
+		panic(&ended{reason: "error", failed: a.text})
+	}
+	return a
+}
+
+// modelCall is a call of the model.
+func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
+	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel, tools: tools, passes: passes}
 	x.core = func(q request) answer {
-		p.account.Asked = append(p.account.Asked, strings.Join(p.told, ",")+": "+lines(q.messages))
+		p.account.Asked = append(p.account.Asked, x.shown(q))
 		r := p.c.reply(p.step)
 		if r.Fails {
 			return answer{failed: true, text: modelFails, source: "model"}
@@ -55,12 +73,36 @@ func (p *prediction) askModel() answer {
 		}
 		return a
 	}
-	messages := append([]message{{role: "system", text: p.instruction}}, p.state...)
-	a := x.ring(Outer, request{messages: messages})
-	if a.failed {
-		panic(&ended{reason: "error", failed: a.text})
+	return x
+}
+
+// own makes an entry's own call, and tells what came of it: it passes the hooks of
+// others alone, and as a model call those of operators.
+func (p *prediction) own(e *Entry, h abi.Hook, about string) {
+	said := ""
+	switch e.Hooks[h].Own {
+	case puppet.OwnModel:
+		x := p.modelCall(nil, func(o *Entry) bool { return o.Name != e.Name && o.Ring != Tenant })
+		said = x.says(x.ring(Outer, request{messages: []message{{role: "user", text: mark(puppet.OwnModel, e, h)}}}))
+	case puppet.OwnTool:
+		c := toolCall{ownCall(e.Name, h, about), plainTool, puppet.OwnArguments(e.Name)}
+		p.say("tool_call %s", c)
+		var x *exchange
+		var a answer
+		if end := caught(func() { x, a = p.toolCall(c, func(o *Entry) bool { return o.Name != e.Name }) }); end != nil {
+			p.say("tool_result %s host is_error %s", c, notRun)
+			panic(end)
+		}
+		c.arguments = x.executed
+		p.say("tool_result %s %s %s", c, a.source, x.says(a))
+		said = x.says(a)
+	default:
+		return
 	}
-	return a
+	if about != "" {
+		said = about + " " + said
+	}
+	p.say("custom %s.%s own %s", e.Name, h, said)
 }
 
 // ring is what happens in a ring and inside of it.
@@ -87,7 +129,7 @@ func (x *exchange) shown(q request) string {
 	if x.call != nil {
 		return x.call.id + " " + x.call.name + q.arguments
 	}
-	return strings.Join(x.told, ",") + ": " + lines(q.messages)
+	return strings.Join(x.tools, ",") + ": " + lines(q.messages)
 }
 
 // says is an answer as a hook sees it.
@@ -240,7 +282,7 @@ func (x *exchange) runAfter(ring int, q request, a answer, again int) (answer, *
 		case do == puppet.Again:
 			key := fmt.Sprint(e.Name, x.after, x.step)
 			if x.call != nil {
-				key += x.call.id
+				key += x.call.id + fmt.Sprint(x.serial)
 			}
 			if !x.repeated[key] && again < 3 {
 				x.repeated[key] = true

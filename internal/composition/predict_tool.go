@@ -54,7 +54,20 @@ func (p *prediction) callTool(c toolCall) (answer, []message) {
 	case json.Unmarshal([]byte(c.arguments), &arguments) != nil:
 		return p.refuse(c, badArguments)
 	}
-	x := &exchange{prediction: p, before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool, call: &c, executed: c.arguments}
+	x, a := p.toolCall(c, nil)
+	c.arguments = x.executed
+	messages := p.toolMessages(c, a)
+	p.say("tool_result %s %s %s", c, a.source, x.says(a))
+	return a, messages
+}
+
+// toolCall makes a call with arguments that parse. An error is its result.
+func (p *prediction) toolCall(c toolCall, passes func(*Entry) bool) (*exchange, answer) {
+	x := &exchange{prediction: p, before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool, call: &c, executed: c.arguments, passes: passes}
+	if passes != nil {
+		p.owns++
+		x.serial = p.owns
+	}
 	x.core = func(q request) answer {
 		x.executed = q.arguments
 		if a := x.gates(q); a != nil {
@@ -66,10 +79,7 @@ func (p *prediction) callTool(c toolCall) (answer, []message) {
 	if a.failed {
 		a.failed, a.isError = false, true
 	}
-	c.arguments = x.executed
-	messages := p.toolMessages(c, a)
-	p.say("tool_result %s %s %s", c, a.source, x.says(a))
-	return a, messages
+	return x, a
 }
 
 // refuse is the end of a call that comes to no hook.
@@ -81,7 +91,7 @@ func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 // gates is what the gates have against a call; nil: nothing.
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
-	for _, e := range x.inward(abi.HookGateTool) {
+	for _, e := range slices.Concat(x.in(Outer, abi.HookGateTool), x.in(Tenant, abi.HookGateTool), x.in(Inner, abi.HookGateTool)) {
 		v := x.prediction.call(e, abi.HookGateTool, x.shown(q), nil)
 		text := ""
 		switch do := e.Hooks[abi.HookGateTool].Do; {

@@ -86,20 +86,19 @@ func (c *Composition) smaller() []*Composition {
 // smallerScripts are what may stand in a script's place; nil: none at all.
 func smallerScripts(s puppet.Script) []*puppet.Script {
 	out := []*puppet.Script{nil}
-	if s.Do != "" {
-		out = append(out, &puppet.Script{Next: s.Next, Keep: s.Keep})
-	}
-	if s.Keep {
-		out = append(out, &puppet.Script{Next: s.Next, Do: s.Do})
-	}
-	for i := range s.Next {
-		out = append(out, &puppet.Script{Next: slices.Delete(slices.Clone(s.Next), i, i+1), Do: s.Do, Keep: s.Keep})
-		if s.Next[i] != "" {
-			changed := s
-			changed.Next = slices.Clone(s.Next)
-			changed.Next[i] = ""
+	add := func(change func(*puppet.Script)) {
+		changed := s
+		changed.Next = slices.Clone(s.Next)
+		if change(&changed); changed.String() != s.String() {
 			out = append(out, &changed)
 		}
+	}
+	add(func(s *puppet.Script) { s.Do = "" })
+	add(func(s *puppet.Script) { s.Keep = false })
+	add(func(s *puppet.Script) { s.Own = "" })
+	for i := range s.Next {
+		add(func(s *puppet.Script) { s.Next = slices.Delete(s.Next, i, i+1) })
+		add(func(s *puppet.Script) { s.Next[i] = "" })
 	}
 	return out
 }

@@ -24,6 +24,9 @@ type Host interface {
 	Set(key, value string) error
 	// Add adds 1 to a run-local counter, at once.
 	Add(key string) (int64, error)
+	// Model and Tool are calls of the puppet's own.
+	Model(text string) (*abi.Response, error)
+	Tool(name, arguments string) (*abi.Result, error)
 }
 
 // An Input is the input of a hook.
@@ -40,6 +43,7 @@ type player struct {
 	script Script
 	common *abi.Common
 	end    *abi.Error // of what it wraps
+	about  string     // the id of the tool call that the hook is about
 }
 
 // Play does what the script says of a hook. in and out point to the hook's input
@@ -78,7 +82,36 @@ func (p *player) tell(shown string) error {
 		}
 		shown += " after " + strconv.Itoa(kept)
 	}
-	return p.host.Tell("shown", shown)
+	if err := p.host.Tell("shown", shown); err != nil {
+		return err
+	}
+	return p.own()
+}
+
+// own makes the puppet's own call, and tells what came of it.
+func (p *player) own() error {
+	var said string
+	var failed *abi.Error
+	var err error
+	switch p.script.Own {
+	case OwnModel:
+		var res *abi.Response
+		if res, err = p.host.Model(p.mark(OwnModel)); err == nil || errors.As(err, &failed) {
+			said, err = response(res, failed), nil
+		}
+	case OwnTool:
+		var res *abi.Result
+		if res, err = p.host.Tool("plain", OwnArguments(p.entry)); err == nil || errors.As(err, &failed) {
+			said, err = result(res, failed), nil
+		}
+	}
+	if err != nil || p.script.Own == "" {
+		return err
+	}
+	if p.about != "" {
+		said = p.about + " " + said
+	}
+	return p.host.Tell("own", said)
 }
 
 // state says the messages of a list, and returns them.

@@ -22,7 +22,20 @@ type Script struct {
 	// Keep lets the hook count its calls in a run-local value that waits for
 	// its success, and tell how often it has been called before.
 	Keep bool `json:"keep,omitempty"`
+	// Own is a call of the puppet's own that it makes before anything else: [OwnModel]
+	// or [OwnTool].
+	Own string `json:"own,omitempty"`
 }
+
+// The calls that a puppet may make: of the model, with one message, and of the
+// tool "plain".
+const (
+	OwnModel = "model"
+	OwnTool  = "tool"
+)
+
+// OwnArguments are those with which the puppet of an entry calls the tool.
+func OwnArguments(entry string) string { return `{"own":"` + entry + `"}` }
 
 // Read is a call of what is wrapped whose stream the puppet reads.
 const Read = "~"
@@ -77,6 +90,9 @@ func (s Script) String() string {
 	}
 	if s.Keep {
 		f = append(f, "Keep: true")
+	}
+	if s.Own != "" {
+		f = append(f, fmt.Sprintf("Own: %q", s.Own))
 	}
 	return strings.Join(f, ", ")
 }

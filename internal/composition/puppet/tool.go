@@ -10,16 +10,22 @@ import (
 func (p *player) playTool(in, out any) error {
 	switch in := in.(type) {
 	case *abi.BeforeToolInput:
+		p.about = in.Call.ID
 		return p.beforeTool(in, out.(*abi.BeforeToolAnswer))
 	case *abi.WrapToolCallInput:
+		p.about = in.Call.ID
 		return p.wrapToolCall(in, out.(*abi.WrapToolCallAnswer))
 	case *abi.GateToolInput:
+		p.about = in.Call.ID
 		return p.gateTool(in, out.(*abi.GateToolAnswer))
 	case *abi.CallToolInput:
+		p.about = in.Call.ID
 		return p.callTool(in, out.(*abi.CallToolAnswer))
 	case *abi.AfterToolInput:
+		p.about = in.Call.ID
 		return p.afterTool(in, out.(*abi.AfterToolAnswer))
 	case *abi.ToolMessagesInput:
+		p.about = in.Call.ID
 		return p.toolMessages(in, out.(*abi.ToolMessagesAnswer))
 	default:
 		return errors.New("a puppet has no such hook")

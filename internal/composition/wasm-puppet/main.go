@@ -45,6 +45,12 @@ func hostLocalSet(key unsafe.Pointer, n int32, value unsafe.Pointer, m int32, ve
 //go:wasmimport agent_middleware_v1 local_add
 func hostLocalAdd(key unsafe.Pointer, n int32, delta int64) int32
 
+//go:wasmimport agent_middleware_v1 model
+func hostModel(ptr unsafe.Pointer, n int32) int32
+
+//go:wasmimport agent_middleware_v1 tool
+func hostTool(ptr unsafe.Pointer, n int32) int32
+
 //go:wasmimport agent_middleware_v1 emit
 func hostEmit(ptr unsafe.Pointer, n int32) int32
 
@@ -176,6 +182,32 @@ func (imports) Add(key string) (n int64, err error) {
 	}
 	err = json.Unmarshal(b, &n)
 	return n, err
+}
+
+func (imports) Model(text string) (*abi.Response, error) {
+	b, err := abi.Marshal(abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}})
+	if err != nil {
+		return nil, err
+	}
+	if b, err = pending(hostModel(at(b))); err != nil {
+		return nil, err
+	}
+	res, err := imports{}.reply(b)
+	out, _ := res.(*abi.Response)
+	return out, err
+}
+
+func (imports) Tool(name, arguments string) (*abi.Result, error) {
+	b, err := abi.Marshal(abi.ToolRequest{Name: name, Arguments: arguments})
+	if err != nil {
+		return nil, err
+	}
+	if b, err = pending(hostTool(at(b))); err != nil {
+		return nil, err
+	}
+	res, err := imports{ofTool: true}.reply(b)
+	out, _ := res.(*abi.Result)
+	return out, err
 }
 
 // scripts are those of the configuration. memory is what a hook left there: a run
