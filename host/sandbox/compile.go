@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -29,6 +30,8 @@ type code struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil without a cache on disk
+
+	heldUp atomic.Int64 // when a slice of it last took too long, by sinceStart; 0: never
 
 	once sync.Once // for close
 	refs int       // images, instances and waiting loads; guarded by Sandbox.mu

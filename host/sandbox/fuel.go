@@ -9,36 +9,6 @@ import (
 )
 
 const (
-	// A guest gets its fuel in slices. Only between two of them does anything look
-	// at its limits, and can Go's garbage collector stop the world, for which
-	// everybody in the process waits: so a slice is to be short. But the call of
-	// the host that ends it takes some 100 ns, so it is not to be too short. In times
-	// of what a Go guest takes with a slice of 1,000,000, for 1 KB and 100 KB of JSON:
-	//
-	//	100,000  1.01      10,000  1.08
-	//	 40,000  1.02       5,000  1.14
-	//	 20,000  1.04       2,500  1.24
-	//
-	// How much fuel is short depends on what the guest does, and may change at once: a
-	// load that waits for the one before takes 50 to 100 ns instead of less than 1, and
-	// a store that is the first one to its page 1 to 3 us, or 20 us where the machine is
-	// a virtual one that has not had that memory before. So slices grow while they are
-	// quick and shrink when they are not, and the largest is so small that even then it
-	// takes no more than ms. One fuel may touch a page, or nearly two: where there are
-	// more pages than can be touched in that time, slices are smaller always. (With
-	// largeMemory at 8 MB, what guests of compilers have when they read 100 KB, such a
-	// hook takes 1.2 times as long.)
-	leastSlice  = 2_500
-	mostSlice   = 40_000
-	mostOfLarge = 4_000
-	largeMemory = 16 << 20
-	quick       = 25 * time.Microsecond // below that, the next slice is twice as large
-	long        = 4 * quick             // above that, half as large
-	slow        = time.Millisecond      // above that, the least
-
-	// turn is for how long a guest keeps the processor from others.
-	turn = time.Millisecond
-
 	// importFuel is what calling an import costs, and fuelBytes how many bytes
 	// that it reads or writes cost one: about what the time would buy.
 	importFuel = 100
@@ -65,38 +35,7 @@ type tank struct {
 
 	stack int64 // granted in bytes, as estimated
 
-	slice int64         // how much to grant next
-	ran   time.Duration // how long the guest had run when the last slice began
-
-	yielded time.Duration // how long it had run when it last let others have the processor
-}
-
-// measure sets the next slice by how long the last one took.
-func (t *tank) measure(ran time.Duration, memory uint64) {
-	took := ran - t.ran
-	t.ran = ran
-	switch {
-	case took > slow:
-		t.slice = leastSlice
-	case took > long:
-		t.slice = max(leastSlice, t.slice/2)
-	case took < quick:
-		t.slice = min(mostSlice, 2*t.slice)
-	}
-	if memory > largeMemory {
-		t.slice = min(mostOfLarge, t.slice)
-	}
-}
-
-// yields reports whether the guest has to let others have the processor for a
-// moment, as it has from time to time. Go takes it from a goroutine after 10 ms only,
-// which is long for who waits for it, or for the collector that everybody waits for.
-func (t *tank) yields(ran time.Duration) bool {
-	if ran-t.yielded <= turn {
-		return false
-	}
-	t.yielded = ran
-	return true
+	slicing
 }
 
 // used is what the call has used, given what the guest has left.
@@ -104,7 +43,7 @@ func (t *tank) used(left int64) int64 { return t.granted - left + t.imports }
 
 // fill prepares the counters for a call.
 func (in *Instance) fill() {
-	in.tank = tank{slice: leastSlice}
+	in.tank = tank{slicing: in.image.code.slices(in.core.linear.size)}
 	if in.core.fuel != nil {
 		in.core.fuel.Set(uint64(in.grant(0)))
 		in.core.depth.Set(uint64(in.deepen(0)))
@@ -160,6 +99,7 @@ func refuel(ctx context.Context, _ api.Module, stack []uint64) {
 		in.deeper(depth)
 	}
 	ran := in.checkpoint(left)
+	in.heldUp(ran)
 	in.tank.measure(ran, in.core.linear.size)
 	if in.tank.yields(ran) {
 		in.watch.pause() // while a thousand others have their turns, this one does not run

@@ -81,20 +81,27 @@ func TestFuelBudget(t *testing.T) {
 
 func TestSlices(t *testing.T) {
 	t.Parallel()
-	tank := tank{slice: leastSlice}
+	tank := new(code).slices(0)
+	require.EqualValues(t, leastSlice, tank.slice)
 	ran := time.Duration(0)
 	after := func(took time.Duration, memory uint64) int64 {
 		ran += took
 		tank.measure(ran, memory)
 		return tank.slice
 	}
+	require.EqualValues(t, leastSlice, after(quick-1, 1<<20), "memory has grown")
 	require.EqualValues(t, 2*leastSlice, after(quick-1, 1<<20), "quick slices grow")
 	for range 10 {
 		after(quick-1, 1<<20)
 	}
 	require.EqualValues(t, mostSlice, after(quick, 1<<20))
 	require.EqualValues(t, mostSlice/2, after(long+1, 1<<20), "long ones shrink")
+	require.EqualValues(t, leastSlice, after(quick-1, largeMemory), "memory has grown")
+	for range 10 {
+		after(quick-1, largeMemory)
+	}
 	require.EqualValues(t, mostSlice, after(quick-1, largeMemory))
+	require.EqualValues(t, leastSlice, after(quick-1, largeMemory+1))
 	require.EqualValues(t, mostOfLarge, after(quick-1, largeMemory+1), "they are smaller if there are many pages to touch")
 	after(quick-1, 1<<20)
 	require.EqualValues(t, leastSlice, after(slow+1, 1<<20), "slow ones shrink at once")
@@ -124,16 +131,71 @@ func TestSliceOfMemoryThatGrew(t *testing.T) {
 		left = nil
 		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: look}}), "hook", 100_000+turns*500)
 		require.Len(t, left, 2)
-		require.LessOrEqual(t, left[1], int64(mostOfLarge))
+		require.LessOrEqual(t, left[1], int64(leastSlice))
 		most = max(most, left[0])
 	}
 	require.Greater(t, most, int64(mostOfLarge), "slices were large before")
 }
 
+// Code that keeps a processor for long is looked at more often, for a while. What an
+// import works, or others do meanwhile, is not its doing.
+func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
+	t.Parallel()
+	if thread, _ := threadTime(); thread == 0 {
+		t.Skip("this system does not tell what a thread works")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	work := func() {
+		for _, began := threadTime(); ; {
+			if _, now := threadTime(); now-began > mostHeld+time.Millisecond {
+				return
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		slice func(in *Instance)
+		want  int64
+	}{
+		"work":              {func(*Instance) { work() }, shortSlice},
+		"work of an import": {func(in *Instance) { work(); in.afterImport(in.look()) }, mostSlice},
+		"work before": {func(in *Instance) {
+			work()
+			in.tank.ran = in.watch.ran()
+			in.watch.began = in.watch.began.Add(-time.Hour)
+		}, mostSlice},
+		"others' work":   {func(in *Instance) { in.watch.began = in.watch.began.Add(-time.Hour) }, mostSlice},
+		"another thread": {func(in *Instance) { work(); in.watch.thread++ }, mostSlice},
+	} {
+		im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
+		in := instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
+			in := g.in
+			in.tank.ran = in.watch.ran()
+			in.tank.called = in.tank.ran
+			in.watch.mark()
+			test.slice(in)
+			in.heldUp(in.watch.ran())
+			require.Equal(t, test.want, in.tank.most, name)
+			return 0
+		}}})
+		call(t, in, "call", 1)
+		next := im.code.slices(0)
+		require.Equal(t, test.want, next.most, name)
+		require.LessOrEqual(t, next.slice, next.most, name)
+		im.code.heldUp.Add(-int64(shortFor))
+		require.EqualValues(t, mostSlice, im.code.slices(0).most, "not for ever")
+	}
+	tank := slicing{most: shortSlice}
+	tank.measure(quick-1, 0)
+	require.LessOrEqual(t, tank.slice, int64(shortSlice))
+	tank.measure(quick, 2*largeMemory)
+	require.EqualValues(t, shortSlice, tank.slice)
+}
+
 // A guest lets others have the processor now and then, not after each slice.
 func TestYield(t *testing.T) {
 	t.Parallel()
-	tank := tank{}
+	tank := slicing{}
 	require.False(t, tank.yields(turn))
 	require.True(t, tank.yields(turn+1))
 	require.False(t, tank.yields(2*turn))

@@ -103,7 +103,7 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 		}
 		imp.Func(in.hostCtx, &in.guest, stack)
 		if !imp.Quick { // then charge does, from time to time
-			in.look()
+			in.afterImport(in.look())
 		}
 	}
 }
@@ -111,12 +111,12 @@ func hostFunction(imp *Import) api.GoModuleFunc {
 // look looks at the limits after an import: what it cost the host is the
 // guest's, and there may be no other place where a guest that does nothing
 // else is stopped.
-func (in *Instance) look() {
+func (in *Instance) look() (ran time.Duration) {
 	left := int64(0)
 	if in.core.fuel != nil {
 		left = int64(in.core.fuel.Get())
 	}
-	in.checkpoint(left)
+	return in.checkpoint(left)
 }
 
 // Wait calls fn, whose time does not count as the guest's: it waits for a

@@ -300,10 +300,10 @@ func TestLoopOfImports(t *testing.T) {
 	t.Parallel()
 	in := guest(t, InstanceConfig{Value: &testValue{
 		call: func(context.Context, *Guest, uint32) uint32 { return 0 },
-	}}, Limits{HookTime: 20 * time.Millisecond})
+	}}, Limits{HookTime: 20 * mostLap})
 	_, err := in.Call(t.Context(), "call_loop")
-	requireFault(t, in, err, FaultTimeout, "ran longer than 20ms")
-	require.Greater(t, in.Report().HostCalls, 10)
+	requireFault(t, in, err, FaultTimeout, "ran longer than 500ms")
+	require.Greater(t, in.Report().HostCalls, 10, "also on a machine that lets others run between any two of them")
 }
 
 func TestParallelCallIsRefused(t *testing.T) {

@@ -13,9 +13,17 @@ type stopwatch struct {
 	used, waited time.Duration // until it was last started, paused or resumed
 	since        time.Duration // when that was, after began
 	running      bool
+
+	thread int           // that it ran on at a mark; 0: not known
+	busy   time.Duration // how much processor time the thread had used then
+	marked time.Duration // how long the guest had run then
 }
 
-func startWatch() stopwatch { return stopwatch{began: time.Now(), running: true} }
+func startWatch() stopwatch {
+	w := stopwatch{began: time.Now(), running: true}
+	w.mark()
+	return w
+}
 
 // now is what has passed since the watch was started. It is asked for at each slice of
 // fuel: time.Since takes half as long as time.Now.
@@ -37,7 +45,25 @@ func (w *stopwatch) resume() {
 
 func (w *stopwatch) turn() {
 	w.lap(w.now())
-	w.running = !w.running
+	if w.running = !w.running; w.running {
+		w.mark()
+	}
+}
+
+// mark notes what the thread has worked so far.
+func (w *stopwatch) mark() {
+	w.thread, w.busy = threadTime()
+	w.marked = w.used
+}
+
+// worked is how much processor time the guest has used at least since it had run for
+// so long; 0 if that is not known.
+func (w *stopwatch) worked(since time.Duration) time.Duration {
+	thread, busy := threadTime()
+	if thread == 0 || thread != w.thread { // it went on elsewhere
+		return 0
+	}
+	return busy - w.busy - max(0, since-w.marked)
 }
 
 // lap counts what has passed since the last look.

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package sandbox
+
+import "time"
+
+// threadTime is not known here.
+func threadTime() (thread int, used time.Duration) { return 0, 0 }
