@@ -16,29 +16,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A peer runs the agent once.
-type peer struct {
-	name  string
-	size  string // of the module, if it is one
-	run   func(ctx context.Context) (result, error)
-	close func()
-
-	processes []int // beside this one
-}
-
-// entries are the five, in the order in which all peers have them, with the
-// hooks of each.
-var entries = []struct {
-	name  string
-	hooks []abi.Hook
-}{
-	{"patch", []abi.Hook{abi.HookBeforeModelRewriteState}},
-	{"cache", []abi.Hook{abi.HookWrapToolCall}},
-	{"policy", []abi.Hook{abi.HookGateTool}},
-	{"redact", []abi.Hook{abi.HookOnChunk, abi.HookAfterTool}},
-	{"observe", []abi.Hook{abi.HookObserve}},
-}
-
 // counted is how a run's observer hands over what it counted.
 type counted func(run string) (map[string]int, error)
 
