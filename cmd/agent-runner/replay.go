@@ -95,10 +95,10 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 	row("fault", "of %s in %s (%s), %s", b.Entry, b.Visit.Hook, b.Fault.Stage, b.Time.Format(time.RFC3339))
 	row("cause", "%s", b.Fault.Cause)
 	if b.Fault.Limit != "" {
-		row("limit", "%s of %d", b.Fault.Limit, b.Fault.Value)
+		row("limit", "%s", limitText(b.Fault.Limit, b.Fault.Value))
 	}
-	row("fuel", "%d", b.Visit.Fuel)
-	row("before it", "%d calls of the same instance", len(b.Earlier)+b.Dropped)
+	row("fuel", "%s", thousands(int64(b.Visit.Fuel)))
+	row("before it", "%s of the same instance", count(int64(len(b.Earlier)+b.Dropped), "call"))
 	for i, frame := range b.Fault.Stack {
 		row(map[bool]string{true: "stack"}[i == 0], "%s", frame)
 	}
@@ -110,7 +110,7 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 		fmt.Fprintf(&out, "\nThe recording is incomplete: %s.\n", r.Incomplete)
 	}
 	if r.Same {
-		fmt.Fprintf(&out, "\nThe same again: %s, after %d fuel and %d host calls.\n", oneLine(r.Cause), r.Fuel, r.Calls)
+		fmt.Fprintf(&out, "\nThe same again: %s, after %s fuel and %s.\n", oneLine(r.Cause), thousands(int64(r.Fuel)), count(int64(r.Calls), "host call"))
 		return out.String()
 	}
 	fmt.Fprintln(&out, "\nDifferent:")
@@ -118,4 +118,18 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 		fmt.Fprintf(&out, "  %s\n", oneLine(d))
 	}
 	return out.String()
+}
+
+// limitText is a limit that was passed, as agent.yaml calls it.
+func limitText(name string, value int64) string {
+	switch name {
+	case "hook_time":
+		return "timeout of " + time.Duration(value).String()
+	case "memory_bytes":
+		return "memory of " + size(value)
+	}
+	if strings.HasSuffix(name, "_bytes") {
+		return name + " of " + size(value)
+	}
+	return name + " of " + thousands(value)
 }

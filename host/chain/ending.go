@@ -38,9 +38,9 @@ type Fault struct {
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the limit that was passed, by the name that configurations use
-	// (hook_time, memory_bytes), and Value what it was: bytes, a count, or
-	// nanoseconds. Both are empty if the fault is no limit's.
+	// Limit is the limit that was passed, by the name that agent.yaml has for it,
+	// but for hook_time, its timeout, and memory_bytes, its memory; and Value what it
+	// was: bytes, a count, or nanoseconds. Both are empty if the fault is no limit's.
 	Limit string
 	Value int64
 
