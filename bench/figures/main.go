@@ -6,7 +6,8 @@
 //
 // where the two are guests/plain and guests/extism, built for wasip1 as
 // c-shared. It takes some minutes on a quiet machine. $ONLY measures one row:
-// hooks, instances, resident, ready, runaways or neighbours.
+// hooks, instances, resident, ready, runaways or neighbours. Of the runaways $SHAPE
+// takes those whose name has it in it, and $ROUNDS is how often.
 package main
 
 import (

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,7 +47,7 @@ func withRunaways(ctx context.Context, do func([]runaway) error) error {
 func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	var all []runaway
 	for _, c := range hostile.Cases() {
-		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 {
+		if c.Kind != sandbox.FaultTimeout || c.Hook != abi.HookBeforeAgent || c.Entries > 1 || !strings.Contains(c.Name, os.Getenv("SHAPE")) {
 			continue
 		}
 		m, err := h.LoadBytes(ctx, c.Name, c.Module(), c.Limits)
@@ -68,7 +70,23 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 		}
 		all = append(all, runaway{c.Name, m.Limits().HookTime, a, began})
 	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no shape has %q in its name", os.Getenv("SHAPE"))
+	}
 	return all, nil
+}
+
+// rounds is how often each shape runs.
+func rounds() (int, error) {
+	text := os.Getenv("ROUNDS")
+	if text == "" {
+		return 5, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("$ROUNDS is %q; want a number from 1", text)
+	}
+	return n, nil
 }
 
 // run returns how long after the hook's deadline the whole run was over.
@@ -133,12 +151,15 @@ func (s *sample) run(do func() (time.Duration, error)) error {
 // runaways stops each shape of guest that never ends, while another goroutine
 // halts the world again and again.
 func runaways(ctx context.Context, all []runaway) error {
+	times, err := rounds()
+	if err != nil {
+		return err
+	}
 	if err := touchMachine(); err != nil {
 		return err
 	}
-	const rounds = 5
 	seen := make([]endless, len(all))
-	for range rounds {
+	for range times {
 		for i, r := range all {
 			seen[i].name = r.name
 			if err := seen[i].here.run(func() (time.Duration, error) { return r.run(ctx) }); err != nil {
@@ -149,7 +170,7 @@ func runaways(ctx context.Context, all []runaway) error {
 			}
 		}
 	}
-	what := fmt.Sprintf("%d hooks that never end, of %d shapes", rounds*len(all), len(all))
+	what := fmt.Sprintf("%d hooks that never end, of %d shapes", times*len(all), len(all))
 	for _, r := range []struct {
 		name string
 		of   func(*sample) []time.Duration
