@@ -16,6 +16,8 @@ type Account struct {
 	Events []string // that the caller got, without those of steps, logs, chunks and pauses
 	Asked  []string // what the model was asked: tools and messages
 	Ran    []string // which tools ran, with what
+	Kids   []string // what the model of the kid was asked, and which of its tools ran
+	Paused []string // what the run waited for, sorted
 	State  string   // the messages at the end
 }
 
@@ -33,6 +35,7 @@ const (
 	unknownTool  = "unknown-tool"
 	badArguments = "bad-arguments"
 	tooManySteps = "too-many-steps"
+	kidFailed    = "kid-failed"
 )
 
 // reply is the model's in a step.
@@ -61,10 +64,11 @@ var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
 }{
-	{regexp.MustCompile(`\bm\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
-	{regexp.MustCompile(`(m\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
-	{regexp.MustCompile(`The policy (m\d) could not decide\.`), "fault:$1"},
-	{regexp.MustCompile(`tool "of_(m\d)" failed`), "fault:$1"},
+	{regexp.MustCompile(`Agent kid (?:came to no answer|ended without an answer)[^|+]*[^|+ ]`), kidFailed},
+	{regexp.MustCompile(`\b[mk]\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
+	{regexp.MustCompile(`([mk]\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
+	{regexp.MustCompile(`The policy ([mk]\d) could not decide\.`), "fault:$1"},
+	{regexp.MustCompile(`tool "of_([mk]\d)" failed`), "fault:$1"},
 	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
 	{regexp.MustCompile(`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`), notRun},
 	{regexp.MustCompile(`There is no tool "[^|]*?\.( Did you mean .*?\?)?( There are no tools at all\.)?( Available tools: [\w, ]+\.)?`), unknownTool},
@@ -85,6 +89,10 @@ func (s *seen) account() *Account {
 	var owns []string
 	for i := range s.events {
 		e := &s.events[i]
+		if e.Type == abi.EventChild && e.Event.Type == abi.EventToolCall && e.Event.Call.By != nil {
+			c := e.Event.Call
+			owns = append(owns, c.ID, ownCall(c.By.Entry, c.By.Hook, c.By.Call))
+		}
 		if e.Type == abi.EventToolCall && e.Call.By != nil {
 			owns = append(owns, e.Call.ID, ownCall(e.Call.By.Entry, e.Call.By.Hook, e.Call.By.Call))
 		}
@@ -92,10 +100,18 @@ func (s *seen) account() *Account {
 			a.Events = append(a.Events, line)
 		}
 	}
+	for _, q := range s.questions {
+		a.Paused = append(a.Paused, asksOf(q.Entry, q.Hook, q.Call))
+	}
 	ids := strings.NewReplacer(owns...)
-	for _, list := range [][]string{a.Events, a.Asked, a.Ran} {
+	for _, list := range [][]string{a.Events, a.Asked, a.Ran, a.Paused} {
 		for i := range list {
 			list[i] = ids.Replace(plain(list[i]))
+		}
+	}
+	if s.kid != nil {
+		for _, line := range slices.Concat(s.kid.asked, s.kid.ran) {
+			a.Kids = append(a.Kids, ids.Replace(plain(line)))
 		}
 	}
 	a.State = plain(a.State)
@@ -103,9 +119,21 @@ func (s *seen) account() *Account {
 	return a
 }
 
+// asksOf is a question, with the call that a gate asks about.
+func asksOf(entry string, h abi.Hook, c *abi.Call) string {
+	s := entry + "." + string(h)
+	if h == abi.HookGateTool {
+		s += " " + shownCall(c)
+	}
+	return s
+}
+
 // sort puts what is said of calls that are made side by side into an order.
 func (a *Account) sort() {
+	sortChildren(a.Events)
 	a.Events = byCall(a.Events)
+	slices.Sort(a.Kids)
+	slices.Sort(a.Paused)
 	slices.SortStableFunc(a.Ran, func(a, b string) int { return strings.Compare(firstWord(a), firstWord(b)) })
 }
 
@@ -139,6 +167,11 @@ func lineOf(e *abi.Event) string {
 		return fmt.Sprintf("custom %s.%s %s %s", e.Entry, e.Hook, e.Name, text)
 	case abi.EventFault:
 		return fmt.Sprintf("fault %s.%s %s", e.Entry, e.Hook, e.Action)
+	case abi.EventChild:
+		if line := lineOf(e.Event); line != "" {
+			return "child " + e.Call.ID + " " + line
+		}
+		return ""
 	case abi.EventRunFinished:
 		by, failed := "", ""
 		if e.StoppedBy != "" {
@@ -154,18 +187,39 @@ func lineOf(e *abi.Event) string {
 }
 
 // ofCall finds the tool call that a line is about.
-var ofCall = regexp.MustCompile(`^(?:tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
+var ofCall = regexp.MustCompile(`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
 
 // ofRound finds lines that are about a call and do not say which.
 var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) `)
 
 // ofLive finds faults of hooks that a run which was paused calls again: they are told
 // each time.
-var ofLive = regexp.MustCompile(`^fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
+var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_tool_call|on_chunk) `)
 
 // withoutLive takes such faults away.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
+}
+
+// sortChildren sorts the lines of each run that a call made as those of the run itself, in
+// the places that they have.
+func sortChildren(lines []string) {
+	at := map[string][]int{}
+	for i, line := range lines {
+		if rest, ok := strings.CutPrefix(line, "child "); ok {
+			at[firstWord(rest)] = append(at[firstWord(rest)], i)
+		}
+	}
+	for call, places := range at {
+		prefix := "child " + call + " "
+		inner := make([]string, len(places))
+		for i, place := range places {
+			inner[i] = strings.TrimPrefix(lines[place], prefix)
+		}
+		for i, line := range byCall(inner) {
+			lines[places[i]] = prefix + line
+		}
+	}
 }
 
 // byCall sorts the lines of each round by the calls that they are about: calls are

@@ -31,9 +31,16 @@ func Checks() []Check {
 // whole plays a composition with answers that come as a whole: all that its entries are
 // shown is predicted.
 func whole(ctx context.Context, c *Composition) string {
+	return againstPrediction(ctx, c.quiet(), &stage{})
+}
+
+// quiet is the composition with answers that come as a whole.
+func (c *Composition) quiet() *Composition {
 	quiet := *c
-	quiet.Stream = false
-	return againstPrediction(ctx, &quiet, &stage{})
+	if quiet.Stream = false; c.Kid != nil {
+		quiet.Kid = c.Kid.quiet()
+	}
+	return &quiet
 }
 
 // sideBySide plays it with calls of tools that are made at once.
@@ -42,19 +49,18 @@ func sideBySide(ctx context.Context, c *Composition) string {
 		s.Keep = false // the order of calls would show
 		return s
 	})
-	c.Stream = false
-	return againstPrediction(ctx, c, &stage{parallel: 3})
+	return againstPrediction(ctx, c.quiet(), &stage{parallel: 3})
 }
 
 // streamed plays it with answers that come in pieces, which makes no difference
 // where nothing depends on what was delivered.
 func streamed(ctx context.Context, c *Composition) string {
 	twice := false
-	for _, e := range c.Entries {
-		if do := e.Hooks[abi.HookOnChunk].Do; do == puppet.Fail || do == puppet.Fault || do == puppet.Stop {
+	for h, s := range c.scripts {
+		if h == abi.HookOnChunk && (s.Do == puppet.Fail || s.Do == puppet.Fault || s.Do == puppet.Stop) {
 			return "" // what is wrapped is then cut off, or goes on without it
 		}
-		twice = twice || len(e.Hooks[abi.HookWrapModel].Next) > 1
+		twice = twice || h == abi.HookWrapModel && len(s.Next) > 1
 	}
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
@@ -68,6 +74,9 @@ func streamed(ctx context.Context, c *Composition) string {
 		return s
 	})
 	c.Stream = true
+	if c.Kid != nil {
+		c.Kid.Stream = true
+	}
 	return againstPrediction(ctx, c, &stage{})
 }
 
@@ -78,7 +87,7 @@ func mortal(ctx context.Context, c *Composition) string {
 		s.Keep = s.Keep && s.Next == nil && h != abi.HookWrapModel && h != abi.HookWrapToolCall // which are called again
 		return s
 	})
-	c.Stream = false
+	c = c.quiet()
 	want := Predict(c)
 	want.withoutLive()
 	for _, at := range []int{2, 3, 5, 11} {
@@ -107,7 +116,12 @@ func againstPrediction(ctx context.Context, c *Composition, on *stage) string {
 	case s.switchedOff():
 		return ""
 	}
-	return s.against(Predict(c))
+	want := Predict(c)
+	wrong := s.against(want)
+	if !c.some(puppet.Stop, puppet.Fault) { // else what ends the run keeps others from asking
+		wrong += differs("it waited for", want.Paused, s.account().Paused)
+	}
+	return wrong
 }
 
 // against says what is wrong with what was seen, of which this is the prediction.
@@ -174,7 +188,8 @@ func (s *seen) saysWhatItSaid() string {
 // differsFrom says what is different from an account.
 func (a *Account) differsFrom(want *Account) string {
 	return differs("events", want.Events, a.Events) + differs("the model was asked", want.Asked, a.Asked) +
-		differs("tools ran", want.Ran, a.Ran) + differs("messages at the end", []string{want.State}, []string{a.State})
+		differs("tools ran", want.Ran, a.Ran) +
+		differs("the kid asked and ran", want.Kids, a.Kids) + differs("messages at the end", []string{want.State}, []string{a.State})
 }
 
 func differs(what string, want, got []string) string {

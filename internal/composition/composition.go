@@ -22,6 +22,8 @@ type Composition struct {
 	Stream             bool // the model's answers and a tool's results come in pieces
 	ContinueOnError    bool
 	ContinueOnResponse bool
+	// Kid is an agent that is the tool "kid" of this one: a call's arguments are what it is asked.
+	Kid *Composition
 }
 
 // The rings by number, from outside in.
@@ -56,18 +58,38 @@ const (
 	piecesTool = "pieces" // says its arguments, in pieces where it may
 	failsTool  = "fails"
 	errorsTool = "errors" // gives an error result
+	kidTool    = "kid"    // is an agent, where there is one
 )
 
 // tools are the names of the tools that there are.
 var tools = []string{plainTool, piecesTool, failsTool, errorsTool}
 
+// agents are the composition and its kid.
+func (c *Composition) agents() []*Composition {
+	if c.Kid == nil {
+		return []*Composition{c}
+	}
+	return []*Composition{c, c.Kid}
+}
+
+// scripts are those of all entries, also of the kid's.
+func (c *Composition) scripts(yield func(abi.Hook, puppet.Script) bool) {
+	for _, c := range c.agents() {
+		for _, e := range c.Entries {
+			for h, s := range e.Hooks {
+				if !yield(h, s) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // some reports whether a script of the composition does one of some things.
 func (c *Composition) some(what ...string) bool {
-	for _, e := range c.Entries {
-		for _, s := range e.Hooks {
-			if slices.Contains(what, s.Do) {
-				return true
-			}
+	for _, s := range c.scripts {
+		if slices.Contains(what, s.Do) {
+			return true
 		}
 	}
 	return false
@@ -76,6 +98,9 @@ func (c *Composition) some(what ...string) bool {
 // with returns the composition with other scripts: those that change returns.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
+	if c.Kid != nil {
+		out.Kid = c.Kid.with(change)
+	}
 	out.Entries = slices.Clone(c.Entries)
 	for i, e := range out.Entries {
 		hooks := map[abi.Hook]puppet.Script{}
@@ -118,6 +143,9 @@ func (c *Composition) String() string {
 		if option.set {
 			fmt.Fprintf(&b, "\t%s: true,\n", option.name)
 		}
+	}
+	if c.Kid != nil {
+		b.WriteString("\tKid: &Composition" + strings.ReplaceAll(c.Kid.String(), "\n", "\n\t") + ",\n")
 	}
 	b.WriteString("}")
 	return b.String()

@@ -44,11 +44,19 @@ type generator struct{ *rand.Rand }
 // Generate makes the composition of a seed.
 func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
-	c := &Composition{MaxSteps: 1 + g.IntN(4), Stream: g.IntN(2) == 0, ContinueOnError: g.IntN(5) == 0, ContinueOnResponse: g.IntN(5) == 0}
 	trouble := g.IntN(3) // none, some, more
 	pauses := g.IntN(3) == 0
-	for i := range 1 + g.IntN(6) {
-		c.Entries = append(c.Entries, g.entry(i, trouble, pauses))
+	c := g.composition("m", 1+g.IntN(6), trouble, pauses, g.IntN(4) == 0)
+	return c.sensible()
+}
+
+func (g generator) composition(prefix string, entries, trouble int, pauses, parent bool) *Composition {
+	c := &Composition{MaxSteps: 1 + g.IntN(4), Stream: g.IntN(2) == 0, ContinueOnError: g.IntN(5) == 0, ContinueOnResponse: g.IntN(5) == 0}
+	if parent {
+		c.Kid = g.composition("k", 1+g.IntN(2), trouble, pauses, false)
+	}
+	for i := range entries {
+		c.Entries = append(c.Entries, g.entry(prefix, i, trouble, pauses))
 	}
 	if g.IntN(3) == 0 {
 		g.own(c)
@@ -60,11 +68,11 @@ func Generate(seed uint64) *Composition {
 	if g.IntN(5) == 0 {
 		c.Direct = []string{plainTool}
 	}
-	return c.sensible()
+	return c
 }
 
-func (g generator) entry(i, trouble int, pauses bool) Entry {
-	e := Entry{Name: fmt.Sprintf("m%d", i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
+func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
+	e := Entry{Name: fmt.Sprint(prefix, i), Ring: g.IntN(rings), Skip: g.IntN(2) == 0, Hooks: map[abi.Hook]puppet.Script{}}
 	for _, h := range hooks {
 		if g.IntN(3) > 0 {
 			continue
@@ -123,6 +131,9 @@ func (g generator) reply(c *Composition) Reply {
 	for _, e := range c.Entries {
 		names = append(names, puppet.Tool(e.Name))
 	}
+	if c.Kid != nil {
+		names = append(names, kidTool, kidTool, kidTool)
+	}
 	for range 1 + g.IntN(3) {
 		r.Calls = append(r.Calls, Call{names[g.IntN(len(names))], []string{"{}", "{}", `{"a":"@"}`, "", "{"}[g.IntN(5)]})
 	}
@@ -133,9 +144,10 @@ func (g generator) reply(c *Composition) Reply {
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	drops := c.some(puppet.Drop)
-	own := slices.ContainsFunc(c.Entries, func(e Entry) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Values(e.Hooks)), func(s puppet.Script) bool { return s.Own == puppet.OwnTool })
-	})
+	own := false
+	for _, s := range c.scripts {
+		own = own || s.Own == puppet.OwnTool
+	}
 	return c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		switch {
 		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is all that was sent, put together

@@ -27,8 +27,7 @@ func NewModules(puppet *module.Module) (*Modules, error) {
 func (m *Modules) Check() Check { return Check{"modules", 20, m.check} }
 
 func (m *Modules) check(ctx context.Context, c *Composition) string {
-	quiet := *c
-	quiet.Stream = false
+	c = c.quiet()
 	configured := map[string]*module.Middleware{}
 	defer func() {
 		for _, m := range configured {
@@ -36,7 +35,7 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 		}
 	}()
 	s := &seen{}
-	a, err := s.agent(&quiet, &stage{puppet: func(e *Entry) (chain.Middleware, error) {
+	a, err := s.agent(c, &stage{puppet: func(e *Entry) (chain.Middleware, error) {
 		config, err := json.Marshal(e.Hooks)
 		if err != nil {
 			return nil, err
@@ -47,11 +46,11 @@ func (m *Modules) check(ctx context.Context, c *Composition) string {
 	if err != nil {
 		return err.Error()
 	}
-	want := Predict(&quiet)
+	want := Predict(c)
 	var before map[string]int64
 	for _, id := range []string{"run 1", "run 2"} {
 		s.forget()
-		if err := s.run(ctx, &quiet, a, id); err != nil {
+		if err := s.run(ctx, c, a, id); err != nil {
 			return id + ": " + err.Error()
 		}
 		if s.switchedOff() {

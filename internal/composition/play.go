@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -32,13 +33,15 @@ type stage struct {
 // seen is what was seen of a run.
 type seen struct {
 	mu     sync.Mutex
-	step   int
 	events []abi.Event
 	asked  []string
 	ran    []string
 	state  []abi.Message
+	kid    *seen // nil: there is none
 	pauses int
-	onHook func() // is called when a hook begins; nil: nobody asks
+	// questions are what the run waited for, each once.
+	questions []abi.Pending
+	onHook    func() // is called when a hook begins; nil: nobody asks
 }
 
 // maxPauses is more than a run of these sizes has, if it goes on at all.
@@ -57,6 +60,7 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 // run is one run of the agent.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
 	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id})
+	waiting := map[string]bool{}
 	for {
 		var paused *agent.Paused
 		for e, err := range events {
@@ -71,15 +75,30 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 		if s.pauses++; s.pauses > maxPauses {
 			return fmt.Errorf("the run paused %d times", s.pauses)
 		}
+		for _, q := range paused.Interrupts {
+			if !waiting[q.ID] {
+				waiting[q.ID] = true
+				s.questions = append(s.questions, q)
+			}
+		}
+		answers := yes(paused.Interrupts, c.some(puppet.Stop, puppet.Fault))
+		for id := range answers {
+			delete(waiting, id)
+		}
 		var err error
-		if events, err = resume(ctx, a, paused, c.some(puppet.Stop, puppet.Fault)); err != nil {
+		if events, err = resume(ctx, a, paused, answers); err != nil {
 			return err
 		}
 	}
 }
 
 // forget makes room for another run.
-func (s *seen) forget() { s.events, s.asked, s.ran, s.state, s.pauses = nil, nil, nil, nil, 0 }
+func (s *seen) forget() {
+	s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, 0, nil
+	if s.kid != nil {
+		s.kid.forget()
+	}
+}
 
 // switchedOff reports whether an entry faulted so often in a row that it was not
 // called for a time: that is no rule of order.
@@ -87,9 +106,8 @@ func (s *seen) switchedOff() bool {
 	return slices.ContainsFunc(s.events, func(e abi.Event) bool { return e.Type == abi.EventFault && e.Stage == string(chain.StageBreaker) })
 }
 
-// resume goes on with a paused run, whose state went through JSON. It answers
-// the last question alone, or all.
-func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, all bool) (iter.Seq2[abi.Event, error], error) {
+// resume goes on with a paused run, whose state went through JSON.
+func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
 		return nil, err
@@ -98,7 +116,7 @@ func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, all bool) (ite
 	if err := json.Unmarshal(b, &state); err != nil {
 		return nil, err
 	}
-	return a.Resume(ctx, &state, yes(p.Interrupts, all))
+	return a.Resume(ctx, &state, answers)
 }
 
 // yes answers the last question, or all.
@@ -135,23 +153,35 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	tools := s.tools()
+	if c.Kid != nil {
+		s.kid = &seen{onHook: s.onHook}
+		inside := *on
+		inside.journal = nil
+		kid, err := s.kid.agent(c.Kid, &inside)
+		if err != nil {
+			return nil, err
+		}
+		tools = append(tools, agent.Tool(kid, &agent.ToolOptions{Name: kidTool, Parameters: json.RawMessage(`{"type":"object"}`)}))
+	}
 	return agent.New(&agent.Options{
-		Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
-		Instruction: instruction, Tools: s.tools(), ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
+		Name: "kid", Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
+		Instruction: instruction, Tools: tools, ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
 		Chain: ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
 }
 
-// watch notes at which step the run is, and its messages at the end.
+// watch tells the model, by a parameter, at which step the run is, and notes the messages
+// at the end.
 func (s *seen) watch() *chain.Native {
 	return &chain.Native{
 		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.step = c.Where().Step
-			return nil, nil
+			step := json.RawMessage(strconv.Itoa(c.Where().Step))
+			return &abi.BeforeModelAnswer{Request: abi.RequestPatch{Params: abi.Params{"step": step}}}, nil
 		},
 		AfterAgent: func(_ context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.state = c.List(abi.ListState).All()
 			return nil, nil
 		},
@@ -167,13 +197,17 @@ func (s *seen) reply(c *Composition, q *model.Request) scripted.Reply {
 		names[i] = q.Tools[i].Name
 	}
 	s.asked = append(s.asked, asked(names, q.Messages))
-	r := c.reply(s.step)
+	step, err := strconv.Atoi(string(q.Params["step"]))
+	if err != nil {
+		return scripted.Error(err)
+	}
+	r := c.reply(step)
 	if r.Fails {
 		return scripted.Error(&model.Error{Code: abi.CodeModel, Message: modelFails})
 	}
 	m := abi.Assistant(said(r, len(q.Messages)))
 	for i, call := range r.Calls {
-		m.ToolCalls = append(m.ToolCalls, abi.NewToolCall(callID(s.step, i), call.Tool, call.Arguments))
+		m.ToolCalls = append(m.ToolCalls, abi.NewToolCall(callID(step, i), call.Tool, call.Arguments))
 	}
 	out := scripted.Message(m)
 	out.Size = 2

@@ -13,14 +13,22 @@ import (
 // Predict says what comes of a composition by the contract. It knows nothing of
 // streams and pauses: they are to make no difference to what it tells of.
 func Predict(c *Composition) *Account {
-	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}}
-	for _, name := range tools {
-		p.tools = append(p.tools, declaration{name: name})
-	}
-	p.state = []message{{role: "user", text: question, origin: "user"}}
+	p := newPrediction(c, question)
 	p.run()
 	p.account.sort()
 	return &p.account
+}
+
+func newPrediction(c *Composition, asked string) *prediction {
+	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}}
+	for _, name := range tools {
+		p.tools = append(p.tools, declaration{name: name})
+	}
+	if c.Kid != nil {
+		p.tools = append(p.tools, declaration{name: kidTool})
+	}
+	p.state = []message{{role: "user", text: asked, origin: "user"}}
+	return p
 }
 
 // A prediction is a run as the contract has it.
@@ -41,6 +49,7 @@ type prediction struct {
 	repeated map[string]bool // by entry and call
 	calls    map[string]bool // that were told of
 	owns     int             // entries made calls of their own
+	approved map[string]bool // questions of gates, with their arguments
 }
 
 type declaration struct{ name, owner string }
@@ -151,7 +160,7 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 	s := e.Hooks[h]
 	kept := p.kept[e.Name]
 	if s.Keep {
-		shown += " after " + strconv.Itoa(kept)
+		shown += " | after " + strconv.Itoa(kept)
 	}
 	if h != abi.HookOnChunk {
 		p.say("custom %s.%s shown %s", e.Name, h, shown)
@@ -171,6 +180,8 @@ func (p *prediction) call(e *Entry, h abi.Hook, shown string, during func()) ver
 		return verdict{failed: mark(puppet.Fail, e, h)}
 	case s.Do == puppet.Stop && stops:
 		panic(&ended{reason: "stopped", by: e.Name + "." + string(h) + " " + mark(puppet.Stop, e, h)})
+	case s.Do == puppet.Pause && mayPause(h):
+		p.account.Paused = append(p.account.Paused, e.Name+"."+string(h))
 	case s.Do == puppet.Fault, gate && s.Do != puppet.Pause:
 		return p.fault(e, h)
 	}
@@ -237,8 +248,8 @@ func (p *prediction) inserted(e *Entry, h abi.Hook) message {
 	return message{role: "user", text: mark(puppet.Insert, e, h), origin: "module:" + e.Name}
 }
 
-// run runs the agent.
-func (p *prediction) run() {
+// run runs the agent, and returns how it ended.
+func (p *prediction) run() *ended {
 	end := caught(func() {
 		p.beforeAgent()
 		for {
@@ -260,6 +271,7 @@ func (p *prediction) run() {
 		}
 	}
 	p.say("run_finished %s by %s error %s: %s", end.reason, end.by, end.failed, end.final)
+	return end
 }
 
 func (p *prediction) beforeAgent() {

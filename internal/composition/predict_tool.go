@@ -2,6 +2,7 @@ package composition
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -91,6 +92,7 @@ func (p *prediction) refuse(c toolCall, why string) (answer, []message) {
 // gates is what the gates have against a call; nil: nothing.
 func (x *exchange) gates(q request) *answer {
 	var denied *answer
+	asks := ""
 	for _, e := range slices.Concat(x.in(Outer, abi.HookGateTool), x.in(Tenant, abi.HookGateTool), x.in(Inner, abi.HookGateTool)) {
 		v := x.prediction.call(e, abi.HookGateTool, x.shown(q), nil)
 		text := ""
@@ -102,9 +104,16 @@ func (x *exchange) gates(q request) *answer {
 		case do == puppet.Deny:
 			text = mark(puppet.Deny, e, abi.HookGateTool)
 		}
+		if e.Hooks[abi.HookGateTool].Do == puppet.Ask && asks == "" {
+			asks = e.Name + ".gate_tool " + x.shown(q)
+		}
 		if text != "" && denied == nil {
 			denied = &answer{isError: true, text: text, source: e.Name}
 		}
+	}
+	if key := fmt.Sprint(x.step, x.serial, asks); asks != "" && denied == nil && !x.approved[key] {
+		x.approved[key] = true
+		x.account.Paused = append(x.account.Paused, asks)
 	}
 	return denied
 }
@@ -126,6 +135,9 @@ func (x *exchange) runTool(q request) answer {
 		}
 		return answer{text: mark(puppet.Answer, e, abi.HookCallTool) + q.arguments, source: "tool"}
 	}
+	if name == kidTool {
+		return x.runKid(q)
+	}
 	x.account.Ran = append(x.account.Ran, x.shown(q))
 	switch name {
 	case failsTool:
@@ -137,6 +149,21 @@ func (x *exchange) runTool(q request) answer {
 	}
 }
 
+// runKid runs the agent that is a tool.
+func (x *exchange) runKid(q request) answer {
+	kid := newPrediction(x.c.Kid, q.arguments)
+	end := kid.run()
+	for _, line := range kid.account.Events {
+		x.say("child %s %s", x.call.id, line)
+	}
+	x.account.Kids = slices.Concat(x.account.Kids, kid.account.Asked, kid.account.Ran)
+	x.account.Paused = append(x.account.Paused, kid.account.Paused...)
+	if end.final == nil || end.failed != "" || end.reason == "stopped" {
+		return answer{isError: true, text: kidFailed, source: "tool"}
+	}
+	return answer{text: end.final.text, source: "tool"}
+}
+
 // toolMessages are the messages for an answer: the first entry that gives some decides.
 func (p *prediction) toolMessages(c toolCall, a answer) []message {
 	def := message{role: "tool", callID: c.id, text: a.text}
@@ -145,7 +172,7 @@ func (p *prediction) toolMessages(c toolCall, a answer) []message {
 		says = "is_error " + says
 	}
 	for _, e := range p.inward(abi.HookToolMessages) {
-		v := p.call(e, abi.HookToolMessages, c.id+" "+c.name+c.arguments+" "+says+" "+def.String(), nil)
+		v := p.call(e, abi.HookToolMessages, c.id+" "+c.name+c.arguments+" "+says+" | "+def.String(), nil)
 		if !v.ok() {
 			return []message{def}
 		}

@@ -31,6 +31,12 @@ func (c *Composition) smaller() []*Composition {
 		change(&n)
 		out = append(out, &n)
 	}
+	if c.Kid != nil {
+		add(func(n *Composition) { n.Kid = nil })
+		for _, kid := range c.Kid.smaller() {
+			add(func(n *Composition) { n.Kid = kid })
+		}
+	}
 	for i := range c.Entries {
 		add(func(n *Composition) { n.Entries = slices.Delete(n.Entries, i, i+1) })
 	}

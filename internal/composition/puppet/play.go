@@ -80,7 +80,7 @@ func (p *player) tell(shown string) error {
 		if err := p.host.Set("calls", strconv.Itoa(kept+1)); err != nil {
 			return err
 		}
-		shown += " after " + strconv.Itoa(kept)
+		shown += " | after " + strconv.Itoa(kept)
 	}
 	if err := p.host.Tell("shown", shown); err != nil {
 		return err

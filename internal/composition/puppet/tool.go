@@ -131,5 +131,5 @@ func (p *player) toolMessages(in *abi.ToolMessagesInput, out *abi.ToolMessagesAn
 	case Insert:
 		out.Messages = []abi.Message{abi.User(p.mark(Insert)), in.Default}
 	}
-	return p.tell(call(&in.Call) + " " + result(&in.Result, nil) + " " + Message(&in.Default))
+	return p.tell(call(&in.Call) + " " + result(&in.Result, nil) + " | " + Message(&in.Default))
 }
