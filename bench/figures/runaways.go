@@ -76,15 +76,18 @@ func openRunaways(ctx context.Context, h *host.Host) ([]runaway, error) {
 	return all, nil
 }
 
+// mostRounds is how often an agent may fault in a row before it is switched off.
+const mostRounds = 5
+
 // rounds is how often each shape runs.
 func rounds() (int, error) {
 	text := os.Getenv("ROUNDS")
 	if text == "" {
-		return 5, nil
+		return mostRounds, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("$ROUNDS is %q; want a number from 1", text)
+	if err != nil || n < 1 || n > mostRounds {
+		return 0, fmt.Errorf("$ROUNDS is %q; want a number from 1 to %d", text, mostRounds)
 	}
 	return n, nil
 }
@@ -96,6 +99,9 @@ func (r *runaway) run(ctx context.Context) (time.Duration, error) {
 	var fault *host.Error
 	if !errors.As(err, &fault) {
 		return 0, fmt.Errorf("%s was not stopped: %w", r.name, err)
+	}
+	if took < r.limit {
+		return 0, fmt.Errorf("%s ended before its limit: %w", r.name, err)
 	}
 	return took - r.limit, nil
 }
