@@ -113,13 +113,9 @@ func (r *live) put(l line) {
 		close(r.begun)
 	}
 	r.tail, r.bytes = append(r.tail, l), r.bytes+len(l.data)
-	drop := 0
-	for len(r.tail)-drop > maxTail || r.bytes > maxTailBytes && len(r.tail)-drop > 1 {
-		r.bytes -= len(r.tail[drop].data)
-		drop++
-	}
-	if drop > 0 {
-		r.tail = append([]line(nil), r.tail[drop:]...)
+	for len(r.tail) > maxTail || r.bytes > maxTailBytes && len(r.tail) > 1 {
+		r.bytes -= len(r.tail[0].data)
+		r.tail = r.tail[1:] // append moves what is left, now and then
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})

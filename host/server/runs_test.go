@@ -575,21 +575,3 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	require.Equal(t, agent.StatusRunning, info.Status)
 	require.Equal(t, int64(1), info.Epoch)
 }
-
-func TestLiveTail(t *testing.T) {
-	t.Parallel()
-	l := newLives().add("r", "t", nil, func(error) {})
-	for i := range int64(maxTail + 10) {
-		l.put(line{seq: i + 1, data: []byte("x")})
-	}
-	_, _, _, ok := l.since(5)
-	require.False(t, ok, "memory does not reach so far")
-	lines, _, over, ok := l.since(maxTail + 5)
-	require.True(t, ok)
-	require.False(t, over)
-	require.Equal(t, int64(maxTail+6), lines[0].seq)
-	for range 5 {
-		l.put(line{seq: l.tail[len(l.tail)-1].seq + 1, data: make([]byte, maxTailBytes)})
-	}
-	require.Len(t, l.tail, 1)
-}

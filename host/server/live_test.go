@@ -1,0 +1,45 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tail of a run keeps the newest lines, within its bounds, and what was read of it
+// stays as it was.
+func TestLiveTail(t *testing.T) {
+	t.Parallel()
+	r := newLives().add("run", "tenant", nil, nil)
+	var read []line
+	for seq := int64(1); seq <= 3*maxTail; seq++ {
+		r.put(line{seq: seq, data: []byte("x")})
+		if seq == maxTail {
+			read, _, _, _ = r.since(0)
+		}
+	}
+	require.Len(t, read, maxTail)
+	for i, l := range read {
+		require.Equal(t, int64(i+1), l.seq)
+	}
+	_, _, _, ok := r.since(2*maxTail - 1)
+	require.False(t, ok, "what is further behind is not there")
+	lines, _, over, ok := r.since(2 * maxTail)
+	require.True(t, ok)
+	require.False(t, over)
+	require.Len(t, lines, maxTail)
+	require.Equal(t, int64(3*maxTail), lines[maxTail-1].seq)
+
+	r.put(line{seq: 3*maxTail + 1, data: make([]byte, maxTailBytes)})
+	lines, _, _, _ = r.since(3 * maxTail)
+	require.Len(t, lines, 1)
+	require.Len(t, r.tail, 1)
+}
+
+func BenchmarkLiveTail(b *testing.B) {
+	r := newLives().add("run", "tenant", nil, nil)
+	b.ReportAllocs()
+	for i := range b.N {
+		r.put(line{seq: int64(i), data: []byte("x")})
+	}
+}
