@@ -16,7 +16,7 @@ func begin(b []byte, own bool) *trusted {
 	if spare = nil; t == nil {
 		t = &trusted{}
 	}
-	t.b, t.i, t.own, t.bad = b, 0, own, false
+	t.b, t.i, t.own, t.bad, t.padded = b, 0, own, false, false
 	return t
 }
 

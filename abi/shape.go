@@ -92,12 +92,12 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		t.fail()
 		return
 	}
-	if n := len(t.b); cap(t.b)-n < Pad {
-		t.b = append(make([]byte, 0, n+Pad), t.b...)
+	if !t.padded {
+		t.pad()
 	}
 	depth := t.depth
 	if depth == len(t.places) {
-		inner := trusted{b: t.b, i: t.i, own: t.own}
+		inner := trusted{b: t.b, i: t.i, own: true, padded: true}
 		inner.object(s, p)
 		t.i, t.bad = inner.i, t.bad || inner.bad
 		return
@@ -121,6 +121,15 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		t.value(f, in.s, unsafe.Add(in.p, f.at))
 	}
 	t.depth = depth
+}
+
+// pad sees to it that there is room behind the text, which begins with what ends a number.
+func (t *trusted) pad() {
+	n := len(t.b)
+	if cap(t.b)-n < Pad || !t.own {
+		t.b, t.own = append(make([]byte, 0, n+Pad), t.b...), true
+	}
+	t.b[:n+1][n], t.padded = 0, true
 }
 
 // value reads the value of a field that is not simple.
@@ -157,7 +166,7 @@ func (t *trusted) value(f *shapeField, s *objectShape, at unsafe.Pointer) {
 	case shapeBool:
 		*(*bool)(at) = t.boolean()
 	case shapeRaw:
-		*(*JSON)(at) = t.raw()
+		*(*JSON)(at) = t.rawObject()
 	default:
 		f.other(t, at)
 	}
@@ -172,7 +181,7 @@ func (t *trusted) simple() *shapeField {
 	b := t.b[:n+Pad]
 	in := &t.places[t.depth-1]
 	p, next := in.p, in.next
-	i, again := t.i, -1
+	i := t.i
 	for i < n {
 		w := word(b, i) & 0xffff
 		if w != nextKey && w != firstKey {
@@ -204,11 +213,11 @@ func (t *trusted) simple() *shapeField {
 			}
 			if f.mask == 0 { // the last one
 				next = unsafe.Pointer(unsafe.SliceData(in.s.fields))
-				if again == i {
+				if t.searched == i {
 					t.i, in.next = i, next
 					return &unusual
 				}
-				again = i
+				t.searched = i // for the first time, or as if for the second, which is only slower
 			}
 		}
 		if i += int(f.skip); i >= n {

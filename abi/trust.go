@@ -12,8 +12,8 @@ type Readable interface{ fill(t *trusted) }
 
 // Read is Decode for text that the host has written, as an SDK reads it: what
 // only a hostile text could have is not looked for, and a field that v does not
-// have is passed over. v is to be new, and b is its own from then on: it keeps parts
-// of it, and changes others. Pad bytes of room behind b save a copy of it.
+// have is passed over. v is to be new, and b is its own from then on, with the room
+// behind it: it keeps parts of it, and changes others. Pad bytes of room save a copy.
 func Read(b []byte, v Readable) error {
 	t := begin(b, true)
 	v.fill(t)
@@ -56,12 +56,17 @@ type trusted struct {
 	i    int
 	bad  bool
 	last string // the key that was read last
-	own  bool   // nobody else sees b
+	own  bool   // nobody else sees b, and what is behind it
+
+	padded bool // there is room behind b
 
 	unknown *[]string // where keys that a value does not have are noted; nil: they are passed over
 
+	known  JSON     // the last object that was passed over
 	places [8]place // the objects that are read by their shapes
 	depth  int      // how many there are
+
+	searched int // where the key stands that was among no fields so far
 }
 
 // Eight bytes of a kind, and the lowest and highest bits of eight bytes.
@@ -218,33 +223,47 @@ func (t *trusted) escaped(start, end int) string {
 // quote, or an escape that is not a short one, or the end.
 func moveText(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
-	for i < n {
-		if i+8 <= n {
-			w := word(b, i)
-			found := marks(w)
-			if found == 0 {
-				setWord(b, out, w)
-				out, i = out+8, i+8
-				continue
-			}
-			k := bits.TrailingZeros64(found) >> 3
-			if out+8 <= i {
-				setWord(b, out, w) // what is behind the place is written over
-				out, i = out+k, i+k
-			} else {
-				for end := i + k; i < end; i++ {
-					setByte(b, out, byteOf(b, i))
-					out++
-				}
-			}
+	for i+8 <= n {
+		w := word(b, i)
+		found := marks(w)
+		if found == 0 {
+			setWord(b, out, w)
+			out, i = out+8, i+8
+			continue
 		}
+		k := bits.TrailingZeros64(found) >> 3
+		i += k
+		if k&4 != 0 {
+			setHalf(b, out, uint32(w))
+			out, w = out+4, w>>32
+		}
+		if k&2 != 0 {
+			setByte(b, out, byte(w))
+			setByte(b, out+1, byte(w>>8))
+			out, w = out+2, w>>16
+		}
+		if k&1 != 0 {
+			setByte(b, out, byte(w))
+			out++
+		}
+		if byteOf(b, i) == '"' || i+1 == n {
+			return out, i
+		}
+		c := escapes[byteOf(b, i+1)]
+		if c == 0 {
+			return out, i
+		}
+		setByte(b, out, c)
+		out, i = out+1, i+2
+	}
+	for i < n {
 		c := byteOf(b, i)
 		switch {
 		case c == '"':
 			return out, i
 		case c != '\\':
 			i++
-		case i+1 >= n || escapes[byteOf(b, i+1)] == 0:
+		case i+1 == n || escapes[byteOf(b, i+1)] == 0:
 			return out, i
 		default:
 			c = escapes[byteOf(b, i+1)]
@@ -345,6 +364,21 @@ func (t *trusted) raw() JSON {
 	start := t.i
 	t.skip()
 	return t.b[start:t.i:t.i]
+}
+
+// rawObject returns any value as it stands. What begins as the last object within an
+// object did is that one again: such as what a tool takes, which comes with each of its calls.
+func (t *trusted) rawObject() JSON {
+	if end := t.i + len(t.known); end <= len(t.b) && string(t.b[t.i:end]) == string(t.known) && len(t.known) > 0 {
+		raw := t.b[t.i:end:end]
+		t.i = end
+		return raw
+	}
+	raw := t.raw()
+	if !t.bad && t.depth > 1 && len(raw) > 0 && raw[0] == '{' {
+		t.known = raw
+	}
+	return raw
 }
 
 // skip passes over a value.

@@ -72,7 +72,7 @@ func TestUsualKeys(t *testing.T) {
 		for i := range fields {
 			for next := range s.fields {
 				read := func(text []byte) (*trusted, *shapeField) {
-					r := trusted{b: append(make([]byte, 0, len(text)+Pad), text...), depth: 1}
+					r := trusted{b: append(make([]byte, 0, len(text)+Pad), text...), depth: 1, searched: -1, own: true}
 					r.places[0] = place{s: s, next: unsafe.Pointer(&s.fields[next]), outer: true}
 					return &r, r.simple()
 				}
@@ -107,6 +107,21 @@ func TestReadBroken(t *testing.T) {
 	}
 	for _, text := range []string{``, `{`, `{"`, `{"role`, `{"role"`, `{"role":`, `{"role":"`, `{"role":"us`, `{"role":"user"`, `[`, `x`, `{"content":[`, `{"content":[{`} {
 		require.Error(t, Read([]byte(text), &Message{}), text)
+	}
+}
+
+// What lies behind a text is none of it, be it what the text seems to go on with.
+func TestReadEnds(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []string{`1`, `"`, `\`, `x`, `,"id":"x"}`, `":1}`, `}`} {
+		for _, text := range []string{`{"retry_after_ms":1`, `{"status":`, `{"message":"a`, `{"mess`, `{"retryable":tru`, `{"code":"x"`, `{"status":5}`} {
+			b := []byte(text + strings.Repeat(behind, 100))[:len(text)]
+			var v Error
+			err := Read(b, &v)
+			require.Equal(t, text == `{"status":5}`, err == nil, "%s before %s", text, behind)
+			require.LessOrEqual(t, v.RetryAfterMS, int64(1))
+			require.LessOrEqual(t, len(v.Message), 1)
+		}
 	}
 }
 

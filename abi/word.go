@@ -34,3 +34,6 @@ func rest(s string, i int) uint64 {
 
 // putKey puts a constant to out in b, behind which there is room for eight bytes.
 func putKey(b []byte, out int, key string) { copy(b[out:], key) }
+
+// setHalf sets four bytes of b from i on. They must be there.
+func setHalf(b []byte, i int, w uint32) { binary.LittleEndian.PutUint32(b[i:], w) }

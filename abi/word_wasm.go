@@ -47,3 +47,8 @@ func putKey(b []byte, out int, key string) {
 		setWord(b, out+i, wordOf(key, i))
 	}
 }
+
+// setHalf sets four bytes of b from i on. They must be there.
+func setHalf(b []byte, i int, w uint32) {
+	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
+}

@@ -49,8 +49,29 @@ const hexDigits = "0123456789abcdef"
 
 // text writes a string. What is not UTF-8 is replaced.
 func (w *writer) text(s string) {
-	w.b = append(w.b, '"')
-	for i := 0; ; {
+	b, out := w.b, len(w.b)
+	if cap(b)-out < len(s)+2*room {
+		b = growPieces(b, len(s)+len(s)/16+2*room)
+	}
+	b = b[:cap(b)]
+	setByte(b, out, '"')
+	out, i := putText(b, out+1, s, 0)
+	if i == len(s) {
+		setByte(b, out, '"')
+		w.b = b[:out+1]
+		return
+	}
+	w.b = b[:out]
+	w.textFrom(s, i)
+}
+
+// textFrom writes a string from a place on with what is not written at once.
+func (w *writer) textFrom(s string, i int) {
+	for i < len(s) {
+		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // and otherwise there was no room
+			i = w.char(s, i)
+			continue
+		}
 		left := len(s) - i
 		if cap(w.b)-len(w.b) < left+room {
 			w.b = growPieces(w.b, left+left/16+2*room)
@@ -58,12 +79,6 @@ func (w *writer) text(s string) {
 		var out int
 		out, i = putText(w.b[:cap(w.b)], len(w.b), s, i)
 		w.b = w.b[:out]
-		if i == len(s) {
-			break
-		}
-		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // and otherwise there was no room
-			i = w.char(s, i)
-		}
 	}
 	w.b = append(w.b, '"')
 }

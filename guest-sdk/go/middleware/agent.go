@@ -63,10 +63,10 @@ func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
 func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAgentHook](m) }
 
-func (*AgentStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (*AgentStart) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeAgentInput, abi.BeforeAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -117,10 +117,10 @@ type AgentEnd struct {
 
 func (*AgentEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterAgentHook](m) }
 
-func (*AgentEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (*AgentEnd) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterAgentInput, abi.AfterAgentAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out

@@ -64,9 +64,9 @@ func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
 func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }
 
-func (*ToolStart) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*ToolStart) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.BeforeToolInput, abi.BeforeToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	made := &struct {
@@ -101,9 +101,9 @@ type NextTool func(call *Call) (*abi.Result, error)
 
 func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCallHook](m) }
 
-func (NextTool) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (NextTool) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.WrapToolCallInput, abi.WrapToolCallAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkToolResult
@@ -169,9 +169,9 @@ func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
 func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }
 
-func (*ToolEnd) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*ToolEnd) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.AfterToolInput, abi.AfterToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -221,9 +221,9 @@ type ToolRecord struct {
 
 func (*ToolRecord) collect(m *Module, _ abi.Hook) any { return collect[ToolMessagesHook](m) }
 
-func (*ToolRecord) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*ToolRecord) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.ToolMessagesInput, abi.ToolMessagesAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in := &v.in
@@ -248,10 +248,10 @@ type ToolsEnd struct {
 
 func (*ToolsEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolsHook](m) }
 
-func (*ToolsEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (*ToolsEnd) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterToolsInput, abi.AfterToolsAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	round := &ToolsEnd{Messages: v.list(v.in.Messages), Calls: slices.Clone(v.in.Calls)}
@@ -282,9 +282,9 @@ func (*Translation) collect(m *Module, hook abi.Hook) any {
 	return collect[TranslateAfterHook](m)
 }
 
-func (*Translation) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*Translation) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.TranslateInput, abi.TranslateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	t := &Translation{Protocol: v.in.Protocol, Event: slices.Clone(v.in.Event)}
@@ -314,9 +314,9 @@ type observing struct{}
 
 func (observing) collect(m *Module, _ abi.Hook) any { return collect[ObserveHook](m) }
 
-func (observing) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (observing) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.ObserveInput, abi.ObserveAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	var failed []error

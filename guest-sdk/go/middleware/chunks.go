@@ -20,9 +20,9 @@ type Chunks struct {
 
 func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](m) }
 
-func (*Chunks) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*Chunks) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.OnChunkInput, abi.OnChunkAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	chunks := &Chunks{Items: cloneChunks(v.in.Chunks), Stream: v.in.Stream, Final: v.in.Final}

@@ -42,7 +42,7 @@ func (d *Declaration) Module() *Module {
 	return m
 }
 
-type serveFunc = func(m *Module, s *served, host Host, input []byte) (abi.Writable, error)
+type serveFunc = func(s *served) (abi.Writable, error)
 
 // declare adds a middleware to those that have a hook.
 func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {

@@ -53,9 +53,9 @@ func (d Decision) strictness() int {
 
 func (Decision) collect(m *Module, _ abi.Hook) any { return collect[GateToolHook](m) }
 
-func (Decision) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (Decision) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.GateToolInput, abi.GateToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	var strictest Decision

@@ -15,10 +15,10 @@ func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
 func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }
 
-func (*ModelStart) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (*ModelStart) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.BeforeModelInput, abi.BeforeModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	start := &ModelStart{Request: v.request(&v.in.Request)}
@@ -42,10 +42,10 @@ type NextModel func(req *Request) (*abi.Response, error)
 
 func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHook](m) }
 
-func (NextModel) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (NextModel) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.WrapModelInput, abi.WrapModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkText
@@ -104,10 +104,10 @@ func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
 func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }
 
-func (*ModelEnd) serve(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func (*ModelEnd) serve(s *served) (answer abi.Writable, err error) {
 	v := visitOf[abi.AfterModelInput, abi.AfterModelAnswer](s)
 	defer func() { answer, err = caught(recover(), answer, err) }()
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out

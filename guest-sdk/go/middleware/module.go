@@ -21,11 +21,16 @@ type Module struct {
 // A served is a hook that the module has.
 type served struct {
 	hook   abi.Hook
-	serve  func(m *Module, s *served, host Host, input []byte) (abi.Writable, error)
+	serve  func(s *served) (abi.Writable, error)
 	called any    // the middlewares that have it, in a slice of the hook's interface; nil: not collected yet
 	server server // that collects them; nil: they are there for good
 	visit  any    // what the last call was made in, which the next one uses again
 	deep   int    // how many calls of it go on: one that waits for the host may be called again
+
+	// Of the call that begins: each argument more is put away in each function on the way.
+	m     *Module
+	host  Host
+	input []byte
 }
 
 // A configurer takes a module's configuration, a JSON object.
@@ -39,7 +44,7 @@ type server interface {
 	// collect returns the middlewares that have the hook.
 	collect(m *Module, hook abi.Hook) any
 	// serve decodes the input, calls the hook and says what it answers.
-	serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error)
+	serve(s *served) (abi.Writable, error)
 }
 
 // A call is one call of a hook.
@@ -88,25 +93,31 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 
 // callInto is Call with room for the output.
 func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
-	s := m.find(hook)
-	if s != nil {
+	var answer abi.Writable
+	var err error
+	if s := m.find(hook); s != nil {
+		s.m, s.host, s.input = m, host, input
 		s.deep++
-	}
-	answer, err := m.dispatch(s, host, hook, input)
-	if err == nil {
-		output, err = encodeAnswer(room, answer)
-	}
-	if s != nil {
+		answer, err = s.serve(s)
 		s.deep--
+	} else {
+		answer, err = m.other(host, hook, input)
 	}
-	if err != nil {
-		output, err = endingOf(hook, err)
+	if err == nil && answer != nil {
+		output, err = encodeAnswer(room, answer)
 	}
 	if err == nil {
 		return output, true
 	}
-	output, err = abi.Write(nil, errorObject(err))
-	if err != nil { // a text that is not UTF-8 does not get here: it is replaced
+	return failed(hook, err)
+}
+
+// failed is the output of a hook that ended with an error.
+func failed(hook abi.Hook, err error) (output []byte, ok bool) {
+	if output, err = endingOf(hook, err); err == nil {
+		return output, true
+	}
+	if output, err = abi.Write(nil, errorObject(err)); err != nil { // a text that is not UTF-8 does not get here: it is replaced
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
 	return output, false
@@ -122,14 +133,13 @@ func (m *Module) find(hook abi.Hook) *served {
 	return nil
 }
 
-func (m *Module) dispatch(s *served, host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
+// other serves what is no hook of the module's.
+func (m *Module) other(host Host, hook abi.Hook, input []byte) (abi.Writable, error) {
 	switch {
 	case hook == abi.HookDescribe:
 		return &m.description, nil
 	case hook == abi.HookConfigure:
 		return m.configure(host, input)
-	case s != nil:
-		return s.serve(m, s, host, input)
 	case slices.Contains(abi.Hooks(), hook):
 		return nil, nil // no middleware has it
 	default:
@@ -163,8 +173,10 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 
 // begin decodes a hook's input, of which common is a part. Keys that this SDK does not
 // know are a newer host's, and no error.
-func (c *call) begin(m *Module, s *served, host Host, b []byte, in abi.Readable, common *abi.Common) error {
-	if err := abi.Read(b, in); err != nil {
+func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
+	m, host, input := s.m, s.host, s.input
+	s.host, s.input = nil, nil
+	if err := abi.Read(input, in); err != nil {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "input: " + err.Error()}
 	}
 	if s.called == nil {
@@ -234,9 +246,6 @@ func joined(failed []error) error {
 
 // encodeAnswer encodes an answer, and one that says nothing as no output.
 func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
-	if answer == nil {
-		return nil, nil
-	}
 	b, err := abi.Write(room, answer)
 	if err != nil {
 		return nil, abi.Wrap("encode the answer", err)

@@ -57,11 +57,11 @@ func (*State) collect(m *Module, hook abi.Hook) any {
 	return collect[AfterModelRewriteStateHook](m)
 }
 
-func (*State) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*State) serve(s *served) (abi.Writable, error) {
 	if s.hook == abi.HookBeforeModelRewriteState {
-		return beforeRewrite(m, s, host, input)
+		return beforeRewrite(s)
 	}
-	return afterRewrite(m, s, host, input)
+	return afterRewrite(s)
 }
 
 // state returns a state with a list and tools of the input.
@@ -75,10 +75,10 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	return &out.State
 }
 
-func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func beforeRewrite(s *served) (answer abi.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abi.BeforeModelRewriteStateInput, abi.BeforeModelRewriteStateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	in, out := &v.in, &v.out
@@ -96,10 +96,10 @@ func beforeRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Wr
 	return out, err
 }
 
-func afterRewrite(m *Module, s *served, host Host, input []byte) (answer abi.Writable, err error) {
+func afterRewrite(s *served) (answer abi.Writable, err error) {
 	defer func() { answer, err = caught(recover(), answer, err) }()
 	v := visitOf[abi.AfterModelRewriteStateInput, abi.AfterModelRewriteStateAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	state := v.state(v.in.Messages, v.in.Tools)

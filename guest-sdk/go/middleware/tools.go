@@ -110,9 +110,9 @@ func runnerOf(list []CallToolHook, tool string) (runs CallToolHook) {
 
 func (*Call) collect(m *Module, _ abi.Hook) any { return collect[CallToolHook](m) }
 
-func (*Call) serve(m *Module, s *served, host Host, input []byte) (abi.Writable, error) {
+func (*Call) serve(s *served) (abi.Writable, error) {
 	v := visitOf[abi.CallToolInput, abi.CallToolAnswer](s)
-	if err := v.begin(m, s, host, input, &v.in, &v.in.Common); err != nil {
+	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
 	runs := runnerOf(hooks[CallToolHook](s), v.in.Call.Name)
