@@ -73,8 +73,8 @@ type FileOptions struct {
 	// entries of an agent inside another's file have its name and a slash before theirs.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
 	// LoadModule is ReadModule for modules that are loaded already, or shared: release is
-	// called when the entry is configured. It is asked first; where it returns nothing
-	// the others are.
+	// called when the agent is closed, so that as long as it is kept who else wants the
+	// module can share it. It is asked first; where it returns nothing the others are.
 	LoadModule func(ctx context.Context, entry, path string, limits Limits) (m *Module, release func(), err error)
 }
 
@@ -221,8 +221,9 @@ type slot struct {
 	from *agentfile.Middleware
 	to   *[]Middleware // its ring
 
-	module  *Module // configured entries go on without it
-	release func()  // what is called then
+	module  *Module
+	release func() // what is called when the entry is configured, which goes on without it
+	shared  func() // what is called when the agent is closed
 	err     error
 }
 
@@ -248,7 +249,7 @@ func (b *builder) load(ctx context.Context) error {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			if s.module, s.release, s.err = b.sharedModule(ctx, s); s.module != nil || s.err != nil {
+			if s.module, s.shared, s.err = b.sharedModule(ctx, s); s.module != nil || s.err != nil {
 				return
 			}
 			if s.module, s.err = b.loadModule(ctx, s); s.err == nil {
@@ -257,6 +258,11 @@ func (b *builder) load(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	for _, s := range b.slots {
+		if s.shared != nil {
+			b.closers = append(b.closers, s.shared)
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -20,12 +20,22 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// How long an agent that nobody runs is kept ready, and how many of them.
+// How long an agent that nobody runs is kept ready, and how much memory all of them may
+// take, and those of a tenant.
 const (
 	idleAgent    = time.Minute
-	idleAgents   = 256
-	idleOfTenant = 32
+	idleBytes    = 256 << 20
+	idleOfTenant = idleBytes / 8
 	tidyEvery    = 10 * time.Second
+)
+
+// What an agent takes, in bytes: twice of what was measured, for the garbage collector.
+// What its images take is bounded too, by the sandbox, which has room only where agents
+// are closed.
+const (
+	agentBytes  = 32 << 10
+	entryBytes  = 16 << 10 // of a middleware
+	serverBytes = 1 << 20  // of a server of tools, which has a connection, and a session at its other end
 )
 
 // How many agents are made at once, of which some wait for servers of tools.
@@ -61,6 +71,7 @@ type ready struct {
 	agent  *host.Agent
 	err    error
 	tenant string
+	bytes  int64 // that it takes
 
 	uses int
 	idle time.Time // since when nobody uses it
@@ -106,7 +117,9 @@ func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
 		a, err = f.fit(sandbox.Sharing(ctx, f.server.sharer(r.tenant)), p, r.tenant)
 		done()
 	}
+	bytes := p.bytes()
 	f.mu.Lock()
+	r.bytes = bytes
 	if r.agent, r.err = a, err; err != nil {
 		delete(f.ready, key) // who comes next tries again
 	} else if r.uses == 0 {
@@ -135,15 +148,16 @@ func (f *fleet) tidy(ctx context.Context) {
 			f.server.modules.shelf.close(0, 0)
 			return
 		case <-ticker.C:
-			f.close(idleAgent, idleAgents)
+			f.close(idleAgent, idleBytes)
 			f.server.modules.shelf.close(idleModule, idleModules)
 		}
 	}
 }
 
-// close closes agents that were not used for so long, and of those above most the ones
-// that were not for the longest time.
-func (f *fleet) close(age time.Duration, most int) {
+// close closes agents that were not used for so long, and where they take more than most
+// bytes, or those of a tenant more than he may have, the ones that were not for the
+// longest time.
+func (f *fleet) close(age time.Duration, most int64) {
 	now := f.server.now()
 	f.mu.Lock()
 	var idle []*ready
@@ -154,10 +168,11 @@ func (f *fleet) close(age time.Duration, most int) {
 	}
 	slices.SortFunc(idle, func(a, b *ready) int { return b.idle.Compare(a.idle) })
 	f.mu.Unlock()
-	of, old := map[string]int{}, map[*ready]bool{}
-	for i, r := range idle {
-		of[r.tenant]++
-		old[r] = i >= most || of[r.tenant] > idleOfTenant || now.Sub(r.idle) >= age
+	all, of, old := int64(0), map[string]int64{}, map[*ready]bool{}
+	for _, r := range idle {
+		all += r.bytes
+		of[r.tenant] += r.bytes
+		old[r] = all > most || of[r.tenant] > idleOfTenant || now.Sub(r.idle) >= age
 	}
 	f.closeIdle(func(r *ready) bool { return old[r] })
 }
@@ -172,12 +187,16 @@ func (f *fleet) fit(ctx context.Context, p *agentPlan, tenant string) (*host.Age
 		if !errors.As(err, &room) {
 			return a, err
 		}
-		switch {
-		case own && f.server.modules.shelf.close(0, 0)+f.evict(tenant) > 0:
-		case f.evictOthers(tenant, most) > 0:
+		shelf, closed := f.server.modules.shelf, 0
+		if own {
+			closed = f.evict(tenant) + shelf.close(0, 0)
+		}
+		if closed == 0 {
+			if f.evictOthers(tenant, most) == 0 {
+				return a, err
+			}
 			most *= 2
-		default:
-			return a, err
+			shelf.close(0, 0) // what they kept
 		}
 		own = false
 		a, err = f.builds(ctx, p)
@@ -294,6 +313,27 @@ func (p *agentPlan) key() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// bytes is how much memory its agent takes, once it was read.
+func (p *agentPlan) bytes() int64 {
+	n := int64(agentBytes)
+	if p.file == nil {
+		return n
+	}
+	walk(p.file, func(*agentfile.File, string, *agentfile.Middleware) { n += entryBytes })
+	return n + int64(serversOf(p.file))*serverBytes
+}
+
+// serversOf is how many servers of tools a file names, with the agents inside of it.
+func serversOf(f *agentfile.File) int {
+	n := len(f.Tools.MCP)
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			n += serversOf(inner)
+		}
+	}
+	return n
+}
+
 // read reads the files of the plan, and puts the operator's rings around a tenant's agent.
 func (p *agentPlan) read() (err error) {
 	p.rival = map[string]bool{}
@@ -326,8 +366,8 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator {
-		limitSteps(file, most)
+	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator && (file.Limits.MaxSteps == 0 || file.Limits.MaxSteps > most) {
+		file.Limits.MaxSteps = most
 	}
 	spec, err := json.Marshal(p.spec)
 	if err != nil {
@@ -361,18 +401,6 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 		return nil, &notReadyError{p.spec.Agent, err}
 	}
 	return a, err
-}
-
-// limitSteps lets an agent, and each of those inside of it, have no more steps.
-func limitSteps(f *agentfile.File, most int) {
-	if f.Limits.MaxSteps == 0 || f.Limits.MaxSteps > most {
-		f.Limits.MaxSteps = most
-	}
-	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil {
-			limitSteps(inner, most)
-		}
-	}
 }
 
 // A notReadyError says that an agent, which was checked when it was kept, cannot be
