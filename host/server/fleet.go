@@ -366,8 +366,8 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator && (file.Limits.MaxSteps == 0 || file.Limits.MaxSteps > most) {
-		file.Limits.MaxSteps = most
+	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator {
+		limitSteps(file, most)
 	}
 	spec, err := json.Marshal(p.spec)
 	if err != nil {
@@ -401,6 +401,18 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 		return nil, &notReadyError{p.spec.Agent, err}
 	}
 	return a, err
+}
+
+// limitSteps lets an agent, and each of those inside of it, have no more steps.
+func limitSteps(f *agentfile.File, most int) {
+	if f.Limits.MaxSteps == 0 || f.Limits.MaxSteps > most {
+		f.Limits.MaxSteps = most
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			limitSteps(inner, most)
+		}
+	}
 }
 
 // A notReadyError says that an agent, which was checked when it was kept, cannot be
