@@ -10,8 +10,8 @@ const (
 	// until half of them are taken.
 	maxOut = 16
 	// linger is how long an event may wait for others. To wake whoever waits for
-	// events costs about as much as a hook of a small module: a run that goes on
-	// tells of what happens in the meantime at once.
+	// events costs about as much as a hook of a small module: a caller that has just
+	// taken some comes by after that time, without being woken.
 	linger = 500 * time.Microsecond
 )
 
@@ -22,11 +22,12 @@ type outbox struct {
 	ring   *[maxOut]ClientEvent
 	first  int // of those in the ring
 	n      int
-	waits  bool // the caller does, for an event
+	waits  bool // the caller does, and is to be woken
+	comes  bool // the caller does, and comes by in a while, or if it is woken
 	full   bool // the run waits, for room
-	armed  bool // deliver comes
 	closed bool
-	timer  *time.Timer // of deliver; nil until it is needed
+
+	timer *time.Timer // of the caller that comes by; nil until it is needed
 
 	more chan struct{} // holds a token for a caller that waits
 	room chan struct{} // holds a token for a run that does
@@ -51,36 +52,16 @@ func (o *outbox) send(e ClientEvent) {
 	}
 	o.ring[(o.first+o.n)%maxOut] = e
 	o.n++
-	if o.waits && !o.armed {
-		o.arm()
+	if o.waits {
+		o.wake()
 	}
 	o.mu.Unlock()
 }
 
-// arm lets deliver come after a while. Callers hold the lock.
-func (o *outbox) arm() {
-	o.armed = true
-	if o.timer == nil {
-		o.timer = time.AfterFunc(linger, o.deliver)
-		return
-	}
-	o.timer.Reset(linger)
-}
-
-// deliver wakes a caller that waits while there are events.
-func (o *outbox) deliver() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.armed = false
-	if o.n > 0 {
-		o.wake()
-	}
-}
-
 // wake wakes the caller if it waits. Callers hold the lock.
 func (o *outbox) wake() {
-	if o.waits {
-		o.waits = false
+	if o.waits || o.comes {
+		o.waits, o.comes = false, false
 		o.more <- struct{}{}
 	}
 }
@@ -90,16 +71,13 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	if o.timer != nil {
-		o.timer.Stop()
-	}
 	o.wake()
 }
 
 // take returns the next event, for which it waits; false if there are no more.
 func (o *outbox) take() (ClientEvent, bool) {
 	o.mu.Lock()
-	for o.n == 0 {
+	for came := false; o.n == 0; {
 		if o.closed {
 			if o.ring != nil {
 				rings.Put(o.ring)
@@ -108,10 +86,21 @@ func (o *outbox) take() (ClientEvent, bool) {
 			o.mu.Unlock()
 			return ClientEvent{}, false
 		}
-		o.waits = true
+		if came { // and there was nothing
+			o.waits = true
+			o.mu.Unlock()
+			<-o.more
+			o.mu.Lock()
+			continue
+		}
+		o.comes, came = true, true
 		o.mu.Unlock()
-		<-o.more
+		woken := o.rest()
 		o.mu.Lock()
+		if !woken && !o.comes { // it was in between
+			<-o.more
+		}
+		o.comes = false
 	}
 	e := o.ring[o.first]
 	o.ring[o.first] = ClientEvent{} // what it holds is the caller's now
@@ -123,4 +112,20 @@ func (o *outbox) take() (ClientEvent, bool) {
 	}
 	o.mu.Unlock()
 	return e, true
+}
+
+// rest waits until it is time for the caller to come by, or it is woken.
+func (o *outbox) rest() (woken bool) {
+	if o.timer == nil {
+		o.timer = time.NewTimer(linger)
+	} else {
+		o.timer.Reset(linger)
+	}
+	select {
+	case <-o.timer.C:
+		return false
+	case <-o.more:
+		o.timer.Stop()
+		return true
+	}
 }
