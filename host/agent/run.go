@@ -395,8 +395,9 @@ func (r *run) beginStep(context.Context) (Phase, error) {
 		r.tellLimit(s.Last, actionLast)
 	}
 	if s.Respond != nil {
-		s.Respond.ID = r.NewID()
-		s.Messages, s.Respond = s.Messages.Append(*s.Respond), nil
+		m := *s.Respond // a journal may be writing the one that the state had
+		m.ID = r.NewID()
+		s.Messages, s.Respond = s.Messages.Append(m), nil
 		s.Told = toolNames(s.activeTools())
 		return PhaseDecide, nil
 	}
