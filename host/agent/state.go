@@ -94,6 +94,9 @@ type CallState struct {
 	// journal had it and its process was gone; Kept is then set.
 	Child *State     `json:"child,omitempty"`
 	Kept  *KeptChild `json:"kept,omitempty"`
+	// Runs counts the runs that the call made, where its tool is an agent: hooks may
+	// have had it made again.
+	Runs int `json:"runs,omitempty"`
 	// Transfer is the agent that the call hands the conversation over to.
 	Transfer string        `json:"transfer,omitempty"`
 	Result   *abi.Result   `json:"result,omitempty"`

@@ -35,7 +35,8 @@ type ToolOptions struct {
 // is the call's result; a run that comes to none is an error result.
 //
 // Where it waits for an answer, so does the run around it: under the
-// interrupts' ids, with the call's id and a slash before them.
+// interrupts' ids, with the call's id and a slash before them; of a second run of the
+// call, the id, #2 and a slash.
 //
 // A journal keeps it with the run around it, which goes on elsewhere after a crash:
 // this one then goes on too, where it was, and does nothing twice. It is not so
@@ -129,6 +130,7 @@ func (t *agentTool) begin(ctx context.Context, from *caller, call abi.Call) (*ru
 		if err != nil {
 			return nil, err
 		}
+		from.count()
 		r = newRun(t.agent, from.input(call, text))
 	}
 	r.parent, r.depth = from.run, depth
@@ -150,6 +152,13 @@ func (t *agentTool) request(arguments string) (string, error) {
 	return in.Request, nil
 }
 
+// count counts a run that the call makes: no two of them have the same id.
+func (c *caller) count() {
+	if c.call != nil {
+		c.run.keepCall(c.run.indexOf(c.call), func() { c.call.Runs++ })
+	}
+}
+
 // input is what a run begins with that a call makes.
 func (c *caller) input(call abi.Call, text string) Input {
 	in := Input{Messages: []abi.Message{abi.User(text)}}
@@ -157,6 +166,9 @@ func (c *caller) input(call abi.Call, text string) Input {
 		w := c.run.Where()
 		in.RunID = fmt.Sprintf("%s.%d.%s", w.ID, w.Step, idPart(call.ID))
 		in.Parent, in.Metadata = w.ID, w.Metadata
+	}
+	if c.call != nil && c.call.Runs > 1 {
+		in.RunID += fmt.Sprintf(".%d", c.call.Runs)
 	}
 	return in
 }

@@ -225,6 +225,41 @@ func TestAnInterruptInAChild(t *testing.T) {
 	require.Equal(t, 1, ran, "its sibling did not run again")
 }
 
+func TestEachRunOfACallHasItsOwnIDs(t *testing.T) {
+	t.Parallel()
+	child := asking(t, calls("t#a"), scripted.Text("one"), calls("t#a"), scripted.Text("two"))
+	twice := native("twice", &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
+			return nil, err
+		}
+		res, err := c.NextTool(ctx, abi.CallPatch{})
+		return &abi.WrapToolCallAnswer{Result: res}, err
+	}})
+	parent, pm := agentOf(t, agent.Options{Tools: []tool.Tool{agent.Tool(child, nil)}, Chain: with(t, twice)}, ask("1", "go"), scripted.Text("done"))
+	var runs, ids []string
+	_, err := eventsOf(t, parent, agent.Input{})
+	for range 2 {
+		var paused *agent.Paused
+		require.ErrorAs(t, err, &paused)
+		require.Len(t, paused.Interrupts, 1)
+		p := paused.Interrupts[0]
+		runs, ids = append(runs, p.Run), append(ids, p.ID)
+		b, failed := json.Marshal(paused.State) // another process
+		require.NoError(t, failed)
+		var state agent.State
+		require.NoError(t, json.Unmarshal(b, &state))
+		seq, failed := parent.Resume(t.Context(), &state, map[string]json.RawMessage{p.ID: json.RawMessage("true")})
+		require.NoError(t, failed)
+		for _, ended := range seq {
+			err = ended
+		}
+	}
+	require.NoError(t, err)
+	require.Equal(t, []string{"r.1.1", "r.1.1.2"}, runs)
+	require.NotEqual(t, ids[0], ids[1], "an answer to the first question is none to the second")
+	require.Equal(t, []string{"U:hi", "A:[researcher#1]", "T:two#1"}, short(pm.Requests()[1].Messages))
+}
+
 func TestDepthIsBounded(t *testing.T) {
 	t.Parallel()
 	a, _ := agentOf(t, agent.Options{Name: "researcher"}, scripted.Text("the bottom"))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -28,7 +29,7 @@ func (s *State) Pending() []abi.Pending {
 			continue
 		}
 		for _, inner := range c.Child.Pending() {
-			inner.ID = c.Call.ID + "/" + inner.ID
+			inner.ID = c.runName() + "/" + inner.ID
 			if inner.Run == "" {
 				inner.Run, inner.Agent = c.Child.ID, c.Child.Agent
 			}
@@ -36,6 +37,14 @@ func (s *State) Pending() []abi.Pending {
 		}
 	}
 	return out
+}
+
+// runName tells the run that a call made last from those that it made before.
+func (c *CallState) runName() string {
+	if c.Runs > 1 {
+		return c.Call.ID + "#" + strconv.Itoa(c.Runs)
+	}
+	return c.Call.ID
 }
 
 // childOf is the call that waits with p because the run that it made does.
@@ -71,7 +80,7 @@ func (s *State) answer(answers map[string]json.RawMessage) error {
 		}
 		down := map[string]json.RawMessage{}
 		for id, a := range answers {
-			if rest, ok := strings.CutPrefix(id, c.Call.ID+"/"); ok {
+			if rest, ok := strings.CutPrefix(id, c.runName()+"/"); ok {
 				down[rest] = a
 				delete(own, id)
 			}
