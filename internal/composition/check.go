@@ -131,15 +131,21 @@ func (s *seen) against(want *Account) string {
 		want.withoutLive()
 		got.withoutLive()
 	}
-	return s.inOrder() + s.saysWhatItSaid() + got.differsFrom(want)
+	return s.inOrder() + s.sawAll() + s.saysWhatItSaid() + got.differsFrom(want)
 }
 
 // inOrder says what is wrong with the order of the events.
 func (s *seen) inOrder() string {
-	open := map[string]bool{}
+	open, inner := map[string]bool{}, map[string]int64{}
 	for i, e := range s.events {
 		if e.Seq != int64(i+1) {
 			return fmt.Sprintf("event %d has the number %d\n", i+1, e.Seq)
+		}
+		if in := e.Event; in != nil {
+			if in.Seq <= inner[in.Run] {
+				return fmt.Sprintf("event %d of run %s comes behind its event %d\n", in.Seq, in.Run, inner[in.Run])
+			}
+			inner[in.Run] = in.Seq
 		}
 		key, ends := "", false
 		switch e.Type {
@@ -162,6 +168,21 @@ func (s *seen) inOrder() string {
 	}
 	if last := s.events[len(s.events)-1].Type; len(open) > 0 || last != abi.EventRunFinished {
 		return fmt.Sprintf("the last event is %s, and these have not ended: %v\n", last, open)
+	}
+	return ""
+}
+
+// sawAll compares the events with those that an observer was told of: all but chunks, and what
+// happened in other runs.
+func (s *seen) sawAll() string {
+	var want []int64
+	for _, e := range s.events {
+		if e.Type != abi.EventChunk && e.Type != abi.EventChild {
+			want = append(want, e.Seq)
+		}
+	}
+	if !slices.Equal(want, s.observed) {
+		return fmt.Sprintf("the observer was told of the events %v, of %v\n", s.observed, want)
 	}
 	return ""
 }

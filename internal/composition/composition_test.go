@@ -22,14 +22,21 @@ func TestCompositions(t *testing.T) {
 			for i := 0; i < *compositions; i += check.Each {
 				seed := *seed + uint64(i)
 				c := Generate(seed)
-				if check.Run(t.Context(), c) == "" {
+				wrong := check.Run(t.Context(), c)
+				if wrong == "" {
 					continue
 				}
 				if failed++; failed > most {
 					t.Fatalf("more than %d seeds fail", most)
 				}
-				c = Shrink(c, func(c *Composition) bool { return check.Run(t.Context(), c) != "" })
-				t.Errorf("seed %d, which this is the smallest of that fails:\n%s\n%s", seed, c, check.Run(t.Context(), c))
+				c = Shrink(c, func(c *Composition) bool {
+					now := check.Run(t.Context(), c)
+					if now != "" {
+						wrong = now
+					}
+					return now != ""
+				})
+				t.Errorf("seed %d, which this is the smallest of that fails:\n%s\n%s", seed, c, wrong)
 			}
 		})
 	}

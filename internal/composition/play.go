@@ -34,11 +34,13 @@ type stage struct {
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
-	asked  []string
-	ran    []string
-	state  []abi.Message
-	kid    *seen // nil: there is none
-	pauses int
+	// observed are the numbers of the events that an observer was told of.
+	observed []int64
+	asked    []string
+	ran      []string
+	state    []abi.Message
+	kid      *seen // nil: there is none
+	pauses   int
 	// questions are what the run waited for, each once.
 	questions []abi.Pending
 	onHook    func() // is called when a hook begins; nil: nobody asks
@@ -60,7 +62,7 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 // run is one run of the agent.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
 	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id})
-	waiting := map[string]bool{}
+	waiting, answered := map[string]bool{}, map[string]bool{}
 	for {
 		var paused *agent.Paused
 		for e, err := range events {
@@ -76,6 +78,9 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 			return fmt.Errorf("the run paused %d times", s.pauses)
 		}
 		for _, q := range paused.Interrupts {
+			if answered[q.ID] {
+				return fmt.Errorf("the run asks %s, as which it has asked something before", q.ID)
+			}
 			if !waiting[q.ID] {
 				waiting[q.ID] = true
 				s.questions = append(s.questions, q)
@@ -84,6 +89,7 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 		answers := yes(paused.Interrupts, c.some(puppet.Stop, puppet.Fault))
 		for id := range answers {
 			delete(waiting, id)
+			answered[id] = true
 		}
 		var err error
 		if events, err = resume(ctx, a, paused, answers); err != nil {
@@ -94,6 +100,7 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 
 // forget makes room for another run.
 func (s *seen) forget() {
+	s.observed = nil
 	s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, 0, nil
 	if s.kid != nil {
 		s.kid.forget()
@@ -171,8 +178,8 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 	})
 }
 
-// watch tells the model, by a parameter, at which step the run is, and notes the messages
-// at the end.
+// watch tells the model, by a parameter, at which step the run is, and notes what it
+// observes, and the messages at the end.
 func (s *seen) watch() *chain.Native {
 	return &chain.Native{
 		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
@@ -183,6 +190,14 @@ func (s *seen) watch() *chain.Native {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.state = c.List(abi.ListState).All()
+			return nil, nil
+		},
+		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for i := range in.Events {
+				s.observed = append(s.observed, in.Events[i].Seq)
+			}
 			return nil, nil
 		},
 	}

@@ -20,6 +20,33 @@ var regressions = map[string]Composition{
 		Replies:  []Reply{{Fails: true}},
 		MaxSteps: 1,
 	},
+	"with the race detector: an answer without the model is changed while it is kept": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Outer, Hooks: map[abi.Hook]puppet.Script{
+				"before_agent": {Do: "answer"},
+			}},
+		},
+		Replies:  []Reply{{Text: "a"}},
+		MaxSteps: 1,
+	},
+	"the second run of a call has the ids of the first": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Outer, Hooks: map[abi.Hook]puppet.Script{
+				"wrap_tool_call": {Next: []string{"", ""}},
+			}},
+		},
+		Replies:  []Reply{{Calls: []Call{{"kid", "{}"}}}},
+		MaxSteps: 1,
+		Kid: &Composition{
+			Entries: []Entry{
+				{Name: "k0", Ring: Outer, Hooks: map[abi.Hook]puppet.Script{
+					"before_model": {Do: "pause"},
+				}},
+			},
+			Replies:  []Reply{{Text: "a"}},
+			MaxSteps: 1,
+		},
+	},
 }
 
 func TestRegressions(t *testing.T) {
