@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,7 +30,8 @@ import (
 // find what who may write to the directory put there on purpose: that is the host's
 // own user, who could as well change the host. Therefore a checksum, and no digest:
 // machine code is some twenty megabytes a module, and digesting it was a fifth of
-// what starting takes.
+// what starting takes. The code itself is read once, by wazero, which holds it against
+// a checksum that is among what is checked here (machinecode.go).
 //
 // Several processes may use one directory at the same time.
 type diskCache struct {
@@ -172,23 +172,13 @@ func sumOf(dir, name string, contents map[string][]byte) (string, error) {
 				return err
 			}
 			_, _ = sum.Write(contents[name])
-		} else if err := copyFile(sum, path); err != nil {
+		} else if err := sumMachineCode(sum, path); err != nil {
 			return err
 		}
 		fmt.Fprintf(&b, "%x %s\n", sum.Sum(nil), filepath.ToSlash(name))
 		return nil
 	})
 	return b.String(), err
-}
-
-func copyFile(to io.Writer, path string) error {
-	in, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	_, err = io.Copy(to, in)
-	return err
 }
 
 // keep makes a new entry one that others find, with the shell of the module that was
@@ -202,10 +192,6 @@ func (e *cacheEntry) keep(ctx context.Context, config wazero.RuntimeConfig, m *w
 	if e.cache == nil {
 		return nil
 	}
-	known, err := f.encode()
-	if err != nil {
-		return err
-	}
 	module := shellOf(m)
 	switch ok, err := e.putShell(ctx, config, module); {
 	case err != nil:
@@ -213,7 +199,7 @@ func (e *cacheEntry) keep(ctx context.Context, config wazero.RuntimeConfig, m *w
 	case !ok:
 		module = m.Encode()
 	}
-	for name, b := range map[string][]byte{moduleFile: module, factsName: known} {
+	for name, b := range map[string][]byte{moduleFile: module, factsName: f.encode()} {
 		if err := os.WriteFile(filepath.Join(e.dir, name), b, 0o600); err != nil {
 			return err
 		}

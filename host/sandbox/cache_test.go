@@ -63,7 +63,19 @@ func flip(file string) error {
 	if err != nil {
 		return err
 	}
-	b[len(b)/2] ^= 1
+	return flipAt(file, len(b)/2)
+}
+
+// flipAt changes a byte of a file, counted from its end if at is less than 0.
+func flipAt(file string, at int) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if at < 0 {
+		at += len(b)
+	}
+	b[at] ^= 1
 	return os.WriteFile(file, b, 0o600)
 }
 
@@ -83,11 +95,14 @@ func TestCacheEntryThatIsNotWhole(t *testing.T) {
 			}
 			return os.Symlink(f+".away", f)
 		},
-		"other code":   flip,
-		"other module": func(f string) error { return flip(own(f, moduleFile)) },
-		"other facts":  func(f string) error { return flip(own(f, factsName)) },
-		"no module":    func(f string) error { return os.Remove(own(f, moduleFile)) },
-		"no facts":     func(f string) error { return os.Remove(own(f, factsName)) },
+		"other code":    flip,
+		"other places":  func(f string) error { return flipAt(f, 24) },
+		"other version": func(f string) error { return flipAt(f, 8) },
+		"other end":     func(f string) error { return flipAt(f, -1) },
+		"other module":  func(f string) error { return flip(own(f, moduleFile)) },
+		"other facts":   func(f string) error { return flip(own(f, factsName)) },
+		"no module":     func(f string) error { return os.Remove(own(f, moduleFile)) },
+		"no facts":      func(f string) error { return os.Remove(own(f, factsName)) },
 		"facts that are none": func(f string) error {
 			if err := os.WriteFile(own(f, factsName), []byte("imports nothing"), 0o600); err != nil {
 				return err
@@ -218,11 +233,45 @@ func TestFactsAreKept(t *testing.T) {
 	require.NotEmpty(t, known[0].globals)
 	var encoded [2][]byte
 	for i, f := range known {
-		var err error
-		encoded[i], err = f.encode()
-		require.NoError(t, err)
+		encoded[i] = f.encode()
 	}
 	require.Equal(t, encoded[0], encoded[1])
+	kept, err := decodeFacts(encoded[0])
+	require.NoError(t, err)
+	require.Equal(t, encoded[0], kept.encode())
+	for n := range encoded[0] {
+		_, err := decodeFacts(encoded[0][:n])
+		require.Error(t, err, "the first %d bytes", n)
+	}
+	_, err = decodeFacts(append(encoded[0], 0))
+	require.Error(t, err, "a byte more")
+}
+
+// Of a file with machine code all is summed up but the code, for which wazero itself
+// holds it against its checksum.
+func TestSumMachineCode(t *testing.T) {
+	t.Parallel()
+	const whole = "WAZEVO\x03dev" + "\x01\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x05\x00\x00\x00\x00\x00\x00\x00" + "\xc3codeCRC4more"
+	sum := func(content string) string {
+		file := filepath.Join(t.TempDir(), "code")
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		var out strings.Builder
+		require.NoError(t, sumMachineCode(&out, file))
+		return out.String()
+	}
+	code := strings.Index(whole, "\xc3code")
+	for i := range len(whole) {
+		changed := []byte(whole)
+		changed[i] ^= 1
+		inCode := i >= code && i < code+5
+		require.Equal(t, inCode, sum(whole) == sum(string(changed)), "byte %d", i)
+	}
+	for n := range len(whole) {
+		require.NotEqual(t, sum(whole), sum(whole[:n]), "the first %d bytes", n)
+	}
+	for _, other := range []string{"", "WAZEVO", "\x00asm and whatever", whole[:code], "WAZEVO\x03dev\xff\xff\xff\xff", strings.Replace(whole, "\x05", "\x50", 1)} {
+		require.Equal(t, other, sum(other), "all of it")
+	}
 }
 
 func TestCacheIsBounded(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -31,7 +30,8 @@ type code struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil without a cache on disk
 
-	heldUp atomic.Int64 // when a slice of it last took too long, by sinceStart; 0: never
+	suspect event // a slice of it took long
+	heldUp  event // and it was known that nobody else had the processor
 
 	once sync.Once // for close
 	refs int       // images, instances and waiting loads; guarded by Sandbox.mu
@@ -244,6 +244,8 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 			s.log.Warn("a compiled module was not kept", "digest", c.digest, "error", err)
 		}
 		return nil
+	case entry.hit() && cacheFailed(err): // the code is not what it was, for one
+		return fmt.Errorf("sandbox: take from the cache: %w: %w", errNotTaken, err)
 	case errors.Is(err, errNotTaken), cacheFailed(err):
 		return fmt.Errorf("sandbox: compile: %w", err)
 	default:
@@ -253,7 +255,7 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 
 // rewriteVersion changes whenever rewrite refuses more, or finds out something
 // else; what the decoder does is part of it. wasm.MeterVersion stands for metering.
-const rewriteVersion = 3
+const rewriteVersion = 4
 
 // cacheKey names the cache entry of a module with that digest: all that what is
 // compiled depends on, and what had to be so for it to be accepted.
