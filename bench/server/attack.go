@@ -1,124 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/hostile"
 )
-
-// modest is the quota that docs/platform.md names for tenants that nobody knows.
-var modest = map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50, "storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64}
-
-// hostility measures what a hostile tenant does to the runs of others.
-func hostility(p *plan, s *platform, text *bytes.Buffer) error {
-	const tenants, modules = 10, 3
-	list, err := s.tenants("good-", tenants, "quick", modules)
-	if err != nil {
-		return err
-	}
-	guest, err := os.CreateTemp("", "guest-*.wasm")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(guest.Name())
-	if _, err := guest.Write(s.wasm); err != nil {
-		return err
-	}
-	_ = guest.Close()
-	agent := agentOf("quick", modules)
-	if err := s.each(list, agent); err != nil {
-		return err
-	}
-	most, err := s.load(list, agent, workers, p.each)
-	if err != nil {
-		return err
-	}
-	rate := max(1, math.Round(most.perSecond()/3))
-	load := func() (*sample, error) { return s.steady(list, agent, rate, p.each/3) }
-	fmt.Fprintf(text, "## A hostile tenant\n\nRuns with %d modules of %d tenants begin by the clock, %.0f a second, which is a third of the most that this machine did with nobody else there. "+
-		"The time of each counts from when it was to begin, so that none waits unseen. Another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
-		"use up their time, floods the server with requests, sends bodies of 8 MB and of 1 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
-		"What sends all that, at the lowest priority, and the model share the processors with the server. "+
-		"There were %d turns of %v each. Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
-		"| the hostile tenant's quota | p50, without and with it | p99, without and with it | ratio of p99 | processor, without and with it |\n| --- | ---: | ---: | ---: | ---: |\n",
-		modules, tenants, rate, p.rounds, p.each/3, runtime.NumCPU())
-	for i, quota := range []struct {
-		name string
-		of   map[string]int64
-	}{{"as [platform.md](platform.md#quotas) names it", modest}, {"none", nil}} {
-		evil, err := s.tenant(fmt.Sprint("mallory-", i), quota.of)
-		if err != nil {
-			return err
-		}
-		quiet, loud, err := s.besides(p, evil, guest.Name(), load)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f | %.0f %%, %.0f %% |\n", quota.name, ms(quiet.at(0.5)), ms(loud.at(0.5)),
-			ms(quiet.at(0.99)), ms(loud.at(0.99)), loud.at(0.99).Seconds()/quiet.at(0.99).Seconds(), quiet.busy(), loud.busy())
-	}
-	text.WriteString("\n")
-	return nil
-}
-
-// besides measures a load by turns without the hostile tenant, whose process stands
-// still, and with it.
-func (p *platform) besides(much *plan, evil *tenant, guest string, load func() (*sample, error)) (quiet, loud *sample, err error) {
-	cmd, err := self(p.url, evil.key, guest, much.attacks)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
-	time.Sleep(5 * time.Second) // its modules are brought
-	quiet, loud = &sample{}, &sample{}
-	for range much.rounds {
-		for _, turn := range []struct {
-			signal os.Signal
-			settle func()
-			to     *sample
-		}{{syscall.SIGSTOP, p.rest, quiet}, {syscall.SIGCONT, func() { time.Sleep(time.Second) }, loud}} {
-			if err := cmd.Process.Signal(turn.signal); err != nil {
-				return nil, nil, err
-			}
-			turn.settle()
-			got, err := load()
-			if err != nil {
-				return nil, nil, err
-			}
-			turn.to.times = append(turn.to.times, got.times...)
-			turn.to.took += got.took
-			turn.to.processor += got.processor
-		}
-	}
-	return quiet, loud, nil
-}
-
-// rest waits until the server has little to do any more: what was begun goes on for a
-// while, and a time that is to be without it would not be.
-func (p *platform) rest() {
-	const look, most = 250 * time.Millisecond, 30 * time.Second
-	for began := time.Now(); time.Since(began) < most; {
-		before := p.processor()
-		time.Sleep(look)
-		if p.processor()-before <= look/10 {
-			return
-		}
-	}
-}
 
 // A mallory is the hostile tenant.
 type mallory struct {

@@ -1,6 +1,6 @@
 // Command server measures the platform, and writes the figures as Markdown:
 //
-//	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] AGENT-RUNNER GUEST.wasm OUT.md
+//	server [-quick] [-part NAME] [-tenants N] [-attacks NAME,…] [-quotas NAME,…] [-rate N] [-rounds N] [-turn D] AGENT-RUNNER GUEST.wasm OUT.md
 //
 // It starts AGENT-RUNNER serve with an embedded store, and a model on the loopback
 // interface that answers at once; both, and what sends the load, share the machine.
@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,15 +26,22 @@ type plan struct {
 	tenants []int
 	modules []int
 	readers int
-	runs    int // at once, for their memory
-	rounds  int // with a hostile tenant, and without
-	attacks string
+	runs    int           // at once, for their memory
+	rounds  int           // with a hostile tenant, and without
+	turn    time.Duration // of each of them
+	rate    float64       // of runs a second meanwhile; 0: a third of what the machine can
+	attacks string        // what the hostile tenant does; all of it when empty
+	quotas  string        // what it may do; one after the other when empty
 }
 
 func main() {
 	quick := flag.Bool("quick", false, "shorter rows and fewer tenants")
 	only := flag.String("part", "", "measure this part alone: throughput, memory, streams or hostility")
 	most := flag.Int("tenants", 1000, "the most tenants; to make so many takes minutes")
+	rounds := flag.Int("rounds", 0, "how many turns the hostile tenant has, and has not; 12, or 4 with -quick, when 0")
+	turn := flag.Duration("turn", 0, "how long each of them is; a third of a row when 0")
+	rate := flag.Float64("rate", 0, "runs a second beside the hostile tenant; a third of what the machine can when 0")
+	quotas := flag.String("quotas", "", "the hostile tenant's quotas: some of modest, none and inputs, with commas; all of them when empty")
 	ways := flag.String("attacks", "", "what the hostile tenant does: some of agents, bodies, floods, runs, stalls and uploads, with commas; all of it when empty")
 	attack := flag.String("attack", "", "be the hostile tenant: of the server at this address (the program starts itself so)")
 	flag.Parse()
@@ -49,7 +57,8 @@ func main() {
 	if *quick {
 		p = plan{each: 2 * time.Second, tenants: []int{1, 10}, modules: []int{0, 3}, readers: 200, runs: 50, rounds: 4}
 	}
-	p.attacks = *ways
+	p.attacks, p.quotas, p.rate = *ways, *quotas, *rate
+	p.rounds, p.turn = cmp.Or(*rounds, p.rounds), cmp.Or(*turn, p.each/3)
 	if err := measure(&p, *only, flag.Arg(0), flag.Arg(1), flag.Arg(2)); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
