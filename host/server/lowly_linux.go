@@ -26,3 +26,8 @@ func lowly(work func()) {
 		panic(panicked) // the caller's, who answers for it
 	}
 }
+
+// standBack lets threads that wait for a processor have this one. Left to itself the
+// system takes it from one that calculates after several milliseconds only, if all of its
+// processors are busy, and a run needs one dozens of times for a moment each.
+func standBack() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

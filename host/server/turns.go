@@ -53,6 +53,7 @@ func (s *Server) sharer(tenant string) *sandbox.Sharer {
 		// Go has in its common queue: what comes from the disk, say, which would wait for
 		// dozens of turns. So it goes to the end of that queue first.
 		runtime.Gosched()
+		standBack() // threads of this process wait in the system's queue, too
 		return done, err
 	}}
 }
