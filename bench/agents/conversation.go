@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
@@ -20,6 +21,8 @@ const (
 	redacted  = "Three people did: [address] for Monday, [address] for Tuesday, and [address], who wants them every day of the week but Sunday."
 	arguments = `{"query":"croissants"}`
 	forbidden = `{"query":"/etc/passwd"}`
+	dangling  = "old" // the call that nobody answered
+	canceled  = "This call was canceled."
 )
 
 // history is n messages of about 1 KB, the last but one with a call that was
@@ -34,7 +37,7 @@ func history(n int) []abi.Message {
 		}
 		if i == n-1 {
 			m = abi.Assistant("I look.")
-			m.ToolCalls = []abi.ToolCall{abi.NewToolCall("old", "search", arguments)}
+			m.ToolCalls = []abi.ToolCall{abi.NewToolCall(dangling, "search", arguments)}
 		}
 		out = append(out, m)
 	}
@@ -48,7 +51,32 @@ func found() string {
 
 func search() tool.Tool {
 	return tool.Func(abi.Tool{Name: "search", Description: "Searches the orders.", Parameters: []byte(`{"type":"object","properties":{"query":{"type":"string"}}}`)},
-		func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult(found()), nil })
+		func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+			witnessOf(ctx).calls.Add(1)
+			return abi.TextResult(found()), nil
+		})
+}
+
+// A witness is what the agent's model and its tool see of a run.
+type witness struct {
+	calls  atomic.Int64 // that came to the tool, and not from the cache
+	mended atomic.Int64 // requests in which the call of the history had its answer
+}
+
+type witnessKey struct{}
+
+// withWitness returns a context for one run.
+func withWitness(ctx context.Context) (context.Context, *witness) {
+	w := &witness{}
+	return context.WithValue(ctx, witnessKey{}, w), w
+}
+
+// witnessOf is that of a run; one that nobody asks where there is none.
+func witnessOf(ctx context.Context) *witness {
+	if w, ok := ctx.Value(witnessKey{}).(*witness); ok {
+		return w
+	}
+	return &witness{}
 }
 
 // step says how far the conversation is: how many results came since the question.
@@ -67,7 +95,12 @@ func step(results int) (text, call string) {
 type instant struct{}
 
 // Generate implements [model.Model].
-func (instant) Generate(_ context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+func (instant) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	for i, m := range req.Messages[1:] {
+		if m.ToolCallID == dangling && m.Content.String() == canceled && len(req.Messages[i].ToolCalls) > 0 {
+			witnessOf(ctx).mended.Add(1)
+		}
+	}
 	results := 0
 	for i := len(req.Messages) - 1; req.Messages[i].Role != abi.RoleUser; i-- {
 		if req.Messages[i].Role == abi.RoleTool {
@@ -97,18 +130,30 @@ func (instant) Generate(_ context.Context, req *model.Request, sink func(abi.Chu
 // A result is what a run came to: all peers have the same.
 type result struct {
 	Text    string // that was streamed
+	Chunks  int
 	Results []string
+	Calls   int64          // of the tool
+	Mended  int64          // requests of the model
 	Counts  map[string]int // of messages and results that the observer saw
 }
 
 func want() result {
 	clean := strings.ReplaceAll(found(), "ann@example.com", "[address]")
-	return result{Text: redacted, Results: []string{clean, clean, "this is not allowed here"}, Counts: map[string]int{"message": 4, "tool_result": 3}}
+	return result{Text: redacted, Chunks: strings.Count(answer, " ") + 1, Results: []string{clean, clean, "this is not allowed here"}, Calls: 1, Mended: 4, Counts: map[string]int{"message": 4, "tool_result": 3}}
 }
 
 func (r *result) same(w result) error {
 	if r.Text != w.Text {
 		return fmt.Errorf("the text is %q", r.Text)
+	}
+	if r.Chunks != w.Chunks {
+		return fmt.Errorf("the text came in %d chunks", r.Chunks)
+	}
+	if r.Calls != w.Calls {
+		return fmt.Errorf("the tool was called %d times", r.Calls)
+	}
+	if r.Mended != w.Mended {
+		return fmt.Errorf("in %d requests the old call had its answer", r.Mended)
 	}
 	if len(r.Results) != len(w.Results) {
 		return fmt.Errorf("there are %d results", len(r.Results))

@@ -21,9 +21,10 @@ import (
 
 // inEino is an Eino agent with the five as native handlers.
 func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error) {
-	lookup, err := utils.InferTool("search", "Searches the orders.", func(context.Context, struct {
+	lookup, err := utils.InferTool("search", "Searches the orders.", func(ctx context.Context, _ struct {
 		Query string `json:"query"`
 	}) (string, error) {
+		witnessOf(ctx).calls.Add(1)
 		return found(), nil
 	})
 	if err != nil {
@@ -43,11 +44,12 @@ func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error)
 		r := result{Counts: map[string]int{}}
 		var text strings.Builder
 		o := &observed{counts: map[string]int{}}
+		ctx, saw := withWitness(ctx)
 		events := runner.Run(context.WithValue(ctx, observedKey{}, o), messages)
 		for {
 			e, ok := events.Next()
 			if !ok {
-				r.Text, r.Counts = text.String(), o.counts
+				r.Text, r.Counts, r.Calls, r.Mended = text.String(), o.counts, saw.calls.Load(), saw.mended.Load()
 				return r, nil
 			}
 			if e.Err != nil {
@@ -73,7 +75,10 @@ func inEino(ctx context.Context, name string, talk []abi.Message) (*peer, error)
 				if err != nil {
 					return r, err
 				}
-				text.WriteString(m.Content)
+				if m.Content != "" {
+					text.WriteString(m.Content)
+					r.Chunks++
+				}
 			}
 		}
 	}}, nil
@@ -98,7 +103,12 @@ func (einoModel) Generate(context.Context, []*schema.Message, ...model.Option) (
 	return nil, errors.New("it is asked for streams")
 }
 
-func (einoModel) Stream(_ context.Context, input []*schema.Message, _ ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+func (einoModel) Stream(ctx context.Context, input []*schema.Message, _ ...model.Option) (*schema.StreamReader[*schema.Message], error) {
+	for i, m := range input[1:] {
+		if m.ToolCallID == dangling && m.Content == canceled && len(input[i].ToolCalls) > 0 {
+			witnessOf(ctx).mended.Add(1)
+		}
+	}
 	results := 0
 	for i := len(input) - 1; input[i].Role != schema.User; i-- {
 		if input[i].Role == schema.Tool {
@@ -134,7 +144,7 @@ func (*einoPatch) BeforeModelRewriteState(ctx context.Context, state *adk.ChatMo
 		next.Messages = append(next.Messages, m)
 		for _, c := range m.ToolCalls {
 			if !answered[c.ID] {
-				next.Messages = append(next.Messages, schema.ToolMessage("This call was canceled.", c.ID, schema.WithToolName(c.Function.Name)))
+				next.Messages = append(next.Messages, schema.ToolMessage(canceled, c.ID, schema.WithToolName(c.Function.Name)))
 			}
 		}
 	}

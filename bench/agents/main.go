@@ -7,7 +7,7 @@
 // agent-runner module build makes of guests/five/c, say, or guests/five/five.ts.
 //
 // The peers run by turns, in one process, so that what counts is the ratio
-// between them. Each run of each peer is held against the same messages,
+// between them. Each run of each peer is held against the same messages, calls,
 // chunks and counters. With -concurrent it measures runs side by side, with
 // -memory what they have in memory, with -line what each module more costs, and with
 // -cost what a run takes of the processors and of memory.

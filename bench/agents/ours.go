@@ -29,20 +29,24 @@ func ourLoop(ctx context.Context, name string, h *host.Host, middlewares []host.
 		var r result
 		var text strings.Builder
 		run := ""
+		ctx, saw := withWitness(ctx)
 		for e, err := range a.Run(ctx, host.Input{Messages: talk}) {
 			if err != nil {
 				return r, err
 			}
 			switch e.Type {
 			case abi.EventChunk:
-				text.WriteString(e.Chunk.Text)
+				if e.Chunk.Kind == abi.ChunkText {
+					text.WriteString(e.Chunk.Text)
+					r.Chunks++
+				}
 			case abi.EventToolResult:
 				r.Results = append(r.Results, e.Result.Content.String())
 			case abi.EventRunFinished:
 				run = e.Run
 			}
 		}
-		r.Text = text.String()
+		r.Text, r.Calls, r.Mended = text.String(), saw.calls.Load(), saw.mended.Load()
 		var err error
 		r.Counts, err = counts(run)
 		return r, err
@@ -95,7 +99,12 @@ func bytesOf(n int64) string {
 // native are the five as functions in this process.
 func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) (*peer, error) {
 	spy := newSpy()
-	list := []host.Middleware{
+	return ourLoop(ctx, name, h, append(functions(), spy.middleware()), talk, spy.counts)
+}
+
+// functions are the five in Go.
+func functions() []host.Middleware {
+	return []host.Middleware{
 		{Name: "patch", Native: &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
 			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: five.Patch(c.List(0).All())}}, nil
 		}}},
@@ -163,9 +172,7 @@ func native(ctx context.Context, h *host.Host, name string, talk []abi.Message) 
 			}
 			return nil, err
 		}}},
-		spy.middleware(),
 	}
-	return ourLoop(ctx, name, h, list, talk, spy.counts)
 }
 
 // forwarded are the five elsewhere: call sends a hook's whole input as JSON.

@@ -28,7 +28,7 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 		{
 			title: "Against what people would use instead",
 			before: "The same agent, four steps with three calls of a tool, and five middlewares of the same work: dangling calls answered, a gate, redaction of the stream and of results, a cache around the tool, an observer. " +
-				"Each run of each peer is held against the same text, results and counters. The peers run by turns in one process, one run after the other; their own processes are the side-cars' and the plug-ins'. " +
+				"Each run of each peer is held against the same chunks, results, counters, calls that reach the tool, and requests of the model with the dangling call answered. The peers run by turns in one process, one run after the other; their own processes are the side-cars' and the plug-ins'. " +
 				"The last column is the median of the turns, least and most in brackets. " +
 				"Targets: with Go guests 10 times as fast as Extism with time-outs, 5 times as HTTP side-cars, 2 times as go-plugin, a third of native Go, half of Eino.\n\n![](performance.svg)",
 			after:   missing + "\n" + peers,

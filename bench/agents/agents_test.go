@@ -1,0 +1,35 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// What a run is held against tells of each of the five whether it did its work.
+func TestEachIsMissed(t *testing.T) {
+	t.Parallel()
+	h, err := host.New(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close(t.Context())
+	for i := range len(entries) + 1 {
+		name, spy, list := "none", newSpy(), functions()
+		if i < len(entries) {
+			name = list[i].Name
+			list = slices.Delete(list, i, i+1)
+		}
+		t.Run("without "+name, func(t *testing.T) {
+			p, err := ourLoop(t.Context(), name, h, append(list, spy.middleware()), history(10), spy.counts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			if err := p.checked(t.Context()); (err == nil) != (i == len(entries)) {
+				t.Fatalf("without %s the run came to: %v", name, err)
+			}
+		})
+	}
+}
