@@ -172,6 +172,7 @@ func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
 			in := g.in
 			in.tank.ran = in.watch.ran()
 			in.tank.called = in.tank.ran
+			in.watch.marks = true
 			in.watch.mark()
 			test.slice(in)
 			in.heldUp(in.watch.ran())
@@ -182,8 +183,21 @@ func TestSlicesOfWhoHeldUpTheWorld(t *testing.T) {
 		next := im.code.slices(0)
 		require.Equal(t, test.want, next.most, name)
 		require.LessOrEqual(t, next.slice, next.most, name)
-		im.code.heldUp.Add(-int64(shortFor))
+		im.code.heldUp.at.Add(-int64(shortFor))
 		require.EqualValues(t, mostSlice, im.code.slices(0).most, "not for ever")
+	}
+	// At first it is not known whose work a long slice was.
+	im := load(t, newSandbox(t, Options{}), guestWasm, Limits{HookTime: time.Hour})
+	for _, suspect := range []bool{false, true} {
+		call(t, instantiate(t, im, InstanceConfig{Value: &testValue{call: func(_ context.Context, g *Guest, _ uint32) uint32 {
+			in := g.in
+			require.Equal(t, suspect, in.watch.marks)
+			in.tank.ran = in.watch.ran()
+			in.watch.began = in.watch.began.Add(-time.Hour)
+			in.heldUp(in.watch.ran())
+			require.EqualValues(t, mostSlice, in.tank.most)
+			return 0
+		}}}), "call", 1)
 	}
 	tank := slicing{most: shortSlice}
 	tank.measure(quick-1, 0)

@@ -186,7 +186,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	in.now = max(in.now, in.config.Clock())
 
 	in.fill()
-	in.watch = startWatch()
+	in.watch = startWatch(in.image.code.suspect.lately())
 	results, err := protect(hostCtx, body)
 	in.endTurn()
 	in.watch.stop()

@@ -1,6 +1,9 @@
 package sandbox
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 const (
 	// A guest gets its fuel in slices. Only between two of them does anything look
@@ -35,7 +38,9 @@ const (
 	// small enough that honest guests could have always. So it is measured: code of
 	// which one slice kept a processor for mostHeld has shortSlice for the next while,
 	// which is to be looked at wherever it can be. No code of compilers that was
-	// measured comes near that; it would run half as fast.
+	// measured comes near that; it would run half as fast. That a slice took so long
+	// says little: others may have had the processor. To ask how long it kept that takes
+	// 0.3 us, so it is asked of code that is suspect.
 	mostHeld   = 4 * time.Millisecond
 	shortSlice = 250
 	shortFor   = time.Minute
@@ -58,7 +63,7 @@ type slicing struct {
 // slices are those that a call of c begins with.
 func (c *code) slices(memory uint64) slicing {
 	s := slicing{slice: leastSlice, most: mostSlice, memory: memory}
-	if at := c.heldUp.Load(); at != 0 && sinceStart()-time.Duration(at) < shortFor {
+	if c.heldUp.lately() {
 		s.slice, s.most = shortSlice, shortSlice
 	}
 	return s
@@ -97,12 +102,17 @@ func (s *slicing) yields(ran time.Duration) bool {
 }
 
 // heldUp makes the slices of the guest's code short, if the one that is over kept a
-// processor for too long. That it took long says nothing: others may have had the
-// processor meanwhile. In an import it can be taken from the guest.
+// processor for too long. In an import it can be taken from the guest.
 func (in *Instance) heldUp(ran time.Duration) {
-	since := max(in.tank.ran, in.tank.called)
-	if ran-since > mostHeld && in.watch.worked(since) > mostHeld {
-		in.image.code.heldUp.Store(int64(sinceStart()))
+	since, code := max(in.tank.ran, in.tank.called), in.image.code
+	switch {
+	case ran-since <= mostHeld:
+	case !in.watch.marks:
+		code.suspect.note()
+		in.watch.marks = true
+		in.watch.mark()
+	case in.watch.worked(since) > mostHeld:
+		code.heldUp.note()
 		in.tank.most = shortSlice
 	}
 }
@@ -115,7 +125,15 @@ func (in *Instance) afterImport(ran time.Duration) {
 	in.tank.called = ran
 }
 
-// processStart is about when the process began; times since then fit an integer.
+// An event is something that is remembered for a while. It is safe for concurrent use.
+type event struct{ at atomic.Int64 } // by time.Since(processStart); 0: never
+
 var processStart = time.Now()
 
-func sinceStart() time.Duration { return time.Since(processStart) }
+func (e *event) note() { e.at.Store(int64(time.Since(processStart))) }
+
+// lately reports whether it was within the last shortFor.
+func (e *event) lately() bool {
+	at := e.at.Load()
+	return at != 0 && time.Since(processStart)-time.Duration(at) < shortFor
+}

@@ -14,13 +14,15 @@ type stopwatch struct {
 	since        time.Duration // when that was, after began
 	running      bool
 
-	thread int           // that it ran on at a mark; 0: not known
+	marks  bool          // there are marks
+	thread int           // that it ran on at the last mark; 0: not known
 	busy   time.Duration // how much processor time the thread had used then
 	marked time.Duration // how long the guest had run then
 }
 
-func startWatch() stopwatch {
-	w := stopwatch{began: time.Now(), running: true}
+// startWatch starts a watch, which makes marks or does not.
+func startWatch(marks bool) stopwatch {
+	w := stopwatch{began: time.Now(), running: true, marks: marks}
 	w.mark()
 	return w
 }
@@ -52,12 +54,15 @@ func (w *stopwatch) turn() {
 
 // mark notes what the thread has worked so far.
 func (w *stopwatch) mark() {
+	if !w.marks {
+		return
+	}
 	w.thread, w.busy = threadTime()
 	w.marked = w.used
 }
 
 // worked is how much processor time the guest has used at least since it had run for
-// so long; 0 if that is not known.
+// so long, no earlier than at the last mark; 0 if that is not known.
 func (w *stopwatch) worked(since time.Duration) time.Duration {
 	thread, busy := threadTime()
 	if thread == 0 || thread != w.thread { // it went on elsewhere

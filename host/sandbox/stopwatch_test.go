@@ -12,7 +12,7 @@ import (
 func TestStopwatchOfABusyMachine(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
-	w := startWatch()
+	w := startWatch(false)
 	pass := func(d time.Duration) {
 		now += d
 		w.lap(now)
