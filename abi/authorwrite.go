@@ -27,9 +27,7 @@ func MarshalValue(v any) ([]byte, error) {
 		writeSlice(&w, known, func(w *writer, m *Message) { m.writeValue(w) })
 		return w.b, w.err
 	case map[string]int:
-		w := writer{b: make([]byte, 0, 128)}
-		writeMap(&w, known, func(w *writer, n *int) { w.int(int64(*n)) })
-		return w.b, w.err
+		return marshalCounts(known), nil
 	case map[string]string:
 		w := writer{}
 		writeMap(&w, known, func(w *writer, s *string) { w.text(*s) })
@@ -38,6 +36,29 @@ func MarshalValue(v any) ([]byte, error) {
 	w := writer{b: make([]byte, 0, 64)}
 	w.author(reflect.ValueOf(v), 0)
 	return w.b, w.err
+}
+
+// marshalCounts writes what is counted by names, which modules keep most.
+func marshalCounts(counts map[string]int) []byte {
+	if counts == nil {
+		return []byte("null")
+	}
+	var few [8]string
+	keys := few[:0]
+	for k := range counts {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	w := writer{b: append(make([]byte, 0, 128), '{')}
+	for i, k := range keys {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.text(k)
+		w.b = append(w.b, ':')
+		w.int(int64(counts[k]))
+	}
+	return append(w.b, '}')
 }
 
 // deepest is how deep a value may be: one that holds itself has no end.

@@ -95,25 +95,26 @@ func AppendText(b []byte, text string) []byte {
 
 // char writes what has no short form, or is not ASCII, and returns where it ends.
 func (w *writer) char(s string, i int) int {
+	from, end, instead := i, i+1, ""
 	if c := s[i]; c < utf8.RuneSelf {
-		w.b = append(w.b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-		return i + 1
+		instead = `\u00` + hexDigits[c>>4:c>>4+1] + hexDigits[c&0xf:c&0xf+1]
 	}
-	from := i
-	for i < len(s) && s[i] >= utf8.RuneSelf {
+	for instead == "" && i < len(s) && s[i] >= utf8.RuneSelf {
 		r, n := utf8.DecodeRuneInString(s[i:])
+		end = i + n
 		switch {
 		case r == utf8.RuneError && n == 1:
-			w.b = append(append(w.b, s[from:i]...), `\ufffd`...)
-			return i + n
-		case r == '\u2028' || r == '\u2029':
-			w.b = append(append(append(w.b, s[from:i]...), `\u202`...), hexDigits[r&0xf])
-			return i + n
+			instead = `\ufffd`
+		case r == '\u2028':
+			instead = `\u2028`
+		case r == '\u2029':
+			instead = `\u2029`
+		default:
+			i = end
 		}
-		i += n
 	}
-	w.b = Append(w.b, s[from:i])
-	return i
+	w.b = Append(Append(w.b, s[from:i]), instead)
+	return end
 }
 
 // putText writes the text from i on to out in b, up to the first place with a byte that

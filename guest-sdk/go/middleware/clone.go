@@ -9,19 +9,33 @@ import (
 
 // cloneMessage copies what an author could change in place, so that what was
 // shown and what is handed out stay apart.
-func cloneMessage(m *abi.Message) abi.Message {
-	out := *m
-	out.ToolCalls = slices.Clone(m.ToolCalls)
-	out.Extra = slices.Clone(m.Extra)
-	out.Unknown = slices.Clone(m.Unknown)
-	out.Content = cloneContent(m.Content)
+func cloneMessage(m *abi.Message) (out abi.Message) {
+	copyMessage(&out, m)
 	return out
+}
+
+// copyMessage is cloneMessage to a place. Most messages have nothing but texts, of
+// which it is one copy.
+func copyMessage(out, m *abi.Message) {
+	*out = *m
+	if m.ToolCalls != nil {
+		out.ToolCalls = slices.Clone(m.ToolCalls)
+	}
+	if m.Extra != nil {
+		out.Extra = slices.Clone(m.Extra)
+	}
+	if m.Unknown != nil {
+		out.Unknown = slices.Clone(m.Unknown)
+	}
+	if m.Content.IsParts() {
+		out.Content = cloneContent(m.Content)
+	}
 }
 
 func cloneMessages(list []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(list))
 	for i := range list {
-		out[i] = cloneMessage(&list[i])
+		copyMessage(&out[i], &list[i])
 	}
 	return out
 }

@@ -135,6 +135,15 @@ func (s *shown) need(from, to int) {
 	}
 }
 
+// copy copies messages of the list as shown, from index from on.
+func (s *shown) copy(out []abi.Message, from int) {
+	s.need(from, from+len(out))
+	known := s.cache
+	for i := range out {
+		copyMessage(&out[i], known.get(from+i))
+	}
+}
+
 // reading says what is read.
 func reading(from, to int) string {
 	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)

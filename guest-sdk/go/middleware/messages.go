@@ -94,18 +94,19 @@ func (h *History) Slice(from, to int) []abi.Message {
 	if from >= to {
 		return nil
 	}
-	out := make([]abi.Message, 0, to-from)
-	for p, off := h.find(from); len(out) < to-from; p, off = p+1, 0 {
+	out := make([]abi.Message, to-from)
+	left := out
+	for p, off := h.find(from); len(left) > 0; p, off = p+1, 0 {
 		piece := &h.pieces[p]
-		end := min(piece.len(), off+to-from-len(out))
+		n := min(piece.len()-off, len(left))
 		if piece.put != nil {
-			out = append(out, cloneMessages(piece.put[off:end])...)
-			continue
+			for i := range n {
+				copyMessage(&left[i], &piece.put[off+i])
+			}
+		} else {
+			h.shown.copy(left[:n], piece.from+off)
 		}
-		h.shown.need(piece.from+off, piece.from+end)
-		for i := off; i < end; i++ {
-			out = append(out, cloneMessage(h.shown.at(piece.from+i)))
-		}
+		left = left[n:]
 	}
 	return out
 }
