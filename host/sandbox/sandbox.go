@@ -9,7 +9,7 @@
 //     all that can be counted, imports from the surface or WASI with exactly
 //     their types, an exported memory that fits the limit, exports of the type
 //     that the surface wants. What is wrong is told in a [RefusedError].
-//  2. Meter (package wasm, fuel.go). The module is rewritten so that it counts
+//  2. Meter (package wasm, fuel.go, slice.go). The module is rewritten so that it counts
 //     its work and its stack, and calls the host each time a slice of fuel is
 //     used up: only then does anything look at the limits of work and time, at
 //     cancellation, and only then can Go's garbage collector stop the world.
