@@ -201,6 +201,13 @@ func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
 }
 
+// ofFault finds all faults: a process that dies behind one leaves it to the next to call the
+// hook again, and to tell of its fault.
+var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
+
+// withoutFaults takes them away.
+func (a *Account) withoutFaults() { a.Events = slices.DeleteFunc(a.Events, ofFault.MatchString) }
+
 // sortChildren sorts the lines of each run that a call made as those of the run itself, in
 // the places that they have.
 func sortChildren(lines []string) {

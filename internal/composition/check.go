@@ -89,7 +89,7 @@ func mortal(ctx context.Context, c *Composition) string {
 	})
 	c = c.quiet()
 	want := Predict(c)
-	want.withoutLive()
+	want.withoutFaults()
 	for _, at := range []int{2, 3, 5, 11} {
 		s, err := playMortal(ctx, c, at)
 		switch {
@@ -99,7 +99,7 @@ func mortal(ctx context.Context, c *Composition) string {
 			continue
 		}
 		got := s.account()
-		got.withoutLive()
+		got.withoutFaults()
 		wrong := s.inOrder() + differs("events", want.Events, got.Events) + differs("messages at the end", []string{want.State}, []string{got.State})
 		if wrong != "" {
 			return fmt.Sprintf("with a death every %d hooks: %s", at, wrong)
