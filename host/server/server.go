@@ -125,7 +125,7 @@ func New(o *Options) (*Server, error) {
 		return nil, err
 	}
 	for _, r := range []interface{ routes(*Server) }{
-		&health{s.store}, &tenants{s.store}, &keys{s.store}, s.blocks, &usage{s.now},
+		&health{s.store}, &tenants{s.store, s.runs}, &keys{s.store}, s.blocks, &usage{s.now},
 		s.modules, s.agents, &secrets{}, s.runs, &completions{s}, &frontEnds{s}, s.metrics,
 	} {
 		r.routes(s)

@@ -9,7 +9,10 @@ import (
 )
 
 // tenants are the operator's business.
-type tenants struct{ store store.Store }
+type tenants struct {
+	store store.Store
+	runs  *runs
+}
 
 // A Policy is what the operator allows a tenant. Its zero value allows a module
 // what harms nobody: reading the conversation of its own agent.
@@ -82,7 +85,8 @@ func (t *tenants) routes(s *Server) {
 	route(s, Route{ID: "update-tenant", Method: "PATCH", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
 		Summary: "Change a tenant's name, quota or policy"}, t.update)
 	route(s, Route{ID: "delete-tenant", Method: "DELETE", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
-		Summary: "Forget a tenant and everything that belongs to it"}, t.delete)
+		Summary: "Forget a tenant and everything that belongs to it",
+		About:   "Its keys are revoked and its runs are canceled first, on all servers; where they do not end in time: 409, and another try deletes it."}, t.delete)
 }
 
 func (t *tenants) create(ctx context.Context, _ *Caller, in *createTenantInput) (*tenantOutput, error) {
@@ -136,8 +140,4 @@ func (t *tenants) update(ctx context.Context, _ *Caller, in *updateTenantInput) 
 		}
 	}
 	return tenantAnswer(t.store.UpdateTenant(ctx, in.Tenant, u))
-}
-
-func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struct{}, error) {
-	return nil, t.store.DeleteTenant(ctx, in.Tenant)
 }

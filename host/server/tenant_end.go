@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+)
+
+// How long the runs of a tenant that is deleted have for their end, and after what time is
+// looked whether they came to it: at first, and at most.
+const (
+	endTime  = 30 * time.Second
+	endFirst = 50 * time.Millisecond
+	endMost  = 2 * time.Second
+)
+
+// errDeleted is why runs end whose tenant the operator deletes.
+var errDeleted = errors.New("the operator deletes its tenant")
+
+// delete forgets a tenant. One with runs under way is ended first: its keys are revoked,
+// so that it begins nothing any more, and its runs are canceled, on all servers.
+func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struct{}, error) {
+	err := t.store.DeleteTenant(ctx, in.Tenant)
+	if in.Tenant == store.Operator || !errors.Is(err, store.ErrInUse) {
+		return nil, err
+	}
+	tenant := t.store.Tenant(in.Tenant)
+	keys, err := tenant.Keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range keys {
+		if err := tenant.RevokeKey(ctx, keys[i].ID); err != nil {
+			return nil, err
+		}
+	}
+	ended, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	for wait := endFirst; ; wait = min(2*wait, endMost) {
+		// Requests that were let in before may begin runs for a moment: they are looked for again.
+		if err := t.runs.cancelAll(ctx, tenant); err != nil {
+			return nil, err
+		}
+		if err := t.store.DeleteTenant(ctx, in.Tenant); !errors.Is(err, store.ErrInUse) {
+			return nil, err
+		}
+		select {
+		case <-ended.Done():
+			return nil, problem(codeConflict, "tenant %s has runs that have not ended yet; its keys are revoked and its runs are canceled: delete it again in a moment", in.Tenant)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// cancelAll cancels a tenant's runs: those that go on here at once, others when those who
+// run them look.
+func (r *runs) cancelAll(ctx context.Context, t *store.Tenant) error {
+	for _, l := range r.lives.all() {
+		if l.tenant == t.ID() {
+			l.cancel(errDeleted)
+		}
+	}
+	list, err := t.Runs(ctx, &store.Filter{Status: agent.StatusRunning, Limit: 500})
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if r.lives.get(t.ID(), list[i].ID) != nil {
+			continue
+		}
+		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, agent.ErrNoRun) && !errors.Is(err, agent.ErrFinished) {
+			return err
+		}
+	}
+	return nil
+}
