@@ -28,9 +28,9 @@ const (
 	differingPiece = 32
 )
 
-// newDifference makes an image of b, the content of p, which are pages of base. It
-// returns nil if a whole image is better.
-func newDifference(base *state, p pages, b []byte, portable bool) *difference {
+// newDifference makes an image of b, which differs from base in what written tells, as
+// that of [imagePages] does. It returns nil if a whole image is better.
+func newDifference(base *state, written func(length uint64, each func(from, to uint64)), b []byte, portable bool) *difference {
 	d := &difference{base: base, length: uint64(len(b))}
 	if other, ok := base.pages.(*difference); ok {
 		d.base = other.base
@@ -39,12 +39,15 @@ func newDifference(base *state, p pages, b []byte, portable bool) *difference {
 	if _, copied := d.whole.(*copiedImage); copied && !portable && len(b) > copyAtMost {
 		return nil // memories that were copied grew so large that they had better be mapped
 	}
-	if !d.find(imagePagesOf(p), b) {
+	if d.length < d.whole.size() || !d.find(written, b) {
 		return nil
 	}
 	d.base.retain()
 	return d
 }
+
+// anywhere tells of all that may differ where nothing is known.
+func anywhere(length uint64, each func(from, to uint64)) { each(0, length) }
 
 // imagePagesOf are the pages of the whole image.
 func imagePagesOf(p pages) imagePages {
@@ -56,9 +59,9 @@ func imagePagesOf(p pages) imagePages {
 
 // find finds the places in which b differs from the whole image. It reports false if
 // there are too many.
-func (d *difference) find(p imagePages, b []byte) bool {
+func (d *difference) find(written func(length uint64, each func(from, to uint64)), b []byte) bool {
 	n := 0
-	p.written(d.length, func(from, to uint64) {
+	written(d.length, func(from, to uint64) {
 		for at := from; at < to && n <= mostDiffering; at += differingPage {
 			if d.findIn(b[at:at+differingPage], at) {
 				n++

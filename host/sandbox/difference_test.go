@@ -65,6 +65,45 @@ func TestDifference(t *testing.T) {
 	})
 }
 
+// Also an image that is prepared anew, from the module's bytes on, is a difference.
+func TestDifferenceAnew(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, opts Options) {
+		base := described(t, opts, growing())
+		anew := func(parameter uint64) *Image {
+			im, err := base.PrepareAnew(t.Context(), InstanceConfig{}, func(ctx context.Context, in *Instance) error {
+				_, err := in.Call(ctx, "hook", parameter)
+				return err
+			})
+			require.NoError(t, err)
+			t.Cleanup(im.Close)
+			return im
+		}
+		const first = 2 * copyAtMost / pageBytes
+		im := anew(3)
+		require.Len(t, im.pool.peek().(*difference).places, 1)
+		again, err := im.PrepareAnew(t.Context(), InstanceConfig{}, func(context.Context, *Instance) error { return nil })
+		require.NoError(t, err)
+		t.Cleanup(again.Close)
+		for _, im := range []*Image{im, im, again, again} {
+			in, err := im.Instantiate(t.Context(), InstanceConfig{})
+			require.NoError(t, err)
+			require.Equal(t, []uint64{3 + first + 3}, call(t, in, "hook", 0))
+			memory, _ := in.core.memory.Read(0, in.core.memory.Size())
+			for i := range memory {
+				memory[i] = 0xff
+			}
+			in.Close()
+		}
+
+		// One that is shorter than the other is whole.
+		d := newDifference(base.pool.state, anywhere, make([]byte, first*pageBytes), opts.portable)
+		require.NotNil(t, d)
+		d.close()
+		require.Nil(t, newDifference(base.pool.state, anywhere, make([]byte, (first-1)*pageBytes), opts.portable))
+	})
+}
+
 // What differs in many pages had better be shared.
 func TestManyPagesDiffer(t *testing.T) {
 	t.Parallel()

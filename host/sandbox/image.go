@@ -17,6 +17,7 @@ type Image struct {
 	limits  Limits
 	stages  []stage // what Prepare was given, nothing in an image that Load returned
 	before  *state  // while it is made: what its last stage begins with; or nil
+	near    *state  // while it is made: what it may be little else than; or nil
 	pool    pool
 
 	mu     sync.Mutex
@@ -123,31 +124,29 @@ func (im *Image) Reset() ResetInfo {
 // that it is given. Clock and Seed of cfg are best left empty: they are then
 // fixed, and every instance begins in the same state.
 func (im *Image) Prepare(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
-	return im.prepared(ctx, im.pool.begin(), stage{cfg, setup})
+	return im.prepared(ctx, im.pool.begin(), nil, stage{cfg, setup})
 }
 
 // PrepareAnew is Prepare for a module which may do something else under this context
 // from the start: what came before setup is done again.
 func (im *Image) PrepareAnew(ctx context.Context, cfg InstanceConfig, setup func(ctx context.Context, in *Instance) error) (*Image, error) {
-	return im.prepared(ctx, nil, stage{cfg, setup})
+	return im.prepared(ctx, nil, im.pool.begin(), stage{cfg, setup})
 }
 
 // prepared makes an image with another stage, which begins with a state, unless that
-// is nil. The caller's use of the state becomes that of the image.
-func (im *Image) prepared(ctx context.Context, before *state, last stage) (*Image, error) {
+// is nil, and may end near to one. The caller's uses of both become those of the image.
+func (im *Image) prepared(ctx context.Context, before, near *state, last stage) (*Image, error) {
 	if err := im.retain(); err != nil {
-		if before != nil {
-			before.release()
-		}
+		before.release()
+		near.release()
 		return nil, err
 	}
 	out := im.sandbox.newImage(im.code, im.name, im.limits)
-	out.stages, out.before = append(slices.Clone(im.stages), last), before
+	out.stages, out.before, out.near = append(slices.Clone(im.stages), last), before, near
 	in, err := out.Instantiate(ctx, InstanceConfig{})
-	if out.before != nil { // it did not come to that
-		out.before.release()
-		out.before = nil
-	}
+	out.before.release() // nil, unless it did not come to that
+	near.release()
+	out.before, out.near = nil, nil
 	if err != nil {
 		out.Close()
 		return nil, err
@@ -198,7 +197,7 @@ func (im *Image) supply(ctx context.Context, in *Instance) error {
 	if err := im.build(ctx, in); err != nil || im.code.notResettable != "" {
 		return err
 	}
-	s, err := in.core.capture(ctx, im.sandbox)
+	s, err := in.core.capture(ctx, im.sandbox, im.near)
 	if err != nil {
 		return err
 	}

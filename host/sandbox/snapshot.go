@@ -21,9 +21,9 @@ type state struct {
 
 func (s *state) retain() { s.users.Add(1) }
 
-// release frees the state with its last user.
+// release frees the state, if there is one, with its last user.
 func (s *state) release() {
-	if s.users.Add(-1) == 0 {
+	if s != nil && s.users.Add(-1) == 0 {
 		bytes := s.pages.bytes()
 		s.pages.close()
 		s.budget.give(s.name, bytes)
@@ -117,9 +117,9 @@ func checkElements(m *wasm.Module) error {
 }
 
 // capture takes the state of an instance that is not running, if there is room for
-// one more. The caller is its first user.
-func (c *core) capture(ctx context.Context, box *Sandbox) (*state, error) {
-	pages, err := c.image(box.portable)
+// one more. The caller is its first user. It may be little else than another state, near.
+func (c *core) capture(ctx context.Context, box *Sandbox, near *state) (*state, error) {
+	pages, err := c.image(near, box.portable)
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +141,14 @@ func (c *core) capture(ctx context.Context, box *Sandbox) (*state, error) {
 }
 
 // image makes an image of c's memory.
-func (c *core) image(portable bool) (pageImage, error) {
+func (c *core) image(near *state, portable bool) (pageImage, error) {
 	memory, _ := c.memory.Read(0, c.memory.Size())
+	written := anywhere
 	if c.state != nil {
-		if d := newDifference(c.state, c.linear.pages, memory, portable); d != nil {
+		near, written = c.state, imagePagesOf(c.linear.pages).written
+	}
+	if near != nil {
+		if d := newDifference(near, written, memory, portable); d != nil {
 			return d, nil
 		}
 	}
@@ -155,7 +159,7 @@ func (c *core) image(portable bool) (pageImage, error) {
 // use of s becomes that of c. It reports false if c cannot be reset to s.
 func (c *core) become(s *state) bool {
 	d, ok := s.pages.(*difference)
-	if !ok {
+	if !ok || c.state == nil {
 		return false
 	}
 	p := imagePagesOf(c.linear.pages)

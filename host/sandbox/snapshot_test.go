@@ -501,7 +501,7 @@ func images(t *testing.T, content []byte) []pageImage {
 		p, err := whole.open(whole.size(), uint64(len(content))+2*pageBytes)
 		require.NoError(t, err)
 		copy(p.resize(uint64(len(content))), content)
-		if d := newDifference(base, p, content, opensCopies(whole)); d != nil {
+		if d := newDifference(base, p.written, content, opensCopies(whole)); d != nil {
 			all = append(all, d)
 		}
 		p.free()
