@@ -64,7 +64,7 @@ func streamed(ctx context.Context, c *Composition) string {
 	}
 	pauses := c.some(puppet.Pause, puppet.Ask)
 	c = c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
-		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && s.Next != nil || h == abi.HookBeforeModel && twice
+		delivered := h == abi.HookAfterModel || h == abi.HookWrapModel && (s.Next != nil || twice) || h == abi.HookBeforeModel && twice
 		if delivered && (s.Do == puppet.Pause || s.Do == puppet.Again) {
 			s.Do = ""
 		}
