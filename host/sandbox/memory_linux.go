@@ -139,13 +139,20 @@ func (i *mappedImage) write(b []byte) error {
 	if err := unix.Ftruncate(i.fd, int64(len(b))); err != nil {
 		return err
 	}
+	// Pages of zeros are left to whoever touches them: those that are there are mapped
+	// together with their neighbours, and a reset has to look at each.
+	zeros := make([]byte, osPage)
 	for _, s := range i.written {
-		for at := s.from; at < s.to; {
-			n, err := unix.Pwrite(i.fd, b[at:s.to], int64(at))
-			if err != nil {
-				return err
+		for at := s.from; at < s.to; at += osPage {
+			page := b[at : at+osPage]
+			if string(page) == string(zeros) {
+				continue
 			}
-			at += n
+			if n, err := unix.Pwrite(i.fd, page, int64(at)); err != nil {
+				return err
+			} else if n != len(page) {
+				return unix.EIO
+			}
 		}
 	}
 	// A file that shrank would end the process at the next access.
@@ -168,7 +175,8 @@ func (i *mappedImage) size() uint64   { return uint64(len(i.content)) }
 func (i *mappedImage) shown() []byte  { return i.content }
 func (i *mappedImage) method() string { return "copies back the pages it wrote to" }
 
-// bytes is all of the file: whoever reads a page of it makes it take memory.
+// bytes is all that is mapped of the file: whoever reads a page of it makes it take
+// memory.
 func (i *mappedImage) bytes() (sum int64) {
 	for _, s := range i.written {
 		sum += int64(s.to - s.from)
