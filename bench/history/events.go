@@ -8,41 +8,61 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
 // eventsOfStep is how many events the middleware of [events] makes in a step.
 const eventsOfStep = 200
 
+// before is how many events there are before one that is measured.
+var before = [3]int{10, 1000, 20_000}
+
 // events measures an event of a run that has had so many before it, from the
-// middleware that makes it to who reads the run.
+// middleware that makes it to who reads the run: of a run that is not kept, and of one
+// that is; and then one of these that a reader gets who resumes behind so many.
 func events(ctx context.Context, h *host.Host, _ *host.Module) error {
-	before := []int{10, 1000, 20_000}
-	var told [3][]stats.Span
-	for run := range 6 {
-		us, err := eventful(ctx, h, before)
-		if err != nil {
-			return err
-		}
-		for i := range before {
-			if run > 0 { // the first warms up
-				told[i] = append(told[i], us[i])
+	return withStore(ctx, func(s store.Store) error {
+		var told, kept, again [len(before)][]stats.Span
+		for run := range 5 {
+			a, _, err := eventful(ctx, h, nil)
+			if err != nil {
+				return err
+			}
+			b, id, err := eventful(ctx, h, s)
+			if err != nil {
+				return err
+			}
+			for i, n := range before {
+				c, err := resumed(ctx, s, id, n)
+				if err != nil {
+					return err
+				}
+				if run > 0 { // the first warms up
+					told[i], kept[i], again[i] = append(told[i], a[i]), append(kept[i], b[i]), append(again[i], c)
+				}
 			}
 		}
-	}
-	fmt.Println("| events before | us an event | of these the processors | against 10 events |\n|---|---|---|---|")
-	for i, n := range before {
-		us := stats.MedianSpan(told[i])
-		fmt.Printf("| %d | %.2f | %.2f | %.2f |\n", n, us.Wall, us.Used, us.Used/stats.MedianSpan(told[0]).Used)
-	}
-	return nil
+		fmt.Println("| | events before | us an event | of these the processors | against 10 events |\n|---|---|---|---|---|")
+		for _, row := range []struct {
+			name string
+			of   [len(before)][]stats.Span
+		}{{"told", told}, {"kept in SQLite, and told", kept}, {"read from SQLite, by who resumes", again}} {
+			for i, n := range before {
+				us := stats.MedianSpan(row.of[i])
+				fmt.Printf("| %s | %d | %.2f | %.2f | %.2f |\n", row.name, n, us.Wall, us.Used, us.Used/stats.MedianSpan(row.of[0]).Used)
+			}
+		}
+		return nil
+	})
 }
 
-// eventful is a run whose middleware makes events in each step. It returns what one
-// took in the steps behind so many.
-func eventful(ctx context.Context, h *host.Host, before []int) (us [3]stats.Span, err error) {
-	const behind = 5 // steps that are looked at, with their tool
+// eventful is a run whose middleware makes events in each step, which is kept if there
+// is a store. It returns what one took in the steps behind so many.
+func eventful(ctx context.Context, h *host.Host, s store.Store) (us [len(before)]stats.Span, run string, err error) {
+	const behind = 10 // steps that are looked at, with their tool
 	m := &script{steps: before[len(before)-1]/eventsOfStep + behind + 2}
 	emit := &host.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
 		for range eventsOfStep {
@@ -52,34 +72,61 @@ func eventful(ctx context.Context, h *host.Host, before []int) (us [3]stats.Span
 		}
 		return nil, nil
 	}}
-	a, err := h.NewAgent(ctx, &host.AgentOptions{Model: m, Tools: []tool.Tool{echo()}, MaxSteps: m.steps, Middlewares: []host.Middleware{{Name: "emit", Native: emit}}})
+	o := &host.AgentOptions{Model: m, Tools: []tool.Tool{echo()}, MaxSteps: m.steps, Middlewares: []host.Middleware{{Name: "emit", Native: emit}}}
+	if s != nil {
+		o.Journal = &agent.JournalOptions{Journal: s}
+	}
+	a, err := h.NewAgent(ctx, o)
 	if err != nil {
-		return us, err
+		return us, "", err
 	}
 	defer a.Close()
 	var ends []stats.Moment // of the middleware's events of each step
 	custom := 0
 	for e, err := range a.Run(ctx, host.Input{Messages: []abi.Message{abi.User("go")}}) {
 		if err != nil {
-			return us, err
+			return us, "", err
 		}
+		run = e.Run
 		if e.Type != abi.EventCustom {
 			continue
 		}
 		if custom++; custom%eventsOfStep == 0 {
 			now, err := stats.Now()
 			if err != nil {
-				return us, err
+				return us, "", err
 			}
 			ends = append(ends, now)
 		}
 	}
 	if len(ends) != m.steps {
-		return us, errors.New("the run lost events")
+		return us, "", errors.New("the run lost events")
 	}
 	for i, n := range before {
 		step := n / eventsOfStep
 		us[i] = ends[step+behind].Since(ends[step], behind*eventsOfStep)
 	}
-	return us, nil
+	return us, run, nil
+}
+
+// resumed is what an event takes for a reader who has read n.
+func resumed(ctx context.Context, s store.Store, run string, n int) (stats.Span, error) {
+	const readers, some = 50, 100
+	got := 0
+	began, err := stats.Now()
+	if err != nil {
+		return stats.Span{}, err
+	}
+	for range readers {
+		list, err := s.Events(ctx, run, int64(n), some)
+		if err != nil {
+			return stats.Span{}, err
+		}
+		if len(list) < some || list[0].Seq != int64(n)+1 {
+			return stats.Span{}, fmt.Errorf("behind event %d there were %d", n, len(list))
+		}
+		got += len(list)
+	}
+	now, err := stats.Now()
+	return now.Since(began, got), err
 }

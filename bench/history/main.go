@@ -1,8 +1,9 @@
 // Command history measures what things cost as what is before them grows:
 //
 //	history messages LOOK.wasm    a step, with modules that look at the conversation
+//	history journal LOOK.wasm     a step of a run that is kept
 //	history chunks REDACT.wasm    a chunk of a stream that modules look at
-//	history events LOOK.wasm      an event of a run
+//	history events LOOK.wasm      an event of a run, and one that is read again
 //
 // The modules are guests/look and guests/five. What is measured is in the file of
 // that name. The figures are medians of runs, the first of which warm up.
@@ -22,10 +23,10 @@ import (
 
 func main() {
 	command.Main("history TABLE GUEST.wasm", func(ctx context.Context, h *host.Host, args []string) error {
-		tables := map[string]func(context.Context, *host.Host, *host.Module) error{"messages": messages, "chunks": chunks, "events": events}
+		tables := map[string]func(context.Context, *host.Host, *host.Module) error{"messages": messages, "journal": journal, "chunks": chunks, "events": events}
 		table := tables[args[0]]
 		if table == nil {
-			return fmt.Errorf("there is no table %q: want messages, chunks or events", args[0])
+			return fmt.Errorf("there is no table %q: want messages, journal, chunks or events", args[0])
 		}
 		limits := host.Limits{}
 		limits.HookTime = time.Minute // on a machine that does other things too, to look at 20,000 messages may take more than usual

@@ -47,6 +47,12 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 			command: []string{"history", "messages", "look.wasm"},
 		},
 		{
+			title: "As the conversation of a run that is kept grows: a step writes the same",
+			before: "A later step of a run, with a journal in SQLite and without, and what the journal is given in a step, with a conversation of so many messages of 1 KB before it. " +
+				"The ratio is of the processors' time of the step that is kept.",
+			command: []string{"history", "journal", "look.wasm"},
+		},
+		{
 			title: "As a stream grows: a chunk costs the same",
 			before: "A stream of so many chunks that the model gives as fast as they are taken, through modules that look for addresses in them, to who reads the run. " +
 				"The ratio is of the processors' time.",
@@ -54,7 +60,7 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 		},
 		{
 			title: "As events become more: an event costs the same",
-			before: "An event that a middleware makes, behind so many others of the same run, until it is with who reads the run. " +
+			before: "An event that a middleware makes, behind so many others of the same run, until it is with who reads the run; and behind how many of them a reader resumes, who asks for a hundred. " +
 				"The ratio is of the processors' time.",
 			command: []string{"history", "events", "look.wasm"},
 		},

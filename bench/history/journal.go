@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/tool"
+)
+
+// journal measures a later step of a run that is kept in SQLite, and of one that is
+// not: all of it, and of what the journal is given how much and how often.
+func journal(ctx context.Context, h *host.Host, _ *host.Module) error {
+	return withStore(ctx, func(s store.Store) error {
+		fmt.Println("| messages | a step, us | of these the processors | a step that is kept, us | of these the processors | commits | KB written | against 10 messages |\n|---|---|---|---|---|---|---|---|")
+		var few float64
+		for _, n := range []int{10, 1000, 20_000} {
+			talk := conversation(n)
+			plain, err := keptRuns(ctx, h, nil, talk)
+			if err != nil {
+				return err
+			}
+			w := &writes{Store: s}
+			kept, err := keptRuns(ctx, h, w, talk)
+			if err != nil {
+				return fmt.Errorf("%d messages: %w", n, err)
+			}
+			if few == 0 {
+				few = kept.Used
+			}
+			commits, bytes := w.ofStep()
+			fmt.Printf("| %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.2f | %.2f |\n", n, plain.Wall, plain.Used, kept.Wall, kept.Used, commits, bytes/1e3, kept.Used/few)
+		}
+		return nil
+	})
+}
+
+// keptRuns is what a later step of a run takes, with a journal if there is one.
+func keptRuns(ctx context.Context, h *host.Host, w *writes, talk []abi.Message) (stats.Span, error) {
+	s := &script{steps: 40}
+	o := &host.AgentOptions{Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps}
+	if w != nil {
+		w.script = s
+		o.Journal = &agent.JournalOptions{Journal: w}
+	}
+	a, err := h.NewAgent(ctx, o)
+	if err != nil {
+		return stats.Span{}, err
+	}
+	defer a.Close()
+	_, later, err := s.medians(5, func() iter.Seq2[abi.Event, error] { return a.Run(ctx, host.Input{Messages: talk}) })
+	return later, err
+}
+
+// withStore opens a store in a folder of its own.
+func withStore(ctx context.Context, do func(store.Store) error) error {
+	dir, err := os.MkdirTemp("", "agent-runner-bench-")
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(ctx, filepath.Join(dir, "runs.db"), nil)
+	if err == nil {
+		err = errors.Join(do(s), s.Close())
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// writes is a store that notes what it was given by the last run of a script.
+type writes struct {
+	store.Store
+	script *script
+
+	mu  sync.Mutex
+	all []write
+}
+
+type write struct {
+	at    time.Time
+	bytes int
+}
+
+// Create implements [agent.Journal].
+func (w *writes) Create(ctx context.Context, run *agent.NewRun) error {
+	w.mu.Lock()
+	w.all = nil
+	w.mu.Unlock()
+	return w.Store.Create(ctx, run)
+}
+
+// Commit implements [agent.Journal].
+func (w *writes) Commit(ctx context.Context, c *agent.Commit) error {
+	w.mu.Lock()
+	w.all = append(w.all, write{time.Now(), len(c.Log) + len(c.Events)})
+	w.mu.Unlock()
+	return w.Store.Commit(ctx, c)
+}
+
+// ofStep is how often the journal was written to in a step behind the first, and how
+// many bytes.
+func (w *writes) ofStep() (commits, bytes float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := w.script.asked
+	steps := float64(len(asked) - 1)
+	for _, one := range w.all {
+		if one.at.After(asked[0].At) && !one.at.After(asked[len(asked)-1].At) {
+			commits, bytes = commits+1/steps, bytes+float64(one.bytes)/steps
+		}
+	}
+	return commits, bytes
+}
