@@ -26,6 +26,7 @@ type TenantQuota struct {
 	FuelPerDay     int64 `json:"fuel_per_day,omitempty"`
 	Modules        int64 `json:"modules,omitempty"`
 	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules, agents and secrets
+	ValueBytes     int64 `json:"value_bytes,omitempty"`         // of durable values that modules keep; 67,108,864 when 0
 	UploadBytes    int64 `json:"upload_bytes,omitempty"`        // of one module
 	InputBytes     int64 `json:"input_bytes,omitempty"`         // of a request that begins a run, or goes on with one; 1 MiB when 0, 8 MiB at most
 	Requests       int64 `json:"concurrent_requests,omitempty"` // on one server, streams included; 4096 when 0

@@ -86,6 +86,7 @@ type TenantQuota struct {
 	FuelPerDay     int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
 	Modules        int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
 	StorageBytes   int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
+	ValueBytes     int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
 	UploadBytes    int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
 	InputBytes     int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
 	Requests       int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`

@@ -61,7 +61,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 		return nil, d.failed(err)
 	}
 	dsn := func(more string) string {
-		return "file:" + (&url.URL{Path: path}).EscapedPath() + fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)%s", busyTimeout, more)
+		return "file:" + (&url.URL{Path: path}).EscapedPath() + fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s", busyTimeout, more)
 	}
 	if d.writes, err = sql.Open("sqlite", dsn("&_pragma=synchronous(FULL)")); err != nil {
 		return nil, d.failed(err)

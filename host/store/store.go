@@ -81,7 +81,7 @@ type Options struct {
 	// looked for when the store is opened, and then every hour, or more often if it
 	// is shorter. 0: they are kept until somebody forgets them.
 	Retention time.Duration
-	// Quota bounds the durable values of each entry of a tenant.
+	// Quota bounds the durable values of each tenant, and of each of its entries.
 	Quota Quota
 	// Keyring seals the secrets of tenants; nil: none can be kept.
 	Keyring *Keyring
@@ -89,16 +89,18 @@ type Options struct {
 
 // A Quota bounds durable values.
 type Quota struct {
-	Bytes int64 // of keys and values together; 16 MiB when 0
-	Keys  int64 // 10,000 when 0
-	Value int64 // bytes of one value; 1 MiB when 0
+	Bytes   int64 // of an entry's keys and values together; 16 MiB when 0
+	Keys    int64 // of an entry; 10,000 when 0
+	Value   int64 // bytes of one value; 1 MiB when 0
+	All     int64 // bytes of all entries of a tenant, where [TenantQuota] says nothing; 64 MiB when 0
+	Entries int64 // of a tenant that have values; 1,000 when 0
 }
 
 func (q Quota) complete() Quota {
 	for _, f := range []struct {
 		field *int64
 		value int64
-	}{{&q.Bytes, 16 << 20}, {&q.Keys, 10_000}, {&q.Value, 1 << 20}} {
+	}{{&q.Bytes, 16 << 20}, {&q.Keys, 10_000}, {&q.Value, 1 << 20}, {&q.All, 64 << 20}, {&q.Entries, 1_000}} {
 		if *f.field <= 0 {
 			*f.field = f.value
 		}

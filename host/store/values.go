@@ -155,6 +155,10 @@ func (s *store) change(ctx context.Context, scope chain.ValueScope, key string, 
 		case next == nil:
 			_, err = t.exec(`DELETE FROM module_values WHERE tenant = $1 AND entry = $2 AND name = $3`, scope.Tenant, scope.Entry, key)
 			return err
+		case size > 0:
+			if err := s.roomForValues(t, scope); err != nil {
+				return err
+			}
 		}
 		return put(t, scope, key, next, version)
 	})

@@ -22,7 +22,7 @@ func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
-		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "time to live": testTTL, "counters": testCounters,
+		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
 		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets,
 	} {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +111,33 @@ func testQuotas(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, code(abi.CodeLimit))
 	_, err = s.SetValue(t.Context(), chain.ValueScope{Tenant: "u", Entry: "m"}, "a", json.RawMessage(text(60)), abi.LocalAlways, 0)
 	require.NoError(t, err, "another tenant has its own")
+}
+
+// What all entries of a tenant have together is bounded too, as names of entries
+// are free.
+func testQuotasOfAll(t *testing.T, open Opener) {
+	s, _ := open(t, &store.Options{Quota: store.Quota{All: 100, Entries: 3}})
+	_, err := s.CreateTenant(t.Context(), "more", "", store.TenantQuota{ValueBytes: 150}, nil)
+	require.NoError(t, err)
+	_, err = s.CreateTenant(t.Context(), "usual", "", store.TenantQuota{}, nil)
+	require.NoError(t, err)
+	try := func(tenant, entry string, size int, ttl time.Duration) error {
+		value := json.RawMessage(`"` + strings.Repeat("v", size-len("key")-2) + `"`)
+		_, err := s.SetValue(t.Context(), chain.ValueScope{Tenant: tenant, Entry: entry}, "key", value, abi.LocalAlways, ttl)
+		return err
+	}
+	for tenant, all := range map[string]int{"unknown": 100, "usual": 100, "more": 150} {
+		require.NoError(t, try(tenant, "a", all-50, 0))
+		require.ErrorIs(t, try(tenant, "b", 51, 0), code(abi.CodeLimit), tenant)
+		require.NoError(t, try(tenant, "b", 50, time.Millisecond), tenant)
+		require.Eventually(t, func() bool { return get(t, s, chain.ValueScope{Tenant: tenant, Entry: "b"}, "key") == "" }, 10*time.Second, time.Millisecond)
+		require.NoError(t, try(tenant, "c", 40, 0), "%s: what another entry has whose time is over makes room", tenant)
+		require.NoError(t, try(tenant, "d", 10, 0), "%s: and so does the entry", tenant)
+		require.ErrorContains(t, try(tenant, "e", 6, 0), "3 entries", tenant)
+		require.ErrorIs(t, try(tenant, "c", 41, 0), code(abi.CodeLimit), tenant)
+		require.NoError(t, try(tenant, "a", all-60, 0), "%s: less is always taken", tenant)
+		require.NoError(t, try(tenant, "c", 50, 0), tenant)
+	}
 }
 
 func testTTL(t *testing.T, open Opener) {
