@@ -211,8 +211,7 @@ async function visit(scheme, viewport) {
   async function open(name) {
     await page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
     await page.locator("nav a[aria-current=page]", { hasText: name }).waitFor();
-    await page.locator("main h1").waitFor();
-    await page.locator(".busy").waitFor({ state: "detached" });
+    await page.locator("main:not([aria-busy]) h1").waitFor();
   }
 }
 

@@ -41,12 +41,18 @@ function signInPage(why) {
     }
     await show();
   });
-  fill(main, h("form", { class: "signin card", onsubmit: go, method: "post" },
+  present(h("form", { class: "signin card", onsubmit: go, method: "post" },
     h("h1", { tabindex: "-1" }, "Sign in"),
     h("p", { class: "soft" }, "With a key of this server. It stays in this tab, and is forgotten when the tab is closed."),
     field("Key", input), place, button));
   document.title = "Sign in · agent-runner";
   input.focus();
+}
+
+// present shows what the header says.
+function present(content) {
+  fill(main, content);
+  main.removeAttribute("aria-busy");
 }
 
 let shown = 0;
@@ -60,6 +66,7 @@ async function show() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
+  main.setAttribute("aria-busy", "true"); // until what it shows is what the header says
   header(page);
   if (!key()) return signInPage();
   const views = pages[page];
@@ -87,7 +94,7 @@ async function show() {
     clearTimeout(busy);
   }
   if (turn !== shown) return;
-  fill(main, content);
+  present(content);
   const title = main.querySelector("h1");
   document.title = `${title?.dataset.title ?? title?.textContent ?? ""} · agent-runner`;
   title?.focus({ preventScroll: true });
