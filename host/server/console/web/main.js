@@ -52,7 +52,7 @@ function signInPage(why) {
 // present shows what the header says.
 function present(content) {
   fill(main, content);
-  main.removeAttribute("aria-busy");
+  main.ariaBusy = null;
 }
 
 let shown = 0;
@@ -66,7 +66,7 @@ async function show() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   const page = Object.hasOwn(pages, name || "runs") ? name || "runs" : "";
-  main.setAttribute("aria-busy", "true"); // until what it shows is what the header says
+  main.ariaBusy = "true"; // until what it shows is what the header says
   header(page);
   if (!key()) return signInPage();
   const views = pages[page];
