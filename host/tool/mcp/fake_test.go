@@ -100,8 +100,9 @@ func serveFake(mode string) {
 		}
 	case "nags":
 		go func() {
+			id := strings.Repeat("9", 4000) // as long as its answer: soon no more answers fit into the pipe
 			for i := range 1000 {
-				s.say(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+				s.say(`{"jsonrpc":"2.0","id":"%d%s","method":"ping"}`, i, id)
 			}
 		}()
 		time.Sleep(time.Hour) // never reads
