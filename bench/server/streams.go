@@ -30,7 +30,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 		return err
 	}
 	fmt.Fprintf(text, "| the server, before it has tenants | %s |\n", size(before))
-	fmt.Fprintf(text, "| an idle tenant, of %s | %s |\n", count(most), size(max(0, s.resident()-before)/int64(most)))
+	fmt.Fprintf(text, "| an idle tenant, of %s | %s |\n", count(most), more(s.resident()-before, most))
 	for _, modules := range []int{0, 3} {
 		before := s.resident()
 		var ids []string
@@ -42,7 +42,7 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 			ids = append(ids, run.ID)
 		}
 		time.Sleep(time.Second) // they come to their model
-		fmt.Fprintf(text, "| a run under way with %d modules, of %d | %s |\n", modules, p.runs, size(max(0, s.resident()-before)/int64(p.runs)))
+		fmt.Fprintf(text, "| a run under way with %d modules, of %d | %s |\n", modules, p.runs, more(s.resident()-before, p.runs))
 		for _, id := range ids {
 			_ = s.json("POST", "/v1/runs/"+id+"/cancel", warm[0].key, nil, 202, nil) // or it is over
 		}
@@ -50,6 +50,15 @@ func memory(p *plan, s *platform, text *bytes.Buffer) error {
 	}
 	text.WriteString("\n")
 	return nil
+}
+
+// more tells how much memory each of so many took. A server that had as much before, for what
+// is over by now, takes none.
+func more(bytes int64, n int) string {
+	if bytes <= 0 {
+		return "none that shows: what was free is used again"
+	}
+	return size(bytes / int64(n))
 }
 
 // streams measures how far readers of runs under way are behind.
