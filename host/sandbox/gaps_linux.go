@@ -10,8 +10,9 @@ const (
 	// of its own.
 	leastGap = 256 << 10
 	// mostGaps bounds how many there are. Each makes two mappings more of every
-	// instance, and a process may have 65,530.
-	mostGaps = 4
+	// instance, and a process may have 65,530, of which instances that need little
+	// memory could take too many. What compilers make has one.
+	mostGaps = 2
 )
 
 // withoutGaps returns the stretches of an image, of whole pages of 64 KiB, that are
