@@ -137,6 +137,23 @@ func (r *Reader) number() string {
 	return string(r.t.raw())
 }
 
+// Kind tells what comes, without reading it: '{' of an object, '[' of an array, '"' of a
+// string, '0' of a number, 't' of true or false, 'n' of null. It is 0 where there is nothing,
+// and after an error.
+func (r *Reader) Kind() byte {
+	if r.err != nil {
+		return 0
+	}
+	switch c := r.t.space(); c {
+	case '-', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return '0'
+	case 'f':
+		return 't'
+	default:
+		return c
+	}
+}
+
 // Raw reads any value as it stands. It is a part of the text.
 func (r *Reader) Raw() JSON {
 	if r.err != nil {

@@ -89,6 +89,25 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
+func TestReaderKind(t *testing.T) {
+	t.Parallel()
+	r := NewReader([]byte(` [ {"a": 1} , [ ], "b", -1, 2, true, false, null ] `))
+	var kinds []byte
+	require.Equal(t, byte('['), r.Kind())
+	for r.Next() {
+		kinds = append(kinds, r.Kind())
+		require.Equal(t, kinds[len(kinds)-1], r.Kind(), "asking reads nothing")
+		r.Skip()
+	}
+	require.NoError(t, r.Err())
+	require.Equal(t, `{["00ttn`, string(kinds))
+	require.Zero(t, r.Kind(), "behind the end")
+	r = NewReader([]byte(`"text"`))
+	r.Int()
+	require.Error(t, r.Err())
+	require.Zero(t, r.Kind(), "after an error")
+}
+
 // FuzzReader reads whatever comes: it ends, with an error where the text is cut off.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{`{"names":["a"],"rows":[[1]],"inner":{"x":{}}}`, `{"names":[`, `[[[`, `{"rows":[1,,]}`, `{"a"`, "", "{]"} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -16,11 +15,8 @@ Answer with one JSON object and nothing else: {"unsafe": true or false}`
 // judge asks a model, and says what is wrong; empty if it clearly says that
 // nothing is. No clear answer is something wrong.
 func (g *guard) judge(ctx *middleware.Context, from, text string) string {
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		return "not judged"
-	}
-	messages := []abi.Message{abi.System(instruction), abi.User("From: " + from + "\n" + string(quoted))}
+	quoted := string(abi.AppendText(nil, text))
+	messages := []abi.Message{abi.System(instruction), abi.User("From: " + from + "\n" + quoted)}
 	for _, model := range g.Models {
 		res, err := ctx.Model(middleware.ModelCall{Messages: messages, Tools: []abi.Tool{}, Model: model})
 		if err != nil {
@@ -40,9 +36,15 @@ func (g *guard) judge(ctx *middleware.Context, from, text string) string {
 // answer reads what a judge says; not ok if it is not what it was asked for.
 func answer(m abi.Message) (unsafe, ok bool) {
 	text := []byte(strings.TrimSpace(m.Content.String()))
-	var fields map[string]*bool
-	if len(m.ToolCalls) > 0 || abi.Valid(text) != nil || json.Unmarshal(text, &fields) != nil || fields["unsafe"] == nil {
+	if len(m.ToolCalls) > 0 || abi.Valid(text) != nil {
 		return false, false
 	}
-	return *fields["unsafe"], true
+	r := abi.NewReader(text)
+	for r.Key() {
+		ours := r.Name() == "unsafe" && r.Kind() == 't'
+		if value := r.Bool(); ours {
+			unsafe, ok = value, true
+		}
+	}
+	return unsafe, ok && r.Err() == nil
 }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/disguise"
 )
 
 // Limits of what is decoded: how short a run is that can hold something, and how often
@@ -90,7 +91,7 @@ var standard = strings.NewReplacer("-", "+", "_", "/")
 // decode returns what a run may say, if that is a text.
 func decode(run string) []string {
 	var out []string
-	if b, err := hex.DecodeString(run); err == nil && readable(b) {
+	if b, ok := disguise.Hex(run); ok && readable(b) {
 		out = append(out, string(b))
 	}
 	word := standard.Replace(run)

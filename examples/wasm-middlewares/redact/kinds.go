@@ -3,14 +3,13 @@ package main
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // The strategies: what stands in the place of a find.
@@ -42,7 +41,7 @@ var nameOfPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 func newScanner(r *redact) (scanner, error) {
 	s := scanner{decode: r.Decode}
 	for i, name := range r.Detect {
-		at := fmt.Sprintf("detect[%d]", i)
+		at := middleware.Sprintf("detect[%d]", i)
 		d, ok := builtIn[name]
 		if !ok {
 			return s, invalid("%s: %q is not one of email, credit_card, ip, iban; patterns takes others", at, name)
@@ -52,7 +51,7 @@ func newScanner(r *redact) (scanner, error) {
 		}
 	}
 	for i, p := range r.Patterns {
-		at := fmt.Sprintf("patterns[%d]", i)
+		at := middleware.Sprintf("patterns[%d]", i)
 		if p == nil || !nameOfPattern.MatchString(p.Name) || builtIn[p.Name] != nil {
 			return s, invalid("%s.name: want lower-case letters, digits and _, and none of email, credit_card, ip, iban", at)
 		}
@@ -108,7 +107,7 @@ func (s *scanner) add(r *redact, at, name string, d detector) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
 // mask puts a star in the place of each letter and digit but the last few.
@@ -141,7 +140,7 @@ func canonical(match string, number bool) string {
 func hash(salt, value string) string {
 	h := hmac.New(sha256.New, []byte(salt))
 	h.Write([]byte(value))
-	return hex.EncodeToString(h.Sum(nil)[:6])
+	return middleware.Sprintf("%x", h.Sum(nil)[:6])
 }
 
 func plain(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }

@@ -5,12 +5,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
@@ -101,7 +99,7 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 		return err
 	}
 	if kind := r.scan.blocked(found); kind != "" {
-		return ctx.Stop(fmt.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
+		return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
 	}
 	return nil
 }
@@ -122,7 +120,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 		return err // who stops the run leaves the state as it is
 	}
 	if kind := r.scan.marked(m.Content.String() + m.ReasoningContent); kind != "" && r.Output && m.Role == abi.RoleAssistant {
-		return ctx.Stop(fmt.Sprintf("The answer held data of the kind %s, which must not be said.", kind), "redact_blocked")
+		return ctx.Stop(middleware.Sprintf("The answer held data of the kind %s, which must not be said.", kind), "redact_blocked")
 	}
 	return nil
 }
@@ -152,7 +150,7 @@ func (r *redact) AfterTool(ctx *middleware.Context, end *middleware.ToolEnd) err
 	if end.Result != nil {
 		end.Result.Content, _ = r.content(end.Result.Content, &r.rest, found)
 		if kind := r.scan.marked(end.Result.Content.String()); kind != "" {
-			end.Result = abi.ErrorResult(fmt.Sprintf("The result of %s is withheld: it holds data of the kind %s.", end.Name, kind))
+			end.Result = abi.ErrorResult(middleware.Sprintf("The result of %s is withheld: it holds data of the kind %s.", end.Name, kind))
 		}
 	}
 	return found.tell(ctx, "tool_result")
@@ -168,10 +166,8 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 	if err := r.unlock(ctx); err != nil {
 		return err
 	}
-	var arguments any
-	d := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
-	d.UseNumber()
-	if err := d.Decode(&arguments); err != nil {
+	arguments, err := values.Read([]byte(call.Arguments))
+	if err != nil {
 		return err
 	}
 	found := finds{}
@@ -184,7 +180,7 @@ func (r *redact) BeforeTool(ctx *middleware.Context, call *middleware.ToolStart)
 		})
 	}
 	if marks != "" {
-		call.Respond(abi.ErrorResult(fmt.Sprintf("%s was not called: its arguments hold data of the kind %s, which it must not get.", call.Name, marks)))
+		call.Respond(abi.ErrorResult(middleware.Sprintf("%s was not called: its arguments hold data of the kind %s, which it must not get.", call.Name, marks)))
 		return found.tell(ctx, "tool_arguments")
 	}
 	if restores {
@@ -205,7 +201,7 @@ func each(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:
 		return change(v)
-	case json.Number:
+	case values.Number:
 		if now := change(string(v)); now != string(v) {
 			return now
 		}

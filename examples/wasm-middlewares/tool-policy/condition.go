@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
 	"regexp"
 	"slices"
@@ -10,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
 )
 
 // A condition is about the values at a path in a call's arguments.
@@ -38,24 +37,20 @@ func (c *condition) compile(at string) (err error) {
 }
 
 // all reports whether all values match, and there is one.
-func (c *condition) all(values []string) bool {
-	return len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return !c.pattern.MatchString(v) })
+func (c *condition) all(texts []string) bool {
+	return len(texts) > 0 && !slices.ContainsFunc(texts, func(v string) bool { return !c.pattern.MatchString(v) })
 }
 
-// decode reads arguments strictly: an object, no key twice. What comes out has
-// no escapes left in it that could hide something.
+// decode reads arguments, which are an object.
 func decode(arguments string) (any, error) {
 	if arguments == "" {
 		return map[string]any{}, nil
 	}
-	if err := abi.Valid([]byte(arguments)); err != nil {
-		return nil, err
+	value, err := values.Read([]byte(arguments))
+	if _, ok := value.(map[string]any); !ok && err == nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "want a JSON object"}
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(arguments)))
-	d.UseNumber()
-	var object map[string]any
-	err := d.Decode(&object)
-	return object, err
+	return value, err
 }
 
 // at returns the values at a path, as texts. Keys are compared without regard
@@ -93,7 +88,7 @@ func text(value any) string {
 	switch v := value.(type) {
 	case string:
 		return v
-	case json.Number:
+	case values.Number:
 		return number(string(v))
 	case bool:
 		return strconv.FormatBool(v)

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -53,7 +52,7 @@ func (p *policy) Configure(*middleware.Context) error {
 		return invalid("default: %q is not one of allow, ask, deny", p.Default)
 	}
 	for i, r := range p.Rules {
-		at := fmt.Sprintf("rules[%d]", i)
+		at := middleware.Sprintf("rules[%d]", i)
 		if r == nil {
 			return invalid("%s: want an object", at)
 		}
@@ -82,7 +81,7 @@ func (r *rule) compile(at string) error {
 		}
 	}
 	for j, c := range r.Arguments {
-		at := fmt.Sprintf("%s.arguments[%d]", at, j)
+		at := middleware.Sprintf("%s.arguments[%d]", at, j)
 		if c == nil {
 			return invalid("%s: want an object", at)
 		}
@@ -94,7 +93,7 @@ func (r *rule) compile(at string) error {
 }
 
 func invalid(format string, args ...any) error {
-	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + fmt.Sprintf(format, args...)}
+	return &abi.Error{Code: abi.CodeInvalid, Message: "config: " + middleware.Sprintf(format, args...)}
 }
 
 // GateTool denies if a rule that matches does, else asks or allows if one that
@@ -102,7 +101,7 @@ func invalid(format string, args ...any) error {
 func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
 	arguments, err := decode(call.Arguments)
 	if err != nil {
-		return middleware.Deny(fmt.Sprintf("The policy cannot read the arguments of %s: %v", call.Name, err)), nil
+		return middleware.Deny(middleware.Sprintf("The policy cannot read the arguments of %s: %v", call.Name, err)), nil
 	}
 	strictest, by := "", -1
 	for i, r := range p.Rules {
@@ -111,7 +110,7 @@ func (p *policy) GateTool(_ *middleware.Context, call *middleware.Call) (middlew
 		}
 		matches, sure := r.matches(call.Name, arguments, p.Decode)
 		if !sure {
-			return middleware.Deny(fmt.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name)), nil
+			return middleware.Deny(middleware.Sprintf("The policy cannot see through the arguments of %s: too much is encoded in them.", call.Name)), nil
 		}
 		if matches {
 			strictest, by = r.Action, i
@@ -137,15 +136,15 @@ func (p *policy) decision(tool, action string, by int) middleware.Decision {
 	case action == ask:
 		text := r.Message
 		if text == "" {
-			text = fmt.Sprintf("May %s be called with these arguments?", tool)
+			text = middleware.Sprintf("May %s be called with these arguments?", tool)
 		}
 		return middleware.Ask(text).With(map[string]int{"rule": by})
 	case r.Message != "":
 		return middleware.Deny(r.Message)
 	case by >= 0:
-		return middleware.Deny(fmt.Sprintf("The policy does not allow calls of %s with these arguments.", tool))
+		return middleware.Deny(middleware.Sprintf("The policy does not allow calls of %s with these arguments.", tool))
 	default:
-		return middleware.Deny(fmt.Sprintf("The policy does not allow this call of %s.", tool))
+		return middleware.Deny(middleware.Sprintf("The policy does not allow this call of %s.", tool))
 	}
 }
 

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // Limits: schemas come from tools, and tools from anywhere.
@@ -50,7 +50,7 @@ func (c *checker) spend(steps int) bool {
 // schema notes something that cannot be applied.
 func (c *checker) schema(format string, args ...any) {
 	if c.wrong == nil {
-		c.wrong = fmt.Errorf(format, args...)
+		c.wrong = middleware.Errorf(format, args...)
 	}
 }
 
@@ -84,11 +84,11 @@ func (p place) key(key string) place {
 	}
 }
 
-func (p place) item(i int) place { return place{fmt.Sprintf("%s[%d]", p.path, i)} }
+func (p place) item(i int) place { return place{middleware.Sprintf("%s[%d]", p.path, i)} }
 
 func (c *checker) note(at place, format string, args ...any) {
 	if len(c.mistakes) < c.most {
-		c.mistakes = append(c.mistakes, mistake{at, fmt.Sprintf(format, args...)})
+		c.mistakes = append(c.mistakes, mistake{at, middleware.Sprintf(format, args...)})
 	}
 }
 
@@ -136,7 +136,7 @@ func (c *checker) object(s map[string]any, value any, at place) {
 		c.list(s, v, at)
 	case map[string]any:
 		c.members(s, v, at)
-	case json.Number:
+	case values.Number:
 		c.number(s, v, at)
 	}
 	c.combined(s, value, at)
@@ -147,16 +147,16 @@ func (c *checker) resolve(ref any) (any, error) {
 	text, ok := ref.(string)
 	pointer, local := strings.CutPrefix(text, "#")
 	if !ok || !local || pointer != "" && pointer[0] != '/' || !c.spend(1+len(pointer)/8) {
-		return nil, fmt.Errorf("$ref %s leads out of the schema, or to a name; want #/…", show(ref))
+		return nil, middleware.Errorf("$ref %s leads out of the schema, or to a name; want #/…", show(ref))
 	}
 	at := c.root
 	for _, part := range strings.Split(pointer, "/")[min(1, len(pointer)):] {
 		if part == "" && pointer == "" {
 			break
 		}
-		key, err := url.PathUnescape(part)
-		if err != nil {
-			return nil, fmt.Errorf("$ref %s: %w", clip(text), err)
+		key, ok := unescaped(part)
+		if !ok {
+			return nil, middleware.Errorf("$ref %s: want two hexadecimal digits behind each %%", clip(text))
 		}
 		key = strings.ReplaceAll(strings.ReplaceAll(key, "~1", "/"), "~0", "~")
 		switch v := at.(type) {
@@ -171,10 +171,30 @@ func (c *checker) resolve(ref any) (any, error) {
 			ok = false
 		}
 		if !ok {
-			return nil, fmt.Errorf("$ref %s leads nowhere", clip(text))
+			return nil, middleware.Errorf("$ref %s leads nowhere", clip(text))
 		}
 	}
 	return at, nil
+}
+
+// unescaped writes the characters that a reference has as %41; not ok if one is cut off.
+func unescaped(text string) (plain string, ok bool) {
+	var out []byte
+	for {
+		head, rest, found := strings.Cut(text, "%")
+		out = append(out, head...)
+		if !found {
+			return string(out), true
+		}
+		if len(rest) < 2 {
+			return "", false
+		}
+		n, err := strconv.ParseUint(rest[:2], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		out, text = append(out, byte(n)), rest[2:]
+	}
 }
 
 // try compares a value with a schema on the side; sure is false if the schema

@@ -4,55 +4,63 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/names"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-func init() {
-	middleware.Register(middleware.Options{
-		Name:        "validate-args",
-		Version:     "1.0.0",
-		Description: "Refuses tool calls whose arguments do not fit the tool's JSON Schema.",
-	}, newValidate())
-}
+func init() { middleware.Serve(newValidate().declare()) }
 
 func main() {}
 
-func newValidate() *validate { return &validate{MaxErrors: 10} }
+func newValidate() *validate { return &validate{maxErrors: 10} }
 
 type validate struct {
-	Except    []string `json:"except" doc:"tools whose arguments are not looked at, by their names, * for any characters"`
-	Closed    bool     `json:"closed" doc:"objects of which the schema names the properties have no others, unless it says so"`
-	Strict    bool     `json:"strict" doc:"refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log"`
-	MaxErrors int      `json:"max_errors" doc:"how many mistakes the model is told of at once, 1 to 100"`
+	except         []string
+	closed, strict bool
+	maxErrors      int
+}
+
+// declare says which hooks the module has and what it is configured with, so that nothing
+// of it has to be found by reflection: a third of the module would be for that.
+func (v *validate) declare() *middleware.Declaration {
+	d := middleware.Declare(middleware.Options{
+		Name:        "validate-args",
+		Version:     "1.0.0",
+		Description: "Refuses tool calls whose arguments do not fit the tool's JSON Schema.",
+	})
+	d.Strings(&v.except, "except", "tools whose arguments are not looked at, by their names, * for any characters")
+	d.Bool(&v.closed, "closed", "objects of which the schema names the properties have no others, unless it says so")
+	d.Bool(&v.strict, "strict", "refuse calls of tools of whose schema something cannot be applied; without it the rest counts, with a line in the log")
+	d.Int(&v.maxErrors, "max_errors", "how many mistakes the model is told of at once, 1 to 100")
+	d.Configure(v)
+	d.GateTool(v)
+	return d
 }
 
 // Configure checks the number.
 func (v *validate) Configure(*middleware.Context) error {
-	if v.MaxErrors < 1 || v.MaxErrors > 100 {
-		return &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("config: max_errors: %d is not 1 to 100", v.MaxErrors)}
+	if v.maxErrors < 1 || v.maxErrors > 100 {
+		return &abi.Error{Code: abi.CodeInvalid, Message: middleware.Sprintf("config: max_errors: %d is not 1 to 100", v.maxErrors)}
 	}
 	return nil
 }
 
 // GateTool judges the exact arguments that the tool would get.
 func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {
-	if names.Match(v.Except, call.Name) || len(call.Tool.Parameters) == 0 || string(call.Tool.Parameters) == "null" {
+	if names.Match(v.except, call.Name) || len(call.Tool.Parameters) == 0 || string(call.Tool.Parameters) == "null" {
 		return middleware.Allow(), nil
 	}
 	arguments := call.Arguments
 	if arguments == "" {
 		arguments = "{}"
 	}
-	value, err := decode([]byte(arguments))
+	value, err := values.Read([]byte(arguments))
 	if err != nil {
-		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
+		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be read: %v", call.Name, err)), nil
 	}
 	c := v.check(call.Tool.Parameters, value)
 	switch {
@@ -61,9 +69,9 @@ func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (mid
 	case c.over != "":
 		// Not for want of strictness: else arguments that are large enough would
 		// pass any schema.
-		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be checked: %s.", call.Name, c.over)), nil
-	case c.wrong != nil && v.Strict:
-		return middleware.Deny(fmt.Sprintf("The arguments of %s cannot be checked: %v", call.Name, c.wrong)), nil
+		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be checked: %s.", call.Name, c.over)), nil
+	case c.wrong != nil && v.strict:
+		return middleware.Deny(middleware.Sprintf("The arguments of %s cannot be checked: %v", call.Name, c.wrong)), nil
 	case c.wrong != nil:
 		ctx.Warnf("not all of the schema of %s can be applied: %v", call.Name, c.wrong)
 	}
@@ -72,9 +80,9 @@ func (v *validate) GateTool(ctx *middleware.Context, call *middleware.Call) (mid
 
 func (v *validate) tell(tool string, mistakes []mistake) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "The arguments of %s do not fit:", tool)
+	b.WriteString("The arguments of " + tool + " do not fit:")
 	for i, m := range mistakes {
-		if i == v.MaxErrors {
+		if i == v.maxErrors {
 			b.WriteString("\n- and more")
 			break
 		}
@@ -86,8 +94,8 @@ func (v *validate) tell(tool string, mistakes []mistake) string {
 
 // check compares a value with a schema.
 func (v *validate) check(schema abi.JSON, value any) *checker {
-	c := &checker{closed: v.Closed, most: v.MaxErrors + 1, left: maxSteps}
-	root, err := decode(schema)
+	c := &checker{closed: v.closed, most: v.maxErrors + 1, left: maxSteps}
+	root, err := values.Read(schema)
 	if err != nil {
 		c.schema("the schema is no JSON: %w", err)
 		return c
@@ -95,15 +103,4 @@ func (v *validate) check(schema abi.JSON, value any) *checker {
 	c.root = root
 	c.check(root, value, place{})
 	return c
-}
-
-// decode reads JSON strictly, as the host does, with numbers as they stand.
-func decode(b []byte) (value any, err error) {
-	if err := abi.Valid(b); err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	err = d.Decode(&value)
-	return value, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
@@ -20,7 +20,7 @@ type object = map[string]any
 // judge says what becomes of a call: empty if it is allowed.
 func judge(t *testing.T, config object, schema, arguments string) (message string, logs []middlewaretest.Log) {
 	t.Helper()
-	h := middlewaretest.New(middleware.Options{}, newValidate())
+	h := middlewaretest.NewDeclared(newValidate().declare())
 	require.NoError(t, h.Configure(config))
 	answer, err := h.GateTool(abi.GateToolInput{
 		Call: abi.Call{Name: "t", Arguments: arguments},
@@ -156,7 +156,7 @@ func TestConfiguration(t *testing.T) {
 	message, _ = judge(t, object{"max_errors": 2}, `{"required":["a","b","c"]}`, `{}`)
 	require.Contains(t, message, "- b: is required\n- and more\n")
 	for _, n := range []int{0, 101} {
-		h := middlewaretest.New(middleware.Options{}, newValidate())
+		h := middlewaretest.NewDeclared(newValidate().declare())
 		require.ErrorContains(t, h.Configure(object{"max_errors": n}), "is not 1 to 100")
 	}
 }
@@ -185,7 +185,7 @@ func TestAgreesWithAnother(t *testing.T) {
 		require.NoError(t, json.Unmarshal(rawValue, &plain))
 		want := resolved.Validate(plain) == nil
 
-		decoded, err := decode(rawValue)
+		decoded, err := values.Read(rawValue)
 		require.NoError(t, err)
 		c := v.check(rawSchema, decoded)
 		require.NoError(t, c.wrong, "%s", rawSchema)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -11,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/examples/wasm-middlewares/internal/values"
+	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
 // kind is the JSON type of a value.
@@ -22,7 +22,7 @@ func kind(value any) string {
 		return "boolean"
 	case string:
 		return "string"
-	case json.Number:
+	case values.Number:
 		if whole(v) {
 			return "integer"
 		}
@@ -35,7 +35,7 @@ func kind(value any) string {
 }
 
 // whole reports whether a number has no fraction, however it is written.
-func whole(n json.Number) bool {
+func whole(n values.Number) bool {
 	if !strings.ContainsAny(string(n), ".eE") {
 		return true
 	}
@@ -46,7 +46,7 @@ func whole(n json.Number) bool {
 // number is a number as a float; not ok if it is none. What is beyond floats is
 // infinite.
 func number(value any) (f float64, ok bool) {
-	n, ok := value.(json.Number)
+	n, ok := value.(values.Number)
 	if !ok {
 		return 0, false
 	}
@@ -152,7 +152,7 @@ func (c *checker) matches(pattern, text string) (matches, sure bool) {
 		}
 		var err error
 		if len(pattern) > maxPattern {
-			err = fmt.Errorf("it has more than %d bytes", maxPattern)
+			err = middleware.Errorf("it has more than %d bytes", maxPattern)
 		} else if c.spend(len(pattern)) {
 			re, err = regexp.Compile(pattern)
 		}
@@ -172,7 +172,7 @@ func (c *checker) matches(pattern, text string) (matches, sure bool) {
 	return re.MatchString(text), true
 }
 
-func (c *checker) number(s map[string]any, value json.Number, at place) {
+func (c *checker) number(s map[string]any, value values.Number, at place) {
 	n, _ := number(value)
 	for _, l := range []struct {
 		name  string
@@ -200,7 +200,7 @@ func (c *checker) number(s map[string]any, value json.Number, at place) {
 func (c *checker) canonical(value any) string {
 	b, err := abi.Marshal(c.plain(value))
 	if err != nil {
-		return fmt.Sprint(value)
+		return middleware.Sprintf("%v", value)
 	}
 	return string(b)
 }
@@ -210,10 +210,10 @@ func (c *checker) plain(value any) any {
 		return nil
 	}
 	switch v := value.(type) {
-	case json.Number:
+	case values.Number:
 		if f, err := strconv.ParseFloat(string(v), 64); err == nil && strings.ContainsAny(string(v), ".eE") || v == "-0" {
 			if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-				return json.Number(strconv.FormatInt(int64(f), 10))
+				return values.Number(strconv.FormatInt(int64(f), 10))
 			}
 			return f
 		}
@@ -243,11 +243,11 @@ func show(value any) string {
 	case string:
 		return strconv.Quote(clip(v))
 	case []any:
-		return fmt.Sprintf("[%d items]", len(v))
+		return middleware.Sprintf("[%d items]", len(v))
 	case map[string]any:
-		return fmt.Sprintf("{%d properties}", len(v))
+		return middleware.Sprintf("{%d properties}", len(v))
 	default:
-		return clip(fmt.Sprint(v))
+		return clip(middleware.Sprintf("%v", v))
 	}
 }
 

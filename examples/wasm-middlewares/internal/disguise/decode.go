@@ -2,12 +2,11 @@ package disguise
 
 import (
 	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -31,10 +30,10 @@ func unescape(text string) string {
 		var out string
 		switch {
 		case s[0] == '%':
-			b, _ := hex.DecodeString(strings.ReplaceAll(s, "%", ""))
+			b, _ := Hex(strings.ReplaceAll(s, "%", ""))
 			out = string(shortest(b))
 		case strings.HasPrefix(s, `\x`):
-			b, _ := hex.DecodeString(strings.ReplaceAll(s, `\x`, ""))
+			b, _ := Hex(strings.ReplaceAll(s, `\x`, ""))
 			out = string(b)
 		case strings.HasPrefix(s, `\u{`):
 			out = character(s[3:len(s)-1], 16)
@@ -45,10 +44,7 @@ func unescape(text string) string {
 			}
 			out = string(b)
 		case s[0] == '\\':
-			// JSON knows pairs of surrogates.
-			if json.Unmarshal([]byte(`"`+s+`"`), &out) != nil {
-				return s
-			}
+			out = units(s)
 		case s[1] != '#':
 			out = entities[s[1:len(s)-1]]
 		case s[2] == 'x' || s[2] == 'X':
@@ -73,6 +69,16 @@ func shortest(b []byte) []byte {
 		out = append(out, b[i])
 	}
 	return out
+}
+
+// units are characters of the basic plane, six bytes each, and pairs of surrogates.
+func units(s string) string {
+	var all []uint16
+	for i := 0; i+6 <= len(s); i += 6 {
+		n, _ := strconv.ParseUint(s[i+2:i+6], 16, 16)
+		all = append(all, uint16(n))
+	}
+	return string(utf16.Decode(all))
 }
 
 func character(number string, base int) string {
@@ -123,8 +129,7 @@ func fromBase64(word string) []string {
 func hexes(text string) []string {
 	var out []string
 	for _, run := range hexRun.FindAllString(text, -1) {
-		b, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "").Replace(run))
-		if err == nil {
+		if b, ok := Hex(strings.NewReplacer(" ", "", ":", "").Replace(run)); ok {
 			out = append(out, readable(b)...)
 		}
 	}
@@ -152,27 +157,24 @@ func jsons(text string) []string {
 	if trimmed == "" || !strings.ContainsRune(`{["`, rune(trimmed[0])) || abi.Valid([]byte(trimmed)) != nil {
 		return nil
 	}
-	var value any
-	if json.Unmarshal([]byte(trimmed), &value) != nil {
-		return nil
-	}
-	var out []string
-	var walk func(any)
-	walk = func(value any) {
-		switch v := value.(type) {
-		case string:
-			out = append(out, v)
-		case []any:
-			for _, item := range v {
-				walk(item)
-			}
-		case map[string]any:
-			for key, item := range v {
-				out = append(out, key)
-				walk(item)
-			}
+	return texts(abi.NewReader([]byte(trimmed)), nil)
+}
+
+// texts adds the strings of a value to out, keys among them.
+func texts(r *abi.Reader, out []string) []string {
+	switch r.Kind() {
+	case '{':
+		for r.Key() {
+			out = texts(r, append(out, r.Name()))
 		}
+	case '[':
+		for r.Next() {
+			out = texts(r, out)
+		}
+	case '"':
+		out = append(out, r.Text())
+	default:
+		r.Skip()
 	}
-	walk(value)
 	return out
 }

@@ -1,0 +1,32 @@
+package disguise
+
+// Hex returns the bytes that hexadecimal digits say, two a byte; not ok if text has
+// anything else. It is encoding/hex without fmt, which makes a module half a megabyte larger.
+func Hex(text string) (b []byte, ok bool) {
+	if len(text)%2 != 0 {
+		return nil, false
+	}
+	b = make([]byte, 0, len(text)/2)
+	for i := 0; i < len(text); i += 2 {
+		high, low := digit(text[i]), digit(text[i+1])
+		if high < 0 || low < 0 {
+			return nil, false
+		}
+		b = append(b, byte(high<<4|low))
+	}
+	return b, true
+}
+
+// digit is what a hexadecimal digit stands for; -1 if it is none.
+func digit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	default:
+		return -1
+	}
+}
