@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"regexp"
@@ -48,7 +49,7 @@ func (x *completions) routes(s *Server) {
 	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation, Input: true,
 		Summary: "OpenAI's chat completions: the model is an agent",
 		About: `With stream: true the answer is a stream of chunks. Tools of the request are the client's own: they are returned as tool calls, and the
-next request, with their results, goes on with the same run. Parameters of the model are the agent's, and are passed over. Problems have an
+next request, with their results, goes on with the same run, and names the same model. Parameters of the model are the agent's, and are passed over. Problems have an
 error as OpenAI's clients read it. A client that goes away ends the run.`}, describeChat, x.complete)
 }
 
@@ -128,6 +129,10 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 	var before abi.Usage // that earlier requests were told of
 	if q.Run != "" {
 		if info, err := c.Tenant.Run(req.Context(), q.Run); err == nil {
+			if info.Agent != q.Model {
+				return &chat.Error{Status: http.StatusConflict, Param: "model", Code: "model_mismatch",
+					Message: fmt.Sprintf("model is %.80q, and the tool results are for run %s of the agent %q: ask with the model that made the calls", q.Model, q.Run, info.Agent)}
+			}
 			before = info.Usage
 		}
 		l, err = runs.resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)

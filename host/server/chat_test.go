@@ -40,6 +40,35 @@ func TestChatCountsEachTokenOnce(t *testing.T) {
 	require.Equal(t, *says.Response.Usage, used)
 }
 
+// Who goes on with a run names the agent that it is of: another one is refused, and the
+// run waits on.
+func TestChatGoesOnWithTheSameModel(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Calls(abi.NewToolCall("c1", "mine", "{}")), scripted.Text("done"))
+	for _, name := range []string{"agent", "other"} {
+		require.Equal(t, 200, f.apply(f.acme, name, "model: {name: small}\n").status)
+	}
+	type message = map[string]any
+	tools := []any{message{"type": "function", "function": message{"name": "mine", "parameters": message{"type": "object"}}}}
+	messages := []any{message{"role": "user", "content": "hi"}}
+	var out struct{ Choices []struct{ Message message } }
+	f.ok("POST", "/v1/chat/completions", f.acme, message{"model": "agent", "messages": messages, "tools": tools}, &out)
+	said := out.Choices[0].Message
+	id := said["tool_calls"].([]any)[0].(message)["id"]
+	messages = append(messages, said, message{"role": "tool", "tool_call_id": id, "content": "seen"})
+	for _, model := range []string{"other", "none"} {
+		r := f.send("POST", "/v1/chat/completions", f.acme, message{"model": model, "messages": messages, "tools": tools})
+		r.problem(t, 409, model)
+		var refused struct{ Error openAIError }
+		require.NoError(t, json.Unmarshal(r.body, &refused))
+		require.Equal(t, "model", *refused.Error.Param)
+		require.Equal(t, "model_mismatch", *refused.Error.Code)
+		require.Contains(t, refused.Error.Message, `of the agent "agent"`)
+	}
+	f.ok("POST", "/v1/chat/completions", f.acme, message{"model": "agent", "messages": messages, "tools": tools}, &out)
+	require.Equal(t, "done", out.Choices[0].Message["content"])
+}
+
 // OpenAI's clients ask for one model, and for what is not here: they are told of it in
 // their own way.
 func TestModelsOfOpenAI(t *testing.T) {
