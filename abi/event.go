@@ -64,7 +64,7 @@ type Event struct {
 
 	Call   *Call   `json:"call,omitempty"`
 	Result *Result `json:"result,omitempty"`
-	Source string  `json:"source,omitempty"`
+	Source string  `json:"source,omitempty"` // tool_result; run_finished: whose failure of the model call it was
 
 	Entry  string   `json:"entry,omitempty"`
 	Hook   Hook     `json:"hook,omitempty"`

@@ -123,6 +123,9 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
 	default:
 		e.FinishReason, e.Error = abi.RunError, runError(err)
+		if call := (*ModelError)(nil); errors.As(err, &call) {
+			e.Source = call.Source
+		}
 	}
 	r.err = &Error{FinishReason: e.FinishReason, StoppedBy: e.StoppedBy, Err: err}
 	return e

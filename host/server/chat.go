@@ -209,13 +209,17 @@ func (f *follower) all(ctx context.Context) iter.Seq2[abi.Event, error] {
 func openAIProblem(e *chat.Error) *Problem {
 	code := codeInvalid
 	switch {
+	case e.Status == http.StatusBadGateway:
+		code = codeModelFailed
+	case e.Status == http.StatusServiceUnavailable:
+		code = codeUnavailable
 	case e.Status >= 500:
-		code = codeInternal
+		code = codeRunFailed
 	case e.Status == http.StatusConflict:
 		code = codeConflict
 	}
 	p := problem(code, "%s", e.Message)
-	p.Status, p.OpenAI = e.Status, &openAIError{Message: e.Message, Type: e.Type()}
+	p.Status, p.header, p.OpenAI = e.Status, e.Header, &openAIError{Message: e.Message, Type: e.Type()}
 	if e.Param != "" {
 		p.OpenAI.Param = &e.Param
 	}

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 )
 
@@ -38,6 +40,23 @@ func TestChatCountsEachTokenOnce(t *testing.T) {
 	said, used = ask()
 	require.Equal(t, "done", said["content"])
 	require.Equal(t, *says.Response.Usage, used)
+}
+
+// A model that fails is not the server's failure, and the client is told no more of it than
+// how: the run's events have its words.
+func TestChatModelFails(t *testing.T) {
+	t.Parallel()
+	f := platform(t, scripted.Error(&model.Error{Code: abi.CodeModel, Status: 401, Message: "https://inside.example answered 401: no key sk-1234", RetryAfter: 1500 * time.Millisecond}))
+	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
+	r := f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
+	p := r.problem(t, 502)
+	require.Equal(t, "The model failed", p.Title)
+	require.Equal(t, problemType+codeModelFailed, p.Type)
+	require.Contains(t, p.Detail, "the model that the agent asks failed: it answered 401 Unauthorized; run run_")
+	require.NotContains(t, string(r.body), "inside")
+	require.NotContains(t, string(r.body), "sk-1234")
+	require.Equal(t, "model", *p.OpenAI.Code)
+	require.Equal(t, "2", r.header.Get("Retry-After"))
 }
 
 // Who goes on with a run names the agent that it is of: another one is refused, and the

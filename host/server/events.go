@@ -324,6 +324,9 @@ func (h *hidden) finished(e *abi.Event) *abi.Event {
 	if h.has("", e.StoppedBy) {
 		out.StoppedBy, out.Hook = operators, ""
 	}
+	if h.has("", e.Source) {
+		out.Source = operators
+	}
 	if e.Error != nil {
 		for name := range h.entries {
 			if strings.Contains(e.Error.Message, name) { // its fault, in its own words

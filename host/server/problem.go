@@ -60,6 +60,8 @@ const (
 	codeQuota        = "quota-reached"
 	codeInternal     = "internal"
 	codeUnavailable  = "unavailable"
+	codeModelFailed  = "model-failed"
+	codeRunFailed    = "run-failed"
 )
 
 // titles of problems by their codes.
@@ -80,6 +82,8 @@ var titles = map[string]struct {
 	codeQuota:        {http.StatusTooManyRequests, "A quota is reached"},
 	codeInternal:     {http.StatusInternalServerError, "The server failed"},
 	codeUnavailable:  {http.StatusServiceUnavailable, "The server cannot do it now"},
+	codeModelFailed:  {http.StatusBadGateway, "The model failed"},
+	codeRunFailed:    {http.StatusInternalServerError, "The run failed"},
 }
 
 // problem makes one of a code.
@@ -171,7 +175,7 @@ func problemOf(err error) *Problem {
 func problemOfModel(m *huma.ErrorModel) *Problem {
 	code := codeInvalid
 	for c, t := range titles {
-		if t.status == m.Status && c != codeRefused && c != codeBlocked && c != codeInvalid {
+		if t.status == m.Status && c != codeRefused && c != codeBlocked && c != codeInvalid && c != codeRunFailed {
 			code = c
 		}
 	}

@@ -195,6 +195,9 @@ func TestEndings(t *testing.T) {
 	gate := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
 		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "look outside?"}, nil
 	}}
+	lost := &chain.Native{BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "the weather is not there"}
+	}}
 	entries := func(n *chain.Native) *chain.Chain {
 		c, err := chain.New(chain.Entry{Name: "n", Middleware: n})
 		require.NoError(t, err)
@@ -215,8 +218,23 @@ func TestEndings(t *testing.T) {
 			require.Equal(t, "(The run waits for an answer: look outside?)", *s.Message.Content)
 		}},
 		{"the model fails", scripted.Error(&model.Error{Code: abi.CodeModel, Message: "overloaded"}), agent.Options{}, func(t *testing.T, s said) {
-			require.Contains(t, s.Failed, "overloaded")
+			require.Contains(t, s.Failed, "the model that the agent asks failed: it answered with an error, or broke off; run run_")
+			require.NotContains(t, s.Failed, "overloaded", "what it said is for those who see the run")
 			require.Equal(t, "model", s.Code)
+		}},
+		{"the model fails with a status", scripted.Error(&model.Error{Code: abi.CodeModel, Status: 503, Message: "https://inside answered 503: sk-secret"}), agent.Options{}, func(t *testing.T, s said) {
+			require.Contains(t, s.Failed, "failed: it answered 503 Service Unavailable; run ")
+			require.NotContains(t, s.Failed, "inside")
+			require.Equal(t, "model", s.Code)
+		}},
+		{"the model is not reached", scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "cannot connect to http://inside"}), agent.Options{}, func(t *testing.T, s said) {
+			require.Contains(t, s.Failed, "failed: it was not reached; run ")
+			require.NotContains(t, s.Failed, "inside")
+			require.Equal(t, "unavailable", s.Code)
+		}},
+		{"a module reaches nothing", scripted.Text("x"), agent.Options{Chain: entries(lost)}, func(t *testing.T, s said) {
+			require.Contains(t, s.Failed, "the weather is not there")
+			require.Equal(t, "unavailable", s.Code)
 		}},
 		{"too many steps", scripted.Calls(abi.NewToolCall("1", "look", "{}")), agent.Options{Tools: []tool.Tool{look()}, MaxSteps: 1}, func(t *testing.T, s said) {
 			require.Equal(t, "max_steps", s.Code)

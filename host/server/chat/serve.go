@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -89,13 +92,41 @@ func (s *sender) failure(e abi.Event, err error) error {
 		return &Error{Status: http.StatusGatewayTimeout, Message: text(e), Code: e.FinishReason}
 	case e.FinishReason == abi.RunCanceled:
 		return &Error{Status: http.StatusConflict, Message: "the run was canceled" + because(e.Error), Code: e.FinishReason}
-	case e.Error != nil && e.Error.Code == abi.CodeModel:
-		return &Error{Status: http.StatusBadGateway, Message: text(e), Code: string(e.Error.Code)}
+	case e.Error != nil && (e.Error.Code == abi.CodeModel || e.Error.Code == abi.CodeUnavailable && e.Source == sourceModel):
+		return modelFailed(e)
+	case e.Error != nil && e.Error.Code == abi.CodeUnavailable:
+		return &Error{Status: http.StatusServiceUnavailable, Message: text(e), Code: string(e.Error.Code), Header: retryAfter(e.Error)}
 	case e.FinishReason == abi.RunMaxSteps || e.FinishReason == abi.RunLimit:
 		return &Error{Status: http.StatusUnprocessableEntity, Message: text(e), Code: e.FinishReason}
 	default:
 		return &Error{Status: http.StatusInternalServerError, Message: text(e), Code: "run_failed"}
 	}
+}
+
+// sourceModel is the source of a failed model call that no module failed.
+const sourceModel = "model"
+
+// modelFailed says that the model which the agent asks failed, and how. What its endpoint
+// said in its own words, and where it is, is not for every client of the agent: the run's
+// events have it.
+func modelFailed(e abi.Event) *Error {
+	how := "it answered with an error, or broke off"
+	switch {
+	case e.Error.Code == abi.CodeUnavailable:
+		how = "it was not reached"
+	case e.Error.Status != 0:
+		how = strings.TrimSpace(fmt.Sprintf("it answered %d %s", e.Error.Status, http.StatusText(e.Error.Status)))
+	}
+	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error),
+		Message: fmt.Sprintf("the model that the agent asks failed: %s; run %s has what it said", how, e.Run)}
+}
+
+// retryAfter tells the client when to ask again, if somebody knows.
+func retryAfter(err *abi.Error) http.Header {
+	if err.RetryAfterMS <= 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.FormatInt((err.RetryAfterMS+999)/1000, 10)}}
 }
 
 func because(err *abi.Error) string {
