@@ -6,7 +6,8 @@
  * them. Include it in one file. README.md has the rest.
  *
  * Memory: everything that this header returns, and am_alloc, is in an arena that
- * is emptied before each hook. What configure allocated stays.
+ * is emptied before each hook. What configure allocated stays. Messages that were
+ * read stay until they change, in memory of their own.
  */
 #ifndef AGENT_MIDDLEWARE_H
 #define AGENT_MIDDLEWARE_H
@@ -50,11 +51,41 @@ AM_IMPORT(log) void am_host_log(int32_t level, const void *ptr, int32_t len);
 
 /* ---- memory ---- */
 
+/* A word is eight bytes: texts are looked at and copied by words. */
+AM_FN uint64_t am_word(const void *p) {
+	uint64_t word;
+	__builtin_memcpy(&word, p, 8);
+	return word;
+}
+
+AM_FN void am_set_word(void *p, uint64_t word) { __builtin_memcpy(p, &word, 8); }
+
+AM_FN uint32_t am_half(const void *p) {
+	uint32_t half;
+	__builtin_memcpy(&half, p, 4);
+	return half;
+}
+
+/* am_part_word is a word of n bytes, from 1 to 7, and zeros. */
+AM_FN uint64_t am_part_word(const void *from, size_t n) {
+	const unsigned char *p = from;
+	if (n >= 4) return am_half(p) | (uint64_t)am_half(p + n - 4) << (8 * (n - 4));
+	return p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1));
+}
+
+/* Many bytes are an instruction's work. All modules have it that are compiled with what this asks for. */
+#define AM_BULK AM_SMALL __attribute__((target("bulk-memory")))
+enum { AM_MANY = 32 };
+AM_BULK void am_fill_many(void *to, int c, size_t n) { __builtin_memset(to, c, n); }
+AM_BULK void am_copy_many(void *to, const void *from, size_t n) { __builtin_memcpy(to, from, n); }
+
 /* The compiler calls these by itself; a libc's are as good. */
 __attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t n) {
 	unsigned char *t = to;
-	uint64_t word = (unsigned char)c * 0x0101010101010101u;
-	for (; n >= 8; n -= 8, t += 8) __builtin_memcpy(t, &word, 8);
+	if (n >= AM_MANY) {
+		am_fill_many(to, c, n);
+		return to;
+	}
 	while (n-- > 0) *t++ = (unsigned char)c;
 	return to;
 }
@@ -62,18 +93,22 @@ __attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t
 __attribute__((weak, no_builtin("memcpy"))) void *memcpy(void *restrict to, const void *restrict from, size_t n) {
 	unsigned char *t = to;
 	const unsigned char *f = from;
-	for (; n >= 8; n -= 8, t += 8, f += 8) {
-		uint64_t word;
-		__builtin_memcpy(&word, f, 8);
-		__builtin_memcpy(t, &word, 8);
+	if (n >= AM_MANY) {
+		am_copy_many(to, from, n);
+	} else if (n >= 8) {
+		for (size_t i = 0; i + 8 < n; i += 8) am_set_word(t + i, am_word(f + i));
+		am_set_word(t + n - 8, am_word(f + n - 8));
+	} else {
+		while (n-- > 0) *t++ = *f++;
 	}
-	while (n-- > 0) *t++ = *f++;
 	return to;
 }
 
 __attribute__((weak, no_builtin("memcmp"))) int memcmp(const void *a, const void *b, size_t n) {
 	const unsigned char *x = a, *y = b;
-	for (size_t i = 0; i < n; i++)
+	size_t i = 0;
+	while (i + 8 <= n && am_word(x + i) == am_word(y + i)) i += 8;
+	for (; i < n; i++)
 		if (x[i] != y[i]) return x[i] - y[i];
 	return 0;
 }
@@ -90,45 +125,91 @@ AM_FN __attribute__((noreturn)) void am_die(const char *why) {
 #define AM_FIRST 131072 /* bytes of the arena that are there from the begin on: to grow costs more than the usual hook */
 #endif
 
+#ifndef AM_FIRST_MESSAGES
+#define AM_FIRST_MESSAGES 65536 /* the same of the memory for messages */
+#endif
+
+#ifndef AM_KEPT_MESSAGES
+#define AM_KEPT_MESSAGES 4194304 /* bytes: if messages take more, the next hook begins without any */
+#endif
+
 typedef struct am_chunk_of_memory am_chunk_of_memory;
 struct am_chunk_of_memory {
 	am_chunk_of_memory *next;
 	char *from, *end;
+	char *used; /* how far it was used, when the next one was begun */
 };
 
-static __attribute__((aligned(16))) char am_first_bytes[AM_FIRST];
-static am_chunk_of_memory am_first_chunk = {0, am_first_bytes, am_first_bytes + AM_FIRST};
-static am_chunk_of_memory *am_chunk_now = &am_first_chunk, *am_chunk_kept = &am_first_chunk;
-static char *am_free_now = am_first_bytes, *am_free_kept = am_first_bytes;
+/* An arena gives memory that is zero, and takes it back all at once. */
+typedef struct {
+	am_chunk_of_memory *now;
+	char *free, *end; /* of that chunk */
+} am_arena;
+
+static __attribute__((aligned(16))) char am_first_bytes[AM_FIRST], am_first_message_bytes[AM_FIRST_MESSAGES];
+static am_chunk_of_memory am_first_chunk = {0, am_first_bytes, am_first_bytes + AM_FIRST, 0};
+static am_chunk_of_memory am_first_message_chunk = {0, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES, 0};
+
+/* What am_alloc takes from, what the other one of the two arenas is, and how much of the hooks' stays. */
+static am_arena am_memory = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
+static am_arena am_other = {&am_first_message_chunk, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES};
+static am_arena am_kept = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
+static bool am_swapped; /* am_memory is that of messages */
+
+AM_FN void am_swap(void) {
+	am_arena a = am_memory;
+	am_memory = am_other;
+	am_other = a;
+	am_swapped = !am_swapped;
+}
+
+/* am_begin_chunk goes on in another chunk. */
+AM_FN void am_begin_chunk(am_chunk_of_memory *c) {
+	am_memory.now->used = am_memory.free;
+	am_memory = (am_arena){c, c->from, c->end};
+}
+
+/* am_pages takes n pages of new memory, and some more while there is little. It
+ * returns where they begin. */
+AM_FN char *am_pages(size_t *n) {
+	static size_t taken;
+	size_t more = taken < 16 ? taken : 16, at;
+	if (more > *n && (at = __builtin_wasm_memory_grow(0, more)) != (size_t)-1) *n = more;
+	else at = __builtin_wasm_memory_grow(0, *n);
+	if (at == (size_t)-1) am_die("out of memory");
+	taken += *n;
+	return (char *)(at * 65536);
+}
 
 /* am_more makes room for n bytes, of the next chunk or of new memory. */
-AM_FN void am_more(size_t n) {
-	am_chunk_of_memory *c = am_chunk_now;
+AM_SMALL void am_more(size_t n) {
+	am_chunk_of_memory *c = am_memory.now;
 	while (c->next != 0) {
-		c = c->next;
-		if ((size_t)(c->end - c->from) >= n) {
-			am_chunk_now = c;
-			am_free_now = c->from;
-			return;
-		}
+		am_begin_chunk(c = c->next);
+		if ((size_t)(c->end - c->from) >= n) return;
 	}
-	size_t pages = (n + sizeof(am_chunk_of_memory) + 16 + 65535) / 65536;
-	size_t at = __builtin_wasm_memory_grow(0, pages);
-	if (at == (size_t)-1) am_die("out of memory");
-	char *from = (char *)(at * 65536);
-	if (from == c->end && c != &am_first_chunk) { /* right behind the last one */
-		c->end += pages * 65536;
-		if (am_chunk_now != c) {
-			am_chunk_now = c;
-			am_free_now = c->from;
-		}
+	size_t pages = (n + sizeof(am_chunk_of_memory) + 65535) / 65536;
+	char *from = am_pages(&pages);
+	if (from == c->end && c != &am_first_chunk && c != &am_first_message_chunk) { /* right behind the last one */
+		am_memory.end = c->end += pages * 65536;
 		return;
 	}
 	am_chunk_of_memory *more = (am_chunk_of_memory *)from;
-	*more = (am_chunk_of_memory){0, from + 16, from + pages * 65536};
+	*more = (am_chunk_of_memory){0, from + sizeof(am_chunk_of_memory), from + pages * 65536, 0};
 	c->next = more;
-	am_chunk_now = more;
-	am_free_now = more->from;
+	am_begin_chunk(more);
+}
+
+/* am_empty_to takes back what was allocated since an arena was what it is in to. */
+AM_FN void am_empty_to(am_arena to) {
+	char *from = to.free;
+	for (am_chunk_of_memory *c = to.now;; c = c->next, from = c->from) {
+		char *used = c == am_memory.now ? am_memory.free : c->used;
+		if (used > from) am_fill_many(from, 0, (size_t)(used - from));
+		if (c == am_memory.now) break;
+	}
+	to.end = to.now->end;
+	am_memory = to;
 }
 
 /* am_alloc returns n bytes, all zero, until the next hook. It never fails: a
@@ -136,20 +217,17 @@ AM_FN void am_more(size_t n) {
 AM_SMALL void *am_alloc(size_t n) {
 	if (n > 0x40000000) am_die("out of memory");
 	n = (n + 7) & ~(size_t)7;
-	while (n > (size_t)(am_chunk_now->end - am_free_now)) am_more(n);
-	char *p = am_free_now;
-	am_free_now += n;
-	return memset(p, 0, n);
+	while (n > (size_t)(am_memory.end - am_memory.free)) am_more(n);
+	char *p = am_memory.free;
+	am_memory.free += n;
+	return p;
 }
 
 #define AM_NEW(type) ((type *)am_alloc(sizeof(type)))
 
 /* am_keep makes what was allocated so far stay; configure ends with it. What is
  * kept in a run is kept until the host throws the instance away. */
-AM_FN void am_keep(void) {
-	am_chunk_kept = am_chunk_now;
-	am_free_kept = am_free_now;
-}
+AM_FN void am_keep(void) { am_kept = am_memory; }
 
 /* ---- text ---- */
 
@@ -166,7 +244,30 @@ typedef am_str am_json;
 /* AM_S is the text of a literal. */
 #define AM_S(literal) ((am_str){"" literal, sizeof(literal) - 1})
 
-AM_FN bool am_same(am_str a, am_str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, (size_t)a.n) == 0); }
+/* am_equal compares n bytes, by words. */
+AM_SMALL bool am_equal(const char *a, const char *b, int32_t n) {
+	if (n < 8) return n <= 0 || am_part_word(a, (size_t)n) == am_part_word(b, (size_t)n);
+	for (int32_t i = 0; i + 8 < n; i += 8)
+		if (am_word(a + i) != am_word(b + i)) return false;
+	return am_word(a + n - 8) == am_word(b + n - 8);
+}
+
+AM_FN bool am_same(am_str a, am_str b) { return a.n == b.n && am_equal(a.p, b.p, a.n); }
+
+/* In a word each byte that is looked for has its highest bit set in what these
+ * return; those behind the first one may have it, too. */
+#define AM_EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
+
+AM_FN uint64_t am_zeros(uint64_t word) { return (word - AM_EACH(1)) & ~word & AM_EACH(0x80); }
+
+/* am_specials looks for what a JSON string does not hold as it is: quotes, backslashes, controls.
+ * With the bit of 2 turned over, a quote is one more than the controls. */
+AM_FN uint64_t am_specials(uint64_t word) {
+	return (((word ^ AM_EACH(2)) - AM_EACH(' ' + 1)) | ((word ^ AM_EACH('\\')) - AM_EACH(1))) & ~word & AM_EACH(0x80);
+}
+
+/* am_first is the place of the first byte of those. */
+AM_FN int32_t am_first(uint64_t found) { return __builtin_ctzll(found) >> 3; }
 
 /* am_of is the text of what ends in a zero. */
 AM_FN am_str am_of(const char *zero_ended) {
@@ -207,9 +308,22 @@ AM_SMALL am_str am_decimal(int64_t v) {
 }
 
 /* am_find is where a text begins in another, from a place on, or -1. */
-AM_FN int32_t am_find(am_str in, am_str what, int32_t from) {
-	for (int32_t i = from; i + what.n <= in.n; i++)
-		if (what.n == 0 || memcmp(in.p + i, what.p, (size_t)what.n) == 0) return i;
+AM_SMALL int32_t am_find(am_str in, am_str what, int32_t from) {
+	if (what.n == 0) return from <= in.n ? from : -1;
+	uint64_t first = AM_EACH((uint64_t)(unsigned char)what.p[0]);
+	for (int32_t i = from, last = in.n - what.n; i <= last;) {
+		if (i + 8 <= in.n) {
+			uint64_t found = am_zeros(am_word(in.p + i) ^ first);
+			if (found == 0) {
+				i += 8;
+				continue;
+			}
+			i += am_first(found);
+			if (i > last) break;
+		}
+		if (in.p[i] == what.p[0] && am_equal(in.p + i, what.p, what.n)) return i;
+		i++;
+	}
 	return -1;
 }
 
@@ -217,13 +331,18 @@ AM_FN bool am_begins(am_str text, am_str with) { return text.n >= with.n && am_s
 
 /* am_replace puts a text in the place of each that is found. */
 AM_FN am_str am_replace(am_str in, am_str what, am_str with) {
-	am_str out = {"", 0};
-	for (int32_t at = 0, next;; at = next + what.n) {
-		next = what.n > 0 ? am_find(in, what, at) : -1;
-		am_str rest = {in.p + at, (next < 0 ? in.n : next) - at};
-		if (next < 0) return AM_CAT(out, rest);
-		out = AM_CAT(out, rest, with);
+	int32_t count = 0;
+	for (int32_t at = 0; what.n > 0 && (at = am_find(in, what, at)) >= 0; at += what.n) count++;
+	if (count == 0) return in;
+	am_str *parts = am_alloc((size_t)(2 * count + 1) * sizeof(am_str));
+	int32_t n = 0, at = 0;
+	for (int32_t next; n < 2 * count; at = next + what.n) {
+		next = am_find(in, what, at);
+		parts[n++] = (am_str){in.p + at, next - at};
+		parts[n++] = with;
 	}
+	parts[n++] = (am_str){in.p + at, in.n - at};
+	return am_concat(parts, n);
 }
 
 typedef struct {
@@ -260,11 +379,15 @@ typedef enum { AM_FORM_FIELDS, AM_FORM_CONTENT, AM_FORM_LIST_PATCH, AM_FORM_TOOL
 typedef struct am_type am_type;
 
 typedef struct {
-	const char *key;
-	int32_t key_len, offset;
-	uint8_t kind, flags;
+	const char *key; /* as it stands in JSON, "key":, and more bytes if that is no word */
 	const am_type *of;
+	uint16_t offset;
+	uint8_t len, shift; /* of the key; what takes the bytes behind it out of a word */
+	uint8_t kind, flags;
 } am_field;
+
+#define AM_FIELD(key, type, field, kind, flags, of) \
+	{"\"" key "\":\0\0\0", of, offsetof(type, field), sizeof(key) + 2, (uint8_t)(sizeof(key) < 6 ? 48 - 8 * sizeof(key) : 0), kind, flags}
 
 struct am_type {
 	const am_field *fields;
@@ -1172,691 +1295,691 @@ static const am_type am_type_custom;
 static const am_type am_type_approval;
 
 static const am_field am_fields_description[] = {
-	{"name", 4, offsetof(am_description, name), AM_TEXT, AM_OMIT, 0},
-	{"version", 7, offsetof(am_description, version), AM_TEXT, AM_OMIT, 0},
-	{"description", 11, offsetof(am_description, description), AM_TEXT, AM_OMIT, 0},
-	{"requires", 8, offsetof(am_description, requires), AM_TEXTS, AM_OMIT, 0},
-	{"hooks", 5, offsetof(am_description, hooks), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
-	{"messages", 8, offsetof(am_description, messages), AM_TEXT, AM_OMIT, 0},
-	{"events", 6, offsetof(am_description, events), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
-	{"hold_stream", 11, offsetof(am_description, hold_stream), AM_BOOL, AM_OMIT, 0},
-	{"config_schema", 13, offsetof(am_description, config_schema), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("name", am_description, name, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("version", am_description, version, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("description", am_description, description, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("requires", am_description, requires, AM_TEXTS, AM_OMIT, 0),
+	AM_FIELD("hooks", am_description, hooks, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("messages", am_description, messages, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("events", am_description, events, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("hold_stream", am_description, hold_stream, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("config_schema", am_description, config_schema, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_description = {am_fields_description, 9, sizeof(am_description), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_configure_input[] = {
-	{"entry", 5, offsetof(am_configure_input, entry), AM_TEXT, 0, 0},
-	{"config", 6, offsetof(am_configure_input, config), AM_RAW, 0, 0},
+	AM_FIELD("entry", am_configure_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("config", am_configure_input, config, AM_RAW, 0, 0),
 };
 static const am_type am_type_configure_input = {am_fields_configure_input, 2, sizeof(am_configure_input), AM_FORM_FIELDS, 0};
 
 static const am_type am_type_configure_answer = {0, 0, sizeof(am_configure_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_usage[] = {
-	{"prompt_tokens", 13, offsetof(am_usage, prompt_tokens), AM_LONG, 0, 0},
-	{"completion_tokens", 17, offsetof(am_usage, completion_tokens), AM_LONG, 0, 0},
-	{"total_tokens", 12, offsetof(am_usage, total_tokens), AM_LONG, 0, 0},
+	AM_FIELD("prompt_tokens", am_usage, prompt_tokens, AM_LONG, 0, 0),
+	AM_FIELD("completion_tokens", am_usage, completion_tokens, AM_LONG, 0, 0),
+	AM_FIELD("total_tokens", am_usage, total_tokens, AM_LONG, 0, 0),
 };
 static const am_type am_type_usage = {am_fields_usage, 3, sizeof(am_usage), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_run[] = {
-	{"id", 2, offsetof(am_run, id), AM_TEXT, 0, 0},
-	{"agent", 5, offsetof(am_run, agent), AM_TEXT, 0, 0},
-	{"step", 4, offsetof(am_run, step), AM_INT, 0, 0},
-	{"step_id", 7, offsetof(am_run, step_id), AM_TEXT, AM_OMIT, 0},
-	{"max_steps", 9, offsetof(am_run, max_steps), AM_INT, 0, 0},
-	{"usage", 5, offsetof(am_run, usage), AM_OBJECT, 0, &am_type_usage},
-	{"metadata", 8, offsetof(am_run, metadata), AM_MEMBERS, AM_OMIT, 0},
-	{"now_ms", 6, offsetof(am_run, now_ms), AM_LONG, 0, 0},
-	{"deadline_ms", 11, offsetof(am_run, deadline_ms), AM_LONG, AM_OMIT, 0},
-	{"parent", 6, offsetof(am_run, parent), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("id", am_run, id, AM_TEXT, 0, 0),
+	AM_FIELD("agent", am_run, agent, AM_TEXT, 0, 0),
+	AM_FIELD("step", am_run, step, AM_INT, 0, 0),
+	AM_FIELD("step_id", am_run, step_id, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("max_steps", am_run, max_steps, AM_INT, 0, 0),
+	AM_FIELD("usage", am_run, usage, AM_OBJECT, 0, &am_type_usage),
+	AM_FIELD("metadata", am_run, metadata, AM_MEMBERS, AM_OMIT, 0),
+	AM_FIELD("now_ms", am_run, now_ms, AM_LONG, 0, 0),
+	AM_FIELD("deadline_ms", am_run, deadline_ms, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("parent", am_run, parent, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_run = {am_fields_run, 10, sizeof(am_run), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_resume[] = {
-	{"id", 2, offsetof(am_resume, id), AM_TEXT, 0, 0},
-	{"answer", 6, offsetof(am_resume, answer), AM_RAW, 0, 0},
+	AM_FIELD("id", am_resume, id, AM_TEXT, 0, 0),
+	AM_FIELD("answer", am_resume, answer, AM_RAW, 0, 0),
 };
 static const am_type am_type_resume = {am_fields_resume, 2, sizeof(am_resume), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool[] = {
-	{"name", 4, offsetof(am_tool, name), AM_TEXT, 0, 0},
-	{"description", 11, offsetof(am_tool, description), AM_TEXT, AM_OMIT, 0},
-	{"parameters", 10, offsetof(am_tool, parameters), AM_RAW, AM_OMIT, 0},
-	{"owner", 5, offsetof(am_tool, owner), AM_TEXT, AM_OMIT, 0},
-	{"idempotent", 10, offsetof(am_tool, idempotent), AM_BOOL, AM_OMIT, 0},
+	AM_FIELD("name", am_tool, name, AM_TEXT, 0, 0),
+	AM_FIELD("description", am_tool, description, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("parameters", am_tool, parameters, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("owner", am_tool, owner, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("idempotent", am_tool, idempotent, AM_BOOL, AM_OMIT, 0),
 };
 static const am_type am_type_tool = {am_fields_tool, 5, sizeof(am_tool), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_part[] = {
-	{"type", 4, offsetof(am_part, type), AM_TEXT, 0, 0},
-	{"text", 4, offsetof(am_part, text), AM_TEXT, AM_OMIT, 0},
-	{"image_url", 9, offsetof(am_part, image_url), AM_RAW, AM_OMIT, 0},
-	{"input_audio", 11, offsetof(am_part, input_audio), AM_RAW, AM_OMIT, 0},
-	{"file", 4, offsetof(am_part, file), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("type", am_part, type, AM_TEXT, 0, 0),
+	AM_FIELD("text", am_part, text, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("image_url", am_part, image_url, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("input_audio", am_part, input_audio, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("file", am_part, file, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_part = {am_fields_part, 5, sizeof(am_part), AM_FORM_PART, offsetof(am_part, unknown)};
 
 static const am_type am_type_content = {0, 0, sizeof(am_content), AM_FORM_CONTENT, 0};
 
 static const am_field am_fields_function_call[] = {
-	{"name", 4, offsetof(am_function_call, name), AM_TEXT, 0, 0},
-	{"arguments", 9, offsetof(am_function_call, arguments), AM_TEXT, 0, 0},
+	AM_FIELD("name", am_function_call, name, AM_TEXT, 0, 0),
+	AM_FIELD("arguments", am_function_call, arguments, AM_TEXT, 0, 0),
 };
 static const am_type am_type_function_call = {am_fields_function_call, 2, sizeof(am_function_call), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_call[] = {
-	{"id", 2, offsetof(am_tool_call, id), AM_TEXT, 0, 0},
-	{"type", 4, offsetof(am_tool_call, type), AM_TEXT, 0, 0},
-	{"function", 8, offsetof(am_tool_call, function), AM_OBJECT, 0, &am_type_function_call},
+	AM_FIELD("id", am_tool_call, id, AM_TEXT, 0, 0),
+	AM_FIELD("type", am_tool_call, type, AM_TEXT, 0, 0),
+	AM_FIELD("function", am_tool_call, function, AM_OBJECT, 0, &am_type_function_call),
 };
 static const am_type am_type_tool_call = {am_fields_tool_call, 3, sizeof(am_tool_call), AM_FORM_TOOL_CALL, offsetof(am_tool_call, unknown)};
 
 static const am_field am_fields_message[] = {
-	{"id", 2, offsetof(am_message, id), AM_TEXT, AM_OMIT, 0},
-	{"role", 4, offsetof(am_message, role), AM_TEXT, 0, 0},
-	{"content", 7, offsetof(am_message, content), AM_OBJECT, 0, &am_type_content},
-	{"name", 4, offsetof(am_message, name), AM_TEXT, AM_OMIT, 0},
-	{"tool_calls", 10, offsetof(am_message, tool_calls), AM_OBJECTS, AM_OMIT, &am_type_tool_call},
-	{"tool_call_id", 12, offsetof(am_message, tool_call_id), AM_TEXT, AM_OMIT, 0},
-	{"reasoning_content", 17, offsetof(am_message, reasoning_content), AM_TEXT, AM_OMIT, 0},
-	{"extra", 5, offsetof(am_message, extra), AM_RAW, AM_OMIT, 0},
-	{"origin", 6, offsetof(am_message, origin), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("id", am_message, id, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("role", am_message, role, AM_TEXT, 0, 0),
+	AM_FIELD("content", am_message, content, AM_OBJECT, 0, &am_type_content),
+	AM_FIELD("name", am_message, name, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("tool_calls", am_message, tool_calls, AM_OBJECTS, AM_OMIT, &am_type_tool_call),
+	AM_FIELD("tool_call_id", am_message, tool_call_id, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("reasoning_content", am_message, reasoning_content, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("extra", am_message, extra, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("origin", am_message, origin, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_message = {am_fields_message, 9, sizeof(am_message), AM_FORM_FIELDS, offsetof(am_message, unknown)};
 
 static const am_field am_fields_list[] = {
-	{"list", 4, offsetof(am_list, list), AM_INT, 0, 0},
-	{"revision", 8, offsetof(am_list, revision), AM_LONG, 0, 0},
-	{"total", 5, offsetof(am_list, total), AM_INT, 0, 0},
-	{"items", 5, offsetof(am_list, items), AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_message},
+	AM_FIELD("list", am_list, list, AM_INT, 0, 0),
+	AM_FIELD("revision", am_list, revision, AM_LONG, 0, 0),
+	AM_FIELD("total", am_list, total, AM_INT, 0, 0),
+	AM_FIELD("items", am_list, items, AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_message),
 };
 static const am_type am_type_list = {am_fields_list, 4, sizeof(am_list), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_run_limits[] = {
-	{"max_steps", 9, offsetof(am_run_limits, max_steps), AM_INT, 0, 0},
-	{"model_calls", 11, offsetof(am_run_limits, model_calls), AM_INT, AM_OMIT, 0},
-	{"tool_calls", 10, offsetof(am_run_limits, tool_calls), AM_INT, AM_OMIT, 0},
-	{"tools", 5, offsetof(am_run_limits, tools), AM_MEMBERS, AM_OMIT, 0},
+	AM_FIELD("max_steps", am_run_limits, max_steps, AM_INT, 0, 0),
+	AM_FIELD("model_calls", am_run_limits, model_calls, AM_INT, AM_OMIT, 0),
+	AM_FIELD("tool_calls", am_run_limits, tool_calls, AM_INT, AM_OMIT, 0),
+	AM_FIELD("tools", am_run_limits, tools, AM_MEMBERS, AM_OMIT, 0),
 };
 static const am_type am_type_run_limits = {am_fields_run_limits, 4, sizeof(am_run_limits), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_agent_input[] = {
-	{"run", 3, offsetof(am_before_agent_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_before_agent_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_before_agent_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"instruction", 11, offsetof(am_before_agent_input, instruction), AM_TEXT, 0, 0},
-	{"tools", 5, offsetof(am_before_agent_input, tools), AM_OBJECTS, 0, &am_type_tool},
-	{"return_directly", 15, offsetof(am_before_agent_input, return_directly), AM_TEXTS, 0, 0},
-	{"messages", 8, offsetof(am_before_agent_input, messages), AM_OBJECT, 0, &am_type_list},
-	{"model", 5, offsetof(am_before_agent_input, model), AM_TEXT, 0, 0},
-	{"params", 6, offsetof(am_before_agent_input, params), AM_MEMBERS, AM_OMIT, 0},
-	{"limits", 6, offsetof(am_before_agent_input, limits), AM_OBJECT, 0, &am_type_run_limits},
+	AM_FIELD("run", am_before_agent_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_before_agent_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_before_agent_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("instruction", am_before_agent_input, instruction, AM_TEXT, 0, 0),
+	AM_FIELD("tools", am_before_agent_input, tools, AM_OBJECTS, 0, &am_type_tool),
+	AM_FIELD("return_directly", am_before_agent_input, return_directly, AM_TEXTS, 0, 0),
+	AM_FIELD("messages", am_before_agent_input, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("model", am_before_agent_input, model, AM_TEXT, 0, 0),
+	AM_FIELD("params", am_before_agent_input, params, AM_MEMBERS, AM_OMIT, 0),
+	AM_FIELD("limits", am_before_agent_input, limits, AM_OBJECT, 0, &am_type_run_limits),
 };
 static const am_type am_type_before_agent_input = {am_fields_before_agent_input, 10, sizeof(am_before_agent_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_stop[] = {
-	{"reason", 6, offsetof(am_stop, reason), AM_TEXT, 0, 0},
-	{"code", 4, offsetof(am_stop, code), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("reason", am_stop, reason, AM_TEXT, 0, 0),
+	AM_FIELD("code", am_stop, code, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_stop = {am_fields_stop, 2, sizeof(am_stop), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_interrupt[] = {
-	{"reason", 6, offsetof(am_interrupt, reason), AM_TEXT, 0, 0},
-	{"payload", 7, offsetof(am_interrupt, payload), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("reason", am_interrupt, reason, AM_TEXT, 0, 0),
+	AM_FIELD("payload", am_interrupt, payload, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_interrupt = {am_fields_interrupt, 2, sizeof(am_interrupt), AM_FORM_FIELDS, 0};
 
 static const am_type am_type_tools_patch = {0, 0, sizeof(am_tools_patch), AM_FORM_TOOLS_PATCH, 0};
 
 static const am_field am_fields_splice[] = {
-	{"at", 2, offsetof(am_splice, at), AM_INT, 0, 0},
-	{"remove", 6, offsetof(am_splice, remove), AM_INT, AM_OMIT, 0},
-	{"insert", 6, offsetof(am_splice, insert), AM_OBJECTS, AM_OMIT, &am_type_message},
+	AM_FIELD("at", am_splice, at, AM_INT, 0, 0),
+	AM_FIELD("remove", am_splice, remove, AM_INT, AM_OMIT, 0),
+	AM_FIELD("insert", am_splice, insert, AM_OBJECTS, AM_OMIT, &am_type_message),
 };
 static const am_type am_type_splice = {am_fields_splice, 3, sizeof(am_splice), AM_FORM_FIELDS, 0};
 
 static const am_type am_type_list_patch = {0, 0, sizeof(am_list_patch), AM_FORM_LIST_PATCH, 0};
 
 static const am_field am_fields_before_agent_answer[] = {
-	{"stop", 4, offsetof(am_before_agent_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_before_agent_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"instruction", 11, offsetof(am_before_agent_answer, instruction), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
-	{"tools", 5, offsetof(am_before_agent_answer, tools), AM_OBJECT, AM_OMIT, &am_type_tools_patch},
-	{"return_directly", 15, offsetof(am_before_agent_answer, return_directly), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
-	{"messages", 8, offsetof(am_before_agent_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
-	{"respond", 7, offsetof(am_before_agent_answer, respond), AM_REF, AM_OMIT, &am_type_message},
+	AM_FIELD("stop", am_before_agent_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_before_agent_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("instruction", am_before_agent_answer, instruction, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("tools", am_before_agent_answer, tools, AM_OBJECT, AM_OMIT, &am_type_tools_patch),
+	AM_FIELD("return_directly", am_before_agent_answer, return_directly, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("messages", am_before_agent_answer, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
+	AM_FIELD("respond", am_before_agent_answer, respond, AM_REF, AM_OMIT, &am_type_message),
 };
 static const am_type am_type_before_agent_answer = {am_fields_before_agent_answer, 7, sizeof(am_before_agent_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_state_tool[] = {
-	{"name", 4, offsetof(am_state_tool, name), AM_TEXT, 0, 0},
-	{"description", 11, offsetof(am_state_tool, description), AM_TEXT, AM_OMIT, 0},
-	{"parameters", 10, offsetof(am_state_tool, parameters), AM_RAW, AM_OMIT, 0},
-	{"owner", 5, offsetof(am_state_tool, owner), AM_TEXT, AM_OMIT, 0},
-	{"idempotent", 10, offsetof(am_state_tool, idempotent), AM_BOOL, AM_OMIT, 0},
-	{"active", 6, offsetof(am_state_tool, active), AM_BOOL, 0, 0},
+	AM_FIELD("name", am_state_tool, name, AM_TEXT, 0, 0),
+	AM_FIELD("description", am_state_tool, description, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("parameters", am_state_tool, parameters, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("owner", am_state_tool, owner, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("idempotent", am_state_tool, idempotent, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("active", am_state_tool, active, AM_BOOL, 0, 0),
 };
 static const am_type am_type_state_tool = {am_fields_state_tool, 6, sizeof(am_state_tool), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_model_rewrite_state_input[] = {
-	{"run", 3, offsetof(am_before_model_rewrite_state_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_before_model_rewrite_state_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_before_model_rewrite_state_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"messages", 8, offsetof(am_before_model_rewrite_state_input, messages), AM_OBJECT, 0, &am_type_list},
-	{"tools", 5, offsetof(am_before_model_rewrite_state_input, tools), AM_OBJECTS, 0, &am_type_state_tool},
-	{"model", 5, offsetof(am_before_model_rewrite_state_input, model), AM_TEXT, 0, 0},
-	{"params", 6, offsetof(am_before_model_rewrite_state_input, params), AM_MEMBERS, AM_OMIT, 0},
+	AM_FIELD("run", am_before_model_rewrite_state_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_before_model_rewrite_state_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_before_model_rewrite_state_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("messages", am_before_model_rewrite_state_input, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("tools", am_before_model_rewrite_state_input, tools, AM_OBJECTS, 0, &am_type_state_tool),
+	AM_FIELD("model", am_before_model_rewrite_state_input, model, AM_TEXT, 0, 0),
+	AM_FIELD("params", am_before_model_rewrite_state_input, params, AM_MEMBERS, AM_OMIT, 0),
 };
 static const am_type am_type_before_model_rewrite_state_input = {am_fields_before_model_rewrite_state_input, 7, sizeof(am_before_model_rewrite_state_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_model_rewrite_state_answer[] = {
-	{"stop", 4, offsetof(am_before_model_rewrite_state_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_before_model_rewrite_state_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"messages", 8, offsetof(am_before_model_rewrite_state_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
-	{"active", 6, offsetof(am_before_model_rewrite_state_answer, active), AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0},
+	AM_FIELD("stop", am_before_model_rewrite_state_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_before_model_rewrite_state_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("messages", am_before_model_rewrite_state_answer, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
+	AM_FIELD("active", am_before_model_rewrite_state_answer, active, AM_TEXTS, AM_OMIT | AM_OPTIONAL, 0),
 };
 static const am_type am_type_before_model_rewrite_state_answer = {am_fields_before_model_rewrite_state_answer, 4, sizeof(am_before_model_rewrite_state_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_request[] = {
-	{"messages", 8, offsetof(am_request, messages), AM_OBJECT, 0, &am_type_list},
-	{"tools", 5, offsetof(am_request, tools), AM_OBJECTS, 0, &am_type_tool},
-	{"model", 5, offsetof(am_request, model), AM_TEXT, 0, 0},
-	{"params", 6, offsetof(am_request, params), AM_MEMBERS, AM_OMIT, 0},
-	{"stream", 6, offsetof(am_request, stream), AM_BOOL, AM_OMIT, 0},
+	AM_FIELD("messages", am_request, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("tools", am_request, tools, AM_OBJECTS, 0, &am_type_tool),
+	AM_FIELD("model", am_request, model, AM_TEXT, 0, 0),
+	AM_FIELD("params", am_request, params, AM_MEMBERS, AM_OMIT, 0),
+	AM_FIELD("stream", am_request, stream, AM_BOOL, AM_OMIT, 0),
 };
 static const am_type am_type_request = {am_fields_request, 5, sizeof(am_request), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_model_input[] = {
-	{"run", 3, offsetof(am_before_model_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_before_model_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_before_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"request", 7, offsetof(am_before_model_input, request), AM_OBJECT, 0, &am_type_request},
+	AM_FIELD("run", am_before_model_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_before_model_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_before_model_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("request", am_before_model_input, request, AM_OBJECT, 0, &am_type_request),
 };
 static const am_type am_type_before_model_input = {am_fields_before_model_input, 4, sizeof(am_before_model_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_request_patch[] = {
-	{"messages", 8, offsetof(am_request_patch, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
-	{"tools", 5, offsetof(am_request_patch, tools), AM_OBJECT, AM_OMIT, &am_type_tools_patch},
-	{"model", 5, offsetof(am_request_patch, model), AM_TEXT, AM_OMIT, 0},
-	{"params", 6, offsetof(am_request_patch, params), AM_MEMBERS, AM_OMIT, 0},
+	AM_FIELD("messages", am_request_patch, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
+	AM_FIELD("tools", am_request_patch, tools, AM_OBJECT, AM_OMIT, &am_type_tools_patch),
+	AM_FIELD("model", am_request_patch, model, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("params", am_request_patch, params, AM_MEMBERS, AM_OMIT, 0),
 };
 static const am_type am_type_request_patch = {am_fields_request_patch, 4, sizeof(am_request_patch), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_response[] = {
-	{"message", 7, offsetof(am_response, message), AM_OBJECT, 0, &am_type_message},
-	{"finish_reason", 13, offsetof(am_response, finish_reason), AM_TEXT, AM_OMIT, 0},
-	{"usage", 5, offsetof(am_response, usage), AM_REF, AM_OMIT, &am_type_usage},
+	AM_FIELD("message", am_response, message, AM_OBJECT, 0, &am_type_message),
+	AM_FIELD("finish_reason", am_response, finish_reason, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("usage", am_response, usage, AM_REF, AM_OMIT, &am_type_usage),
 };
 static const am_type am_type_response = {am_fields_response, 3, sizeof(am_response), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_model_answer[] = {
-	{"stop", 4, offsetof(am_before_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_before_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"request", 7, offsetof(am_before_model_answer, request), AM_OBJECT, AM_OMIT, &am_type_request_patch},
-	{"response", 8, offsetof(am_before_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
+	AM_FIELD("stop", am_before_model_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_before_model_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("request", am_before_model_answer, request, AM_OBJECT, AM_OMIT, &am_type_request_patch),
+	AM_FIELD("response", am_before_model_answer, response, AM_REF, AM_OMIT, &am_type_response),
 };
 static const am_type am_type_before_model_answer = {am_fields_before_model_answer, 4, sizeof(am_before_model_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_wrap_model_input[] = {
-	{"run", 3, offsetof(am_wrap_model_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_wrap_model_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_wrap_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"request", 7, offsetof(am_wrap_model_input, request), AM_OBJECT, 0, &am_type_request},
+	AM_FIELD("run", am_wrap_model_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_wrap_model_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_wrap_model_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("request", am_wrap_model_input, request, AM_OBJECT, 0, &am_type_request),
 };
 static const am_type am_type_wrap_model_input = {am_fields_wrap_model_input, 4, sizeof(am_wrap_model_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_wrap_model_answer[] = {
-	{"stop", 4, offsetof(am_wrap_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_wrap_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"response", 8, offsetof(am_wrap_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
+	AM_FIELD("stop", am_wrap_model_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_wrap_model_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("response", am_wrap_model_answer, response, AM_REF, AM_OMIT, &am_type_response),
 };
 static const am_type am_type_wrap_model_answer = {am_fields_wrap_model_answer, 3, sizeof(am_wrap_model_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_chunk[] = {
-	{"seq", 3, offsetof(am_chunk, seq), AM_LONG, 0, 0},
-	{"kind", 4, offsetof(am_chunk, kind), AM_TEXT, 0, 0},
-	{"text", 4, offsetof(am_chunk, text), AM_TEXT, 0, 0},
-	{"index", 5, offsetof(am_chunk, index), AM_INT, 0, 0},
-	{"id", 2, offsetof(am_chunk, id), AM_TEXT, 0, 0},
-	{"name", 4, offsetof(am_chunk, name), AM_TEXT, 0, 0},
-	{"arguments", 9, offsetof(am_chunk, arguments), AM_TEXT, 0, 0},
-	{"call_id", 7, offsetof(am_chunk, call_id), AM_TEXT, 0, 0},
-	{"part", 4, offsetof(am_chunk, part), AM_REF, 0, &am_type_part},
+	AM_FIELD("seq", am_chunk, seq, AM_LONG, 0, 0),
+	AM_FIELD("kind", am_chunk, kind, AM_TEXT, 0, 0),
+	AM_FIELD("text", am_chunk, text, AM_TEXT, 0, 0),
+	AM_FIELD("index", am_chunk, index, AM_INT, 0, 0),
+	AM_FIELD("id", am_chunk, id, AM_TEXT, 0, 0),
+	AM_FIELD("name", am_chunk, name, AM_TEXT, 0, 0),
+	AM_FIELD("arguments", am_chunk, arguments, AM_TEXT, 0, 0),
+	AM_FIELD("call_id", am_chunk, call_id, AM_TEXT, 0, 0),
+	AM_FIELD("part", am_chunk, part, AM_REF, 0, &am_type_part),
 };
 static const am_type am_type_chunk = {am_fields_chunk, 9, sizeof(am_chunk), AM_FORM_CHUNK, 0};
 
 static const am_field am_fields_on_chunk_input[] = {
-	{"run", 3, offsetof(am_on_chunk_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_on_chunk_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_on_chunk_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"chunks", 6, offsetof(am_on_chunk_input, chunks), AM_OBJECTS, 0, &am_type_chunk},
-	{"stream", 6, offsetof(am_on_chunk_input, stream), AM_LONG, AM_OMIT, 0},
-	{"final", 5, offsetof(am_on_chunk_input, final), AM_BOOL, 0, 0},
+	AM_FIELD("run", am_on_chunk_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_on_chunk_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_on_chunk_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("chunks", am_on_chunk_input, chunks, AM_OBJECTS, 0, &am_type_chunk),
+	AM_FIELD("stream", am_on_chunk_input, stream, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("final", am_on_chunk_input, final, AM_BOOL, 0, 0),
 };
 static const am_type am_type_on_chunk_input = {am_fields_on_chunk_input, 6, sizeof(am_on_chunk_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_on_chunk_answer[] = {
-	{"stop", 4, offsetof(am_on_chunk_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_on_chunk_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"chunks", 6, offsetof(am_on_chunk_answer, chunks), AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_chunk},
+	AM_FIELD("stop", am_on_chunk_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_on_chunk_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("chunks", am_on_chunk_answer, chunks, AM_OBJECTS, AM_OMIT | AM_OPTIONAL, &am_type_chunk),
 };
 static const am_type am_type_on_chunk_answer = {am_fields_on_chunk_answer, 3, sizeof(am_on_chunk_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_error[] = {
-	{"code", 4, offsetof(am_error, code), AM_TEXT, 0, 0},
-	{"message", 7, offsetof(am_error, message), AM_TEXT, 0, 0},
-	{"retryable", 9, offsetof(am_error, retryable), AM_BOOL, AM_OMIT, 0},
-	{"status", 6, offsetof(am_error, status), AM_INT, AM_OMIT, 0},
-	{"retry_after_ms", 14, offsetof(am_error, retry_after_ms), AM_LONG, AM_OMIT, 0},
+	AM_FIELD("code", am_error, code, AM_TEXT, 0, 0),
+	AM_FIELD("message", am_error, message, AM_TEXT, 0, 0),
+	AM_FIELD("retryable", am_error, retryable, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("status", am_error, status, AM_INT, AM_OMIT, 0),
+	AM_FIELD("retry_after_ms", am_error, retry_after_ms, AM_LONG, AM_OMIT, 0),
 };
 static const am_type am_type_error = {am_fields_error, 5, sizeof(am_error), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_model_input[] = {
-	{"run", 3, offsetof(am_after_model_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_after_model_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_after_model_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"request", 7, offsetof(am_after_model_input, request), AM_OBJECT, 0, &am_type_request},
-	{"response", 8, offsetof(am_after_model_input, response), AM_REF, AM_OMIT, &am_type_response},
-	{"error", 5, offsetof(am_after_model_input, error), AM_REF, AM_OMIT, &am_type_error},
-	{"source", 6, offsetof(am_after_model_input, source), AM_TEXT, 0, 0},
+	AM_FIELD("run", am_after_model_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_after_model_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_after_model_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("request", am_after_model_input, request, AM_OBJECT, 0, &am_type_request),
+	AM_FIELD("response", am_after_model_input, response, AM_REF, AM_OMIT, &am_type_response),
+	AM_FIELD("error", am_after_model_input, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("source", am_after_model_input, source, AM_TEXT, 0, 0),
 };
 static const am_type am_type_after_model_input = {am_fields_after_model_input, 7, sizeof(am_after_model_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_model_again[] = {
-	{"request", 7, offsetof(am_model_again, request), AM_OBJECT, AM_OMIT, &am_type_request_patch},
-	{"reason", 6, offsetof(am_model_again, reason), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("request", am_model_again, request, AM_OBJECT, AM_OMIT, &am_type_request_patch),
+	AM_FIELD("reason", am_model_again, reason, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_model_again = {am_fields_model_again, 2, sizeof(am_model_again), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_model_answer[] = {
-	{"stop", 4, offsetof(am_after_model_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_after_model_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"response", 8, offsetof(am_after_model_answer, response), AM_REF, AM_OMIT, &am_type_response},
-	{"error", 5, offsetof(am_after_model_answer, error), AM_REF, AM_OMIT, &am_type_error},
-	{"again", 5, offsetof(am_after_model_answer, again), AM_REF, AM_OMIT, &am_type_model_again},
+	AM_FIELD("stop", am_after_model_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_after_model_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("response", am_after_model_answer, response, AM_REF, AM_OMIT, &am_type_response),
+	AM_FIELD("error", am_after_model_answer, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("again", am_after_model_answer, again, AM_REF, AM_OMIT, &am_type_model_again),
 };
 static const am_type am_type_after_model_answer = {am_fields_after_model_answer, 5, sizeof(am_after_model_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_model_rewrite_state_input[] = {
-	{"run", 3, offsetof(am_after_model_rewrite_state_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_after_model_rewrite_state_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_after_model_rewrite_state_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"messages", 8, offsetof(am_after_model_rewrite_state_input, messages), AM_OBJECT, 0, &am_type_list},
-	{"tools", 5, offsetof(am_after_model_rewrite_state_input, tools), AM_OBJECTS, 0, &am_type_state_tool},
+	AM_FIELD("run", am_after_model_rewrite_state_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_after_model_rewrite_state_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_after_model_rewrite_state_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("messages", am_after_model_rewrite_state_input, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("tools", am_after_model_rewrite_state_input, tools, AM_OBJECTS, 0, &am_type_state_tool),
 };
 static const am_type am_type_after_model_rewrite_state_input = {am_fields_after_model_rewrite_state_input, 5, sizeof(am_after_model_rewrite_state_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_model_rewrite_state_answer[] = {
-	{"stop", 4, offsetof(am_after_model_rewrite_state_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_after_model_rewrite_state_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"messages", 8, offsetof(am_after_model_rewrite_state_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+	AM_FIELD("stop", am_after_model_rewrite_state_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_after_model_rewrite_state_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("messages", am_after_model_rewrite_state_answer, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
 };
 static const am_type am_type_after_model_rewrite_state_answer = {am_fields_after_model_rewrite_state_answer, 3, sizeof(am_after_model_rewrite_state_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_by[] = {
-	{"entry", 5, offsetof(am_by, entry), AM_TEXT, 0, 0},
-	{"hook", 4, offsetof(am_by, hook), AM_TEXT, 0, 0},
-	{"call", 4, offsetof(am_by, call), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("entry", am_by, entry, AM_TEXT, 0, 0),
+	AM_FIELD("hook", am_by, hook, AM_TEXT, 0, 0),
+	AM_FIELD("call", am_by, call, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_by = {am_fields_by, 3, sizeof(am_by), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_call[] = {
-	{"id", 2, offsetof(am_call, id), AM_TEXT, 0, 0},
-	{"name", 4, offsetof(am_call, name), AM_TEXT, 0, 0},
-	{"arguments", 9, offsetof(am_call, arguments), AM_TEXT, 0, 0},
-	{"owner", 5, offsetof(am_call, owner), AM_TEXT, AM_OMIT, 0},
-	{"idempotent", 10, offsetof(am_call, idempotent), AM_BOOL, AM_OMIT, 0},
-	{"original_arguments", 18, offsetof(am_call, original_arguments), AM_TEXT, AM_OMIT, 0},
-	{"by", 2, offsetof(am_call, by), AM_REF, AM_OMIT, &am_type_by},
+	AM_FIELD("id", am_call, id, AM_TEXT, 0, 0),
+	AM_FIELD("name", am_call, name, AM_TEXT, 0, 0),
+	AM_FIELD("arguments", am_call, arguments, AM_TEXT, 0, 0),
+	AM_FIELD("owner", am_call, owner, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("idempotent", am_call, idempotent, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("original_arguments", am_call, original_arguments, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("by", am_call, by, AM_REF, AM_OMIT, &am_type_by),
 };
 static const am_type am_type_call = {am_fields_call, 7, sizeof(am_call), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_tool_input[] = {
-	{"run", 3, offsetof(am_before_tool_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_before_tool_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_before_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_before_tool_input, call), AM_OBJECT, 0, &am_type_call},
-	{"tool", 4, offsetof(am_before_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
-	{"stream", 6, offsetof(am_before_tool_input, stream), AM_BOOL, AM_OMIT, 0},
+	AM_FIELD("run", am_before_tool_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_before_tool_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_before_tool_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_before_tool_input, call, AM_OBJECT, 0, &am_type_call),
+	AM_FIELD("tool", am_before_tool_input, tool, AM_OBJECT, 0, &am_type_tool),
+	AM_FIELD("stream", am_before_tool_input, stream, AM_BOOL, AM_OMIT, 0),
 };
 static const am_type am_type_before_tool_input = {am_fields_before_tool_input, 6, sizeof(am_before_tool_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_result[] = {
-	{"content", 7, offsetof(am_result, content), AM_OBJECT, 0, &am_type_content},
-	{"is_error", 8, offsetof(am_result, is_error), AM_BOOL, AM_OMIT, 0},
-	{"extra", 5, offsetof(am_result, extra), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("content", am_result, content, AM_OBJECT, 0, &am_type_content),
+	AM_FIELD("is_error", am_result, is_error, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("extra", am_result, extra, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_result = {am_fields_result, 3, sizeof(am_result), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_before_tool_answer[] = {
-	{"stop", 4, offsetof(am_before_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_before_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"arguments", 9, offsetof(am_before_tool_answer, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
-	{"result", 6, offsetof(am_before_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
+	AM_FIELD("stop", am_before_tool_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_before_tool_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("arguments", am_before_tool_answer, arguments, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("result", am_before_tool_answer, result, AM_REF, AM_OMIT, &am_type_result),
 };
 static const am_type am_type_before_tool_answer = {am_fields_before_tool_answer, 4, sizeof(am_before_tool_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_wrap_tool_call_input[] = {
-	{"run", 3, offsetof(am_wrap_tool_call_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_wrap_tool_call_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_wrap_tool_call_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_wrap_tool_call_input, call), AM_OBJECT, 0, &am_type_call},
-	{"tool", 4, offsetof(am_wrap_tool_call_input, tool), AM_OBJECT, 0, &am_type_tool},
-	{"stream", 6, offsetof(am_wrap_tool_call_input, stream), AM_BOOL, AM_OMIT, 0},
+	AM_FIELD("run", am_wrap_tool_call_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_wrap_tool_call_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_wrap_tool_call_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_wrap_tool_call_input, call, AM_OBJECT, 0, &am_type_call),
+	AM_FIELD("tool", am_wrap_tool_call_input, tool, AM_OBJECT, 0, &am_type_tool),
+	AM_FIELD("stream", am_wrap_tool_call_input, stream, AM_BOOL, AM_OMIT, 0),
 };
 static const am_type am_type_wrap_tool_call_input = {am_fields_wrap_tool_call_input, 6, sizeof(am_wrap_tool_call_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_wrap_tool_call_answer[] = {
-	{"stop", 4, offsetof(am_wrap_tool_call_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_wrap_tool_call_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"result", 6, offsetof(am_wrap_tool_call_answer, result), AM_REF, AM_OMIT, &am_type_result},
+	AM_FIELD("stop", am_wrap_tool_call_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_wrap_tool_call_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("result", am_wrap_tool_call_answer, result, AM_REF, AM_OMIT, &am_type_result),
 };
 static const am_type am_type_wrap_tool_call_answer = {am_fields_wrap_tool_call_answer, 3, sizeof(am_wrap_tool_call_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_gate_tool_input[] = {
-	{"run", 3, offsetof(am_gate_tool_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_gate_tool_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_gate_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_gate_tool_input, call), AM_OBJECT, 0, &am_type_call},
-	{"tool", 4, offsetof(am_gate_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
+	AM_FIELD("run", am_gate_tool_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_gate_tool_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_gate_tool_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_gate_tool_input, call, AM_OBJECT, 0, &am_type_call),
+	AM_FIELD("tool", am_gate_tool_input, tool, AM_OBJECT, 0, &am_type_tool),
 };
 static const am_type am_type_gate_tool_input = {am_fields_gate_tool_input, 5, sizeof(am_gate_tool_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_gate_tool_answer[] = {
-	{"stop", 4, offsetof(am_gate_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_gate_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"decision", 8, offsetof(am_gate_tool_answer, decision), AM_TEXT, AM_OMIT, 0},
-	{"message", 7, offsetof(am_gate_tool_answer, message), AM_TEXT, AM_OMIT, 0},
-	{"payload", 7, offsetof(am_gate_tool_answer, payload), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("stop", am_gate_tool_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_gate_tool_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("decision", am_gate_tool_answer, decision, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("message", am_gate_tool_answer, message, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("payload", am_gate_tool_answer, payload, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_gate_tool_answer = {am_fields_gate_tool_answer, 5, sizeof(am_gate_tool_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_call_tool_input[] = {
-	{"run", 3, offsetof(am_call_tool_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_call_tool_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_call_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_call_tool_input, call), AM_OBJECT, 0, &am_type_call},
+	AM_FIELD("run", am_call_tool_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_call_tool_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_call_tool_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_call_tool_input, call, AM_OBJECT, 0, &am_type_call),
 };
 static const am_type am_type_call_tool_input = {am_fields_call_tool_input, 4, sizeof(am_call_tool_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_call_tool_answer[] = {
-	{"stop", 4, offsetof(am_call_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_call_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"result", 6, offsetof(am_call_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
+	AM_FIELD("stop", am_call_tool_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_call_tool_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("result", am_call_tool_answer, result, AM_REF, AM_OMIT, &am_type_result),
 };
 static const am_type am_type_call_tool_answer = {am_fields_call_tool_answer, 3, sizeof(am_call_tool_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_tool_input[] = {
-	{"run", 3, offsetof(am_after_tool_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_after_tool_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_after_tool_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_after_tool_input, call), AM_OBJECT, 0, &am_type_call},
-	{"tool", 4, offsetof(am_after_tool_input, tool), AM_OBJECT, 0, &am_type_tool},
-	{"result", 6, offsetof(am_after_tool_input, result), AM_REF, AM_OMIT, &am_type_result},
-	{"error", 5, offsetof(am_after_tool_input, error), AM_REF, AM_OMIT, &am_type_error},
-	{"source", 6, offsetof(am_after_tool_input, source), AM_TEXT, 0, 0},
+	AM_FIELD("run", am_after_tool_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_after_tool_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_after_tool_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_after_tool_input, call, AM_OBJECT, 0, &am_type_call),
+	AM_FIELD("tool", am_after_tool_input, tool, AM_OBJECT, 0, &am_type_tool),
+	AM_FIELD("result", am_after_tool_input, result, AM_REF, AM_OMIT, &am_type_result),
+	AM_FIELD("error", am_after_tool_input, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("source", am_after_tool_input, source, AM_TEXT, 0, 0),
 };
 static const am_type am_type_after_tool_input = {am_fields_after_tool_input, 8, sizeof(am_after_tool_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_again[] = {
-	{"arguments", 9, offsetof(am_tool_again, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
-	{"reason", 6, offsetof(am_tool_again, reason), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("arguments", am_tool_again, arguments, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
+	AM_FIELD("reason", am_tool_again, reason, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_tool_again = {am_fields_tool_again, 2, sizeof(am_tool_again), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_tool_answer[] = {
-	{"stop", 4, offsetof(am_after_tool_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_after_tool_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"result", 6, offsetof(am_after_tool_answer, result), AM_REF, AM_OMIT, &am_type_result},
-	{"error", 5, offsetof(am_after_tool_answer, error), AM_REF, AM_OMIT, &am_type_error},
-	{"again", 5, offsetof(am_after_tool_answer, again), AM_REF, AM_OMIT, &am_type_tool_again},
+	AM_FIELD("stop", am_after_tool_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_after_tool_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("result", am_after_tool_answer, result, AM_REF, AM_OMIT, &am_type_result),
+	AM_FIELD("error", am_after_tool_answer, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("again", am_after_tool_answer, again, AM_REF, AM_OMIT, &am_type_tool_again),
 };
 static const am_type am_type_after_tool_answer = {am_fields_after_tool_answer, 5, sizeof(am_after_tool_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_messages_input[] = {
-	{"run", 3, offsetof(am_tool_messages_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_tool_messages_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_tool_messages_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"call", 4, offsetof(am_tool_messages_input, call), AM_OBJECT, 0, &am_type_call},
-	{"tool", 4, offsetof(am_tool_messages_input, tool), AM_OBJECT, 0, &am_type_tool},
-	{"result", 6, offsetof(am_tool_messages_input, result), AM_OBJECT, 0, &am_type_result},
-	{"default", 7, offsetof(am_tool_messages_input, default_), AM_OBJECT, 0, &am_type_message},
+	AM_FIELD("run", am_tool_messages_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_tool_messages_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_tool_messages_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("call", am_tool_messages_input, call, AM_OBJECT, 0, &am_type_call),
+	AM_FIELD("tool", am_tool_messages_input, tool, AM_OBJECT, 0, &am_type_tool),
+	AM_FIELD("result", am_tool_messages_input, result, AM_OBJECT, 0, &am_type_result),
+	AM_FIELD("default", am_tool_messages_input, default_, AM_OBJECT, 0, &am_type_message),
 };
 static const am_type am_type_tool_messages_input = {am_fields_tool_messages_input, 7, sizeof(am_tool_messages_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_messages_answer[] = {
-	{"messages", 8, offsetof(am_tool_messages_answer, messages), AM_OBJECTS, AM_OMIT, &am_type_message},
+	AM_FIELD("messages", am_tool_messages_answer, messages, AM_OBJECTS, AM_OMIT, &am_type_message),
 };
 static const am_type am_type_tool_messages_answer = {am_fields_tool_messages_answer, 1, sizeof(am_tool_messages_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_tools_input[] = {
-	{"run", 3, offsetof(am_after_tools_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_after_tools_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_after_tools_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"messages", 8, offsetof(am_after_tools_input, messages), AM_OBJECT, 0, &am_type_list},
-	{"calls", 5, offsetof(am_after_tools_input, calls), AM_OBJECTS, 0, &am_type_call},
+	AM_FIELD("run", am_after_tools_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_after_tools_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_after_tools_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("messages", am_after_tools_input, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("calls", am_after_tools_input, calls, AM_OBJECTS, 0, &am_type_call),
 };
 static const am_type am_type_after_tools_input = {am_fields_after_tools_input, 5, sizeof(am_after_tools_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_tools_answer[] = {
-	{"stop", 4, offsetof(am_after_tools_answer, stop), AM_REF, AM_OMIT, &am_type_stop},
-	{"interrupt", 9, offsetof(am_after_tools_answer, interrupt), AM_REF, AM_OMIT, &am_type_interrupt},
-	{"messages", 8, offsetof(am_after_tools_answer, messages), AM_OBJECT, AM_OMIT, &am_type_list_patch},
+	AM_FIELD("stop", am_after_tools_answer, stop, AM_REF, AM_OMIT, &am_type_stop),
+	AM_FIELD("interrupt", am_after_tools_answer, interrupt, AM_REF, AM_OMIT, &am_type_interrupt),
+	AM_FIELD("messages", am_after_tools_answer, messages, AM_OBJECT, AM_OMIT, &am_type_list_patch),
 };
 static const am_type am_type_after_tools_answer = {am_fields_after_tools_answer, 3, sizeof(am_after_tools_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_agent_input[] = {
-	{"run", 3, offsetof(am_after_agent_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_after_agent_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_after_agent_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"messages", 8, offsetof(am_after_agent_input, messages), AM_OBJECT, 0, &am_type_list},
-	{"new_from", 8, offsetof(am_after_agent_input, new_from), AM_INT, 0, 0},
-	{"final", 5, offsetof(am_after_agent_input, final), AM_REF, AM_OMIT, &am_type_message},
-	{"error", 5, offsetof(am_after_agent_input, error), AM_REF, AM_OMIT, &am_type_error},
-	{"finish_reason", 13, offsetof(am_after_agent_input, finish_reason), AM_TEXT, 0, 0},
-	{"usage", 5, offsetof(am_after_agent_input, usage), AM_OBJECT, 0, &am_type_usage},
+	AM_FIELD("run", am_after_agent_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_after_agent_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_after_agent_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("messages", am_after_agent_input, messages, AM_OBJECT, 0, &am_type_list),
+	AM_FIELD("new_from", am_after_agent_input, new_from, AM_INT, 0, 0),
+	AM_FIELD("final", am_after_agent_input, final, AM_REF, AM_OMIT, &am_type_message),
+	AM_FIELD("error", am_after_agent_input, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("finish_reason", am_after_agent_input, finish_reason, AM_TEXT, 0, 0),
+	AM_FIELD("usage", am_after_agent_input, usage, AM_OBJECT, 0, &am_type_usage),
 };
 static const am_type am_type_after_agent_input = {am_fields_after_agent_input, 9, sizeof(am_after_agent_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_after_agent_answer[] = {
-	{"final", 5, offsetof(am_after_agent_answer, final), AM_REF, AM_OMIT, &am_type_message},
+	AM_FIELD("final", am_after_agent_answer, final, AM_REF, AM_OMIT, &am_type_message),
 };
 static const am_type am_type_after_agent_answer = {am_fields_after_agent_answer, 1, sizeof(am_after_agent_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_entry_stats[] = {
-	{"entry", 5, offsetof(am_entry_stats, entry), AM_TEXT, 0, 0},
-	{"agent", 5, offsetof(am_entry_stats, agent), AM_TEXT, AM_OMIT, 0},
-	{"digest", 6, offsetof(am_entry_stats, digest), AM_TEXT, AM_OMIT, 0},
-	{"hooks", 5, offsetof(am_entry_stats, hooks), AM_MEMBERS, AM_OMIT, 0},
-	{"calls", 5, offsetof(am_entry_stats, calls), AM_LONG, 0, 0},
-	{"faults", 6, offsetof(am_entry_stats, faults), AM_LONG, AM_OMIT, 0},
-	{"wall_us", 7, offsetof(am_entry_stats, wall_us), AM_LONG, 0, 0},
-	{"bytes_in", 8, offsetof(am_entry_stats, bytes_in), AM_LONG, 0, 0},
-	{"bytes_out", 9, offsetof(am_entry_stats, bytes_out), AM_LONG, 0, 0},
-	{"fuel", 4, offsetof(am_entry_stats, fuel), AM_LONG, 0, 0},
-	{"instances", 9, offsetof(am_entry_stats, instances), AM_LONG, AM_OMIT, 0},
-	{"model_calls", 11, offsetof(am_entry_stats, model_calls), AM_LONG, AM_OMIT, 0},
-	{"tool_calls", 10, offsetof(am_entry_stats, tool_calls), AM_LONG, AM_OMIT, 0},
+	AM_FIELD("entry", am_entry_stats, entry, AM_TEXT, 0, 0),
+	AM_FIELD("agent", am_entry_stats, agent, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("digest", am_entry_stats, digest, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("hooks", am_entry_stats, hooks, AM_MEMBERS, AM_OMIT, 0),
+	AM_FIELD("calls", am_entry_stats, calls, AM_LONG, 0, 0),
+	AM_FIELD("faults", am_entry_stats, faults, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("wall_us", am_entry_stats, wall_us, AM_LONG, 0, 0),
+	AM_FIELD("bytes_in", am_entry_stats, bytes_in, AM_LONG, 0, 0),
+	AM_FIELD("bytes_out", am_entry_stats, bytes_out, AM_LONG, 0, 0),
+	AM_FIELD("fuel", am_entry_stats, fuel, AM_LONG, 0, 0),
+	AM_FIELD("instances", am_entry_stats, instances, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("model_calls", am_entry_stats, model_calls, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("tool_calls", am_entry_stats, tool_calls, AM_LONG, AM_OMIT, 0),
 };
 static const am_type am_type_entry_stats = {am_fields_entry_stats, 13, sizeof(am_entry_stats), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_ask[] = {
-	{"entry", 5, offsetof(am_ask, entry), AM_TEXT, 0, 0},
-	{"reason", 6, offsetof(am_ask, reason), AM_TEXT, 0, 0},
-	{"payload", 7, offsetof(am_ask, payload), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("entry", am_ask, entry, AM_TEXT, 0, 0),
+	AM_FIELD("reason", am_ask, reason, AM_TEXT, 0, 0),
+	AM_FIELD("payload", am_ask, payload, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_ask = {am_fields_ask, 3, sizeof(am_ask), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_pending[] = {
-	{"id", 2, offsetof(am_pending, id), AM_TEXT, 0, 0},
-	{"run", 3, offsetof(am_pending, run), AM_TEXT, AM_OMIT, 0},
-	{"agent", 5, offsetof(am_pending, agent), AM_TEXT, AM_OMIT, 0},
-	{"entry", 5, offsetof(am_pending, entry), AM_TEXT, AM_OMIT, 0},
-	{"hook", 4, offsetof(am_pending, hook), AM_TEXT, AM_OMIT, 0},
-	{"reason", 6, offsetof(am_pending, reason), AM_TEXT, 0, 0},
-	{"payload", 7, offsetof(am_pending, payload), AM_RAW, AM_OMIT, 0},
-	{"call", 4, offsetof(am_pending, call), AM_REF, AM_OMIT, &am_type_call},
-	{"asks", 4, offsetof(am_pending, asks), AM_OBJECTS, AM_OMIT, &am_type_ask},
+	AM_FIELD("id", am_pending, id, AM_TEXT, 0, 0),
+	AM_FIELD("run", am_pending, run, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("agent", am_pending, agent, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("entry", am_pending, entry, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("hook", am_pending, hook, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("reason", am_pending, reason, AM_TEXT, 0, 0),
+	AM_FIELD("payload", am_pending, payload, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("call", am_pending, call, AM_REF, AM_OMIT, &am_type_call),
+	AM_FIELD("asks", am_pending, asks, AM_OBJECTS, AM_OMIT, &am_type_ask),
 };
 static const am_type am_type_pending = {am_fields_pending, 9, sizeof(am_pending), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_event[] = {
-	{"type", 4, offsetof(am_event, type), AM_TEXT, 0, 0},
-	{"seq", 3, offsetof(am_event, seq), AM_LONG, 0, 0},
-	{"run", 3, offsetof(am_event, run), AM_TEXT, 0, 0},
-	{"time_ms", 7, offsetof(am_event, time_ms), AM_LONG, 0, 0},
-	{"step", 4, offsetof(am_event, step), AM_INT, AM_OMIT, 0},
-	{"step_id", 7, offsetof(am_event, step_id), AM_TEXT, AM_OMIT, 0},
-	{"agent", 5, offsetof(am_event, agent), AM_TEXT, AM_OMIT, 0},
-	{"model", 5, offsetof(am_event, model), AM_TEXT, AM_OMIT, 0},
-	{"parent", 6, offsetof(am_event, parent), AM_TEXT, AM_OMIT, 0},
-	{"from", 4, offsetof(am_event, from), AM_TEXT, AM_OMIT, 0},
-	{"event", 5, offsetof(am_event, event), AM_REF, AM_OMIT, &am_type_event},
-	{"attempt", 7, offsetof(am_event, attempt), AM_INT, AM_OMIT, 0},
-	{"next", 4, offsetof(am_event, next), AM_TEXT, AM_OMIT, 0},
-	{"delay_ms", 8, offsetof(am_event, delay_ms), AM_LONG, AM_OMIT, 0},
-	{"chunk", 5, offsetof(am_event, chunk), AM_REF, AM_OMIT, &am_type_chunk},
-	{"message", 7, offsetof(am_event, message), AM_REF, AM_OMIT, &am_type_message},
-	{"replaced", 8, offsetof(am_event, replaced), AM_BOOL, AM_OMIT, 0},
-	{"call", 4, offsetof(am_event, call), AM_REF, AM_OMIT, &am_type_call},
-	{"result", 6, offsetof(am_event, result), AM_REF, AM_OMIT, &am_type_result},
-	{"source", 6, offsetof(am_event, source), AM_TEXT, AM_OMIT, 0},
-	{"entry", 5, offsetof(am_event, entry), AM_TEXT, AM_OMIT, 0},
-	{"hook", 4, offsetof(am_event, hook), AM_TEXT, AM_OMIT, 0},
-	{"name", 4, offsetof(am_event, name), AM_TEXT, AM_OMIT, 0},
-	{"data", 4, offsetof(am_event, data), AM_RAW, AM_OMIT, 0},
-	{"level", 5, offsetof(am_event, level), AM_TEXT, AM_OMIT, 0},
-	{"text", 4, offsetof(am_event, text), AM_TEXT, AM_OMIT, 0},
-	{"digest", 6, offsetof(am_event, digest), AM_TEXT, AM_OMIT, 0},
-	{"stage", 5, offsetof(am_event, stage), AM_TEXT, AM_OMIT, 0},
-	{"cause", 5, offsetof(am_event, cause), AM_TEXT, AM_OMIT, 0},
-	{"limit", 5, offsetof(am_event, limit), AM_TEXT, AM_OMIT, 0},
-	{"value", 5, offsetof(am_event, value), AM_LONG, AM_OMIT, 0},
-	{"action", 6, offsetof(am_event, action), AM_TEXT, AM_OMIT, 0},
-	{"stderr", 6, offsetof(am_event, stderr), AM_TEXTS, AM_OMIT, 0},
-	{"finish_reason", 13, offsetof(am_event, finish_reason), AM_TEXT, AM_OMIT, 0},
-	{"usage", 5, offsetof(am_event, usage), AM_REF, AM_OMIT, &am_type_usage},
-	{"error", 5, offsetof(am_event, error), AM_REF, AM_OMIT, &am_type_error},
-	{"stopped_by", 10, offsetof(am_event, stopped_by), AM_TEXT, AM_OMIT, 0},
-	{"reason", 6, offsetof(am_event, reason), AM_TEXT, AM_OMIT, 0},
-	{"stop_code", 9, offsetof(am_event, stop_code), AM_TEXT, AM_OMIT, 0},
-	{"entries", 7, offsetof(am_event, entries), AM_OBJECTS, AM_OMIT, &am_type_entry_stats},
-	{"interrupts", 10, offsetof(am_event, interrupts), AM_OBJECTS, AM_OMIT, &am_type_pending},
-	{"expires_ms", 10, offsetof(am_event, expires_ms), AM_LONG, AM_OMIT, 0},
-	{"resume", 6, offsetof(am_event, resume), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("type", am_event, type, AM_TEXT, 0, 0),
+	AM_FIELD("seq", am_event, seq, AM_LONG, 0, 0),
+	AM_FIELD("run", am_event, run, AM_TEXT, 0, 0),
+	AM_FIELD("time_ms", am_event, time_ms, AM_LONG, 0, 0),
+	AM_FIELD("step", am_event, step, AM_INT, AM_OMIT, 0),
+	AM_FIELD("step_id", am_event, step_id, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("agent", am_event, agent, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("model", am_event, model, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("parent", am_event, parent, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("from", am_event, from, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("event", am_event, event, AM_REF, AM_OMIT, &am_type_event),
+	AM_FIELD("attempt", am_event, attempt, AM_INT, AM_OMIT, 0),
+	AM_FIELD("next", am_event, next, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("delay_ms", am_event, delay_ms, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("chunk", am_event, chunk, AM_REF, AM_OMIT, &am_type_chunk),
+	AM_FIELD("message", am_event, message, AM_REF, AM_OMIT, &am_type_message),
+	AM_FIELD("replaced", am_event, replaced, AM_BOOL, AM_OMIT, 0),
+	AM_FIELD("call", am_event, call, AM_REF, AM_OMIT, &am_type_call),
+	AM_FIELD("result", am_event, result, AM_REF, AM_OMIT, &am_type_result),
+	AM_FIELD("source", am_event, source, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("entry", am_event, entry, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("hook", am_event, hook, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("name", am_event, name, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("data", am_event, data, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("level", am_event, level, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("text", am_event, text, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("digest", am_event, digest, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("stage", am_event, stage, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("cause", am_event, cause, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("limit", am_event, limit, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("value", am_event, value, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("action", am_event, action, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("stderr", am_event, stderr, AM_TEXTS, AM_OMIT, 0),
+	AM_FIELD("finish_reason", am_event, finish_reason, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("usage", am_event, usage, AM_REF, AM_OMIT, &am_type_usage),
+	AM_FIELD("error", am_event, error, AM_REF, AM_OMIT, &am_type_error),
+	AM_FIELD("stopped_by", am_event, stopped_by, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("reason", am_event, reason, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("stop_code", am_event, stop_code, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("entries", am_event, entries, AM_OBJECTS, AM_OMIT, &am_type_entry_stats),
+	AM_FIELD("interrupts", am_event, interrupts, AM_OBJECTS, AM_OMIT, &am_type_pending),
+	AM_FIELD("expires_ms", am_event, expires_ms, AM_LONG, AM_OMIT, 0),
+	AM_FIELD("resume", am_event, resume, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_event = {am_fields_event, 43, sizeof(am_event), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_observe_input[] = {
-	{"run", 3, offsetof(am_observe_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_observe_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_observe_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"events", 6, offsetof(am_observe_input, events), AM_OBJECTS, 0, &am_type_event},
+	AM_FIELD("run", am_observe_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_observe_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_observe_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("events", am_observe_input, events, AM_OBJECTS, 0, &am_type_event),
 };
 static const am_type am_type_observe_input = {am_fields_observe_input, 4, sizeof(am_observe_input), AM_FORM_FIELDS, 0};
 
 static const am_type am_type_observe_answer = {0, 0, sizeof(am_observe_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_translate_input[] = {
-	{"run", 3, offsetof(am_translate_input, run), AM_OBJECT, 0, &am_type_run},
-	{"entry", 5, offsetof(am_translate_input, entry), AM_TEXT, 0, 0},
-	{"resume", 6, offsetof(am_translate_input, resume), AM_REF, AM_OMIT, &am_type_resume},
-	{"event", 5, offsetof(am_translate_input, event), AM_RAW, 0, 0},
-	{"protocol", 8, offsetof(am_translate_input, protocol), AM_TEXT, 0, 0},
+	AM_FIELD("run", am_translate_input, run, AM_OBJECT, 0, &am_type_run),
+	AM_FIELD("entry", am_translate_input, entry, AM_TEXT, 0, 0),
+	AM_FIELD("resume", am_translate_input, resume, AM_REF, AM_OMIT, &am_type_resume),
+	AM_FIELD("event", am_translate_input, event, AM_RAW, 0, 0),
+	AM_FIELD("protocol", am_translate_input, protocol, AM_TEXT, 0, 0),
 };
 static const am_type am_type_translate_input = {am_fields_translate_input, 5, sizeof(am_translate_input), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_translate_answer[] = {
-	{"event", 5, offsetof(am_translate_answer, event), AM_RAW, AM_OMIT, 0},
-	{"drop", 4, offsetof(am_translate_answer, drop), AM_BOOL, AM_OMIT, 0},
+	AM_FIELD("event", am_translate_answer, event, AM_RAW, AM_OMIT, 0),
+	AM_FIELD("drop", am_translate_answer, drop, AM_BOOL, AM_OMIT, 0),
 };
 static const am_type am_type_translate_answer = {am_fields_translate_answer, 2, sizeof(am_translate_answer), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_model_reply[] = {
-	{"response", 8, offsetof(am_model_reply, response), AM_REF, 0, &am_type_response},
+	AM_FIELD("response", am_model_reply, response, AM_REF, 0, &am_type_response),
 };
 static const am_type am_type_model_reply = {am_fields_model_reply, 1, sizeof(am_model_reply), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_call_patch[] = {
-	{"arguments", 9, offsetof(am_call_patch, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+	AM_FIELD("arguments", am_call_patch, arguments, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
 };
 static const am_type am_type_call_patch = {am_fields_call_patch, 1, sizeof(am_call_patch), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_reply[] = {
-	{"result", 6, offsetof(am_tool_reply, result), AM_REF, 0, &am_type_result},
+	AM_FIELD("result", am_tool_reply, result, AM_REF, 0, &am_type_result),
 };
 static const am_type am_type_tool_reply = {am_fields_tool_reply, 1, sizeof(am_tool_reply), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_tool_request[] = {
-	{"name", 4, offsetof(am_tool_request, name), AM_TEXT, 0, 0},
-	{"arguments", 9, offsetof(am_tool_request, arguments), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("name", am_tool_request, name, AM_TEXT, 0, 0),
+	AM_FIELD("arguments", am_tool_request, arguments, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_tool_request = {am_fields_tool_request, 2, sizeof(am_tool_request), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_http_header[] = {
-	{"name", 4, offsetof(am_http_header, name), AM_TEXT, 0, 0},
-	{"value", 5, offsetof(am_http_header, value), AM_TEXT, 0, 0},
+	AM_FIELD("name", am_http_header, name, AM_TEXT, 0, 0),
+	AM_FIELD("value", am_http_header, value, AM_TEXT, 0, 0),
 };
 static const am_type am_type_http_header = {am_fields_http_header, 2, sizeof(am_http_header), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_http_request[] = {
-	{"method", 6, offsetof(am_http_request, method), AM_TEXT, AM_OMIT, 0},
-	{"url", 3, offsetof(am_http_request, url), AM_TEXT, 0, 0},
-	{"headers", 7, offsetof(am_http_request, headers), AM_OBJECTS, AM_OMIT, &am_type_http_header},
-	{"body", 4, offsetof(am_http_request, body), AM_TEXT, AM_OMIT, 0},
-	{"body_base64", 11, offsetof(am_http_request, body_base64), AM_TEXT, AM_OMIT, 0},
-	{"timeout_ms", 10, offsetof(am_http_request, timeout_ms), AM_LONG, AM_OMIT, 0},
+	AM_FIELD("method", am_http_request, method, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("url", am_http_request, url, AM_TEXT, 0, 0),
+	AM_FIELD("headers", am_http_request, headers, AM_OBJECTS, AM_OMIT, &am_type_http_header),
+	AM_FIELD("body", am_http_request, body, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("body_base64", am_http_request, body_base64, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("timeout_ms", am_http_request, timeout_ms, AM_LONG, AM_OMIT, 0),
 };
 static const am_type am_type_http_request = {am_fields_http_request, 6, sizeof(am_http_request), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_http_response[] = {
-	{"status", 6, offsetof(am_http_response, status), AM_INT, 0, 0},
-	{"url", 3, offsetof(am_http_response, url), AM_TEXT, AM_OMIT, 0},
-	{"headers", 7, offsetof(am_http_response, headers), AM_OBJECTS, AM_OMIT, &am_type_http_header},
-	{"body", 4, offsetof(am_http_response, body), AM_TEXT, AM_OMIT, 0},
-	{"body_base64", 11, offsetof(am_http_response, body_base64), AM_TEXT, AM_OMIT, 0},
+	AM_FIELD("status", am_http_response, status, AM_INT, 0, 0),
+	AM_FIELD("url", am_http_response, url, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("headers", am_http_response, headers, AM_OBJECTS, AM_OMIT, &am_type_http_header),
+	AM_FIELD("body", am_http_response, body, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("body_base64", am_http_response, body_base64, AM_TEXT, AM_OMIT, 0),
 };
 static const am_type am_type_http_response = {am_fields_http_response, 5, sizeof(am_http_response), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_sent[] = {
-	{"chunks", 6, offsetof(am_sent, chunks), AM_OBJECTS, 0, &am_type_chunk},
+	AM_FIELD("chunks", am_sent, chunks, AM_OBJECTS, 0, &am_type_chunk),
 };
 static const am_type am_type_sent = {am_fields_sent, 1, sizeof(am_sent), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_stream_end[] = {
-	{"response", 8, offsetof(am_stream_end, response), AM_REF, AM_OMIT, &am_type_response},
-	{"result", 6, offsetof(am_stream_end, result), AM_REF, AM_OMIT, &am_type_result},
+	AM_FIELD("response", am_stream_end, response, AM_REF, AM_OMIT, &am_type_response),
+	AM_FIELD("result", am_stream_end, result, AM_REF, AM_OMIT, &am_type_result),
 };
 static const am_type am_type_stream_end = {am_fields_stream_end, 2, sizeof(am_stream_end), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_received[] = {
-	{"chunks", 6, offsetof(am_received, chunks), AM_OBJECTS, AM_OMIT, &am_type_chunk},
-	{"end", 3, offsetof(am_received, end), AM_REF, AM_OMIT, &am_type_stream_end},
+	AM_FIELD("chunks", am_received, chunks, AM_OBJECTS, AM_OMIT, &am_type_chunk),
+	AM_FIELD("end", am_received, end, AM_REF, AM_OMIT, &am_type_stream_end),
 };
 static const am_type am_type_received = {am_fields_received, 2, sizeof(am_received), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_local_value[] = {
-	{"value", 5, offsetof(am_local_value, value), AM_RAW, 0, 0},
-	{"version", 7, offsetof(am_local_value, version), AM_LONG, 0, 0},
+	AM_FIELD("value", am_local_value, value, AM_RAW, 0, 0),
+	AM_FIELD("version", am_local_value, version, AM_LONG, 0, 0),
 };
 static const am_type am_type_local_value = {am_fields_local_value, 2, sizeof(am_local_value), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_local_version[] = {
-	{"version", 7, offsetof(am_local_version, version), AM_LONG, 0, 0},
+	AM_FIELD("version", am_local_version, version, AM_LONG, 0, 0),
 };
 static const am_type am_type_local_version = {am_fields_local_version, 1, sizeof(am_local_version), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_custom[] = {
-	{"name", 4, offsetof(am_custom, name), AM_TEXT, 0, 0},
-	{"data", 4, offsetof(am_custom, data), AM_RAW, AM_OMIT, 0},
+	AM_FIELD("name", am_custom, name, AM_TEXT, 0, 0),
+	AM_FIELD("data", am_custom, data, AM_RAW, AM_OMIT, 0),
 };
 static const am_type am_type_custom = {am_fields_custom, 2, sizeof(am_custom), AM_FORM_FIELDS, 0};
 
 static const am_field am_fields_approval[] = {
-	{"decision", 8, offsetof(am_approval, decision), AM_TEXT, 0, 0},
-	{"message", 7, offsetof(am_approval, message), AM_TEXT, AM_OMIT, 0},
-	{"arguments", 9, offsetof(am_approval, arguments), AM_TEXT, AM_OMIT | AM_OPTIONAL, 0},
+	AM_FIELD("decision", am_approval, decision, AM_TEXT, 0, 0),
+	AM_FIELD("message", am_approval, message, AM_TEXT, AM_OMIT, 0),
+	AM_FIELD("arguments", am_approval, arguments, AM_TEXT, AM_OMIT | AM_OPTIONAL, 0),
 };
 static const am_type am_type_approval = {am_fields_approval, 3, sizeof(am_approval), AM_FORM_FIELDS, 0};
 
@@ -1913,9 +2036,14 @@ AM_SMALL void am_wrong(am_reader *r, const char *why) {
 	r->end = r->p; /* nothing more is read */
 }
 
-AM_SMALL int am_peek(am_reader *r) {
+AM_SMALL int am_peek_behind(am_reader *r) {
 	while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
 	return r->p < r->end ? (unsigned char)*r->p : -1;
+}
+
+/* am_peek is the next byte behind white space, or -1. The host writes none. */
+AM_FN __attribute__((always_inline)) int am_peek(am_reader *r) {
+	return r->p < r->end && (unsigned char)*r->p > ' ' ? (unsigned char)*r->p : am_peek_behind(r);
 }
 
 AM_FN bool am_take(am_reader *r, int c) {
@@ -1993,15 +2121,32 @@ AM_FN char *am_unescape(am_reader *r, const char **at, const char *end, char *to
 	return am_utf8(to, (uint32_t)c);
 }
 
-/* am_read_text reads a string. Without escapes it is a part of the input. */
-AM_SMALL am_str am_read_text(am_reader *r) {
-	if (!am_take(r, '"')) {
-		am_wrong(r, "want a string");
-		return (am_str){"", 0};
-	}
-	const char *from = r->p, *p = from, *end = r->end;
+/* am_string reads over a string, and says whether there are escapes in it. What
+ * is between its quotes ends before where the reader is then. */
+AM_SMALL bool am_string(am_reader *r) {
+	const char *p = r->p, *end = r->end;
 	bool escaped = false;
-	while (p < end && *p != '"') {
+	if (am_peek(r) != '"') {
+		am_wrong(r, "want a string");
+		return false;
+	}
+	for (p = r->p + 1; p < end;) {
+		if (end - p >= 16) {
+			uint64_t found = am_specials(am_word(p));
+			if (found == 0) {
+				p += 8;
+				found = am_specials(am_word(p));
+				if (found == 0) {
+					p += 8;
+					continue;
+				}
+			}
+			p += am_first(found);
+		}
+		if (*p == '"') {
+			r->p = p + 1;
+			return escaped;
+		}
 		if ((unsigned char)*p < ' ') break;
 		if (*p == '\\') {
 			escaped = true;
@@ -2009,23 +2154,44 @@ AM_SMALL am_str am_read_text(am_reader *r) {
 		}
 		p++;
 	}
-	if (p >= end || *p != '"') {
-		r->p = p < end ? p : end;
-		am_wrong(r, "a string without an end");
-		return (am_str){"", 0};
-	}
-	r->p = p + 1;
-	if (!escaped) return (am_str){from, (int32_t)(p - from)};
-	char *out = am_alloc((size_t)(p - from)), *to = out;
-	for (end = p, p = from; p < end && r->wrong == 0;) {
+	r->p = p < end ? p : end;
+	am_wrong(r, "a string without an end");
+	return false;
+}
+
+/* am_unescaped is a string's text without its escapes. */
+AM_SMALL am_str am_unescaped(am_reader *r, const char *p, const char *end) {
+	char *out = am_alloc((size_t)(end - p)), *to = out;
+	while (p < end && r->wrong == 0) {
+		if (end - p >= 8) { /* what is read is never shorter than what is written */
+			uint64_t word = am_word(p), found = am_zeros(word ^ AM_EACH('\\'));
+			int32_t n = found == 0 ? 8 : am_first(found);
+			am_set_word(to, word);
+			p += n;
+			to += n;
+			if (n == 8) continue;
+		}
 		if (*p != '\\') {
 			*to++ = *p++;
-			continue;
+		} else if (end - p >= 2 && (p[1] == '"' || p[1] == '\\' || p[1] == 'n')) {
+			*to++ = p[1] == 'n' ? '\n' : p[1];
+			p += 2;
+		} else {
+			p++;
+			to = am_unescape(r, &p, end, to);
 		}
-		p++;
-		to = am_unescape(r, &p, end, to);
 	}
 	return (am_str){out, (int32_t)(to - out)};
+}
+
+/* am_read_text reads a string. Without escapes it is a part of the input. */
+AM_SMALL am_str am_read_text(am_reader *r) {
+	am_peek(r);
+	const char *from = r->p + 1;
+	bool escaped = am_string(r);
+	if (r->wrong != 0) return (am_str){"", 0};
+	if (escaped) return am_unescaped(r, from, r->p - 1);
+	return (am_str){from, (int32_t)(r->p - 1 - from)};
 }
 
 /* am_read_number reads over a number and returns how it is spelled. */
@@ -2068,6 +2234,19 @@ AM_FN bool am_whole(am_str literal, int64_t *out) {
 	return true;
 }
 
+/* am_read_whole reads a whole number. */
+AM_SMALL int64_t am_read_whole(am_reader *r) {
+	const char *p = r->p, *most = r->end - p > 18 ? p + 18 : r->end;
+	int64_t v = 0;
+	for (unsigned d; p < most && (d = (unsigned)(*p - '0')) < 10; p++) v = v * 10 + d;
+	if (p > r->p && p < most && (*p == ',' || *p == '}') && (p == r->p + 1 || *r->p != '0')) {
+		r->p = p;
+		return v;
+	}
+	if (!am_whole(am_read_number(r), &v)) am_wrong(r, "want a whole number");
+	return v;
+}
+
 AM_FN bool am_enter(am_reader *r) {
 	if (++r->depth > AM_DEPTH) am_wrong(r, "nested too deeply");
 	r->p++;
@@ -2075,18 +2254,20 @@ AM_FN bool am_enter(am_reader *r) {
 }
 
 /* am_items goes on to the next item of a list or object that ends in close. */
-AM_SMALL bool am_items(am_reader *r, int close, bool first) {
-	if (am_take(r, close)) {
+AM_FN __attribute__((always_inline)) bool am_items(am_reader *r, int close, bool first) {
+	int c = am_peek(r);
+	if (c == close) {
+		r->p++;
 		r->depth--;
 		return false;
 	}
-	if (!first && !am_take(r, ',')) am_wrong(r, "want a comma");
-	if (!first && am_peek(r) == close) am_wrong(r, "a comma too many");
-	return r->wrong == 0;
+	if (first) return r->wrong == 0;
+	if (c == ',') r->p++; /* and a value, which close is not */
+	else am_wrong(r, "want a comma");
+	return c == ',';
 }
 
 AM_SMALL am_str am_read_key(am_reader *r) {
-	am_peek(r);
 	am_str key = am_read_text(r);
 	if (!am_take(r, ':')) am_wrong(r, "want a colon");
 	am_peek(r);
@@ -2096,23 +2277,21 @@ AM_SMALL am_str am_read_key(am_reader *r) {
 /* am_skip reads over a value. */
 AM_SMALL void am_skip(am_reader *r) {
 	int c = am_peek(r);
-	bool first = true;
 	switch (c) {
-	case '"': {
-		r->p++;
-		const char *p = r->p;
-		while (p < r->end && *p != '"') p += *p == '\\' ? 2 : 1;
-		r->p = p < r->end ? p + 1 : r->end;
-		if (p >= r->end) am_wrong(r, "a string without an end");
+	case '"':
+		am_string(r);
 		return;
-	}
 	case '{':
-	case '[':
 		if (!am_enter(r)) return;
-		for (; am_items(r, c == '{' ? '}' : ']', first); first = false) {
-			if (c == '{') am_read_key(r);
+		for (bool first = true; am_items(r, '}', first); first = false) {
+			am_string(r);
+			if (!am_take(r, ':')) am_wrong(r, "want a colon");
 			am_skip(r);
 		}
+		return;
+	case '[':
+		if (!am_enter(r)) return;
+		for (bool first = true; am_items(r, ']', first); first = false) am_skip(r);
 		return;
 	case 't':
 		am_take_word(r, AM_S("true"));
@@ -2181,8 +2360,7 @@ AM_FN void am_read_field(am_reader *r, const am_field *f, char *to) {
 		return;
 	case AM_INT:
 	case AM_LONG: {
-		int64_t v = 0;
-		if (!am_whole(am_read_number(r), &v)) am_wrong(r, "want a whole number");
+		int64_t v = am_read_whole(r);
 		if (f->kind == AM_LONG) *(int64_t *)to = v;
 		else *(int32_t *)to = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v;
 		return;
@@ -2216,24 +2394,44 @@ AM_FN void am_read_field(am_reader *r, const am_field *f, char *to) {
 	}
 }
 
+/* am_field_of reads a key and finds the field of a type that it names, or 0. Keys
+ * mostly come in the order of the fields, as the host writes them: it looks at
+ * expect first. */
+AM_SMALL const am_field *am_field_of(am_reader *r, const am_type *t, const am_field *expect, am_str *key) {
+	const am_field *f = expect, *end = t->fields + t->count;
+	int32_t left = r->end - r->p;
+	if (left >= 8) {
+		uint64_t word = am_word(r->p);
+		for (int32_t i = t->count; i > 0; i--, f++) {
+			if (f == end) f = t->fields;
+			if ((word ^ am_word(f->key)) << f->shift != 0) continue;
+			int32_t n = f->len;
+			if (n <= 8 || (left >= n && am_word(r->p + n - 8) == am_word(f->key + n - 8) && (n <= 16 || am_equal(r->p + 8, f->key + 8, n - 16)))) {
+				r->p += n;
+				return f;
+			}
+		}
+	}
+	*key = am_read_key(r);
+	for (f = t->fields; f < end; f++)
+		if (am_same(*key, (am_str){f->key + 1, f->len - 3})) return f;
+	return 0;
+}
+
 AM_FN void am_read_fields(am_reader *r, const am_type *t, char *to) {
 	if (am_peek(r) != '{') return am_wrong(r, "want an object");
 	if (!am_enter(r)) return;
-	int32_t expect = 0; /* keys mostly come in the order of the fields */
+	const am_field *expect = t->fields;
 	for (bool first = true; am_items(r, '}', first); first = false) {
-		am_str key = am_read_key(r);
-		int32_t i = 0;
-		for (; i < t->count; i++) {
-			const am_field *f = &t->fields[(expect + i) % t->count];
-			if (am_same(key, (am_str){f->key, f->key_len})) {
-				am_read_field(r, f, to + f->offset);
-				expect = (expect + i + 1) % t->count;
-				break;
-			}
+		am_str key;
+		const am_field *f = am_field_of(r, t, expect, &key);
+		if (f != 0) {
+			am_read_field(r, f, to + f->offset);
+			expect = f + 1;
+			continue;
 		}
-		if (i < t->count) continue;
-		am_json value = am_read_raw(r);
-		if (t->unknown != 0) am_add_member((am_members *)(to + t->unknown), key, value);
+		if (t->unknown != 0) am_add_member((am_members *)(to + t->unknown), key, am_read_raw(r));
+		else am_skip(r);
 	}
 }
 
@@ -2254,7 +2452,7 @@ AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
 	}
 	case AM_FORM_LIST_PATCH: {
 		am_list_patch *x = to;
-		static const am_field fields[] = {{"splice", 6, offsetof(am_list_patch, splice), AM_OBJECTS, 0, &am_type_splice}};
+		static const am_field fields[] = {AM_FIELD("splice", am_list_patch, splice, AM_OBJECTS, 0, &am_type_splice)};
 		static const am_type type = {fields, 1, sizeof(am_list_patch), AM_FORM_FIELDS, 0};
 		if (c == '{') return am_read_fields(r, &type, to);
 		x->whole = true;
@@ -2263,8 +2461,8 @@ AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
 	}
 	case AM_FORM_TOOLS_PATCH: {
 		am_tools_patch *x = to;
-		static const am_field fields[] = {{"add", 3, offsetof(am_tools_patch, add), AM_OBJECTS, 0, &am_type_tool},
-			{"remove", 6, offsetof(am_tools_patch, remove), AM_TEXTS, 0, 0}};
+		static const am_field fields[] = {AM_FIELD("add", am_tools_patch, add, AM_OBJECTS, 0, &am_type_tool),
+			AM_FIELD("remove", am_tools_patch, remove, AM_TEXTS, 0, 0)};
 		static const am_type type = {fields, 2, sizeof(am_tools_patch), AM_FORM_FIELDS, 0};
 		if (c == '{') return am_read_fields(r, &type, to);
 		x->whole = true;
@@ -2278,7 +2476,7 @@ AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
 
 /* am_decode reads JSON into a value of a type, which must be all zero: am_decode(json,
  * &am_type_call, &call). It returns what is wrong, or 0. */
-AM_FN const char *am_decode(am_json json, const am_type *t, void *to) {
+AM_SMALL const char *am_decode(am_json json, const am_type *t, void *to) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_read_value(&r, t, to);
 	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "something follows the JSON value";
@@ -2292,18 +2490,26 @@ typedef struct {
 	int32_t n, cap;
 } am_writer;
 
-AM_FN char *am_room(am_writer *w, int32_t n) {
-	if (n > w->cap - w->n) {
-		int32_t cap = w->cap < 256 ? 256 : w->cap;
-		while (n > cap - w->n) {
-			if (cap > 0x20000000) am_die("out of memory");
-			cap *= 2;
-		}
+/* am_room makes room for n bytes more. */
+AM_SMALL void am_grow_writer(am_writer *w, int32_t n) {
+	int32_t cap = w->cap < 256 ? 256 : w->cap;
+	while (n > cap - w->n) {
+		if (cap > 0x20000000) am_die("out of memory");
+		cap *= 2;
+	}
+	bool last = w->p != 0 && w->p + w->cap == am_memory.free;
+	if (last && cap - w->cap <= am_memory.end - am_memory.free) {
+		am_memory.free += cap - w->cap; /* grows where it is */
+	} else {
 		char *more = am_alloc((size_t)cap);
 		if (w->n > 0) memcpy(more, w->p, (size_t)w->n);
 		w->p = more;
-		w->cap = cap;
 	}
+	w->cap = cap;
+}
+
+AM_FN char *am_room(am_writer *w, int32_t n) {
+	if (n > w->cap - w->n) am_grow_writer(w, n);
 	return w->p + w->n;
 }
 
@@ -2316,6 +2522,16 @@ AM_SMALL void am_put(am_writer *w, am_str s) {
 AM_SMALL void am_put_char(am_writer *w, char c) {
 	*am_room(w, 1) = c;
 	w->n++;
+}
+
+AM_FN void am_put_whole(am_writer *w, int64_t v) {
+	char digits[20];
+	int32_t n = 20;
+	uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+	do digits[--n] = (char)('0' + u % 10);
+	while ((u /= 10) > 0);
+	if (v < 0) am_put_char(w, '-');
+	am_put(w, (am_str){digits + n, 20 - n});
 }
 
 /* am_sequence is how many bytes of p are a character of UTF-8, or 0. */
@@ -2350,47 +2566,61 @@ AM_FN uint32_t am_character(const char *p, int32_t n, int32_t *len) {
 	}
 }
 
+/* am_plain_bytes is how many bytes a text begins with that are written as they
+ * are and need not be looked at: ASCII that is not special. */
+AM_FN int32_t am_plain_bytes(const char *p, int32_t n) {
+	int32_t i = 0;
+	while (i < n) {
+		uint64_t word = n - i >= 8 ? am_word(p + i) : am_part_word(p + i, (size_t)(n - i)) | AM_EACH(' ') << (8 * (n - i));
+		uint64_t found = am_specials(word) | (word & AM_EACH(0x80));
+		if (found != 0) return i + am_first(found);
+		i += 8;
+	}
+	return n;
+}
+
 /* am_put_text writes a string. What is no UTF-8 is replaced. */
 AM_SMALL void am_put_text(am_writer *w, am_str s) {
-	static const char hex[] = "0123456789abcdef";
+	static const char hex[] = "0123456789abcdef", names[] = "\"\\\b\f\n\r\t", written[] = "\"\\bfnrt";
+	am_room(w, s.n + 2);
 	am_put_char(w, '"');
-	int32_t from = 0;
-	for (int32_t i = 0; i < s.n;) {
-		unsigned char c = (unsigned char)s.p[i];
-		if (c >= ' ' && c < 0x80 && c != '"' && c != '\\') {
-			i++;
-			continue;
-		}
-		int32_t n = am_sequence((const unsigned char *)s.p + i, s.n - i);
+	for (int32_t i = 0, from = 0;;) {
+		i += am_plain_bytes(s.p + i, s.n - i);
+		unsigned char c = i < s.n ? (unsigned char)s.p[i] : 0;
+		int32_t n = i < s.n ? am_sequence((const unsigned char *)s.p + i, s.n - i) : 0;
 		bool line = n == 3 && c == 0xe2 && (unsigned char)s.p[i + 1] == 0x80 && ((unsigned char)s.p[i + 2] | 1) == 0xa9;
 		if (n > 1 && !line) {
 			i += n;
 			continue;
 		}
 		am_put(w, (am_str){s.p + from, i - from});
-		const char *names = c == '"' ? "\"" : c == '\\' ? "\\" : c == '\b' ? "b" : c == '\f' ? "f" : c == '\n' ? "n" : c == '\r' ? "r" : c == '\t' ? "t" : 0;
+		if (i >= s.n) break;
+		const char *name = names;
+		while (*name != 0 && *name != (char)c) name++;
 		if (n == 0) {
 			am_put(w, AM_S("\\ufffd"));
 		} else if (line) {
 			am_put(w, AM_S("\\u202"));
 			am_put_char(w, hex[s.p[i + 2] & 15]);
-		} else if (names != 0) {
+		} else if (*name != 0) {
 			am_put_char(w, '\\');
-			am_put_char(w, *names);
+			am_put_char(w, written[name - names]);
 		} else {
 			am_put(w, AM_S("\\u00"));
 			am_put_char(w, hex[c >> 4]);
 			am_put_char(w, hex[c & 15]);
 		}
-		i += n > 0 ? n : 1;
-		from = i;
+		from = i += n > 0 ? n : 1;
 	}
-	am_put(w, (am_str){s.p + from, s.n - from});
 	am_put_char(w, '"');
 }
 
-AM_FN void am_put_key(am_writer *w, am_str key) {
+AM_FN void am_put_comma(am_writer *w) {
 	if (w->n > 0 && w->p[w->n - 1] != '{') am_put_char(w, ',');
+}
+
+AM_SMALL void am_put_key(am_writer *w, am_str key) {
+	am_put_comma(w);
 	am_put_text(w, key);
 	am_put_char(w, ':');
 }
@@ -2418,7 +2648,7 @@ AM_SMALL void am_put_list(am_writer *w, const am_type *t, const am_any_list *lis
 
 /* am_empty reports whether a field is left out when it is not written for its
  * own sake. */
-AM_FN bool am_empty(const am_field *f, const char *at) {
+AM_SMALL bool am_empty(const am_field *f, const char *at) {
 	switch ((am_kind)f->kind) {
 	case AM_TEXT:
 	case AM_RAW:
@@ -2456,9 +2686,9 @@ AM_FN void am_put_field(am_writer *w, const am_field *f, const char *at) {
 	case AM_TEXT:
 		return am_put_text(w, *(const am_str *)at);
 	case AM_INT:
-		return am_put(w, am_decimal(*(const int32_t *)at));
+		return am_put_whole(w, *(const int32_t *)at);
 	case AM_LONG:
-		return am_put(w, am_decimal(*(const int64_t *)at));
+		return am_put_whole(w, *(const int64_t *)at);
 	case AM_BOOL:
 		return am_put(w, *(const bool *)at ? AM_S("true") : AM_S("false"));
 	case AM_RAW:
@@ -2489,12 +2719,12 @@ AM_FN void am_put_chunk(am_writer *w, const am_chunk *c) {
 	am_put_char(w, '{');
 	if (c->seq != 0) {
 		am_put_key(w, AM_S("seq"));
-		am_put(w, am_decimal(c->seq));
+		am_put_whole(w, c->seq);
 	}
 	am_put_text_field(w, AM_S("kind"), c->kind);
 	if (call) {
 		am_put_key(w, AM_S("index"));
-		am_put(w, am_decimal(c->index));
+		am_put_whole(w, c->index);
 		if (c->id.n > 0) am_put_text_field(w, AM_S("id"), c->id);
 		if (c->name.n > 0) am_put_text_field(w, AM_S("name"), c->name);
 		am_put_text_field(w, AM_S("arguments"), c->arguments);
@@ -2549,7 +2779,8 @@ AM_FN void am_put_value(am_writer *w, const am_type *t, const void *from) {
 		const am_field *f = &t->fields[i];
 		bool text = t->form == AM_FORM_PART && f->offset == offsetof(am_part, text) && am_eq(((const am_part *)from)->type, "text");
 		if ((f->flags & AM_OMIT) && !text && am_empty(f, at + f->offset)) continue;
-		am_put_key(w, (am_str){f->key, f->key_len});
+		am_put_comma(w);
+		am_put(w, (am_str){f->key, f->len});
 		if (t->form == AM_FORM_TOOL_CALL && f->offset == offsetof(am_tool_call, type) && ((const am_tool_call *)from)->type.n == 0) {
 			am_put(w, AM_S("\"function\""));
 			continue;
@@ -2561,7 +2792,7 @@ AM_FN void am_put_value(am_writer *w, const am_type *t, const void *from) {
 }
 
 /* am_encode writes a value of a type as JSON. */
-AM_FN am_json am_encode(const am_type *t, const void *value) {
+AM_SMALL am_json am_encode(const am_type *t, const void *value) {
 	am_writer w = {0, 0, 0};
 	am_put_value(&w, t, value);
 	return (am_json){w.p, w.n};
@@ -2609,7 +2840,7 @@ AM_FN void am_read_any(am_reader *r, am_value *v) {
 
 /* am_parse reads any JSON, strictly: one value, no key twice, at most 64 levels.
  * It returns 0 and says what is wrong. */
-AM_FN am_value *am_parse(am_json json, const char **wrong) {
+AM_SMALL am_value *am_parse(am_json json, const char **wrong) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_value *v = AM_NEW(am_value);
 	am_read_any(&r, v);
@@ -2621,7 +2852,7 @@ AM_FN am_value *am_parse(am_json json, const char **wrong) {
 /* am_get is what an object has under a key, or 0. It takes 0 for an object. */
 #define am_get(object, literal) am_get_key((object), AM_S(literal))
 
-AM_FN const am_value *am_get_key(const am_value *v, am_str key) {
+AM_SMALL const am_value *am_get_key(const am_value *v, am_str key) {
 	for (int32_t i = 0; v != 0 && v->kind == AM_MAP && i < v->len; i++)
 		if (am_same(v->items[i].key, key)) return &v->items[i];
 	return 0;
@@ -2646,7 +2877,7 @@ AM_FN am_json am_quote(am_str text) {
 
 #define AM_OK ((am_error *)0)
 
-AM_FN am_error *am_fail(const char *code, am_str message) {
+AM_SMALL am_error *am_fail(const char *code, am_str message) {
 	am_error *e = AM_NEW(am_error);
 	e->code = am_of(code);
 	e->message = message;
@@ -2655,14 +2886,14 @@ AM_FN am_error *am_fail(const char *code, am_str message) {
 
 /* ---- calls of the host: each returns AM_OK or what went wrong ---- */
 
-AM_FN am_json am_read_pending(int32_t n) {
+AM_SMALL am_json am_read_pending(int32_t n) {
 	char *p = am_alloc((size_t)n + 1);
 	if (n > 0) n = am_host_read(p, n);
 	return (am_json){p, n};
 }
 
 /* am_reply reads what a host call that returned n left pending. */
-AM_FN am_error *am_reply(int32_t n, am_json *out) {
+AM_SMALL am_error *am_reply(int32_t n, am_json *out) {
 	if (n >= 0) {
 		if (out != 0) *out = am_read_pending(n);
 		return AM_OK;
@@ -2680,62 +2911,104 @@ AM_SMALL am_error *am_reply_as(int32_t n, const am_type *t, void *out) {
 	return am_decode(json, t, out) == 0 ? AM_OK : am_fail("internal", AM_S("the host's reply cannot be read"));
 }
 
+/* am_changed_since is the first index at which a list is not what it was at an
+ * earlier revision: its length if nothing changed, 0 if nobody knows. */
+AM_FN int32_t am_changed_since(const am_list *list, int64_t revision) {
+	int32_t i = am_host_changed(list->list, revision);
+	return i < 0 ? 0 : i > list->total ? list->total : i;
+}
+
 /* Lists of messages stay with the host until they are looked at. What was looked
- * at is remembered for the rest of the hook. */
+ * at is remembered until it changes, in the other arena: hooks come and go. It is
+ * only a cache, since an instance may be gone at the next hook. */
 
 static struct {
 	int64_t revision;
-	int32_t total, from, to, block;
-	am_message *items;
-	bool *known;
+	int32_t total, room, from, to, block;
+	const am_message **at; /* 0: not read; room of them, of which total are messages */
 } am_lists[2];
 
+/* am_forget_messages forgets those of all lists. */
+AM_SMALL void am_forget_messages(void) {
+	am_lists[0].at = am_lists[1].at = 0;
+	am_lists[0].room = am_lists[1].room = 0;
+	am_swap();
+	am_empty_to((am_arena){&am_first_message_chunk, am_first_message_bytes, 0});
+	am_swap();
+}
+
+/* am_bound_messages forgets them all if they, and those that took their places, come to more
+ * than is to be kept. What the last hook was given is gone then. */
+AM_FN void am_bound_messages(void) {
+	size_t used = 0;
+	for (am_chunk_of_memory *c = &am_first_message_chunk;; c = c->next) {
+		used += (size_t)((c == am_other.now ? am_other.free : c->used) - c->from);
+		if (c == am_other.now) break;
+	}
+	if (used > AM_KEPT_MESSAGES) am_forget_messages();
+}
+
+/* am_show brings what is remembered of a list to its revision. */
+AM_FN void am_show(const am_list *list, __typeof__(&am_lists[0]) l) {
+	int32_t same = l->at != 0 ? am_changed_since(list, l->revision) : 0;
+	if (same > l->total) same = l->total;
+	if (list->total > l->room || l->at == 0) {
+		l->room = list->total + list->total / 2 + 16;
+		am_swap();
+		const am_message **at = am_alloc((size_t)l->room * sizeof(*at));
+		am_swap();
+		if (same > 0) memcpy(at, l->at, (size_t)same * sizeof(*at));
+		l->at = at;
+	} else {
+		memset(l->at + same, 0, (size_t)(l->room - same) * sizeof(*l->at));
+	}
+	l->revision = list->revision;
+	l->total = list->total;
+	l->block = 0;
+}
+
+/* am_read_messages reads those of a list from one index to another, to remember them. */
+AM_SMALL am_error *am_read_messages(const am_list *list, int32_t from, int32_t to, const am_message **at) {
+	int32_t n = am_host_messages(list->list, from, to), got = 0;
+	if (n < 0) return am_reply(n, 0);
+	am_swap();
+	am_json json = am_read_pending(n);
+	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
+	am_message *m = am_alloc((size_t)(to - from) * sizeof(am_message));
+	if (am_peek(&r) != '[' || !am_enter(&r)) am_wrong(&r, "want a list");
+	for (; am_items(&r, ']', got == 0) && got < to - from; got++) am_read_value(&r, &am_type_message, m + got);
+	am_swap();
+	if (r.wrong != 0 || got != to - from || r.depth != 0 || am_peek(&r) >= 0) return am_fail("internal", AM_S("the host's messages cannot be read"));
+	for (int32_t i = from; i < to; i++) at[i] = m + (i - from);
+	return AM_OK;
+}
+
 /* am_message_at gives message i of a list, from 0. Its reads come in blocks that
- * grow while they go on in one direction. */
-AM_FN am_error *am_message_at(const am_list *list, int32_t i, am_message **out) {
+ * grow while they go on in one direction. The message is the list's: it is not to
+ * be changed, nor what it points to. */
+AM_SMALL am_error *am_message_at(const am_list *list, int32_t i, const am_message **out) {
 	if (i < 0 || i >= list->total) return am_fail("invalid", AM_CAT(AM_S("there is no message "), am_decimal(i), AM_S(" in a list of "), am_decimal(list->total)));
 	if (i < list->items.len) {
 		*out = &list->items.items[i];
 		return AM_OK;
 	}
 	__typeof__(&am_lists[0]) l = &am_lists[list->list & 1];
-	if (l->items == 0 || l->revision != list->revision) {
-		l->revision = list->revision;
-		l->total = list->total;
-		l->block = 0;
-		l->items = am_alloc((size_t)list->total * sizeof(am_message));
-		l->known = am_alloc((size_t)list->total);
-	}
-	if (!l->known[i]) {
+	if (l->at == 0 || l->revision != list->revision || l->total != list->total) am_show(list, l);
+	if (l->at[i] == 0) {
 		bool on = l->block > 0 && i == l->to, back = l->block > 0 && i == l->from - 1;
 		l->block = on || back ? (l->block < 16 ? l->block * 4 : 64) : 1;
 		int32_t from = back ? i - l->block + 1 : i, to = back ? i + 1 : i + l->block;
 		if (from < 0) from = 0;
 		if (to > l->total) to = l->total;
-		am_messages got = {0, 0, false};
-		am_json json;
-		am_error *e = am_reply(am_host_messages(list->list, from, to), &json);
+		while (l->at[from] != 0) from++;
+		while (l->at[to - 1] != 0) to--;
+		am_error *e = am_read_messages(list, from, to, l->at);
 		if (e != AM_OK) return e;
-		am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
-		am_read_list(&r, &am_type_message, (am_any_list *)&got);
-		if (r.wrong != 0 || got.len != to - from) return am_fail("internal", AM_S("the host's messages cannot be read"));
-		for (int32_t k = 0; k < got.len; k++)
-			if (!l->known[from + k]) {
-				l->items[from + k] = got.items[k];
-				l->known[from + k] = true;
-			}
 		l->from = from;
 		l->to = to;
 	}
-	*out = &l->items[i];
+	*out = l->at[i];
 	return AM_OK;
-}
-
-/* am_changed_since is the first index at which a list is not what it was at an
- * earlier revision: its length if nothing changed, 0 if nobody knows. */
-AM_FN int32_t am_changed_since(const am_list *list, int64_t revision) {
-	int32_t i = am_host_changed(list->list, revision);
-	return i < 0 ? 0 : i > list->total ? list->total : i;
 }
 
 /* am_next_model goes on with a patch of the request, or as it came (0). */
@@ -2988,9 +3261,9 @@ typedef am_error *(*am_any_hook)(const void *in, void *out);
 
 /* am_serve does what every export does. */
 AM_FN int32_t am_serve(int32_t n, const am_type *input, const am_type *answer, am_any_hook hook, bool keeps) {
-	am_chunk_now = am_chunk_kept;
-	am_free_now = am_free_kept;
-	am_lists[0].items = am_lists[1].items = 0;
+	if (am_swapped) am_swap(); /* the last hook ended while messages were read */
+	am_empty_to(am_kept);
+	am_bound_messages();
 	void *in = am_alloc((size_t)input->size), *out = am_alloc((size_t)answer->size);
 	const char *wrong = am_decode(am_read_pending(n), input, in);
 	am_error *e = wrong == 0 ? hook(in, out) : am_fail("internal", AM_CAT(AM_S("the hook's input cannot be read: "), am_of(wrong)));

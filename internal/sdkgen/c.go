@@ -162,7 +162,7 @@ func (m *model) cTable(b *strings.Builder, s *structure) {
 		if f.of != "" {
 			of = "&am_type_" + snake(f.of)
 		}
-		fmt.Fprintf(b, "\t{%q, %d, offsetof(%s, %s), %s, %s, %s},\n", f.key, len(f.key), typ, cField(f.key), kind, strings.Join(flags, " | "), of)
+		fmt.Fprintf(b, "\tAM_FIELD(%q, %s, %s, %s, %s, %s),\n", f.key, typ, cField(f.key), kind, strings.Join(flags, " | "), of)
 	}
 	fields, unknown := "am_fields_"+name, "0"
 	if len(s.fields) > 0 {

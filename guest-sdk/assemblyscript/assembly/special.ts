@@ -171,7 +171,9 @@ export class List extends Value {
 		if (known !== null) return host.Reply.of<Message>(known);
 		const on = p.block > 0 && i == p.to, back = p.block > 0 && i == p.from - 1;
 		p.block = on || back ? min<i32>(p.block * 4, BLOCK) : 1;
-		const from = back ? max<i32>(i - p.block + 1, 0) : i, to = back ? i + 1 : min<i32>(i + p.block, this.total);
+		let from = back ? max<i32>(i - p.block + 1, 0) : i, to = back ? i + 1 : min<i32>(i + p.block, this.total);
+		while (p.known[from] !== null) from++;
+		while (p.known[to - 1] !== null) to--;
 		p.from = from;
 		p.to = to;
 		const reply = host.messages(this.list, from, to);

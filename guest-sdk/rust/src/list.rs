@@ -61,6 +61,12 @@ impl List {
         p.block = if on || back { (p.block * 4).min(BLOCK) } else { 1 };
         p.from = if back { (i - p.block + 1).max(0) } else { i };
         p.to = if back { i + 1 } else { (i + p.block).min(self.total) };
+        while p.known[p.from as usize].is_some() {
+            p.from += 1;
+        }
+        while p.known[p.to as usize - 1].is_some() {
+            p.to -= 1;
+        }
         let got = host::messages(self.list, p.from, p.to)?;
         if got.len() != (p.to - p.from) as usize {
             return Err(Error::internal("the host gave another number of messages than it was asked for"));

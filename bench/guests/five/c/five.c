@@ -20,7 +20,7 @@ AM_HOOK(configure) {
 /* patch: what answers calls that nobody answered. */
 AM_HOOK(before_model_rewrite_state) {
 	const am_list *list = &in->messages;
-	am_message **all = am_alloc((size_t)list->total * sizeof(am_message *));
+	const am_message **all = am_alloc((size_t)list->total * sizeof(*all));
 	int32_t answers = 0;
 	for (int32_t i = 0; i < list->total; i++) {
 		am_error *e = am_message_at(list, i, &all[i]);

@@ -54,7 +54,7 @@ static am_error *begin(const am_list *messages, int32_t *from) {
 	if (e != AM_OK || !am_whole(looked.value, &revision)) return e;
 	int32_t i = am_changed_since(messages, revision);
 	while (i > 0) {
-		am_message *m;
+		const am_message *m;
 		e = am_message_at(messages, --i, &m);
 		if (e != AM_OK) return e;
 		if (!am_eq(m->role, "tool")) break;
@@ -72,7 +72,7 @@ typedef struct {
 } answer;
 
 typedef struct {
-	am_message *message;
+	const am_message *message;
 	bool surplus, orphan;
 } result;
 
@@ -114,7 +114,7 @@ static void matches(round *r) {
 }
 
 static am_error *read_round(const am_list *messages, int32_t i, round *r) {
-	am_message *head, *m;
+	const am_message *head, *m;
 	am_error *e = am_message_at(messages, i, &head);
 	if (e != AM_OK) return e;
 	bool headless = am_eq(head->role, "tool");

@@ -177,7 +177,7 @@ AM_HOOK(before_model) {
 	const am_list *messages = &in->request.messages;
 	finds found = {0};
 	for (int32_t i = 0; i < messages->total; i++) {
-		am_message *m;
+		const am_message *m;
 		am_error *e = am_message_at(messages, i, &m);
 		if (e != AM_OK) return e;
 		am_message hidden = *m;
@@ -189,7 +189,7 @@ AM_HOOK(before_model) {
 /* Hides in an answer that did not come by on_chunk, because a module made it. */
 AM_HOOK(after_model_rewrite_state) {
 	int32_t last = in->messages.total - 1;
-	am_message *m;
+	const am_message *m;
 	finds found = {0};
 	if (last < 0) return AM_OK;
 	am_error *e = am_message_at(&in->messages, last, &m);

@@ -12,7 +12,7 @@ static void say(am_str what, am_error *e, am_str value) {
 
 AM_HOOK(wrap_model) {
 	am_error *e;
-	am_message *m = 0;
+	const am_message *m = 0;
 	am_local_value value;
 	int64_t sum = 0;
 	am_response *response = 0;

@@ -1,0 +1,80 @@
+package sdktest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// places are texts of every length up to a few words, with something at each place.
+func places(what string) (out []string) {
+	for n := range 20 {
+		for i := range n + 1 {
+			out = append(out, strings.Repeat("g", i)+what+strings.Repeat("h", n-i), strings.Repeat("é", i)+what+strings.Repeat("日", n-i))
+		}
+	}
+	return out
+}
+
+// TestTexts has each SDK read and write texts with what JSON escapes, and what is
+// longer than a byte, at every place in a word: what reads eight bytes at a time
+// finds all of it.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	each(t, "mirror", func(t *testing.T, h *Host) {
+		for _, what := range []string{"", `"`, `\`, "\n", "\x01", "\x1f", "\x7f", "é", "日", "😀", "\u2028", "\u2029x", `""`, `"a\`, "\"\n\\\t", "\u0080"} {
+			for _, text := range places(what) {
+				want, err := abi.Marshal(&abi.Error{Code: "c", Message: text})
+				require.NoError(t, err)
+				got, ok, err := h.Hook(t.Context(), "error", string(want))
+				require.NoError(t, err)
+				require.True(t, ok, "%q: %s", text, got)
+				require.Equal(t, string(want), got)
+			}
+		}
+	})
+}
+
+// TestBadTexts puts at every place what no text of JSON holds, or nothing more.
+func TestBadTexts(t *testing.T) {
+	t.Parallel()
+	each(t, "mirror", func(t *testing.T, h *Host) {
+		for _, what := range []string{"\n", "\x00", "\x1f", `\x`, `\u12`, `\u123x`, `\`, `"`, `","x":01,"y":"`, `","x":"` + "\t"} {
+			for _, text := range places(what) {
+				for _, input := range []string{`{"code":"c","message":"` + text + `"}`, `{"code":"c","message":"` + text} {
+					_, ok, err := h.Hook(t.Context(), "error", input)
+					require.NoError(t, err)
+					require.False(t, ok, "%q", input)
+				}
+			}
+		}
+	})
+}
+
+// TestKeys has keys that differ in one byte, or in how long they are, from those
+// that a type has, and keys in another order: what is not a type's own is passed over.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	each(t, "mirror", func(t *testing.T, h *Host) {
+		for _, key := range []string{"code", "message", "retryable", "status", "retry_after_ms"} {
+			for i := range len(key) {
+				for _, other := range []string{key[:i] + "_" + key[i:], key[:i] + key[i+1:], key[:i] + strings.ToUpper(key[i:i+1]) + key[i+1:]} {
+					if other == key {
+						continue
+					}
+					got, ok, err := h.Hook(t.Context(), "error", `{"`+other+`":true,"message":"m","code":"c"}`)
+					require.NoError(t, err)
+					require.True(t, ok, "%s: %s", other, got)
+					require.Equal(t, `{"code":"c","message":"m"}`, got, other)
+				}
+			}
+		}
+		got, ok, err := h.Hook(t.Context(), "error", " {\t\"retry_after_ms\" : 1099511627776 ,\r\n\"st\\u0061tus\":-7, \"code\": \"c\",\"message\":null,\"retryable\" :true } ")
+		require.NoError(t, err)
+		require.True(t, ok, got)
+		require.Equal(t, `{"code":"c","message":"","retryable":true,"status":-7,"retry_after_ms":1099511627776}`, got)
+	})
+}
