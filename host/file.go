@@ -66,6 +66,8 @@ type FileOptions struct {
 	ModelURL    string
 	// MayAsk says whether modules may choose a model; nil: as the file says.
 	MayAsk func(model string) bool
+	// MayPass says why modules may not pass a parameter of the model; nil: they may pass any.
+	MayPass func(param string) error
 	// Tracer is told of what the runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// ReadModule reads the module of an entry in place of the file at path: where
@@ -133,7 +135,7 @@ func closeAll(closers []func()) {
 func (b *builder) build(ctx context.Context) (*Agent, error) {
 	f := b.file
 	o := &AgentOptions{
-		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, MayAsk: b.opts.MayAsk,
+		Name: f.Name, Description: b.description, ModelName: f.Model.Name, Params: f.Model.Params, Models: f.Limits.Models, MayAsk: b.opts.MayAsk, MayPass: b.opts.MayPass,
 		Instruction: f.Instruction, ReturnDirectly: f.ReturnDirectly,
 		Options: chain.Options{ContinueOnError: f.ContinueOnError, ContinueOnResponse: f.ContinueOnResponse,
 			Values: b.opts.Values, Tenant: b.opts.Tenant, Tracer: b.opts.Tracer},

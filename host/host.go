@@ -156,6 +156,8 @@ type AgentOptions struct {
 	Params      abi.Params
 	Models      []string                // that modules may choose beside ModelName; nil: any
 	MayAsk      func(model string) bool // whether they may choose one of those; nil: each
+	// MayPass says why modules may not pass a parameter of the model; nil: they may pass any.
+	MayPass func(param string) error
 
 	Instruction    string
 	Tools          []tool.Tool
@@ -199,7 +201,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{chain: c}
-	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, MayAsk: o.MayAsk,
+	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, MayAsk: o.MayAsk, MayPass: o.MayPass,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
 		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
 		Journal: o.Journal}

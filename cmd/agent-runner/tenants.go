@@ -18,10 +18,10 @@ func newTenants(e *env) *cobra.Command {
 
 // tenantFlags say what a tenant is to be.
 type tenantFlags struct {
-	name                  string
-	quota                 []string
-	grants, models, hosts []string
-	maxSteps              int
+	name                          string
+	quota                         []string
+	grants, models, params, hosts []string
+	maxSteps                      int
 }
 
 func (t *tenantFlags) add(cmd *cobra.Command) {
@@ -30,6 +30,7 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&t.quota, "quota", nil, "a limit, `NAME=NUMBER`, 0 for none: "+strings.Join(quotaNames(), ", "))
 	f.StringArrayVar(&t.grants, "allow-grant", nil, "a `GRANT` that its agents may give to modules, such as tool:*; default: read:*")
 	f.StringArrayVar(&t.models, "allow-model", nil, "a `MODEL` that its agents may ask, also with the operator's credentials; default: any, with its own")
+	f.StringArrayVar(&t.params, "allow-param", nil, "a `PARAMETER` of models that its agents may pass beside the usual ones, such as service_tier; default: none where models are allowed by name")
 	f.StringArrayVar(&t.hosts, "allow-host", nil, "a `HOST` that modules and MCP servers may reach, such as *.example.com; default: none")
 	f.IntVar(&t.maxSteps, "max-steps", 0, "steps of a run at most")
 }
@@ -65,7 +66,8 @@ func (t *tenantFlags) policy(cmd *cobra.Command, p *client.Policy) bool {
 	some := false
 	for flag, set := range map[string]func(){
 		"allow-grant": func() { p.Grants = present(t.grants) }, "allow-model": func() { p.Models = present(t.models) },
-		"allow-host": func() { p.Hosts = present(t.hosts) }, "max-steps": func() { p.MaxSteps = t.maxSteps },
+		"allow-param": func() { p.Params = present(t.params) },
+		"allow-host":  func() { p.Hosts = present(t.hosts) }, "max-steps": func() { p.MaxSteps = t.maxSteps },
 	} {
 		if given(flag) {
 			set()
@@ -156,6 +158,9 @@ func tenantText(t *client.Tenant) string {
 	row("quota", list(quotaText(&t.Quota), "no limits"))
 	row("grants", list(t.Policy.Grants, "read:*"))
 	row("models", list(t.Policy.Models, "any, with its own credentials"))
+	if len(t.Policy.Params) > 0 {
+		row("params", list(t.Policy.Params, ""))
+	}
 	row("hosts", list(t.Policy.Hosts, "none"))
 	if t.Policy.MaxSteps > 0 {
 		row("steps", fmt.Sprintf("%d of a run at most", t.Policy.MaxSteps))

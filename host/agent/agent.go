@@ -50,6 +50,9 @@ type Options struct {
 	// to take a chosen one too, where it is not nil.
 	Models []string
 	MayAsk func(model string) bool
+	// MayPass says why modules may not pass a parameter that is not one of Params as it
+	// stands there; nil: they may pass any.
+	MayPass func(param string) error
 
 	Instruction string
 	Tools       []tool.Tool

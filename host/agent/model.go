@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,9 +67,20 @@ func (r *run) request() *chain.List {
 	return request
 }
 
-// allow holds modules to the models they may choose.
+// allow holds modules to the models that they may choose, and to the parameters that
+// they may pass.
 func (r *run) allow(req *chain.ModelRequest) error {
 	a := r.agent
+	if a.MayPass != nil {
+		for _, name := range slices.Sorted(maps.Keys(req.Params)) {
+			if own, ok := a.Params[name]; ok && bytes.Equal(own, req.Params[name]) {
+				continue
+			}
+			if err := a.MayPass(name); err != nil {
+				return err
+			}
+		}
+	}
 	switch {
 	case req.Model == a.ModelName:
 		return nil

@@ -37,7 +37,8 @@ type TenantQuota struct {
 type Policy struct {
 	Grants   []string `json:"grants,omitempty"` // to modules; a trailing * stands for anything
 	Models   []string `json:"models,omitempty"`
-	Hosts    []string `json:"hosts,omitempty"` // that modules and MCP servers may reach
+	Params   []string `json:"params,omitempty"` // of models, beside the usual ones
+	Hosts    []string `json:"hosts,omitempty"`  // that modules and MCP servers may reach
 	MaxSteps int      `json:"max_steps,omitempty"`
 }
 

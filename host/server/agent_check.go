@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -143,8 +144,10 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
 		return f.ErrorAt("rings", errors.New("rings are the operator's; put the modules under middlewares"))
 	}
-	if err := checkModels(f, operator, p); err != nil {
-		return err
+	if !operator {
+		if err := checkModel(f, p); err != nil {
+			return err
+		}
 	}
 	if most := p.MaxSteps; !operator && most > 0 && f.Limits.MaxSteps > most {
 		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: the operator lets this tenant have %d", most))
@@ -161,8 +164,32 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 	return nil
 }
 
-func checkModels(f *agentfile.File, operator bool, p *Policy) error {
-	if operator || len(p.Models) == 0 {
+// checkSpending refuses a file that asks for models or parameters which the tenant may
+// not have, in itself or in an agent inside of it.
+func checkSpending(f *agentfile.File, p *Policy) error {
+	if err := checkModel(f, p); err != nil {
+		return err
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			if err := checkSpending(inner, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkModel refuses models and parameters that the tenant may not have.
+func checkModel(f *agentfile.File, p *Policy) error {
+	if mayPass := p.mayPass(); mayPass != nil {
+		for _, name := range slices.Sorted(maps.Keys(f.Model.Params)) {
+			if err := mayPass(name); err != nil {
+				return f.ErrorAt("model.params."+name, fmt.Errorf("params: %w", err))
+			}
+		}
+	}
+	if len(p.Models) == 0 {
 		return nil
 	}
 	check := func(at, name string) error {

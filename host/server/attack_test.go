@@ -107,6 +107,66 @@ export default defineMiddleware({
 	require.Contains(t, string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body), `model \"huge\" is not one that this agent may ask`)
 }
 
+// Parameters of providers that choose dearer models are the operator's to allow: in an agent's
+// file, in a module's request, and in its own model call. What a caller sends reaches no model.
+func TestParamsKeepToThePolicy(t *testing.T) {
+	t.Parallel()
+	f := platform(t)
+	asked := scripted.Func(func(int, *model.Request) scripted.Reply { return scripted.Text("hello") })
+	f.server.options.Model = asked
+	policy := func(p Policy) {
+		p.Models, p.Grants = []string{"small*"}, []string{"*"}
+		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": p}, nil)
+	}
+	policy(Policy{})
+	f.upload(f.acme, "changes", `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "changes",
+	beforeModel: () => ({ request: { params: { temperature: 0.5, service_tier: "priority" } } }),
+});
+`)
+	f.upload(f.acme, "asks", `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "asks",
+	afterAgent: (_, ctx) => {
+		ctx.model({ messages: [{ role: "user", content: "hi" }], params: { models: ["huge"] } });
+	},
+});
+`)
+	const file = "model: {name: small, params: {service_tier: flex, seed: 1}}\n"
+	require.Contains(t, f.apply(f.acme, "own", file).problem(t, 422).Detail,
+		`params: the operator does not let this tenant pass the parameter "service_tier"; allowed are the usual ones, and those that params of the tenant's policy names: none`)
+	require.Equal(t, 422, f.apply(f.acme, "own", "model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n").status, "names are compared exactly")
+	events := func(agent string) string {
+		var run Run
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: agent, Input: "hi"}, &run)
+		f.finished(f.acme, run.ID)
+		return string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body)
+	}
+	require.Equal(t, 200, f.apply(f.acme, "changer", "model: {name: small}\nmiddlewares: [{module: changes}]\n").status)
+	require.Contains(t, events("changer"), `does not let this tenant pass the parameter \"service_tier\"`)
+	require.Empty(t, asked.Requests())
+	require.Equal(t, 200, f.apply(f.acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").status)
+	require.Contains(t, events("asker"), `does not let this tenant pass the parameter \"models\"`)
+	require.Len(t, asked.Requests(), 1, "the agent's own")
+
+	policy(Policy{Params: []string{"service_tier", "model*"}})
+	require.Equal(t, 200, f.apply(f.acme, "own", file).status)
+	require.NotContains(t, events("changer")+events("asker")+events("own"), "does not let this tenant")
+	require.Equal(t, 5, len(asked.Requests()))
+	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
+	policy(Policy{Params: []string{"models"}})
+	require.Contains(t, f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `pass the parameter "service_tier"`)
+	require.Len(t, asked.Requests(), 5, "what was allowed when it was kept is not for ever")
+
+	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)
+	f.ok("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "plain", "service_tier": "priority", "models": []string{"huge"}, "temperature": 2,
+		"messages": []any{map[string]any{"role": "user", "content": "hi"}}}, nil)
+	require.Empty(t, asked.Requests()[5].Params)
+}
+
 // What an endpoint says when it refuses a key is told without the key: in answers,
 // events, timelines and the log.
 func TestKeysAreNotRepeated(t *testing.T) {

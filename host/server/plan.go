@@ -156,7 +156,13 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	if operator {
 		o.Network.Hosts = nil
 	} else if models := p.policy.Models; len(models) > 0 {
-		o.MayAsk = func(model string) bool { return matches(models, model) } // the file's own were checked when it was kept
+		o.MayAsk = func(model string) bool { return matches(models, model) }
+	}
+	if !operator {
+		o.MayPass = p.policy.mayPass()
+		if err := checkSpending(file, &p.policy); err != nil { // the policy may be another one than when it was kept
+			return nil, &notReadyError{p.spec.Agent, err}
+		}
 	}
 	if p.shared() {
 		o.Model = s.options.Model

@@ -19,6 +19,7 @@ type tenants struct {
 type Policy struct {
 	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml; a trailing * stands for anything: read:*, tool:*. Default: read:*, which harms nobody else."`
 	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may ask; a trailing * stands for anything. Default: any, with the tenant's own credentials."`
+	Params   []string `json:"params,omitempty" doc:"Parameters that the tenant's agents and modules may pass to models, beside those that choose nothing that costs more; a trailing * stands for anything. Default: none where models are named, and any where they are not."`
 	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
 	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" doc:"Steps of a run at most. Default: what the agent says."`
 }
