@@ -198,7 +198,11 @@ func (c *Call) Tool(ctx context.Context, name, arguments string) (*abi.Result, e
 func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCall) (*abi.Result, error) {
 	key := "own/" + id
 	var known abi.Result
-	if v, ok, err := c.run.record.done(key, &known); ok && err == nil && v.ok() {
+	switch v, ok, err := c.run.record.done(key, &known); {
+	case !ok || err != nil:
+	case v.failed != nil:
+		return nil, v.failed // it was beyond a limit
+	case v.ok():
 		return &known, nil
 	}
 	release, err := host.Room(ctx, OwnTool)
@@ -206,12 +210,16 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 		return nil, err
 	}
 	defer release()
-	if !c.run.record.hasBegun(key) {
+	r := c.within(OwnTool, id)
+	if !r.record.hasBegun(key) {
 		if err := host.CountTool(call.Call.Name); err != nil {
+			if beyond := (*abi.Error)(nil); !IsEnding(err) && errors.As(err, &beyond) {
+				_, h := freshHold(ctx)
+				r.settleOwn(key, nil, verdict{failed: beyond}, h) // it is refused, and told of, once
+			}
 			return nil, err
 		}
 	}
-	r := c.within(OwnTool, id)
 	r.tellOnce(r.record, key, 1, abi.Event{Type: abi.EventToolCall, Call: &call.Call})
 	r.record.open(key, &call.Call)
 	ctx, h := freshHold(ctx)

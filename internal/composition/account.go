@@ -35,6 +35,9 @@ const (
 	unknownTool  = "unknown-tool"
 	badArguments = "bad-arguments"
 	tooManySteps = "too-many-steps"
+	tooManyCalls = "too-many-calls" // the end of a run
+	beyondLimit  = "beyond-limit"   // a call of a tool
+	lastCall     = "last-call"      // what the model is told
 	kidFailed    = "kid-failed"
 )
 
@@ -70,6 +73,9 @@ var hostTexts = []struct {
 	{regexp.MustCompile(`The policy ([mk]\d) could not decide\.`), "fault:$1"},
 	{regexp.MustCompile(`tool "of_([mk]\d)" failed`), "fault:$1"},
 	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
+	{regexp.MustCompile(`the run used all its \d+ (?:model calls|tool calls|calls of plain)[^:|]*goes on`), tooManyCalls},
+	{regexp.MustCompile(`The run has used up its limit of \d+ [\w ]+\. Answer now, with what you have: no more tools can be called\.`), lastCall},
+	{regexp.MustCompile(`(?:tool: the|The) call of \S+ was not run: the run has used up its limit of \d+ [\w ]+(?:\. Go on without it\.)?`), beyondLimit},
 	{regexp.MustCompile(`The call of \S+ (was not run:|was made;|was cut off)[^|+]*?\.( Whether it had an effect is not known\.)?`), notRun},
 	{regexp.MustCompile(`There is no tool "[^|]*?\.( Did you mean .*?\?)?( There are no tools at all\.)?( Available tools: [\w, ]+\.)?`), unknownTool},
 	{regexp.MustCompile(`The arguments of \S+ are not valid[^|]*?with one JSON object\.`), badArguments},
@@ -172,6 +178,8 @@ func lineOf(e *abi.Event) string {
 			return "child " + e.Call.ID + " " + line
 		}
 		return ""
+	case abi.EventLimit:
+		return fmt.Sprintf("limit %s %s %d %s", e.Limit, e.Name, e.Value, e.Action)
 	case abi.EventRunFinished:
 		by, failed := "", ""
 		if e.StoppedBy != "" {
@@ -190,7 +198,7 @@ func lineOf(e *abi.Event) string {
 var ofCall = regexp.MustCompile(`^(?:child|tool_(?:call|result)|custom \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages) \w+) (\S+) `)
 
 // ofRound finds lines that are about a call and do not say which.
-var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) `)
+var ofRound = regexp.MustCompile(`^fault \w+\.(?:before_tool|wrap_tool_call|gate_tool|call_tool|after_tool|tool_messages|on_chunk) |^limit tool_calls \w* ?\d+ refused`)
 
 // ofLive finds faults of hooks that a run which was paused calls again: they are told
 // each time.

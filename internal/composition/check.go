@@ -49,7 +49,10 @@ func sideBySide(ctx context.Context, c *Composition) string {
 		s.Keep = false // the order of calls would show
 		return s
 	})
-	return againstPrediction(ctx, c.quiet(), &stage{parallel: 3})
+	if c = c.quiet(); c.Kid != nil || c.owns() {
+		c.Limits = Limits{} // which of them is beyond depends on their order
+	}
+	return againstPrediction(ctx, c, &stage{parallel: 3})
 }
 
 // streamed plays it with answers that come in pieces, which makes no difference

@@ -19,11 +19,19 @@ type Composition struct {
 	// Direct are the tools that end the run with their result.
 	Direct             []string
 	MaxSteps           int
+	Limits             Limits
 	Stream             bool // the model's answers and a tool's results come in pieces
 	ContinueOnError    bool
 	ContinueOnResponse bool
 	// Kid is an agent that is the tool "kid" of this one: a call's arguments are what it is asked.
 	Kid *Composition
+}
+
+// Limits are those of a run's calls; 0: none. Their values are agent.OnLimit's.
+type Limits struct {
+	ModelCalls, ToolCalls int
+	Plain                 int // calls of the tool "plain"
+	On, OnTool            string
 }
 
 // The rings by number, from outside in.
@@ -95,6 +103,16 @@ func (c *Composition) some(what ...string) bool {
 	return false
 }
 
+// owns reports whether an entry makes calls of its own.
+func (c *Composition) owns() bool {
+	for _, s := range c.scripts {
+		if s.Own != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // with returns the composition with other scripts: those that change returns.
 func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *Composition {
 	out := *c
@@ -136,6 +154,9 @@ func (c *Composition) String() string {
 		fmt.Fprintf(&b, "\tDirect: %#v,\n", c.Direct)
 	}
 	fmt.Fprintf(&b, "\tMaxSteps: %d,\n", c.MaxSteps)
+	if c.Limits != (Limits{}) {
+		b.WriteString("\tLimits: " + strings.TrimPrefix(fmt.Sprintf("%#v", c.Limits), "composition.") + ",\n")
+	}
 	for _, option := range []struct {
 		name string
 		set  bool

@@ -68,7 +68,18 @@ func (g generator) composition(prefix string, entries, trouble int, pauses, pare
 	if g.IntN(5) == 0 {
 		c.Direct = []string{plainTool}
 	}
+	if g.IntN(3) == 0 {
+		c.Limits = g.limits()
+	}
 	return c
+}
+
+func (g generator) limits() Limits {
+	l := Limits{On: []string{"", "end", "answer"}[g.IntN(3)], OnTool: []string{"", "end", "answer", "refuse"}[g.IntN(4)]}
+	for _, limit := range []*int{&l.ModelCalls, &l.ToolCalls, &l.Plain} {
+		*limit = max(0, g.IntN(8)-3)
+	}
+	return l
 }
 
 func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
@@ -143,6 +154,13 @@ func (g generator) reply(c *Composition) Reply {
 // sensible takes away what the contract leaves open, or the accounts do not tell apart.
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
+	if pauses && c.owns() { // a limit that ends the run would keep calls beside it from going on
+		for _, a := range c.agents() {
+			if a.Limits.OnTool == "" || a.Limits.OnTool == "end" {
+				a.Limits.OnTool = "refuse"
+			}
+		}
+	}
 	drops := c.some(puppet.Drop)
 	own := false
 	for _, s := range c.scripts {

@@ -174,8 +174,17 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 	return agent.New(&agent.Options{
 		Name: "kid", Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
 		Instruction: instruction, Tools: tools, ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
-		Chain: ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
+		Limits: c.Limits.limits(),
+		Chain:  ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
+}
+
+func (l Limits) limits() agent.Limits {
+	out := agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, OnLimit: agent.OnLimit(l.On), OnToolLimit: agent.OnLimit(l.OnTool)}
+	if l.Plain > 0 {
+		out.Tools = map[string]int{plainTool: l.Plain}
+	}
+	return out
 }
 
 // watch tells the model, by a parameter, at which step the run is, and notes what it

@@ -20,7 +20,7 @@ func Predict(c *Composition) *Account {
 }
 
 func newPrediction(c *Composition, asked string) *prediction {
-	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}}
+	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}, toolCalls: map[string]int{}}
 	for _, name := range tools {
 		p.tools = append(p.tools, declaration{name: name})
 	}
@@ -50,6 +50,12 @@ type prediction struct {
 	calls    map[string]bool // that were told of
 	owns     int             // entries made calls of their own
 	approved map[string]bool // questions of gates, with their arguments
+
+	around     *prediction // the run that this one is a tool of
+	modelCalls int
+	toolCalls  map[string]int
+	last       *limit // that is reached: the model is told of no tools
+	deaf       bool   // and has called some nevertheless
 }
 
 type declaration struct{ name, owner string }
@@ -65,6 +71,7 @@ type toolCall struct{ id, name, arguments string }
 type ended struct {
 	reason, by, failed string
 	final              *message
+	at                 *limit // that the run ended at
 }
 
 // caught runs fn and returns how it ended the run, if it did.
@@ -256,6 +263,9 @@ func (p *prediction) run() *ended {
 			p.oneStep()
 		}
 	})
+	if end.at != nil {
+		p.limited(end)
+	}
 	p.answerOpen()
 	p.account.State = lines(p.state)
 	for _, e := range p.outward(abi.HookAfterAgent) {
@@ -321,10 +331,7 @@ func (p *prediction) activeTools() []string {
 
 // oneStep is a step, or the end of the run.
 func (p *prediction) oneStep() {
-	if p.step == p.c.MaxSteps {
-		panic(&ended{reason: "max_steps", failed: tooManySteps})
-	}
-	p.step++
+	p.mayStep()
 	p.told = p.activeTools()
 	if p.respond != nil {
 		p.state, p.respond = append(slices.Clone(p.state), *p.respond), nil
@@ -339,7 +346,9 @@ func (p *prediction) oneStep() {
 				return false
 			})
 		p.answerOpen()
-		p.told = p.activeTools()
+		if p.told = p.activeTools(); p.last != nil {
+			p.told = nil
+		}
 		a := p.askModel()
 		p.state = append(slices.Clone(p.state), message{role: "assistant", text: a.text, calls: a.calls, origin: a.origin()})
 	}

@@ -51,6 +51,9 @@ func (x *exchange) in(ring int, h abi.Hook) []*Entry {
 // askModel makes a step's model call.
 func (p *prediction) askModel() answer {
 	messages := append([]message{{role: "system", text: p.instruction}}, p.state...)
+	if p.last != nil {
+		messages = append(messages, message{role: "user", text: lastCall})
+	}
 	a := p.modelCall(p.told, nil).ring(Outer, request{messages: messages})
 	if a.failed {
 		panic(&ended{reason: "error", failed: a.text})
@@ -62,6 +65,7 @@ func (p *prediction) askModel() answer {
 func (p *prediction) modelCall(tools []string, passes func(*Entry) bool) *exchange {
 	x := &exchange{prediction: p, before: abi.HookBeforeModel, wrap: abi.HookWrapModel, after: abi.HookAfterModel, tools: tools, passes: passes}
 	x.core = func(q request) answer {
+		p.countModelCall()
 		p.account.Asked = append(p.account.Asked, x.shown(q))
 		r := p.c.reply(p.step)
 		if r.Fails {
@@ -86,6 +90,14 @@ func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 		said = x.says(x.ring(Outer, request{messages: []message{{role: "user", text: mark(puppet.OwnModel, e, h)}}}))
 	case puppet.OwnTool:
 		c := toolCall{ownCall(e.Name, h, about), plainTool, puppet.OwnArguments(e.Name)}
+		if beyond := p.countTool(c.name); beyond != nil {
+			if on := p.c.Limits.OnTool; on == "" || on == "end" {
+				p.endAt(beyond)
+			}
+			p.say("%s refused", beyond)
+			said = "error " + beyondLimit
+			break
+		}
 		p.say("tool_call %s", c)
 		var x *exchange
 		var a answer

@@ -14,8 +14,14 @@ func (p *prediction) round(calls []toolCall) {
 	var end *ended
 	var answers, beside []message
 	direct := ""
-	for _, c := range calls {
+	beyond := p.allot(calls)
+	for i, c := range calls {
 		p.tellCall(c)
+		if beyond[i] != nil {
+			_, messages := p.refuse(c, beyondLimit)
+			answers = append(answers, messages...)
+			continue
+		}
 		ending := caught(func() {
 			a, messages := p.callTool(c)
 			answers = append(answers, messages[0])
@@ -40,6 +46,9 @@ func (p *prediction) round(calls []toolCall) {
 		if direct != "" && m.callID == direct {
 			panic(&ended{reason: "return_directly", final: &m})
 		}
+	}
+	if p.deaf {
+		p.endAt(p.last)
 	}
 }
 
@@ -152,6 +161,7 @@ func (x *exchange) runTool(q request) answer {
 // runKid runs the agent that is a tool.
 func (x *exchange) runKid(q request) answer {
 	kid := newPrediction(x.c.Kid, q.arguments)
+	kid.around = x.prediction
 	end := kid.run()
 	for _, line := range kid.account.Events {
 		x.say("child %s %s", x.call.id, line)

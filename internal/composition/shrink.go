@@ -67,6 +67,9 @@ func (c *Composition) smaller() []*Composition {
 			add(func(n *Composition) { *option(n) = false })
 		}
 	}
+	for _, limits := range c.Limits.smaller() {
+		add(func(n *Composition) { n.Limits = limits })
+	}
 	if c.Direct != nil {
 		add(func(n *Composition) { n.Direct = nil })
 	}
@@ -87,6 +90,21 @@ func (c *Composition) smaller() []*Composition {
 		}
 	}
 	return slices.DeleteFunc(out, func(n *Composition) bool { return !n.whole() })
+}
+
+// smaller are fewer limits.
+func (l Limits) smaller() []Limits {
+	var out []Limits
+	for _, fewer := range []func(*Limits){
+		func(l *Limits) { *l = Limits{} }, func(l *Limits) { l.ModelCalls = 0 }, func(l *Limits) { l.ToolCalls = 0 }, func(l *Limits) { l.Plain = 0 },
+		func(l *Limits) { l.On = "" }, func(l *Limits) { l.OnTool = "" },
+	} {
+		n := l
+		if fewer(&n); n != l {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // smallerScripts are what may stand in a script's place; nil: none at all.

@@ -120,7 +120,7 @@ var faults = []fault{
 
 	// Limits.
 	{"a module's tool calls pass by the limits", "own-tool-calls-of-a-module-end-the-run", nestedFile,
-		"if !c.run.record.hasBegun(key) {", "if false {"},
+		"if !r.record.hasBegun(key) {", "if false {"},
 	{"a run that is a tool takes the other's last model call", "own-child-within-the-limits", agentLimits,
 		"\t\t\tmost--\n", "\t\t\tmost += 0\n"},
 }

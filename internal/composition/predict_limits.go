@@ -1,0 +1,142 @@
+package composition
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// A limit is one of a run's that was reached.
+type limit struct {
+	name, tool string
+	value      int
+}
+
+// String is the begin of its event.
+func (l *limit) String() string { return fmt.Sprintf("limit %s %s %d", l.name, l.tool, l.value) }
+
+// endAt ends the run at a limit.
+func (p *prediction) endAt(l *limit) { panic(&ended{at: l}) }
+
+// limited is how a run ends at a limit: with an error, or with the answer so far.
+func (p *prediction) limited(end *ended) {
+	p.say("%s run_ended", end.at)
+	on := p.c.Limits.On
+	end.reason, end.failed = "limit", tooManyCalls
+	switch end.at.name {
+	case "max_steps":
+		end.reason, end.failed = "max_steps", tooManySteps
+	case "tool_calls":
+		on = p.c.Limits.OnTool
+	}
+	if on != "" {
+		end.final = p.soFar()
+	}
+	if end.final != nil || on == "end" {
+		end.failed = ""
+	}
+}
+
+// soFar is the last text that the model said.
+func (p *prediction) soFar() *message {
+	for _, m := range slices.Backward(p.state) {
+		if m.role == "assistant" && m.text != "" {
+			m.calls = nil
+			return &m
+		}
+	}
+	return nil
+}
+
+// mayStep begins a step, or ends the run. The last one that there may be is without tools,
+// where the limits say so.
+func (p *prediction) mayStep() {
+	before := p.last
+	for _, of := range []struct {
+		name       string
+		most, used int
+	}{{"max_steps", p.c.MaxSteps, p.step}, {"model_calls", p.c.Limits.ModelCalls, p.modelCalls}} {
+		reached := &limit{name: of.name, value: of.most}
+		switch left := of.most - of.used; {
+		case of.most == 0:
+		case left <= 0:
+			p.endAt(reached)
+		case left == 1 && p.c.Limits.On == "answer" && p.last == nil:
+			p.last = reached
+		}
+	}
+	if p.step++; before == nil && p.last != nil {
+		p.say("%s last_call", p.last)
+	}
+}
+
+// countModelCall counts a call of the model, in this run and those around it.
+func (p *prediction) countModelCall() {
+	for at := p; at != nil; at = at.around {
+		l := at.c.Limits
+		most := l.ModelCalls
+		if at != p && l.On == "answer" {
+			most-- // kept for the answer
+		}
+		if l.ModelCalls > 0 && at.modelCalls >= most {
+			p.endAt(&limit{name: "model_calls", value: l.ModelCalls})
+		}
+		at.modelCalls++
+	}
+}
+
+// countTool counts a call of a tool, in this run and those around it, or says which limit
+// it would pass.
+func (p *prediction) countTool(name string) *limit {
+	for at := p; at != nil; at = at.around {
+		l, all := at.c.Limits, 0
+		if name == plainTool && l.Plain > 0 && at.toolCalls[name] >= l.Plain {
+			return &limit{"tool_calls", name, l.Plain}
+		}
+		for _, n := range at.toolCalls {
+			all += n
+		}
+		if l.ToolCalls > 0 && all >= l.ToolCalls {
+			return &limit{"tool_calls", "", l.ToolCalls}
+		}
+		at.toolCalls[name]++
+		name = "inside/" + name
+	}
+	return nil
+}
+
+// allot says which calls of a round are beyond a limit. It may end the run instead, before
+// any of them is run.
+func (p *prediction) allot(calls []toolCall) []*limit {
+	out := make([]*limit, len(calls))
+	if p.last != nil {
+		p.deaf = true
+		for i := range out {
+			out[i] = p.last
+		}
+		return out
+	}
+	var beyond []*limit
+	for i, c := range calls {
+		var arguments map[string]any
+		parses := c.arguments == "" || json.Unmarshal([]byte(c.arguments), &arguments) == nil
+		if !parses || !slices.Contains(p.told, c.name) {
+			continue // it reaches no tool
+		}
+		out[i] = p.countTool(c.name)
+		if out[i] != nil && !slices.ContainsFunc(beyond, func(l *limit) bool { return *l == *out[i] }) {
+			beyond = append(beyond, out[i])
+		}
+	}
+	on := p.c.Limits.OnTool
+	if len(beyond) > 0 && (on == "" || on == "end") {
+		p.endAt(beyond[0])
+	}
+	for _, l := range beyond {
+		if on == "answer" && p.last == nil {
+			p.last = l
+		}
+		p.say("%s refused", l)
+	}
+	return out
+}
