@@ -66,17 +66,17 @@ func (x *AfterAgentInput) writeValue(w *writer) {
 
 func (x *AfterAgentInput) fill(t *trusted) { t.object(&shapeOfAfterAgentInput, unsafe.Pointer(x)) }
 
-var shapeOfAfterAgentInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "new_from", skip: 12, first: 0x6d6f72665f77656e, mask: 0xffffffffffffffff, last: 0x3a226d6f72665f77, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
-	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfAfterAgentInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "new_from", skip: 12, first: 0x72665f77656e222c, mask: 0xffffffffffffffff, last: 0x3a226d6f72665f77, at: unsafe.Offsetof(AfterAgentInput{}.NewFrom), kind: shapeInt},
+	{name: "final", skip: 9, first: 0x226c616e6966222c, mask: 0xffffffffffffffff, last: 0x3a226c616e696622, at: unsafe.Offsetof(AfterAgentInput{}.Final), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterAgentInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(AfterAgentInput{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(AfterAgentInput{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *AfterModelAnswer) writeValue(w *writer) {
@@ -169,15 +169,15 @@ func (x *AfterModelInput) writeValue(w *writer) {
 
 func (x *AfterModelInput) fill(t *trusted) { t.object(&shapeOfAfterModelInput, unsafe.Pointer(x)) }
 
-var shapeOfAfterModelInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfAfterModelInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(AfterModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(AfterModelInput{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterModelInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(AfterModelInput{}.Source), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *AfterModelRewriteStateAnswer) writeValue(w *writer) {
@@ -236,13 +236,13 @@ func (x *AfterModelRewriteStateInput) fill(t *trusted) {
 	t.object(&shapeOfAfterModelRewriteStateInput, unsafe.Pointer(x))
 }
 
-var shapeOfAfterModelRewriteStateInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfAfterModelRewriteStateInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(AfterModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(StateTool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *AfterToolAnswer) writeValue(w *writer) {
@@ -337,16 +337,16 @@ func (x *AfterToolInput) writeValue(w *writer) {
 
 func (x *AfterToolInput) fill(t *trusted) { t.object(&shapeOfAfterToolInput, unsafe.Pointer(x)) }
 
-var shapeOfAfterToolInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfAfterToolInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(AfterToolInput{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(AfterToolInput{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(AfterToolInput{}.Source), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *AfterToolsAnswer) writeValue(w *writer) {
@@ -403,13 +403,13 @@ func (x *AfterToolsInput) writeValue(w *writer) {
 
 func (x *AfterToolsInput) fill(t *trusted) { t.object(&shapeOfAfterToolsInput, unsafe.Pointer(x)) }
 
-var shapeOfAfterToolsInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Call)(p), n) }},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfAfterToolsInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(AfterToolsInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(AfterToolsInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(AfterToolsInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(AfterToolsInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "calls", skip: 9, first: 0x22736c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c616322, at: unsafe.Offsetof(AfterToolsInput{}.Calls), kind: shapeList, of: &shapeOfCall, size: unsafe.Sizeof(Call{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Call)(p), n) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Approval) writeValue(w *writer) {
@@ -447,10 +447,10 @@ func (x *Ask) writeValue(w *writer) {
 func (x *Ask) fill(t *trusted) { t.object(&shapeOfAsk, unsafe.Pointer(x)) }
 
 var shapeOfAsk = objectShape{fields: []shapeField{
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
-	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
-	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(Ask{}.Entry), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Ask{}.Reason), kind: shapeText},
+	{name: "payload", skip: 11, first: 0x616f6c796170222c, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Ask{}.Payload), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *BeforeAgentAnswer) writeValue(w *writer) {
@@ -543,22 +543,22 @@ func (x *BeforeAgentInput) writeValue(w *writer) {
 
 func (x *BeforeAgentInput) fill(t *trusted) { t.object(&shapeOfBeforeAgentInput, unsafe.Pointer(x)) }
 
-var shapeOfBeforeAgentInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "instruction", skip: 15, first: 0x7463757274736e69, mask: 0xffffffffffffffff, last: 0x3a226e6f69746375, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
-	{name: "return_directly", skip: 19, first: 0x645f6e7275746572, mask: 0xffffffffffffffff, middle: 0x22796c7463657269, last: 0x3a22796c74636572, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+var shapeOfBeforeAgentInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeAgentInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeAgentInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "instruction", skip: 15, first: 0x757274736e69222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69746375, at: unsafe.Offsetof(BeforeAgentInput{}.Instruction), kind: shapeText},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeAgentInput{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(Tool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
+	{name: "return_directly", skip: 19, first: 0x6e7275746572222c, mask: 0xffffffffffffffff, middle: 0x6c7463657269645f, last: 0x3a22796c74636572, at: unsafe.Offsetof(BeforeAgentInput{}.ReturnDirectly), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
-	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeAgentInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(BeforeAgentInput{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x736d61726170222c, mask: 0xffffffffffffffff, last: 0x3a22736d61726170, at: unsafe.Offsetof(BeforeAgentInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "limits", skip: 10, first: 0x3a227374696d696c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "limits", skip: 10, first: 0x7374696d696c222c, mask: 0xffffffffffffffff, last: 0x3a227374696d696c, at: unsafe.Offsetof(BeforeAgentInput{}.Limits), kind: shapeStruct, of: &shapeOfRunLimits},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *BeforeModelAnswer) writeValue(w *writer) {
@@ -621,12 +621,12 @@ func (x *BeforeModelInput) writeValue(w *writer) {
 
 func (x *BeforeModelInput) fill(t *trusted) { t.object(&shapeOfBeforeModelInput, unsafe.Pointer(x)) }
 
-var shapeOfBeforeModelInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfBeforeModelInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(BeforeModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *BeforeModelRewriteStateAnswer) writeValue(w *writer) {
@@ -695,17 +695,17 @@ func (x *BeforeModelRewriteStateInput) fill(t *trusted) {
 	t.object(&shapeOfBeforeModelRewriteStateInput, unsafe.Pointer(x))
 }
 
-var shapeOfBeforeModelRewriteStateInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
-	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
-	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+var shapeOfBeforeModelRewriteStateInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Tools), kind: shapeList, of: &shapeOfStateTool, size: unsafe.Sizeof(StateTool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]StateTool)(p), n) }},
+	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x736d61726170222c, mask: 0xffffffffffffffff, last: 0x3a22736d61726170, at: unsafe.Offsetof(BeforeModelRewriteStateInput{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{skip: 255, last: 0xffffffffffffffff},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *BeforeToolAnswer) writeValue(w *writer) {
@@ -778,14 +778,14 @@ func (x *BeforeToolInput) writeValue(w *writer) {
 
 func (x *BeforeToolInput) fill(t *trusted) { t.object(&shapeOfBeforeToolInput, unsafe.Pointer(x)) }
 
-var shapeOfBeforeToolInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfBeforeToolInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(BeforeToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(BeforeToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(BeforeToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(BeforeToolInput{}.Stream), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *By) writeValue(w *writer) {
@@ -804,10 +804,10 @@ func (x *By) writeValue(w *writer) {
 func (x *By) fill(t *trusted) { t.object(&shapeOfBy, unsafe.Pointer(x)) }
 
 var shapeOfBy = objectShape{fields: []shapeField{
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
-	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(By{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(By{}.Hook), kind: shapeText},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(By{}.Call), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Call) writeValue(w *writer) {
@@ -844,14 +844,14 @@ func (x *Call) writeValue(w *writer) {
 func (x *Call) fill(t *trusted) { t.object(&shapeOfCall, unsafe.Pointer(x)) }
 
 var shapeOfCall = objectShape{fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
-	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
-	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
-	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
-	{name: "original_arguments", skip: 22, first: 0x6c616e696769726f, mask: 0xffffffffffffffff, middle: 0x6e656d756772615f, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
-	{name: "by", skip: 6, first: 0x3a227962, mask: 0xffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**By)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.ID), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Call{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x656d75677261222c, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.Arguments), kind: shapeText},
+	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(Call{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Call{}.Idempotent), kind: shapeBool},
+	{name: "original_arguments", skip: 22, first: 0x6e696769726f222c, mask: 0xffffffffffffffff, middle: 0x6d756772615f6c61, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Call{}.OriginalArguments), kind: shapeText},
+	{name: "by", skip: 6, first: 0x3a227962222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Call{}.By), kind: shapePointer, of: &shapeOfBy, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**By)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *CallPatch) writeValue(w *writer) {
@@ -929,27 +929,27 @@ func (x *CallToolInput) writeValue(w *writer) {
 
 func (x *CallToolInput) fill(t *trusted) { t.object(&shapeOfCallToolInput, unsafe.Pointer(x)) }
 
-var shapeOfCallToolInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfCallToolInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(CallToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(CallToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(CallToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Chunk) fill(t *trusted) { t.object(&shapeOfChunk, unsafe.Pointer(x)) }
 
 var shapeOfChunk = objectShape{fields: []shapeField{
-	{name: "seq", skip: 7, first: 0x3a22716573, mask: 0xffffffffff, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
-	{name: "kind", skip: 8, first: 0x3a22646e696b, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
-	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
-	{name: "index", skip: 9, first: 0x3a227865646e69, mask: 0xffffffffffffff, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
-	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
-	{name: "call_id", skip: 11, first: 0x2264695f6c6c6163, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
-	{name: "part", skip: 8, first: 0x3a2274726170, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Part)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "seq", skip: 7, first: 0x3a22716573222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Chunk{}.Seq), kind: shapeInt64},
+	{name: "kind", skip: 8, first: 0x3a22646e696b222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Kind), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Text), kind: shapeText},
+	{name: "index", skip: 9, first: 0x227865646e69222c, mask: 0xffffffffffffffff, last: 0x3a227865646e6922, at: unsafe.Offsetof(Chunk{}.Index), kind: shapeInt},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Chunk{}.ID), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x656d75677261222c, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(Chunk{}.Arguments), kind: shapeText},
+	{name: "call_id", skip: 11, first: 0x695f6c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Chunk{}.CallID), kind: shapeText},
+	{name: "part", skip: 8, first: 0x3a2274726170222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Chunk{}.Part), kind: shapePointer, of: &shapeOfPart, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Part)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ConfigureAnswer) writeValue(w *writer) {
@@ -975,9 +975,9 @@ func (x *ConfigureInput) writeValue(w *writer) {
 func (x *ConfigureInput) fill(t *trusted) { t.object(&shapeOfConfigureInput, unsafe.Pointer(x)) }
 
 var shapeOfConfigureInput = objectShape{fields: []shapeField{
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
-	{name: "config", skip: 10, first: 0x3a226769666e6f63, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(ConfigureInput{}.Entry), kind: shapeText},
+	{name: "config", skip: 10, first: 0x6769666e6f63222c, mask: 0xffffffffffffffff, last: 0x3a226769666e6f63, at: unsafe.Offsetof(ConfigureInput{}.Config), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Control) writeValue(w *writer) {
@@ -1119,22 +1119,22 @@ func (x *EntryStats) writeValue(w *writer) {
 func (x *EntryStats) fill(t *trusted) { t.object(&shapeOfEntryStats, unsafe.Pointer(x)) }
 
 var shapeOfEntryStats = objectShape{fields: []shapeField{
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
-	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
-	{name: "digest", skip: 10, first: 0x3a22747365676964, mask: 0xffffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
-	{name: "hooks", skip: 9, first: 0x3a22736b6f6f68, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(EntryStats{}.Entry), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x22746e656761222c, mask: 0xffffffffffffffff, last: 0x3a22746e65676122, at: unsafe.Offsetof(EntryStats{}.Agent), kind: shapeText},
+	{name: "digest", skip: 10, first: 0x747365676964222c, mask: 0xffffffffffffffff, last: 0x3a22747365676964, at: unsafe.Offsetof(EntryStats{}.Digest), kind: shapeText},
+	{name: "hooks", skip: 9, first: 0x22736b6f6f68222c, mask: 0xffffffffffffffff, last: 0x3a22736b6f6f6822, at: unsafe.Offsetof(EntryStats{}.Hooks), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[Hook]int64)(p), func(t *trusted, v *int64) { *v = t.int() })
 	}},
-	{name: "calls", skip: 9, first: 0x3a22736c6c6163, mask: 0xffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
-	{name: "faults", skip: 10, first: 0x3a2273746c756166, mask: 0xffffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
-	{name: "wall_us", skip: 11, first: 0x2273755f6c6c6177, mask: 0xffffffffffffffff, last: 0x3a2273755f6c6c61, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
-	{name: "bytes_in", skip: 12, first: 0x6e695f7365747962, mask: 0xffffffffffffffff, last: 0x3a226e695f736574, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
-	{name: "bytes_out", skip: 13, first: 0x756f5f7365747962, mask: 0xffffffffffffffff, last: 0x3a2274756f5f7365, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
-	{name: "fuel", skip: 8, first: 0x3a226c657566, mask: 0xffffffffffff, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
-	{name: "instances", skip: 13, first: 0x65636e6174736e69, mask: 0xffffffffffffffff, last: 0x3a227365636e6174, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
-	{name: "model_calls", skip: 15, first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
-	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "calls", skip: 9, first: 0x22736c6c6163222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c616322, at: unsafe.Offsetof(EntryStats{}.Calls), kind: shapeInt64},
+	{name: "faults", skip: 10, first: 0x73746c756166222c, mask: 0xffffffffffffffff, last: 0x3a2273746c756166, at: unsafe.Offsetof(EntryStats{}.Faults), kind: shapeInt64},
+	{name: "wall_us", skip: 11, first: 0x755f6c6c6177222c, mask: 0xffffffffffffffff, last: 0x3a2273755f6c6c61, at: unsafe.Offsetof(EntryStats{}.WallUS), kind: shapeInt64},
+	{name: "bytes_in", skip: 12, first: 0x5f7365747962222c, mask: 0xffffffffffffffff, last: 0x3a226e695f736574, at: unsafe.Offsetof(EntryStats{}.BytesIn), kind: shapeInt64},
+	{name: "bytes_out", skip: 13, first: 0x5f7365747962222c, mask: 0xffffffffffffffff, last: 0x3a2274756f5f7365, at: unsafe.Offsetof(EntryStats{}.BytesOut), kind: shapeInt64},
+	{name: "fuel", skip: 8, first: 0x3a226c657566222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(EntryStats{}.Fuel), kind: shapeInt64},
+	{name: "instances", skip: 13, first: 0x6e6174736e69222c, mask: 0xffffffffffffffff, last: 0x3a227365636e6174, at: unsafe.Offsetof(EntryStats{}.Instances), kind: shapeInt64},
+	{name: "model_calls", skip: 15, first: 0x5f6c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ModelCalls), kind: shapeInt64},
+	{name: "tool_calls", skip: 14, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(EntryStats{}.ToolCalls), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Error) writeValue(w *writer) {
@@ -1161,12 +1161,12 @@ func (x *Error) writeValue(w *writer) {
 func (x *Error) fill(t *trusted) { t.object(&shapeOfError, unsafe.Pointer(x)) }
 
 var shapeOfError = objectShape{fields: []shapeField{
-	{name: "code", skip: 8, first: 0x3a2265646f63, mask: 0xffffffffffff, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
-	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
-	{name: "retryable", skip: 13, first: 0x6c62617972746572, mask: 0xffffffffffffffff, last: 0x3a22656c62617972, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
-	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
-	{name: "retry_after_ms", skip: 18, first: 0x66615f7972746572, mask: 0xffffffffffffffff, last: 0x3a22736d5f726574, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "code", skip: 8, first: 0x3a2265646f63222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Error{}.Code), kind: shapeText},
+	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Error{}.Message), kind: shapeText},
+	{name: "retryable", skip: 13, first: 0x617972746572222c, mask: 0xffffffffffffffff, last: 0x3a22656c62617972, at: unsafe.Offsetof(Error{}.Retryable), kind: shapeBool},
+	{name: "status", skip: 10, first: 0x737574617473222c, mask: 0xffffffffffffffff, last: 0x3a22737574617473, at: unsafe.Offsetof(Error{}.Status), kind: shapeInt},
+	{name: "retry_after_ms", skip: 18, first: 0x5f7972746572222c, mask: 0xffffffffffffffff, middle: 0x736d5f7265746661, last: 0x3a22736d5f726574, at: unsafe.Offsetof(Error{}.RetryAfterMS), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Error) append(b []byte) ([]byte, error) {
@@ -1375,52 +1375,52 @@ func (x *Event) writeValue(w *writer) {
 func (x *Event) fill(t *trusted) { t.object(&shapeOfEvent, unsafe.Pointer(x)) }
 
 var shapeOfEvent = objectShape{fields: []shapeField{
-	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
-	{name: "seq", skip: 7, first: 0x3a22716573, mask: 0xffffffffff, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
-	{name: "time_ms", skip: 11, first: 0x22736d5f656d6974, mask: 0xffffffffffffffff, last: 0x3a22736d5f656d69, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
-	{name: "step", skip: 8, first: 0x3a2270657473, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
-	{name: "step_id", skip: 11, first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
-	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
-	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
-	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
-	{name: "from", skip: 8, first: 0x3a226d6f7266, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
-	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Event)(p)) }},
-	{name: "attempt", skip: 11, first: 0x2274706d65747461, mask: 0xffffffffffffffff, last: 0x3a2274706d657474, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
-	{name: "next", skip: 8, first: 0x3a227478656e, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
-	{name: "delay_ms", skip: 12, first: 0x736d5f79616c6564, mask: 0xffffffffffffffff, last: 0x3a22736d5f79616c, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
-	{name: "chunk", skip: 9, first: 0x3a226b6e756863, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Chunk)(p)) }},
-	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
-	{name: "replaced", skip: 12, first: 0x646563616c706572, mask: 0xffffffffffffffff, last: 0x3a22646563616c70, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
-	{name: "source", skip: 10, first: 0x3a22656372756f73, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
-	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
-	{name: "data", skip: 8, first: 0x3a2261746164, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
-	{name: "level", skip: 9, first: 0x3a226c6576656c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
-	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
-	{name: "digest", skip: 10, first: 0x3a22747365676964, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
-	{name: "stage", skip: 9, first: 0x3a226567617473, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
-	{name: "cause", skip: 9, first: 0x3a226573756163, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
-	{name: "limit", skip: 9, first: 0x3a2274696d696c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
-	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
-	{name: "action", skip: 10, first: 0x3a226e6f69746361, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
-	{name: "stderr", skip: 10, first: 0x3a22727265647473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "type", skip: 8, first: 0x3a2265707974222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Type), kind: shapeText},
+	{name: "seq", skip: 7, first: 0x3a22716573222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Seq), kind: shapeInt64},
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Run), kind: shapeText},
+	{name: "time_ms", skip: 11, first: 0x6d5f656d6974222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f656d69, at: unsafe.Offsetof(Event{}.TimeMS), kind: shapeInt64},
+	{name: "step", skip: 8, first: 0x3a2270657473222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Step), kind: shapeInt},
+	{name: "step_id", skip: 11, first: 0x695f70657473222c, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Event{}.StepID), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x22746e656761222c, mask: 0xffffffffffffffff, last: 0x3a22746e65676122, at: unsafe.Offsetof(Event{}.Agent), kind: shapeText},
+	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(Event{}.Model), kind: shapeText},
+	{name: "parent", skip: 10, first: 0x746e65726170222c, mask: 0xffffffffffffffff, last: 0x3a22746e65726170, at: unsafe.Offsetof(Event{}.Parent), kind: shapeText},
+	{name: "from", skip: 8, first: 0x3a226d6f7266222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.From), kind: shapeText},
+	{name: "event", skip: 9, first: 0x22746e657665222c, mask: 0xffffffffffffffff, last: 0x3a22746e65766522, at: unsafe.Offsetof(Event{}.Event), kind: shapePointer, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Event)(p)) }},
+	{name: "attempt", skip: 11, first: 0x706d65747461222c, mask: 0xffffffffffffffff, last: 0x3a2274706d657474, at: unsafe.Offsetof(Event{}.Attempt), kind: shapeInt},
+	{name: "next", skip: 8, first: 0x3a227478656e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Next), kind: shapeText},
+	{name: "delay_ms", skip: 12, first: 0x5f79616c6564222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f79616c, at: unsafe.Offsetof(Event{}.DelayMS), kind: shapeInt64},
+	{name: "chunk", skip: 9, first: 0x226b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a226b6e75686322, at: unsafe.Offsetof(Event{}.Chunk), kind: shapePointer, of: &shapeOfChunk, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Chunk)(p)) }},
+	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Event{}.Message), kind: shapePointer, of: &shapeOfMessage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Message)(p)) }},
+	{name: "replaced", skip: 12, first: 0x63616c706572222c, mask: 0xffffffffffffffff, last: 0x3a22646563616c70, at: unsafe.Offsetof(Event{}.Replaced), kind: shapeBool},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(Event{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{name: "source", skip: 10, first: 0x656372756f73222c, mask: 0xffffffffffffffff, last: 0x3a22656372756f73, at: unsafe.Offsetof(Event{}.Source), kind: shapeText},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(Event{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Hook), kind: shapeText},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Name), kind: shapeText},
+	{name: "data", skip: 8, first: 0x3a2261746164222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Data), kind: shapeRaw},
+	{name: "level", skip: 9, first: 0x226c6576656c222c, mask: 0xffffffffffffffff, last: 0x3a226c6576656c22, at: unsafe.Offsetof(Event{}.Level), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Text), kind: shapeText},
+	{name: "digest", skip: 10, first: 0x747365676964222c, mask: 0xffffffffffffffff, last: 0x3a22747365676964, at: unsafe.Offsetof(Event{}.Digest), kind: shapeText},
+	{name: "stage", skip: 9, first: 0x226567617473222c, mask: 0xffffffffffffffff, last: 0x3a22656761747322, at: unsafe.Offsetof(Event{}.Stage), kind: shapeText},
+	{name: "cause", skip: 9, first: 0x226573756163222c, mask: 0xffffffffffffffff, last: 0x3a22657375616322, at: unsafe.Offsetof(Event{}.Cause), kind: shapeText},
+	{name: "limit", skip: 9, first: 0x2274696d696c222c, mask: 0xffffffffffffffff, last: 0x3a2274696d696c22, at: unsafe.Offsetof(Event{}.Limit), kind: shapeText},
+	{name: "value", skip: 9, first: 0x2265756c6176222c, mask: 0xffffffffffffffff, last: 0x3a2265756c617622, at: unsafe.Offsetof(Event{}.Value), kind: shapeInt64},
+	{name: "action", skip: 10, first: 0x6e6f69746361222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69746361, at: unsafe.Offsetof(Event{}.Action), kind: shapeText},
+	{name: "stderr", skip: 10, first: 0x727265647473222c, mask: 0xffffffffffffffff, last: 0x3a22727265647473, at: unsafe.Offsetof(Event{}.Stderr), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillSlice(t, (*[]string)(p), func(t *trusted, v *string) { *v = t.text() })
 	}},
-	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
-	{name: "error", skip: 9, first: 0x3a22726f727265, mask: 0xffffffffffffff, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
-	{name: "stopped_by", skip: 14, first: 0x5f646570706f7473, mask: 0xffffffffffffffff, last: 0x3a2279625f646570, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
-	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
-	{name: "stop_code", skip: 13, first: 0x646f635f706f7473, mask: 0xffffffffffffffff, last: 0x3a2265646f635f70, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
-	{name: "entries", skip: 11, first: 0x2273656972746e65, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]EntryStats)(p), n) }},
-	{name: "interrupts", skip: 14, first: 0x7075727265746e69, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Pending)(p), n) }},
-	{name: "expires_ms", skip: 14, first: 0x5f73657269707865, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Event{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{name: "error", skip: 9, first: 0x22726f727265222c, mask: 0xffffffffffffffff, last: 0x3a22726f72726522, at: unsafe.Offsetof(Event{}.Error), kind: shapePointer, of: &shapeOfError, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Error)(p)) }},
+	{name: "stopped_by", skip: 14, first: 0x6570706f7473222c, mask: 0xffffffffffffffff, last: 0x3a2279625f646570, at: unsafe.Offsetof(Event{}.StoppedBy), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Event{}.Reason), kind: shapeText},
+	{name: "stop_code", skip: 13, first: 0x635f706f7473222c, mask: 0xffffffffffffffff, last: 0x3a2265646f635f70, at: unsafe.Offsetof(Event{}.StopCode), kind: shapeText},
+	{name: "entries", skip: 11, first: 0x656972746e65222c, mask: 0xffffffffffffffff, last: 0x3a2273656972746e, at: unsafe.Offsetof(Event{}.Entries), kind: shapeList, of: &shapeOfEntryStats, size: unsafe.Sizeof(EntryStats{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]EntryStats)(p), n) }},
+	{name: "interrupts", skip: 14, first: 0x727265746e69222c, mask: 0xffffffffffffffff, last: 0x3a22737470757272, at: unsafe.Offsetof(Event{}.Interrupts), kind: shapeList, of: &shapeOfPending, size: unsafe.Sizeof(Pending{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Pending)(p), n) }},
+	{name: "expires_ms", skip: 14, first: 0x657269707865222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f736572, at: unsafe.Offsetof(Event{}.ExpiresMS), kind: shapeInt64},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(Event{}.Resume), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *FunctionCall) writeValue(w *writer) {
@@ -1435,9 +1435,9 @@ func (x *FunctionCall) writeValue(w *writer) {
 func (x *FunctionCall) fill(t *trusted) { t.object(&shapeOfFunctionCall, unsafe.Pointer(x)) }
 
 var shapeOfFunctionCall = objectShape{fields: []shapeField{
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
-	{name: "arguments", skip: 13, first: 0x746e656d75677261, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(FunctionCall{}.Name), kind: shapeText},
+	{name: "arguments", skip: 13, first: 0x656d75677261222c, mask: 0xffffffffffffffff, last: 0x3a2273746e656d75, at: unsafe.Offsetof(FunctionCall{}.Arguments), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *GateToolAnswer) writeValue(w *writer) {
@@ -1502,13 +1502,13 @@ func (x *GateToolInput) writeValue(w *writer) {
 
 func (x *GateToolInput) fill(t *trusted) { t.object(&shapeOfGateToolInput, unsafe.Pointer(x)) }
 
-var shapeOfGateToolInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfGateToolInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(GateToolInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(GateToolInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(GateToolInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *HTTPHeader) writeValue(w *writer) {
@@ -1523,9 +1523,9 @@ func (x *HTTPHeader) writeValue(w *writer) {
 func (x *HTTPHeader) fill(t *trusted) { t.object(&shapeOfHTTPHeader, unsafe.Pointer(x)) }
 
 var shapeOfHTTPHeader = objectShape{fields: []shapeField{
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
-	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPHeader{}.Name), kind: shapeText},
+	{name: "value", skip: 9, first: 0x2265756c6176222c, mask: 0xffffffffffffffff, last: 0x3a2265756c617622, at: unsafe.Offsetof(HTTPHeader{}.Value), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *HTTPRequest) writeValue(w *writer) {
@@ -1587,12 +1587,12 @@ func (x *HTTPResponse) writeValue(w *writer) {
 func (x *HTTPResponse) fill(t *trusted) { t.object(&shapeOfHTTPResponse, unsafe.Pointer(x)) }
 
 var shapeOfHTTPResponse = objectShape{fields: []shapeField{
-	{name: "status", skip: 10, first: 0x3a22737574617473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
-	{name: "url", skip: 7, first: 0x3a226c7275, mask: 0xffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
-	{name: "headers", skip: 11, first: 0x2273726564616568, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]HTTPHeader)(p), n) }},
-	{name: "body", skip: 8, first: 0x3a2279646f62, mask: 0xffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
-	{name: "body_base64", skip: 15, first: 0x7361625f79646f62, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "status", skip: 10, first: 0x737574617473222c, mask: 0xffffffffffffffff, last: 0x3a22737574617473, at: unsafe.Offsetof(HTTPResponse{}.Status), kind: shapeInt},
+	{name: "url", skip: 7, first: 0x3a226c7275222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.URL), kind: shapeText},
+	{name: "headers", skip: 11, first: 0x726564616568222c, mask: 0xffffffffffffffff, last: 0x3a22737265646165, at: unsafe.Offsetof(HTTPResponse{}.Headers), kind: shapeList, of: &shapeOfHTTPHeader, size: unsafe.Sizeof(HTTPHeader{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]HTTPHeader)(p), n) }},
+	{name: "body", skip: 8, first: 0x3a2279646f62222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(HTTPResponse{}.Body), kind: shapeText},
+	{name: "body_base64", skip: 15, first: 0x625f79646f62222c, mask: 0xffffffffffffffff, last: 0x3a22343665736162, at: unsafe.Offsetof(HTTPResponse{}.BodyBase64), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Interrupt) writeValue(w *writer) {
@@ -1624,11 +1624,11 @@ func (x *List) writeValue(w *writer) {
 func (x *List) fill(t *trusted) { t.object(&shapeOfList, unsafe.Pointer(x)) }
 
 var shapeOfList = objectShape{fields: []shapeField{
-	{name: "list", skip: 8, first: 0x3a227473696c, mask: 0xffffffffffff, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
-	{name: "revision", skip: 12, first: 0x6e6f697369766572, mask: 0xffffffffffffffff, last: 0x3a226e6f69736976, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
-	{name: "total", skip: 9, first: 0x3a226c61746f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
-	{name: "items", skip: 9, first: 0x3a22736d657469, mask: 0xffffffffffffff, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Message)(p), n) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "list", skip: 8, first: 0x3a227473696c222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(List{}.List), kind: shapeInt},
+	{name: "revision", skip: 12, first: 0x697369766572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69736976, at: unsafe.Offsetof(List{}.Revision), kind: shapeInt64},
+	{name: "total", skip: 9, first: 0x226c61746f74222c, mask: 0xffffffffffffffff, last: 0x3a226c61746f7422, at: unsafe.Offsetof(List{}.Total), kind: shapeInt},
+	{name: "items", skip: 9, first: 0x22736d657469222c, mask: 0xffffffffffffffff, last: 0x3a22736d65746922, at: unsafe.Offsetof(List{}.Items), kind: shapeList, of: &shapeOfMessage, size: unsafe.Sizeof(Message{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Message)(p), n) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *LocalValue) writeValue(w *writer) {
@@ -1643,9 +1643,9 @@ func (x *LocalValue) writeValue(w *writer) {
 func (x *LocalValue) fill(t *trusted) { t.object(&shapeOfLocalValue, unsafe.Pointer(x)) }
 
 var shapeOfLocalValue = objectShape{fields: []shapeField{
-	{name: "value", skip: 9, first: 0x3a2265756c6176, mask: 0xffffffffffffff, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
-	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "value", skip: 9, first: 0x2265756c6176222c, mask: 0xffffffffffffffff, last: 0x3a2265756c617622, at: unsafe.Offsetof(LocalValue{}.Value), kind: shapeRaw},
+	{name: "version", skip: 11, first: 0x6f6973726576222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalValue{}.Version), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *LocalVersion) writeValue(w *writer) {
@@ -1658,8 +1658,8 @@ func (x *LocalVersion) writeValue(w *writer) {
 func (x *LocalVersion) fill(t *trusted) { t.object(&shapeOfLocalVersion, unsafe.Pointer(x)) }
 
 var shapeOfLocalVersion = objectShape{fields: []shapeField{
-	{name: "version", skip: 11, first: 0x226e6f6973726576, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "version", skip: 11, first: 0x6f6973726576222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69737265, at: unsafe.Offsetof(LocalVersion{}.Version), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Message) writeFields(w *writer) {
@@ -1700,16 +1700,16 @@ func (x *Message) writeFields(w *writer) {
 func (x *Message) fill(t *trusted) { t.object(&shapeOfMessage, unsafe.Pointer(x)) }
 
 var shapeOfMessage = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Message)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
-	{name: "role", skip: 8, first: 0x3a22656c6f72, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
-	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
-	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]ToolCall)(p), n) }},
-	{name: "tool_call_id", skip: 16, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
-	{name: "reasoning_content", skip: 21, first: 0x6e696e6f73616572, mask: 0xffffffffffffffff, middle: 0x6e65746e6f635f67, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
-	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
-	{name: "origin", skip: 10, first: 0x3a226e696769726f, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Message{}.ID), kind: shapeText},
+	{name: "role", skip: 8, first: 0x3a22656c6f72222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Role), kind: shapeText},
+	{name: "content", skip: 11, first: 0x6e65746e6f63222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.Content), kind: shapeContent},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Message{}.Name), kind: shapeText},
+	{name: "tool_calls", skip: 14, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(Message{}.ToolCalls), kind: shapeList, of: &shapeOfToolCall, size: unsafe.Sizeof(ToolCall{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]ToolCall)(p), n) }},
+	{name: "tool_call_id", skip: 16, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a2264695f6c6c61, at: unsafe.Offsetof(Message{}.ToolCallID), kind: shapeText},
+	{name: "reasoning_content", skip: 21, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, middle: 0x746e6f635f676e69, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Message{}.ReasoningContent), kind: shapeText},
+	{name: "extra", skip: 9, first: 0x226172747865222c, mask: 0xffffffffffffffff, last: 0x3a22617274786522, at: unsafe.Offsetof(Message{}.Extra), kind: shapeRaw},
+	{name: "origin", skip: 10, first: 0x6e696769726f222c, mask: 0xffffffffffffffff, last: 0x3a226e696769726f, at: unsafe.Offsetof(Message{}.Origin), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Message) append(b []byte) ([]byte, error) {
@@ -1745,8 +1745,8 @@ func (x *ModelReply) writeValue(w *writer) {
 func (x *ModelReply) fill(t *trusted) { t.object(&shapeOfModelReply, unsafe.Pointer(x)) }
 
 var shapeOfModelReply = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(ModelReply{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ObserveAnswer) writeValue(w *writer) {
@@ -1781,12 +1781,12 @@ func (x *ObserveInput) writeValue(w *writer) {
 
 func (x *ObserveInput) fill(t *trusted) { t.object(&shapeOfObserveInput, unsafe.Pointer(x)) }
 
-var shapeOfObserveInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "events", skip: 10, first: 0x3a2273746e657665, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Event)(p), n) }},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfObserveInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(ObserveInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(ObserveInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ObserveInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "events", skip: 10, first: 0x73746e657665222c, mask: 0xffffffffffffffff, last: 0x3a2273746e657665, at: unsafe.Offsetof(ObserveInput{}.Events), kind: shapeList, of: &shapeOfEvent, size: unsafe.Sizeof(Event{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Event)(p), n) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *OnChunkAnswer) writeValue(w *writer) {
@@ -1847,14 +1847,14 @@ func (x *OnChunkInput) writeValue(w *writer) {
 
 func (x *OnChunkInput) fill(t *trusted) { t.object(&shapeOfOnChunkInput, unsafe.Pointer(x)) }
 
-var shapeOfOnChunkInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
-	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
-	{name: "final", skip: 9, first: 0x3a226c616e6966, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfOnChunkInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(OnChunkInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(OnChunkInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(OnChunkInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(OnChunkInput{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(Chunk{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
+	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(OnChunkInput{}.Stream), kind: shapeInt64},
+	{name: "final", skip: 9, first: 0x226c616e6966222c, mask: 0xffffffffffffffff, last: 0x3a226c616e696622, at: unsafe.Offsetof(OnChunkInput{}.Final), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Part) writeFields(w *writer) {
@@ -1881,12 +1881,12 @@ func (x *Part) writeFields(w *writer) {
 func (x *Part) fill(t *trusted) { t.object(&shapeOfPart, unsafe.Pointer(x)) }
 
 var shapeOfPart = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*Part)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
-	{name: "text", skip: 8, first: 0x3a2274786574, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
-	{name: "image_url", skip: 13, first: 0x72755f6567616d69, mask: 0xffffffffffffffff, last: 0x3a226c72755f6567, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
-	{name: "input_audio", skip: 15, first: 0x75615f7475706e69, mask: 0xffffffffffffffff, last: 0x3a226f696475615f, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
-	{name: "file", skip: 8, first: 0x3a22656c6966, mask: 0xffffffffffff, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "type", skip: 8, first: 0x3a2265707974222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Part{}.Type), kind: shapeText},
+	{name: "text", skip: 8, first: 0x3a2274786574222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Part{}.Text), kind: shapeText},
+	{name: "image_url", skip: 13, first: 0x5f6567616d69222c, mask: 0xffffffffffffffff, last: 0x3a226c72755f6567, at: unsafe.Offsetof(Part{}.ImageURL), kind: shapeRaw},
+	{name: "input_audio", skip: 15, first: 0x5f7475706e69222c, mask: 0xffffffffffffffff, last: 0x3a226f696475615f, at: unsafe.Offsetof(Part{}.InputAudio), kind: shapeRaw},
+	{name: "file", skip: 8, first: 0x3a22656c6966222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Part{}.File), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Pending) writeValue(w *writer) {
@@ -1933,16 +1933,16 @@ func (x *Pending) writeValue(w *writer) {
 func (x *Pending) fill(t *trusted) { t.object(&shapeOfPending, unsafe.Pointer(x)) }
 
 var shapeOfPending = objectShape{fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
-	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
-	{name: "hook", skip: 8, first: 0x3a226b6f6f68, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
-	{name: "reason", skip: 10, first: 0x3a226e6f73616572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
-	{name: "payload", skip: 11, first: 0x2264616f6c796170, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
-	{name: "asks", skip: 8, first: 0x3a22736b7361, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Ask)(p), n) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Pending{}.ID), kind: shapeText},
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Pending{}.Run), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x22746e656761222c, mask: 0xffffffffffffffff, last: 0x3a22746e65676122, at: unsafe.Offsetof(Pending{}.Agent), kind: shapeText},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(Pending{}.Entry), kind: shapeText},
+	{name: "hook", skip: 8, first: 0x3a226b6f6f68222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Hook), kind: shapeText},
+	{name: "reason", skip: 10, first: 0x6e6f73616572222c, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Pending{}.Reason), kind: shapeText},
+	{name: "payload", skip: 11, first: 0x616f6c796170222c, mask: 0xffffffffffffffff, last: 0x3a2264616f6c7961, at: unsafe.Offsetof(Pending{}.Payload), kind: shapeRaw},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Call), kind: shapePointer, of: &shapeOfCall, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Call)(p)) }},
+	{name: "asks", skip: 8, first: 0x3a22736b7361222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Pending{}.Asks), kind: shapeList, of: &shapeOfAsk, size: unsafe.Sizeof(Ask{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Ask)(p), n) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Received) writeValue(w *writer) {
@@ -1965,9 +1965,9 @@ func (x *Received) writeValue(w *writer) {
 func (x *Received) fill(t *trusted) { t.object(&shapeOfReceived, unsafe.Pointer(x)) }
 
 var shapeOfReceived = objectShape{fields: []shapeField{
-	{name: "chunks", skip: 10, first: 0x3a22736b6e756863, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
-	{name: "end", skip: 7, first: 0x3a22646e65, mask: 0xffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "chunks", skip: 10, first: 0x736b6e756863222c, mask: 0xffffffffffffffff, last: 0x3a22736b6e756863, at: unsafe.Offsetof(Received{}.Chunks), kind: shapeList, of: &shapeOfChunk, size: unsafe.Sizeof(Chunk{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Chunk)(p), n) }},
+	{name: "end", skip: 7, first: 0x3a22646e65222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(Received{}.End), kind: shapePointer, of: &shapeOfStreamEnd, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**StreamEnd)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Request) writeValue(w *writer) {
@@ -1992,14 +1992,14 @@ func (x *Request) writeValue(w *writer) {
 func (x *Request) fill(t *trusted) { t.object(&shapeOfRequest, unsafe.Pointer(x)) }
 
 var shapeOfRequest = objectShape{fields: []shapeField{
-	{name: "messages", skip: 12, first: 0x736567617373656d, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
-	{name: "model", skip: 9, first: 0x3a226c65646f6d, mask: 0xffffffffffffff, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
-	{name: "params", skip: 10, first: 0x3a22736d61726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "messages", skip: 12, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22736567617373, at: unsafe.Offsetof(Request{}.Messages), kind: shapeStruct, of: &shapeOfList},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(Request{}.Tools), kind: shapeList, of: &shapeOfTool, size: unsafe.Sizeof(Tool{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]Tool)(p), n) }},
+	{name: "model", skip: 9, first: 0x226c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a226c65646f6d22, at: unsafe.Offsetof(Request{}.Model), kind: shapeText},
+	{name: "params", skip: 10, first: 0x736d61726170222c, mask: 0xffffffffffffffff, last: 0x3a22736d61726170, at: unsafe.Offsetof(Request{}.Params), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*Params)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(Request{}.Stream), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *RequestPatch) writeValue(w *writer) {
@@ -2051,10 +2051,10 @@ func (x *Response) writeValue(w *writer) {
 func (x *Response) fill(t *trusted) { t.object(&shapeOfResponse, unsafe.Pointer(x)) }
 
 var shapeOfResponse = objectShape{fields: []shapeField{
-	{name: "message", skip: 11, first: 0x226567617373656d, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
-	{name: "finish_reason", skip: 17, first: 0x725f6873696e6966, mask: 0xffffffffffffffff, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "message", skip: 11, first: 0x67617373656d222c, mask: 0xffffffffffffffff, last: 0x3a22656761737365, at: unsafe.Offsetof(Response{}.Message), kind: shapeStruct, of: &shapeOfMessage},
+	{name: "finish_reason", skip: 17, first: 0x6873696e6966222c, mask: 0xffffffffffffffff, middle: 0x226e6f736165725f, last: 0x3a226e6f73616572, at: unsafe.Offsetof(Response{}.FinishReason), kind: shapeText},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Response{}.Usage), kind: shapePointer, of: &shapeOfUsage, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Usage)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Response) append(b []byte) ([]byte, error) {
@@ -2081,10 +2081,10 @@ func (x *Result) writeValue(w *writer) {
 func (x *Result) fill(t *trusted) { t.object(&shapeOfResult, unsafe.Pointer(x)) }
 
 var shapeOfResult = objectShape{fields: []shapeField{
-	{name: "content", skip: 11, first: 0x22746e65746e6f63, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
-	{name: "is_error", skip: 12, first: 0x726f7272655f7369, mask: 0xffffffffffffffff, last: 0x3a22726f7272655f, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
-	{name: "extra", skip: 9, first: 0x3a226172747865, mask: 0xffffffffffffff, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "content", skip: 11, first: 0x6e65746e6f63222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746e6f, at: unsafe.Offsetof(Result{}.Content), kind: shapeContent},
+	{name: "is_error", skip: 12, first: 0x7272655f7369222c, mask: 0xffffffffffffffff, last: 0x3a22726f7272655f, at: unsafe.Offsetof(Result{}.IsError), kind: shapeBool},
+	{name: "extra", skip: 9, first: 0x226172747865222c, mask: 0xffffffffffffffff, last: 0x3a22617274786522, at: unsafe.Offsetof(Result{}.Extra), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Result) append(b []byte) ([]byte, error) {
@@ -2105,9 +2105,9 @@ func (x *Resume) writeValue(w *writer) {
 func (x *Resume) fill(t *trusted) { t.object(&shapeOfResume, unsafe.Pointer(x)) }
 
 var shapeOfResume = objectShape{fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
-	{name: "answer", skip: 10, first: 0x3a22726577736e61, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Resume{}.ID), kind: shapeText},
+	{name: "answer", skip: 10, first: 0x726577736e61222c, mask: 0xffffffffffffffff, last: 0x3a22726577736e61, at: unsafe.Offsetof(Resume{}.Answer), kind: shapeRaw},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Run) writeValue(w *writer) {
@@ -2146,19 +2146,19 @@ func (x *Run) writeValue(w *writer) {
 func (x *Run) fill(t *trusted) { t.object(&shapeOfRun, unsafe.Pointer(x)) }
 
 var shapeOfRun = objectShape{fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
-	{name: "agent", skip: 9, first: 0x3a22746e656761, mask: 0xffffffffffffff, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
-	{name: "step", skip: 8, first: 0x3a2270657473, mask: 0xffffffffffff, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
-	{name: "step_id", skip: 11, first: 0x2264695f70657473, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
-	{name: "max_steps", skip: 13, first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
-	{name: "usage", skip: 9, first: 0x3a226567617375, mask: 0xffffffffffffff, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
-	{name: "metadata", skip: 12, first: 0x617461646174656d, mask: 0xffffffffffffffff, last: 0x3a22617461646174, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(Run{}.ID), kind: shapeText},
+	{name: "agent", skip: 9, first: 0x22746e656761222c, mask: 0xffffffffffffffff, last: 0x3a22746e65676122, at: unsafe.Offsetof(Run{}.Agent), kind: shapeText},
+	{name: "step", skip: 8, first: 0x3a2270657473222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.Step), kind: shapeInt},
+	{name: "step_id", skip: 11, first: 0x695f70657473222c, mask: 0xffffffffffffffff, last: 0x3a2264695f706574, at: unsafe.Offsetof(Run{}.StepID), kind: shapeText},
+	{name: "max_steps", skip: 13, first: 0x74735f78616d222c, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(Run{}.MaxSteps), kind: shapeInt},
+	{name: "usage", skip: 9, first: 0x226567617375222c, mask: 0xffffffffffffffff, last: 0x3a22656761737522, at: unsafe.Offsetof(Run{}.Usage), kind: shapeStruct, of: &shapeOfUsage},
+	{name: "metadata", skip: 12, first: 0x61646174656d222c, mask: 0xffffffffffffffff, last: 0x3a22617461646174, at: unsafe.Offsetof(Run{}.Metadata), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[string]JSON)(p), func(t *trusted, v *JSON) { *v = t.raw() })
 	}},
-	{name: "now_ms", skip: 10, first: 0x3a22736d5f776f6e, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
-	{name: "deadline_ms", skip: 15, first: 0x656e696c64616564, mask: 0xffffffffffffffff, last: 0x3a22736d5f656e69, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
-	{name: "parent", skip: 10, first: 0x3a22746e65726170, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "now_ms", skip: 10, first: 0x736d5f776f6e222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f776f6e, at: unsafe.Offsetof(Run{}.NowMS), kind: shapeInt64},
+	{name: "deadline_ms", skip: 15, first: 0x696c64616564222c, mask: 0xffffffffffffffff, last: 0x3a22736d5f656e69, at: unsafe.Offsetof(Run{}.DeadlineMS), kind: shapeInt64},
+	{name: "parent", skip: 10, first: 0x746e65726170222c, mask: 0xffffffffffffffff, last: 0x3a22746e65726170, at: unsafe.Offsetof(Run{}.Parent), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *RunLimits) writeValue(w *writer) {
@@ -2183,13 +2183,13 @@ func (x *RunLimits) writeValue(w *writer) {
 func (x *RunLimits) fill(t *trusted) { t.object(&shapeOfRunLimits, unsafe.Pointer(x)) }
 
 var shapeOfRunLimits = objectShape{fields: []shapeField{
-	{name: "max_steps", skip: 13, first: 0x706574735f78616d, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
-	{name: "model_calls", skip: 15, first: 0x61635f6c65646f6d, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
-	{name: "tool_calls", skip: 14, first: 0x6c61635f6c6f6f74, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
-	{name: "tools", skip: 9, first: 0x3a22736c6f6f74, mask: 0xffffffffffffff, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
+	{name: "max_steps", skip: 13, first: 0x74735f78616d222c, mask: 0xffffffffffffffff, last: 0x3a2273706574735f, at: unsafe.Offsetof(RunLimits{}.MaxSteps), kind: shapeInt},
+	{name: "model_calls", skip: 15, first: 0x5f6c65646f6d222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ModelCalls), kind: shapeInt},
+	{name: "tool_calls", skip: 14, first: 0x635f6c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6c61635f, at: unsafe.Offsetof(RunLimits{}.ToolCalls), kind: shapeInt},
+	{name: "tools", skip: 9, first: 0x22736c6f6f74222c, mask: 0xffffffffffffffff, last: 0x3a22736c6f6f7422, at: unsafe.Offsetof(RunLimits{}.Tools), kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) {
 		fillMap(t, (*map[string]int)(p), func(t *trusted, v *int) { *v = int(t.int()) })
 	}},
-	{skip: 255, last: 0xffffffffffffffff},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Sent) writeValue(w *writer) {
@@ -2248,13 +2248,13 @@ func (x *StateTool) writeValue(w *writer) {
 func (x *StateTool) fill(t *trusted) { t.object(&shapeOfStateTool, unsafe.Pointer(x)) }
 
 var shapeOfStateTool = objectShape{fields: []shapeField{
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
-	{name: "description", skip: 15, first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
-	{name: "parameters", skip: 14, first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
-	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
-	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
-	{name: "active", skip: 10, first: 0x3a22657669746361, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StateTool{}.Name), kind: shapeText},
+	{name: "description", skip: 15, first: 0x697263736564222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(StateTool{}.Description), kind: shapeText},
+	{name: "parameters", skip: 14, first: 0x656d61726170222c, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(StateTool{}.Parameters), kind: shapeRaw},
+	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(StateTool{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(StateTool{}.Idempotent), kind: shapeBool},
+	{name: "active", skip: 10, first: 0x657669746361222c, mask: 0xffffffffffffffff, last: 0x3a22657669746361, at: unsafe.Offsetof(StateTool{}.Active), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Stop) writeValue(w *writer) {
@@ -2292,9 +2292,9 @@ func (x *StreamEnd) writeValue(w *writer) {
 func (x *StreamEnd) fill(t *trusted) { t.object(&shapeOfStreamEnd, unsafe.Pointer(x)) }
 
 var shapeOfStreamEnd = objectShape{fields: []shapeField{
-	{name: "response", skip: 12, first: 0x65736e6f70736572, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "response", skip: 12, first: 0x6e6f70736572222c, mask: 0xffffffffffffffff, last: 0x3a2265736e6f7073, at: unsafe.Offsetof(StreamEnd{}.Response), kind: shapePointer, of: &shapeOfResponse, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Response)(p)) }},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(StreamEnd{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Tool) writeValue(w *writer) {
@@ -2323,12 +2323,12 @@ func (x *Tool) writeValue(w *writer) {
 func (x *Tool) fill(t *trusted) { t.object(&shapeOfTool, unsafe.Pointer(x)) }
 
 var shapeOfTool = objectShape{fields: []shapeField{
-	{name: "name", skip: 8, first: 0x3a22656d616e, mask: 0xffffffffffff, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
-	{name: "description", skip: 15, first: 0x7470697263736564, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
-	{name: "parameters", skip: 14, first: 0x6574656d61726170, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
-	{name: "owner", skip: 9, first: 0x3a2272656e776f, mask: 0xffffffffffffff, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
-	{name: "idempotent", skip: 14, first: 0x65746f706d656469, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "name", skip: 8, first: 0x3a22656d616e222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(Tool{}.Name), kind: shapeText},
+	{name: "description", skip: 15, first: 0x697263736564222c, mask: 0xffffffffffffffff, last: 0x3a226e6f69747069, at: unsafe.Offsetof(Tool{}.Description), kind: shapeText},
+	{name: "parameters", skip: 14, first: 0x656d61726170222c, mask: 0xffffffffffffffff, last: 0x3a2273726574656d, at: unsafe.Offsetof(Tool{}.Parameters), kind: shapeRaw},
+	{name: "owner", skip: 9, first: 0x2272656e776f222c, mask: 0xffffffffffffffff, last: 0x3a2272656e776f22, at: unsafe.Offsetof(Tool{}.Owner), kind: shapeText},
+	{name: "idempotent", skip: 14, first: 0x6f706d656469222c, mask: 0xffffffffffffffff, last: 0x3a22746e65746f70, at: unsafe.Offsetof(Tool{}.Idempotent), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ToolAgain) writeValue(w *writer) {
@@ -2360,10 +2360,10 @@ func (x *ToolCall) writeFields(w *writer) {
 func (x *ToolCall) fill(t *trusted) { t.object(&shapeOfToolCall, unsafe.Pointer(x)) }
 
 var shapeOfToolCall = objectShape{keep: func(p unsafe.Pointer, name string, raw []byte) { (*ToolCall)(p).keep(name, raw) }, fields: []shapeField{
-	{name: "id", skip: 6, first: 0x3a226469, mask: 0xffffffff, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
-	{name: "type", skip: 8, first: 0x3a2265707974, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
-	{name: "function", skip: 12, first: 0x6e6f6974636e7566, mask: 0xffffffffffffffff, last: 0x3a226e6f6974636e, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "id", skip: 6, first: 0x3a226469222c, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolCall{}.ID), kind: shapeText},
+	{name: "type", skip: 8, first: 0x3a2265707974222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolCall{}.Type), kind: shapeText},
+	{name: "function", skip: 12, first: 0x6974636e7566222c, mask: 0xffffffffffffffff, last: 0x3a226e6f6974636e, at: unsafe.Offsetof(ToolCall{}.Function), kind: shapeStruct, of: &shapeOfFunctionCall},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ToolMessagesAnswer) writeValue(w *writer) {
@@ -2408,15 +2408,15 @@ func (x *ToolMessagesInput) writeValue(w *writer) {
 
 func (x *ToolMessagesInput) fill(t *trusted) { t.object(&shapeOfToolMessagesInput, unsafe.Pointer(x)) }
 
-var shapeOfToolMessagesInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
-	{name: "default", skip: 11, first: 0x22746c7561666564, mask: 0xffffffffffffffff, last: 0x3a22746c75616665, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfToolMessagesInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(ToolMessagesInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(ToolMessagesInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolMessagesInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(ToolMessagesInput{}.Result), kind: shapeStruct, of: &shapeOfResult},
+	{name: "default", skip: 11, first: 0x6c7561666564222c, mask: 0xffffffffffffffff, last: 0x3a22746c75616665, at: unsafe.Offsetof(ToolMessagesInput{}.Default), kind: shapeStruct, of: &shapeOfMessage},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ToolReply) writeValue(w *writer) {
@@ -2433,8 +2433,8 @@ func (x *ToolReply) writeValue(w *writer) {
 func (x *ToolReply) fill(t *trusted) { t.object(&shapeOfToolReply, unsafe.Pointer(x)) }
 
 var shapeOfToolReply = objectShape{fields: []shapeField{
-	{name: "result", skip: 10, first: 0x3a22746c75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "result", skip: 10, first: 0x746c75736572222c, mask: 0xffffffffffffffff, last: 0x3a22746c75736572, at: unsafe.Offsetof(ToolReply{}.Result), kind: shapePointer, of: &shapeOfResult, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Result)(p)) }},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *ToolRequest) writeValue(w *writer) {
@@ -2496,13 +2496,13 @@ func (x *TranslateInput) writeValue(w *writer) {
 
 func (x *TranslateInput) fill(t *trusted) { t.object(&shapeOfTranslateInput, unsafe.Pointer(x)) }
 
-var shapeOfTranslateInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "event", skip: 9, first: 0x3a22746e657665, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
-	{name: "protocol", skip: 12, first: 0x6c6f636f746f7270, mask: 0xffffffffffffffff, last: 0x3a226c6f636f746f, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfTranslateInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(TranslateInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(TranslateInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(TranslateInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "event", skip: 9, first: 0x22746e657665222c, mask: 0xffffffffffffffff, last: 0x3a22746e65766522, at: unsafe.Offsetof(TranslateInput{}.Event), kind: shapeRaw},
+	{name: "protocol", skip: 12, first: 0x636f746f7270222c, mask: 0xffffffffffffffff, last: 0x3a226c6f636f746f, at: unsafe.Offsetof(TranslateInput{}.Protocol), kind: shapeText},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *Usage) writeValue(w *writer) {
@@ -2519,10 +2519,10 @@ func (x *Usage) writeValue(w *writer) {
 func (x *Usage) fill(t *trusted) { t.object(&shapeOfUsage, unsafe.Pointer(x)) }
 
 var shapeOfUsage = objectShape{fields: []shapeField{
-	{name: "prompt_tokens", skip: 17, first: 0x745f74706d6f7270, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
-	{name: "completion_tokens", skip: 21, first: 0x6974656c706d6f63, mask: 0xffffffffffffffff, middle: 0x6e656b6f745f6e6f, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
-	{name: "total_tokens", skip: 16, first: 0x6f745f6c61746f74, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
-	{skip: 255, last: 0xffffffffffffffff},
+	{name: "prompt_tokens", skip: 17, first: 0x74706d6f7270222c, mask: 0xffffffffffffffff, middle: 0x22736e656b6f745f, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.PromptTokens), kind: shapeInt64},
+	{name: "completion_tokens", skip: 21, first: 0x656c706d6f63222c, mask: 0xffffffffffffffff, middle: 0x6b6f745f6e6f6974, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.CompletionTokens), kind: shapeInt64},
+	{name: "total_tokens", skip: 16, first: 0x5f6c61746f74222c, mask: 0xffffffffffffffff, last: 0x3a22736e656b6f74, at: unsafe.Offsetof(Usage{}.TotalTokens), kind: shapeInt64},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *WrapModelAnswer) writeValue(w *writer) {
@@ -2581,12 +2581,12 @@ func (x *WrapModelInput) writeValue(w *writer) {
 
 func (x *WrapModelInput) fill(t *trusted) { t.object(&shapeOfWrapModelInput, unsafe.Pointer(x)) }
 
-var shapeOfWrapModelInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "request", skip: 11, first: 0x2274736575716572, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfWrapModelInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapModelInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(WrapModelInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapModelInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "request", skip: 11, first: 0x736575716572222c, mask: 0xffffffffffffffff, last: 0x3a22747365757165, at: unsafe.Offsetof(WrapModelInput{}.Request), kind: shapeStruct, of: &shapeOfRequest},
+	{mask: 0xffffffffffffffff},
 }}
 
 func (x *WrapToolCallAnswer) writeValue(w *writer) {
@@ -2651,12 +2651,12 @@ func (x *WrapToolCallInput) writeValue(w *writer) {
 
 func (x *WrapToolCallInput) fill(t *trusted) { t.object(&shapeOfWrapToolCallInput, unsafe.Pointer(x)) }
 
-var shapeOfWrapToolCallInput = objectShape{fields: []shapeField{
-	{name: "run", skip: 7, first: 0x3a226e7572, mask: 0xffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
-	{name: "entry", skip: 9, first: 0x3a227972746e65, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
-	{name: "resume", skip: 10, first: 0x3a22656d75736572, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
-	{name: "call", skip: 8, first: 0x3a226c6c6163, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
-	{name: "tool", skip: 8, first: 0x3a226c6f6f74, mask: 0xffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
-	{name: "stream", skip: 10, first: 0x3a226d6165727473, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
-	{skip: 255, last: 0xffffffffffffffff},
+var shapeOfWrapToolCallInput = objectShape{common: true, fields: []shapeField{
+	{name: "run", skip: 7, first: 0x3a226e7572222c, mask: 0xffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Run), kind: shapeStruct, of: &shapeOfRun},
+	{name: "entry", skip: 9, first: 0x227972746e65222c, mask: 0xffffffffffffffff, last: 0x3a227972746e6522, at: unsafe.Offsetof(WrapToolCallInput{}.Entry), kind: shapeText},
+	{name: "resume", skip: 10, first: 0x656d75736572222c, mask: 0xffffffffffffffff, last: 0x3a22656d75736572, at: unsafe.Offsetof(WrapToolCallInput{}.Resume), kind: shapePointer, of: &shapeOfResume, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**Resume)(p)) }},
+	{name: "call", skip: 8, first: 0x3a226c6c6163222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Call), kind: shapeStruct, of: &shapeOfCall},
+	{name: "tool", skip: 8, first: 0x3a226c6f6f74222c, mask: 0xffffffffffffffff, at: unsafe.Offsetof(WrapToolCallInput{}.Tool), kind: shapeStruct, of: &shapeOfTool},
+	{name: "stream", skip: 10, first: 0x6d6165727473222c, mask: 0xffffffffffffffff, last: 0x3a226d6165727473, at: unsafe.Offsetof(WrapToolCallInput{}.Stream), kind: shapeBool},
+	{mask: 0xffffffffffffffff},
 }}

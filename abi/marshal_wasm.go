@@ -1,5 +1,7 @@
 package abi
 
+import "unsafe"
+
 // marshal is Marshal of a value of this package.
 func marshal(v value) ([]byte, error) {
 	w := writer{b: make([]byte, 0, 256)}
@@ -24,6 +26,16 @@ func begin(b []byte, own bool) *trusted {
 func (t *trusted) finish() error {
 	err := t.end()
 	t.b, t.last = nil, ""
+	// simple told the collector nothing of what stands there.
+	in := &t.places
+	setPointer(unsafe.Pointer(&in[0].p), nil)
+	setPointer(unsafe.Pointer(&in[1].p), nil)
+	setPointer(unsafe.Pointer(&in[2].p), nil)
+	setPointer(unsafe.Pointer(&in[3].p), nil)
+	setPointer(unsafe.Pointer(&in[4].p), nil)
+	setPointer(unsafe.Pointer(&in[5].p), nil)
+	setPointer(unsafe.Pointer(&in[6].p), nil)
+	setPointer(unsafe.Pointer(&in[7].p), nil)
 	spare = t
 	return err
 }

@@ -11,20 +11,22 @@ import (
 // third of the time, and less room.
 type objectShape struct {
 	fields []shapeField
+	common bool                                            // it begins with a [Common]
 	keep   func(p unsafe.Pointer, name string, raw []byte) // nil: unknown fields are passed over
 }
 
 // A shapeField is one of the fields, in the order in which they are written. The last
-// one is none: it has a mask that lets all keys pass, and an end that no key has.
+// one is none: no text has its words.
 type shapeField struct {
 	name        string
-	first, mask uint64 // the first eight bytes of the key, with the quote and the colon behind it
-	middle      uint64 // of a key longer than 14 bytes the second eight
-	last        uint64 // of a key longer than 6 bytes the last six, the quote and the colon
+	first, mask uint64 // the first eight bytes from the comma before the key to the colon behind it
+	middle      uint64 // of more than 16 bytes the second eight
+	last        uint64 // of more than eight bytes the last eight
 	at          uintptr
-	skip        uint8 // how many bytes there are from the comma before the key to the value
+	skip        uint8 // how many bytes there are from the comma to the value; 0 of the last field
 	kind        shapeKind
 	of          *objectShape // of what it consists of; nil for a pointer to the same
+	size        uintptr      // of an element of a list
 	grow        func(p unsafe.Pointer, n int) unsafe.Pointer
 	other       func(t *trusted, p unsafe.Pointer)
 }
@@ -35,12 +37,12 @@ type shapeKind uint8
 
 const (
 	shapeText shapeKind = iota
+	shapeContent
+	shapeStruct
 	shapeInt
 	shapeInt64
 	shapeBool
 	shapeRaw
-	shapeContent
-	shapeStruct
 	shapePointer // to a struct, which grow makes
 	shapeList    // of structs, to which grow adds one
 	shapeOther
@@ -58,27 +60,34 @@ func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)
 	if n == cap(list) {
-		list = append(make([]T, 0, n+max(min(toCome, 64), n/2)), list...)
+		if toCome = max(1, min(toCome, 64), n/2); n == 0 {
+			list = make([]T, 0, toCome)
+		} else {
+			list = append(make([]T, 0, n+toCome), list...)
+		}
 	}
 	*v = list[:n+1]
 	return unsafe.Pointer(&(*v)[n])
 }
 
-// Two bytes before the key of a field, as they come from the host.
-const (
-	firstKey = '{' | '"'<<8
-	nextKey  = ',' | '"'<<8
+// What stands for a field that simple does not get to.
+var (
+	unusual shapeField // whose key is not written as usual, or is none of the shape's
+	element shapeField // none: an element of a list is over, and none as usual comes
 )
-
-// unusual stands for a key that is not written as usual, or is none of the shape's.
-var unusual shapeField
 
 // A place is an object that is read, and how far it is.
 type place struct {
 	s     *objectShape
 	p     unsafe.Pointer
-	next  unsafe.Pointer // the *shapeField that is likely to come
-	outer bool           // object reads it, and not simple
+	field int  // where the field stands in s that is likely to come, in bytes
+	outer bool // run was called for it
+
+	// Of an object that is an element of a list.
+	list  unsafe.Pointer // nil: it is none
+	size  uintptr        // of an element
+	begin int            // where the list begins
+	grow  func(p unsafe.Pointer, n int) unsafe.Pointer
 }
 
 // object reads an object, or null, into the struct at p.
@@ -102,63 +111,119 @@ func (t *trusted) object(s *objectShape, p unsafe.Pointer) {
 		t.i, t.bad = inner.i, t.bad || inner.bad
 		return
 	}
-	t.places[depth] = place{s: s, p: p, next: unsafe.Pointer(unsafe.SliceData(s.fields)), outer: true}
-	for t.depth++; t.depth > depth; {
+	in := &t.places[depth]
+	t.depth++
+	in.s, in.list, in.outer = s, nil, true
+	if t.enter(in, p); s.common {
+		t.usualCommon(in)
+	}
+	t.run(depth)
+}
+
+// enter begins with an object, whose brace becomes a comma: so all keys have one.
+func (t *trusted) enter(in *place, p unsafe.Pointer) {
+	in.p, in.field = p, 0
+	setByte(t.b, t.i, ',')
+}
+
+// run reads the objects in all places above depth.
+func (t *trusted) run(depth int) {
+	for t.depth > depth {
 		f := t.simple()
 		if f == nil {
 			break
 		}
 		in := &t.places[t.depth-1]
-		if f == &unusual {
-			if !t.key() {
+		switch f {
+		case &unusual:
+			if t.key() {
+				if f = t.fieldOf(in.s, in.p); f != nil {
+					t.value(f, in)
+				}
+				continue
+			}
+			if in.list == nil {
 				t.depth--
 				continue
 			}
-			if f = t.fieldOf(in.s, in.p); f == nil {
-				continue
-			}
+			fallthrough
+		case &element:
+			t.element(in)
+		default:
+			t.value(f, in)
 		}
-		t.value(f, in.s, unsafe.Add(in.p, f.at))
 	}
 	t.depth = depth
 }
 
-// pad sees to it that there is room behind the text, which begins with what ends a number.
+// element goes to the next element of a list, or ends it.
+func (t *trusted) element(in *place) {
+	for t.next() {
+		n, length := len(*(*[]struct{})(in.list)), 0
+		if n > 0 {
+			length = (len(t.b) - t.i) * n / (t.i - in.begin + 1) // if they are as long as those before
+		}
+		p := in.grow(in.list, 1+length)
+		if c := t.b[t.i]; c == '{' {
+			t.enter(in, p)
+			return
+		}
+		if !t.null() {
+			t.fail()
+		}
+	}
+	t.depth--
+}
+
+// pad sees to it that there is room behind the text, which begins with what ends a
+// number, a text, and an object.
 func (t *trusted) pad() {
 	n := len(t.b)
 	if cap(t.b)-n < Pad || !t.own {
 		t.b, t.own = append(make([]byte, 0, n+Pad), t.b...), true
 	}
-	t.b[:n+1][n], t.padded = 0, true
+	behind := t.b[n : n+2]
+	behind[0], behind[1] = '"', '"'
+	t.padded = true
 }
 
-// value reads the value of a field that is not simple.
-func (t *trusted) value(f *shapeField, s *objectShape, at unsafe.Pointer) {
-	t.space()
-	switch f.kind {
-	case shapeStruct:
-		t.object(f.of, at)
-	case shapePointer:
-		if !t.null() {
-			if f.of != nil {
-				s = f.of
-			}
-			t.object(s, f.grow(at, 1))
+// value reads the value of a field that simple did not read.
+func (t *trusted) value(f *shapeField, in *place) {
+	at := unsafe.Add(in.p, f.at)
+	switch c := t.space(); f.kind {
+	case shapeText:
+		if c == '"' {
+			*(*string)(at) = t.moved(t.i+1, t.i+1)
+		} else if !t.null() {
+			t.fail()
 		}
 	case shapeContent:
 		(*Content)(at).fill(t)
+	case shapeStruct:
+		t.inner(f.of, at)
+	case shapePointer:
+		if !t.null() {
+			s := in.s
+			if f.of != nil {
+				s = f.of
+			}
+			t.inner(s, f.grow(at, 1))
+		}
 	case shapeList:
 		if t.null() {
 			return
 		}
 		*(*[]struct{})(at) = []struct{}{}
-		for toCome := 1; t.next(); {
-			begin := t.i
-			t.object(f.of, f.grow(at, toCome))
-			toCome = 1 + (len(t.b)-t.i)/(t.i-begin+1) // if they are as long as this one
+		if t.depth < len(t.places) && c == '[' {
+			list := &t.places[t.depth]
+			t.depth++
+			list.s, list.outer, list.list, list.size, list.begin, list.grow = f.of, false, at, f.size, t.i, f.grow
+			t.element(list)
+			return
 		}
-	case shapeText:
-		*(*string)(at) = t.text()
+		for t.next() {
+			t.object(f.of, f.grow(at, 1))
+		}
 	case shapeInt:
 		*(*int)(at) = int(t.int())
 	case shapeInt64:
@@ -172,125 +237,188 @@ func (t *trusted) value(f *shapeField, s *objectShape, at unsafe.Pointer) {
 	}
 }
 
+// inner begins with an object within another one.
+func (t *trusted) inner(s *objectShape, p unsafe.Pointer) {
+	if t.depth == len(t.places) || t.space() != '{' {
+		t.object(s, p)
+		return
+	}
+	in := &t.places[t.depth]
+	t.depth++
+	in.s, in.list, in.outer = s, nil, false
+	t.enter(in, p)
+}
+
 // simple reads the object that is in the last place, and those in it, up to a field
 // whose value has to be made, or is not written as usual, and returns that one; nil at
 // the end. It calls nothing: a call costs as much as reading ten bytes, and all that is
-// at hand has to be put away for it.
+// at hand has to be put away for it. Nor does it look where the text ends: what is
+// behind it, see pad, is no key, no value and no end of an object.
 func (t *trusted) simple() *shapeField {
 	n := len(t.b)
 	b := t.b[:n+Pad]
-	in := &t.places[t.depth-1]
-	p, next := in.p, in.next
-	i := t.i
-	for i < n {
-		w := word(b, i) & 0xffff
-		if w != nextKey && w != firstKey {
-			if byte(w) != '}' {
-				t.i, in.next = i, next
-				return &unusual
-			}
-			i++
-			t.depth--
-			if in.outer {
-				t.i = i
-				return nil
-			}
-			in = (*place)(unsafe.Add(unsafe.Pointer(in), -placeSize))
-			p, next = in.p, in.next
-			continue
-		}
+	in := (*place)(unsafe.Add(unsafe.Pointer(&t.places), (t.depth-1)*placeSize))
+	p, fields, k, i := in.p, unsafe.Pointer(unsafe.SliceData(in.s.fields)), in.field, t.i
+	for {
 		// The key is mostly that of the next field, or of one soon after it.
-		var f *shapeField
-		w = word(b, i+2)
-		for {
-			f = (*shapeField)(next)
-			next = unsafe.Add(next, fieldSize)
-			if (w^f.first)&f.mask != 0 {
+		w := word(b, i)
+		f := (*shapeField)(unsafe.Add(fields, k))
+		skip := int(f.skip)
+		if (w^f.first)&f.mask != 0 || skip > 8 && (word(b, i+skip-8) != f.last || skip > 16 && word(b, i+8) != f.middle) {
+			if byte(w) == '}' {
+				i++
+				if in.list != nil {
+					if w := word(b, i); byte(w) == ']' {
+						i++
+					} else if list := (*sliceHeader)(in.list); uint16(w) == ','|'{'<<8 && list.n < list.room {
+						p = unsafe.Add(list.p, uintptr(list.n)*in.size)
+						list.n++
+						k = 0
+						i++
+						setByte(b, i, ',')
+						continue
+					} else {
+						t.i = i
+						return &element
+					}
+				}
+				t.depth--
+				if in.outer {
+					t.i = i
+					return nil
+				}
+				in = (*place)(unsafe.Add(unsafe.Pointer(in), -placeSize))
+				p, fields, k = in.p, unsafe.Pointer(unsafe.SliceData(in.s.fields)), in.field
 				continue
 			}
-			if f.last == 0 || i+int(f.skip) <= n && word(b, i+int(f.skip)-8) == f.last && (f.middle == 0 || word(b, i+10) == f.middle) {
-				break
-			}
-			if f.mask == 0 { // the last one
-				next = unsafe.Pointer(unsafe.SliceData(in.s.fields))
-				if t.searched == i {
-					t.i, in.next = i, next
+			for begin := k; ; {
+				if skip == 0 {
+					k = -fieldSize
+				}
+				k += fieldSize
+				if k == begin || byte(w) != ',' {
+					setPointer(unsafe.Pointer(&in.p), p)
+					t.i, in.field = i, begin
 					return &unusual
 				}
-				t.searched = i // for the first time, or as if for the second, which is only slower
+				f = (*shapeField)(unsafe.Add(fields, k))
+				skip = int(f.skip)
+				if (w^f.first)&f.mask == 0 && (skip <= 8 || word(b, i+skip-8) == f.last && (skip <= 16 || word(b, i+8) == f.middle)) {
+					break
+				}
 			}
 		}
-		if i += int(f.skip); i >= n {
-			break
-		}
-		c := byteOf(b, i)
+		k += fieldSize
+		i += skip
+		w = word(b, i)
 		at := unsafe.Add(p, f.at)
-		if f.kind == shapeText {
-			if c == '"' {
+		if f.kind <= shapeContent {
+			if byte(w) == '"' {
 				end := i + 1
+				found := mayEnd(w>>8) & highs
+				if found == 0 {
+					end = i + 8
+				}
 				for {
-					w := word(b, end)
-					if found := marks(w); found != 0 {
-						end += bits.TrailingZeros64(found) >> 3
+					if found == 0 {
+						few := end + 40
+						for found = mayEnd(word(b, end)) & highs; found == 0; found = mayEnd(word(b, end)) & highs {
+							if end += 8; end < few { // most texts are short
+								continue
+							}
+							for few = n + Pad; end+64 <= n; end += 64 {
+								if (mayEnd(word(b, end))|mayEnd(word(b, end+8))|mayEnd(word(b, end+16))|mayEnd(word(b, end+24))|
+									mayEnd(word(b, end+32))|mayEnd(word(b, end+40))|mayEnd(word(b, end+48))|mayEnd(word(b, end+56)))&highs != 0 {
+									break
+								}
+							}
+						}
+					}
+					end += bits.TrailingZeros64(found) >> 3
+					if c := byteOf(b, end); c == '"' || c == '\\' {
 						break
 					}
-					if end += 8; end >= n {
-						break
-					}
+					end++
+					found = 0
 				}
 				if end < n && byteOf(b, end) == '"' {
-					*(*stringHeader)(at) = stringHeader{unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i+1), end - i - 1} // nobody changes it
+					setText(at, b, i+1, end-i-1)
+					if f.kind == shapeContent {
+						(*Content)(at).kind = contentText
+					}
 					i = end + 1
 					continue
 				}
 			}
-		} else if f.kind <= shapeInt64 {
-			v, end := int64(0), i
-			for c -= '0'; c <= 9; c = byteOf(b, end) - '0' {
-				v = v*10 + int64(c)
-				end++
+		} else if f.kind == shapeStruct {
+			if byte(w) == '{' && t.depth < len(t.places) {
+				t.depth++
+				setPointer(unsafe.Pointer(&in.p), p)
+				in.field = k
+				in = (*place)(unsafe.Add(unsafe.Pointer(in), placeSize))
+				p, fields, k = at, unsafe.Pointer(unsafe.SliceData(f.of.fields)), 0
+				setPointer(unsafe.Pointer(&in.s), unsafe.Pointer(f.of))
+				setPointer(unsafe.Pointer(&in.list), nil)
+				in.outer = false
+				setByte(b, i, ',')
+				continue
 			}
-			if c += '0'; (c == ',' || c == '}') && end > i && end-i <= 18 && end < n {
+		} else if f.kind <= shapeInt64 {
+			v, end := uint64(0), i
+			if (w & (w + 0x0606060606060606) & 0xf0f0f0f0f0f0f0f0) == 0x3030303030303030 {
+				v = (w & 0x0f0f0f0f0f0f0f0f) * 2561 >> 8
+				v = (v & 0x00ff00ff00ff00ff) * 6553601 >> 16
+				v = (v & 0x0000ffff0000ffff) * 42949672960001 >> 32
+				end += 8
+				w = word(b, end)
+			}
+			for c := w&0xff - '0'; c <= 9; c = w&0xff - '0' {
+				v = v*10 + c
+				end++
+				if w >>= 8; w == 0 {
+					w = word(b, end)
+				}
+			}
+			if c := byte(w); (c == ',' || c == '}') && end > i && end-i <= 18 {
 				if f.kind == shapeInt {
 					*(*int)(at) = int(v)
 				} else {
-					*(*int64)(at) = v
+					*(*int64)(at) = int64(v)
 				}
 				i = end
 				continue
 			}
-		} else if f.kind == shapeStruct {
-			if c == '{' && t.depth < len(t.places) {
-				t.depth++
-				in.next = next
-				in = (*place)(unsafe.Add(unsafe.Pointer(in), placeSize))
-				p, next = at, unsafe.Pointer(unsafe.SliceData(f.of.fields))
-				in.s, in.p, in.outer = f.of, p, false
+		} else if f.kind == shapeBool {
+			if uint32(w) == 't'|'r'<<8|'u'<<16|'e'<<24 {
+				*(*bool)(at) = true
+				i += 4
 				continue
 			}
-		} else if f.kind == shapeBool {
-			if c == 't' || c == 'f' {
-				*(*bool)(at) = c == 't'
-				i += len("true")
-				if c == 'f' {
-					i++
-				}
+			if uint32(w) == 'f'|'a'<<8|'l'<<16|'s'<<24 && byteOf(b, i+4) == 'e' {
+				*(*bool)(at) = false
+				i += 5
 				continue
 			}
 		}
-		t.i, in.next = i, next
+		setPointer(unsafe.Pointer(&in.p), p)
+		t.i, in.field = i, k
 		return f
 	}
-	t.fail()
-	return nil
+}
+
+// mayEnd has the highest bit of a byte set where that is a quote or a backslash, and of
+// some others: what differs from a backslash by no more than 1, or by 0x7e and 0x7f as a
+// quote does. It takes half of what marks takes.
+func mayEnd(w uint64) uint64 {
+	return highs - ((w^backs)+2*ones)&(0x7c*ones)
 }
 
 const placeSize = int(unsafe.Sizeof(place{}))
 
-// A stringHeader is what a string consists of.
-type stringHeader struct {
-	p unsafe.Pointer
-	n int
+// A sliceHeader is what a list consists of.
+type sliceHeader struct {
+	p       unsafe.Pointer
+	n, room int
 }
 
 // fieldOf is the field of the key that was read last. The value of a key that is none

@@ -66,12 +66,12 @@ type trusted struct {
 	places [8]place // the objects that are read by their shapes
 	depth  int      // how many there are
 
-	searched int // where the key stands that was among no fields so far
 }
 
 // Eight bytes of a kind, and the lowest and highest bits of eight bytes.
 const (
 	ones   = 0x0101010101010101
+	zeros  = '0' * ones
 	highs  = 0x8080808080808080
 	spaces = ' ' * ones
 	quotes = '"' * ones
@@ -79,7 +79,7 @@ const (
 )
 
 // Pad is how many bytes behind a text Read reads, though it does not look at them.
-const Pad = 16
+const Pad = 24
 
 var errBroken = errors.New("no JSON of the right form")
 
@@ -197,14 +197,27 @@ func (t *trusted) text() string {
 // escaped reads a string with escapes, the first of which is at end. What escapes
 // say is shorter than they are: so a text that is nobody else's is written over.
 func (t *trusted) escaped(start, end int) string {
-	b := t.b
-	if !t.own {
-		last := end
-		for last < len(b) && b[last] == '\\' {
-			last = special(b, last+2)
-		}
-		b = Clone(b[:min(last+1, len(b))])
+	if t.own {
+		return t.moved(start, end)
 	}
+	last := end
+	for last < len(t.b) && t.b[last] == '\\' {
+		last = special(t.b, last+2)
+	}
+	whole := t.b
+	t.b = Clone(whole[:min(last+1, len(whole))])
+	text := t.moved(start, end)
+	t.b = whole
+	if t.bad {
+		t.fail()
+	}
+	return text
+}
+
+// moved reads a string from start on, over which it is written without its escapes,
+// none of which is before end.
+func (t *trusted) moved(start, end int) string {
+	b := t.b
 	out, i := moveText(b, end, end)
 	for i+1 < len(b) && b[i] == '\\' {
 		var long []byte
@@ -223,39 +236,62 @@ func (t *trusted) escaped(start, end int) string {
 // quote, or an escape that is not a short one, or the end.
 func moveText(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
-	for i+8 <= n {
-		w := word(b, i)
-		found := marks(w)
-		if found == 0 {
-			setWord(b, out, w)
-			out, i = out+8, i+8
+	by := out - i // i+by is where it is moved to
+	for i+16 <= n {
+		w, w2 := words(b, i)
+		if (mayEnd(w)|mayEnd(w2))&highs == 0 {
+			setWords(b, i+by, w, w2)
+			i += 16
 			continue
 		}
+		found := mayEnd(w) & highs
+		if found == 0 {
+			setWord(b, i+by, w)
+			i += 8
+			w, found = w2, mayEnd(w2)&highs
+		}
 		k := bits.TrailingZeros64(found) >> 3
-		i += k
-		if k&4 != 0 {
-			setHalf(b, out, uint32(w))
-			out, w = out+4, w>>32
+		if by <= -8 { // what is behind those k bytes is not needed any more
+			setWord(b, i+by, w)
+			i += k
+		} else {
+			if k&4 != 0 {
+				setHalf(b, i+by, uint32(w))
+				i, w = i+4, w>>32
+			}
+			if k&2 != 0 {
+				setByte(b, i+by, byte(w))
+				setByte(b, i+by+1, byte(w>>8))
+				i, w = i+2, w>>16
+			}
+			if k&1 != 0 {
+				setByte(b, i+by, byte(w))
+				i++
+			}
 		}
-		if k&2 != 0 {
-			setByte(b, out, byte(w))
-			setByte(b, out+1, byte(w>>8))
-			out, w = out+2, w>>16
+		c := byteOf(b, i)
+		switch c {
+		case '\\':
+			if i+1 == n {
+				return i + by, i
+			}
+			if c = escapes[byteOf(b, i+1)]; c == 0 {
+				return i + by, i
+			}
+			i++
+			by--
+		case '"':
+			return i + by, i
 		}
-		if k&1 != 0 {
-			setByte(b, out, byte(w))
-			out++
-		}
-		if byteOf(b, i) == '"' || i+1 == n {
-			return out, i
-		}
-		c := escapes[byteOf(b, i+1)]
-		if c == 0 {
-			return out, i
-		}
-		setByte(b, out, c)
-		out, i = out+1, i+2
+		setByte(b, i+by, c)
+		i++
 	}
+	return moveBytes(b, i+by, i)
+}
+
+// moveBytes is moveText by single bytes.
+func moveBytes(b []byte, out, i int) (toOut, toI int) {
+	n := len(b)
 	for i < n {
 		c := byteOf(b, i)
 		switch {
@@ -281,38 +317,36 @@ var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n
 // special is the first place from i on with a quote or a backslash, or the end.
 func special(b []byte, i int) int {
 	n := len(b)
-	for ; i+16 <= n; i += 16 {
-		w, w2 := words(b, i)
-		if (mayBeMarked(w)|mayBeMarked(w2))&highs == 0 {
-			continue
+	for {
+		for ; i+32 <= n; i += 32 {
+			if (mayEnd(word(b, i))|mayEnd(word(b, i+8))|mayEnd(word(b, i+16))|mayEnd(word(b, i+24)))&highs != 0 {
+				break
+			}
 		}
-		if found := marks(w); found != 0 {
-			return i + bits.TrailingZeros64(found)>>3
-		}
-		if found := marks(w2); found != 0 {
-			return i + 8 + bits.TrailingZeros64(found)>>3
+		for {
+			if i+8 <= n {
+				found := mayEnd(word(b, i)) & highs
+				if i += bits.TrailingZeros64(found) >> 3; found == 0 {
+					continue
+				}
+			}
+			if i >= n {
+				return n
+			}
+			if c := byteOf(b, i); c == '"' || c == '\\' {
+				return i
+			}
+			i++
+			break
 		}
 	}
-	for i < n && byteOf(b, i) != '"' && byteOf(b, i) != '\\' {
-		i++
-	}
-	return min(i, n)
 }
 
-// marks has the highest bit of a byte set where that is a quote or a backslash; of the
-// bytes behind the first it says nothing. Subtracting 1 sets the highest bit of a byte
-// that is 0, and other bytes of ASCII do not have it.
-func marks(w uint64) uint64 { return mayBeMarked(w) & highs &^ w }
-
-// mayBeMarked has the highest bit of a byte set where marks has, and of others that are
-// no ASCII.
-func mayBeMarked(w uint64) uint64 { return ((w ^ quotes) - ones) | ((w ^ backs) - ones) }
-
 func (t *trusted) boolean() bool {
-	switch t.space() {
+	c := t.space()
+	switch c {
 	case 't':
 		t.i += len("true")
-		return true
 	case 'f':
 		t.i += len("false")
 	default:
@@ -320,7 +354,10 @@ func (t *trusted) boolean() bool {
 			t.fail()
 		}
 	}
-	return false
+	if t.i > len(t.b) {
+		t.fail()
+	}
+	return c == 't'
 }
 
 // int reads a whole number.

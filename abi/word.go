@@ -37,3 +37,17 @@ func putKey(b []byte, out int, key string) { copy(b[out:], key) }
 
 // setHalf sets four bytes of b from i on. They must be there.
 func setHalf(b []byte, i int, w uint32) { binary.LittleEndian.PutUint32(b[i:], w) }
+
+// setText makes the text at a place n bytes of b from i on, which nobody changes.
+func setText(at unsafe.Pointer, b []byte, i, n int) {
+	*(*string)(at) = unsafe.String(unsafe.SliceData(b[i:]), n)
+}
+
+// setPointer makes the pointer at a place p.
+func setPointer(at, p unsafe.Pointer) { *(*unsafe.Pointer)(at) = p }
+
+// setWords sets sixteen bytes of b from i on. They must be there.
+func setWords(b []byte, i int, first, second uint64) {
+	setWord(b, i, first)
+	setWord(b, i+8, second)
+}

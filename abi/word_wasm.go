@@ -52,3 +52,20 @@ func putKey(b []byte, out int, key string) {
 func setHalf(b []byte, i int, w uint32) {
 	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
 }
+
+// setText makes the text at a place n bytes of b from i on, which nobody changes. It
+// tells the collector nothing of it: that knows of b, as what reads it holds it until
+// all is read, and of the place.
+func setText(at unsafe.Pointer, b []byte, i, n int) {
+	text := (*[2]uint64)(at)
+	text[0], text[1] = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))+uint64(i), uint64(n)
+}
+
+// setPointer makes the pointer at a place p, which the collector knows of without that.
+func setPointer(at, p unsafe.Pointer) { *(*uint64)(at) = uint64(uintptr(p)) }
+
+// setWords sets sixteen bytes of b from i on. They must be there.
+func setWords(b []byte, i int, first, second uint64) {
+	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
+	*(*uint64)(p), *(*uint64)(unsafe.Add(p, 8)) = first, second
+}

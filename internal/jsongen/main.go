@@ -281,26 +281,29 @@ func (g *generator) fillerOf(name string, list []field) {
 	if g.methods[name+".keep"] {
 		g.printf("keep: func(p unsafe.Pointer, name string, raw []byte) { (*%s)(p).keep(name, raw) },", name)
 	}
+	if len(list) > 0 && list[0].path == "Common.Run" {
+		g.printf("common: true, ")
+	}
 	g.printf("fields: []shapeField{\n")
 	for _, f := range list {
 		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:],
 			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // a variable cannot refer to itself
 	}
-	g.printf("{skip: 255, last: %#x},\n", uint64(math.MaxUint64))
+	g.printf("{mask: %#x},\n", uint64(math.MaxUint64))
 	g.printf("}}\n")
 }
 
-// longestKey is how long a key may be for its parts to be all of it.
-const longestKey = 22
+// longestKey is how many bytes a key may have for its parts to be all of it, with the
+// comma and the quote before it and the quote and the colon behind it.
+const longestKey = 24
 
-// keyOf are the parts of a key that are compared: its first eight bytes, with the quote
-// and the colon behind it where it is so short; of a longer one also the end with both,
-// and what is between.
+// keyOf are the parts of a key that are compared, with what is around it: its first eight
+// bytes; of a longer one also the last eight, and what is between.
 func keyOf(name string) string {
-	if len(name) > longestKey {
+	key := `,"` + name + `":`
+	if len(key) > longestKey {
 		panic("the key " + name + " is too long to be compared by its parts")
 	}
-	key := name + `":`
 	var first, mask, middle, last [8]byte
 	copy(first[:], key)
 	copy(mask[:], strings.Repeat("\xff", min(8, len(key))))
@@ -311,7 +314,7 @@ func keyOf(name string) string {
 		copy(middle[:], key[8:])
 	}
 	word := binary.LittleEndian.Uint64
-	text := fmt.Sprintf("name: %q, skip: %d, first: %#x, mask: %#x", name, len(`,"`+key), word(first[:]), word(mask[:]))
+	text := fmt.Sprintf("name: %q, skip: %d, first: %#x, mask: %#x", name, len(key), word(first[:]), word(mask[:]))
 	if len(key) > 16 {
 		text += fmt.Sprintf(", middle: %#x", word(middle[:]))
 	}
@@ -341,7 +344,7 @@ func shape(t *typ) string {
 	case t.kind == "pointer" && t.elem.kind == "struct":
 		return fmt.Sprintf("kind: shapePointer, of: &shapeOf%s, grow: func(p unsafe.Pointer, _ int) unsafe.Pointer { return grown((**%s)(p)) }", t.elem.name, t.elem.name)
 	case t.kind == "slice" && t.elem.kind == "struct":
-		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }", t.elem.name, t.elem.name)
+		return fmt.Sprintf("kind: shapeList, of: &shapeOf%s, size: unsafe.Sizeof(%s{}), grow: func(p unsafe.Pointer, n int) unsafe.Pointer { return extended((*[]%s)(p), n) }", t.elem.name, t.elem.name, t.elem.name)
 	case t.kind == "slice":
 		return fmt.Sprintf("kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) { fillSlice(t, (*[]%s)(p), %s) }", t.elem.name, filler(t.elem))
 	case t.kind == "map":
