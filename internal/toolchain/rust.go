@@ -48,7 +48,8 @@ func findRust(ctx context.Context) (*rust, error) {
 }
 
 // environment says which compiler cargo is to use, and the linker where Rust
-// came without its own, as Debian's does.
+// came without its own, as Debian's does. Such a Rust may also be older than 1.87, from
+// which on what copies memory is an instruction by itself.
 func (r *rust) environment(ctx context.Context) ([]string, error) {
 	env := []string{"RUSTC=" + r.rustc}
 	libs, err := exec.CommandContext(ctx, r.rustc, "--print", "target-libdir").Output()
@@ -64,7 +65,7 @@ func (r *rust) environment(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	const prefix = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_"
-	return append(env, prefix+"LINKER="+linker, prefix+"RUSTFLAGS=-C linker-flavor=wasm-ld"), nil
+	return append(env, prefix+"LINKER="+linker, prefix+"RUSTFLAGS=-C linker-flavor=wasm-ld -C target-feature=+bulk-memory"), nil
 }
 
 func buildRust(ctx context.Context, p *Project, out string) error {

@@ -2,7 +2,7 @@
 //! with.
 
 use crate::*;
-use alloc::{string::String, vec, vec::Vec};
+use alloc::{string::String, vec::Vec};
 
 mod import {
     #[link(wasm_import_module = "agent_middleware_v1")]
@@ -37,9 +37,15 @@ pub const ALWAYS: i64 = -1;
 /// Reads `len` bytes that are pending, such as an export's input. The host's text
 /// is UTF-8.
 pub fn pending(len: i32) -> Result<String, Error> {
-    let mut bytes = vec![0; len.max(0) as usize];
-    let n = unsafe { import::read(bytes.as_mut_ptr(), len) };
-    bytes.truncate(n.max(0) as usize);
+    let room = len.max(0) as usize;
+    let mut bytes = Vec::with_capacity(room);
+    unsafe {
+        let n = import::read(bytes.as_mut_ptr(), room as i32);
+        bytes.set_len((n.max(0) as usize).min(room));
+    }
+    if words::is_ascii(&bytes) {
+        return Ok(unsafe { String::from_utf8_unchecked(bytes) });
+    }
     String::from_utf8(bytes).map_err(|_| Error::internal("the host's text is no UTF-8"))
 }
 

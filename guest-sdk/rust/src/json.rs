@@ -1,5 +1,6 @@
 //! JSON: a reader and a writer for the types of the ABI, and values of any shape.
 
+use crate::words::{first, load, specials, zeros, EACH};
 use alloc::{boxed::Box, string::String, vec::Vec};
 
 /// How deeply JSON may be nested.
@@ -13,8 +14,9 @@ pub struct Malformed {
 }
 
 /// A type that reads and writes its JSON.
-pub trait Json: Sized {
-    fn read(r: &mut Reader) -> Result<Self, Malformed>;
+pub trait Json: Default {
+    /// Reads a value in the place of what a new one holds. What is wrong is kept by the reader.
+    fn read(&mut self, r: &mut Reader);
     fn write(&self, w: &mut Writer);
     /// Whether it is left out where it is optional.
     fn is_empty(&self) -> bool {
@@ -22,175 +24,370 @@ pub trait Json: Sized {
     }
     fn decode_json(text: &str) -> Result<Self, Malformed> {
         let mut r = Reader::new(text);
-        let value = Self::read(&mut r)?;
+        let mut value = Self::default();
+        value.read(&mut r);
         r.end()?;
         Ok(value)
     }
     fn encode_json(&self) -> String {
         let mut w = Writer::default();
         self.write(&mut w);
-        w.out
+        w.finish()
     }
 }
 
 /// A struct that is a JSON object.
-pub trait Object: Default + PartialEq {
+pub trait Object {
     /// Reads the value of a field, or returns false for a key that it does not have.
-    fn read_field(&mut self, key: &str, r: &mut Reader) -> Result<bool, Malformed>;
+    fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool;
     fn write_fields(&self, w: &mut Writer);
 }
 
-impl<T: Object> Json for T {
-    fn read(r: &mut Reader) -> Result<T, Malformed> {
-        let mut value = T::default();
-        r.fields(&mut |key, r| {
-            if !value.read_field(key, r)? {
-                r.skip()?;
-            }
-            Ok(())
-        })?;
-        Ok(value)
+impl<T: Object + Default + PartialEq> Json for T {
+    fn read(&mut self, r: &mut Reader) {
+        r.object(self)
     }
     fn write(&self, w: &mut Writer) {
-        w.out.push('{');
-        self.write_fields(w);
-        w.out.push('}');
+        w.object(self)
     }
     fn is_empty(&self) -> bool {
         *self == T::default()
     }
 }
 
-/// Reads JSON.
+/// The key of a field, and words of it, by which it is compared.
+pub struct Key<'a> {
+    pub text: &'a str,
+    head: u64,
+    tail: u64,
+}
+
+impl<'a> Key<'a> {
+    fn new(text: &'a str) -> Self {
+        let bytes = text.as_bytes();
+        if bytes.len() < 8 {
+            return Key { text, head: Name::of(text).head, tail: 0 };
+        }
+        let tail = if bytes.len() > 8 { unsafe { load(bytes, bytes.len() - 8) } } else { 0 };
+        Key { text, head: unsafe { load(bytes, 0) }, tail }
+    }
+
+    /// Whether it is a name.
+    #[inline(always)]
+    pub fn is(&self, name: &Name) -> bool {
+        self.head == name.head && self.text.len() == name.text.len() && self.tail == name.tail && (name.text.len() <= 16 || self.text == name.text)
+    }
+}
+
+/// A name that keys are compared with.
+pub struct Name<'a> {
+    text: &'a str,
+    head: u64, // the first eight bytes, or less
+    tail: u64, // the last eight bytes of more than eight
+}
+
+impl<'a> Name<'a> {
+    pub const fn of(text: &'a str) -> Self {
+        let len = text.len();
+        let head = Name::word(text, 0, if len < 8 { len } else { 8 });
+        Name { text, head, tail: if len > 8 { Name::word(text, len - 8, 8) } else { 0 } }
+    }
+
+    const fn word(text: &str, at: usize, n: usize) -> u64 {
+        let (mut word, mut i) = (0, 0);
+        while i < n {
+            word |= (text.as_bytes()[at + i] as u64) << (8 * i);
+            i += 1;
+        }
+        word
+    }
+}
+
+/// Reads the field that a key names, and returns.
+macro_rules! read_fields {
+    ($self:ident, $key:ident, $r:ident, $($name:literal => $field:ident),* $(,)?) => {
+        $({
+            const NAME: $crate::json::Name = $crate::json::Name::of($name);
+            if $key.is(&NAME) {
+                $self.$field.read($r);
+                return true;
+            }
+        })*
+    };
+}
+pub(crate) use read_fields;
+
+/// Reads JSON. What is wrong first is kept, and nothing is read behind it.
 pub struct Reader<'a> {
     text: &'a str,
     at: usize,
+    stop: usize,
     depth: u32,
+    wrong: Option<Malformed>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(text: &'a str) -> Self {
-        Reader { text, at: 0, depth: 0 }
+        Reader { text, at: 0, stop: text.len(), depth: 0, wrong: None }
     }
 
-    pub fn wrong<T>(&self, why: &'static str) -> Result<T, Malformed> {
-        Err(Malformed { why, at: self.at })
+    #[cold]
+    pub fn fail(&mut self, why: &'static str) {
+        if self.wrong.is_none() {
+            self.wrong = Some(Malformed { why, at: self.at });
+        }
+        self.stop = self.at;
     }
 
-    /// The next byte that is no white space, or 0 at the end.
+    #[inline(always)]
+    fn byte(&self, at: usize) -> u8 {
+        // The text is as long as stop at least.
+        if at < self.stop { unsafe { *self.text.as_bytes().get_unchecked(at) } } else { 0 }
+    }
+
+    /// The text between two places, which are beside ASCII.
+    #[inline(always)]
+    fn between(&self, from: usize, to: usize) -> &'a str {
+        unsafe { self.text.get_unchecked(from..to) }
+    }
+
+    /// The next byte that is no white space, or 0 at the end. The host writes none.
+    #[inline(always)]
     pub fn peek(&mut self) -> u8 {
-        let b = self.text.as_bytes();
-        while self.at < b.len() && matches!(b[self.at], b' ' | b'\n' | b'\t' | b'\r') {
+        let c = self.byte(self.at);
+        if c > b' ' { c } else { self.peek_behind() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn peek_behind(&mut self) -> u8 {
+        while self.at < self.stop && matches!(self.byte(self.at), b' ' | b'\n' | b'\t' | b'\r') {
             self.at += 1;
         }
-        b.get(self.at).copied().unwrap_or(0)
+        self.byte(self.at)
     }
 
-    fn take(&mut self, c: u8) -> bool {
-        let found = self.peek() == c;
-        self.at += found as usize;
-        found
-    }
-
-    fn word(&mut self, word: &str) -> Result<(), Malformed> {
-        self.peek();
-        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
-            return self.wrong("no JSON value");
+    fn word(&mut self, word: &str) {
+        if !self.between(self.at, self.stop).as_bytes().starts_with(word.as_bytes()) {
+            return self.fail("no JSON value");
         }
         self.at += word.len();
-        Ok(())
     }
 
-    pub fn end(&mut self) -> Result<(), Malformed> {
-        self.peek();
-        if self.at < self.text.len() {
-            return self.wrong("something follows the JSON value");
+    /// Says what was wrong, if something was.
+    pub fn end(mut self) -> Result<(), Malformed> {
+        if self.wrong.is_none() {
+            self.peek();
+            if self.at < self.stop {
+                self.fail("something follows the JSON value");
+            }
         }
-        Ok(())
+        self.wrong.map_or(Ok(()), Err)
     }
 
-    /// Reads a value; null is as if it were not there.
-    pub fn read<T: Json>(&mut self) -> Result<T, Malformed> {
-        T::read(self)
-    }
-
-    fn null(&mut self) -> Result<bool, Malformed> {
+    /// Whether the value is null, which is then read: it is as if it were not there.
+    #[inline(always)]
+    pub fn null(&mut self) -> bool {
         if self.peek() != b'n' {
-            return Ok(false);
+            return false;
         }
-        self.word("null")?;
-        Ok(true)
+        self.word("null");
+        true
     }
 
-    /// Calls read for each item of a list or an object, whose brackets are given.
-    fn items(&mut self, open: u8, close: u8, read: &mut dyn FnMut(&mut Self) -> Result<(), Malformed>) -> Result<(), Malformed> {
-        if !self.take(open) {
-            return self.wrong(if open == b'{' { "want an object" } else { "want a list" });
+    /// Begins a list or an object, whose bracket is given.
+    fn enter(&mut self, open: u8) -> bool {
+        if self.peek() != open {
+            self.fail(if open == b'{' { "want an object" } else { "want a list" });
+            return false;
         }
+        self.at += 1;
         self.depth += 1;
         if self.depth > DEPTH {
-            return self.wrong("nested too deeply");
+            self.fail("nested too deeply");
         }
-        let mut first = true;
-        while first || !self.take(close) {
-            if first && self.take(close) {
-                break;
-            }
-            if !first && !self.take(b',') {
-                return self.wrong("want a comma");
-            }
-            first = false;
-            read(self)?;
-        }
-        self.depth -= 1;
-        Ok(())
+        self.wrong.is_none()
     }
 
-    /// Reads an object field by field; null is one without any.
-    pub fn fields(&mut self, read: &mut dyn FnMut(&str, &mut Self) -> Result<(), Malformed>) -> Result<(), Malformed> {
-        if self.null()? {
-            return Ok(());
+    /// Goes on to the next item of a list or object, or leaves it.
+    #[inline(always)]
+    fn item(&mut self, close: u8, first: &mut bool) -> bool {
+        let c = self.peek();
+        if c == close {
+            self.at += 1;
+            self.depth -= 1;
+            return false;
         }
-        self.items(b'{', b'}', &mut |r| {
-            let key = r.string()?;
-            if !r.take(b':') {
-                return r.wrong("want a colon");
+        if core::mem::take(first) {
+            return self.wrong.is_none();
+        }
+        if c != b',' {
+            self.fail("want a comma");
+            return false;
+        }
+        self.at += 1; // and a value, which close is not
+        true
+    }
+
+    /// Reads a list, of which read reads an item; null is one without any.
+    pub fn items(&mut self, read: &mut dyn FnMut(&mut Self)) {
+        if self.null() || !self.enter(b'[') {
+            return;
+        }
+        let mut first = true;
+        while self.item(b']', &mut first) {
+            read(self);
+        }
+    }
+
+    /// Reads an object, of which read reads a field; null is one without any.
+    pub fn fields(&mut self, read: &mut dyn FnMut(&Key, &mut Self)) {
+        if self.null() || !self.enter(b'{') {
+            return;
+        }
+        let mut first = true;
+        while self.item(b'}', &mut first) {
+            if let Some(key) = self.short_key() {
+                read(&key, self);
+                continue;
             }
-            read(&key, r)
+            let (from, to, escaped) = self.span();
+            if self.peek() != b':' {
+                return self.fail("want a colon");
+            }
+            self.at += 1;
+            let store;
+            let text = if escaped {
+                store = self.unescaped(from, to);
+                &store
+            } else {
+                self.between(from, to)
+            };
+            let key = Key::new(text);
+            read(&key, self);
+        }
+    }
+
+    /// Reads a key as the host writes it, if it is no longer than two words less a quote.
+    #[inline(always)]
+    fn short_key(&mut self) -> Option<Key<'a>> {
+        if self.stop - self.at < 18 {
+            return None;
+        }
+        unsafe {
+            // Eighteen bytes are there: two quotes, two words less one byte, and a colon.
+            let bytes = self.text.as_bytes().get_unchecked(self.at..);
+            let mut head = load(bytes, 1);
+            let (mut found, mut n, mut tail) = (specials(head), 0, 0);
+            if found == 0 {
+                found = specials(load(bytes, 9));
+                n = 8;
+            }
+            n += first(found | 1 << 63);
+            if *bytes.get_unchecked(0) != b'"' || *bytes.get_unchecked(n + 1) != b'"' || *bytes.get_unchecked(n + 2) != b':' {
+                return None;
+            }
+            if n < 8 {
+                head &= !(!0 << (8 * n));
+            } else if n > 8 {
+                tail = load(bytes, n - 7);
+            }
+            let text = self.between(self.at + 1, self.at + 1 + n);
+            self.at += n + 3;
+            Some(Key { text, head, tail })
+        }
+    }
+
+    pub fn object(&mut self, object: &mut dyn Object) {
+        self.fields(&mut |key, r| {
+            if !object.read_field(key, r) {
+                r.skip();
+            }
         })
     }
 
-    /// Reads a string.
-    pub fn string(&mut self) -> Result<String, Malformed> {
-        if !self.take(b'"') {
-            return self.wrong("want a string");
+    /// Reads over a string, and returns where it begins and ends between its
+    /// quotes, and whether there are escapes in it.
+    fn span(&mut self) -> (usize, usize, bool) {
+        if self.peek() != b'"' {
+            self.fail("want a string");
+            return (self.at, self.at, false);
         }
-        let b = self.text.as_bytes();
-        let mut out = String::new();
-        let mut from = self.at;
-        loop {
-            match b.get(self.at) {
-                Some(b'"') => {
-                    out.push_str(&self.text[from..self.at]);
-                    self.at += 1;
-                    return Ok(out);
+        let bytes = self.text.as_bytes();
+        let (from, stop, mut at, mut escaped) = (self.at + 1, self.stop, self.at + 1, false);
+        while at < stop {
+            if stop - at >= 16 {
+                let mut found = specials(unsafe { load(bytes, at) });
+                if found == 0 {
+                    at += 8;
+                    found = specials(unsafe { load(bytes, at) });
+                    if found == 0 {
+                        at += 8;
+                        continue;
+                    }
                 }
-                Some(b'\\') => {
-                    out.push_str(&self.text[from..self.at]);
-                    let c = self.escape()?;
-                    out.push(c);
-                    from = self.at;
-                }
-                Some(c) if *c >= b' ' => self.at += 1,
-                _ => return self.wrong("a string without an end"),
+                at += first(found);
             }
+            let c = self.byte(at);
+            if c == b'"' {
+                self.at = at + 1;
+                return (from, at, escaped);
+            }
+            if c < b' ' {
+                break;
+            }
+            escaped |= c == b'\\';
+            at += 1 + (c == b'\\') as usize;
         }
+        self.at = at.min(stop);
+        self.fail("a string without an end");
+        (from, from, false)
     }
 
-    /// Reads an escape. Half a pair of surrogates becomes the replacement character.
-    fn escape(&mut self) -> Result<char, Malformed> {
-        let b = self.text.as_bytes();
-        let c = b.get(self.at + 1).copied().unwrap_or(0);
+    /// Reads a string.
+    pub fn string(&mut self) -> String {
+        let (from, to, escaped) = self.span();
+        if escaped { self.unescaped(from, to) } else { String::from(self.between(from, to)) }
+    }
+
+    /// The text of a string without its escapes. The reader is behind it.
+    fn unescaped(&mut self, from: usize, to: usize) -> String {
+        let bytes = self.text.as_bytes();
+        let mut out = String::with_capacity(to - from);
+        let (mut plain, mut at) = (from, from);
+        while at < to {
+            if to - at >= 8 {
+                let found = zeros(unsafe { load(bytes, at) } ^ EACH * b'\\' as u64);
+                if found == 0 {
+                    at += 8;
+                    continue;
+                }
+                at += first(found);
+            }
+            if self.byte(at) != b'\\' {
+                at += 1;
+                continue;
+            }
+            out.push_str(self.between(plain, at));
+            let (c, behind) = self.escape(at, to);
+            if behind == 0 {
+                self.at = at;
+                self.fail("a bad escape in a string");
+                return String::new();
+            }
+            out.push(c);
+            plain = behind;
+            at = behind;
+        }
+        out.push_str(self.between(plain, to));
+        out
+    }
+
+    /// The character that an escape stands for, and what is behind it, or 0. Half a pair
+    /// of surrogates becomes the replacement character.
+    fn escape(&self, at: usize, to: usize) -> (char, usize) {
+        let b = &self.text.as_bytes()[..to];
+        let c = b.get(at + 1).copied().unwrap_or(0);
         let plain = match c {
             b'"' | b'\\' | b'/' => c as char,
             b'b' => '\u{8}',
@@ -198,116 +395,156 @@ impl<'a> Reader<'a> {
             b'n' => '\n',
             b'r' => '\r',
             b't' => '\t',
-            b'u' => {
-                let mut code = self.hex(self.at + 2)?;
-                self.at += 6;
-                if (0xd800..0xdc00).contains(&code) && b.get(self.at) == Some(&b'\\') && b.get(self.at + 1) == Some(&b'u') {
-                    let low = self.hex(self.at + 2)?;
-                    if (0xdc00..0xe000).contains(&low) {
-                        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-                        self.at += 6;
-                    }
-                }
-                return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
-            }
-            _ => return self.wrong("a bad escape in a string"),
+            b'u' => return escaped_unit(b, at + 2),
+            _ => return ('\0', 0),
         };
-        self.at += 2;
-        Ok(plain)
-    }
-
-    fn hex(&self, at: usize) -> Result<u32, Malformed> {
-        let mut code = 0;
-        for i in at..at + 4 {
-            match self.text.as_bytes().get(i).and_then(|c| (*c as char).to_digit(16)) {
-                Some(digit) => code = code << 4 | digit,
-                None => return self.wrong("a bad escape in a string"),
-            }
-        }
-        Ok(code)
+        (plain, at + 2)
     }
 
     /// Reads over a number and returns how it is spelled.
-    pub fn number(&mut self) -> Result<&'a str, Malformed> {
+    pub fn number(&mut self) -> &'a str {
         self.peek();
         let from = self.at;
-        self.at += (self.byte() == b'-') as usize;
-        let zero = self.byte() == b'0';
+        self.at += (self.byte(from) == b'-') as usize;
+        let zero = self.byte(self.at) == b'0';
         let mut ok = match self.digits() {
             0 => false,
             n => n == 1 || !zero,
         };
-        if self.byte() == b'.' {
+        if self.byte(self.at) == b'.' {
             self.at += 1;
             ok &= self.digits() > 0;
         }
-        if matches!(self.byte(), b'e' | b'E') {
+        if matches!(self.byte(self.at), b'e' | b'E') {
             self.at += 1;
-            self.at += matches!(self.byte(), b'-' | b'+') as usize;
+            self.at += matches!(self.byte(self.at), b'-' | b'+') as usize;
             ok &= self.digits() > 0;
         }
         if !ok {
-            return self.wrong("no JSON value");
+            self.fail("no JSON value");
         }
-        Ok(&self.text[from..self.at])
-    }
-
-    fn byte(&self) -> u8 {
-        self.text.as_bytes().get(self.at).copied().unwrap_or(0)
+        self.between(from, self.at)
     }
 
     fn digits(&mut self) -> usize {
         let from = self.at;
-        while self.byte().is_ascii_digit() {
+        while self.byte(self.at).is_ascii_digit() {
             self.at += 1;
         }
         self.at - from
     }
 
     /// Reads a whole number; what does not fit is the nearest that does.
-    fn whole(&mut self) -> Result<i64, Malformed> {
-        if self.null()? {
-            return Ok(0);
-        }
-        let digits = self.number()?.as_bytes();
-        let negative = digits[0] == b'-';
-        let mut value = 0i64;
-        for c in &digits[negative as usize..] {
-            if !c.is_ascii_digit() {
-                return self.wrong("want a whole number");
+    fn whole(&mut self) -> i64 {
+        let (from, mut at, mut few) = (self.at, self.at, 0i64);
+        let digits = &self.text.as_bytes()[from..self.stop.min(from + 18)];
+        for c in digits {
+            let d = c.wrapping_sub(b'0');
+            if d > 9 {
+                break;
             }
-            value = value.saturating_mul(10).saturating_add((c - b'0') as i64);
+            few = few * 10 + d as i64;
+            at += 1;
         }
-        Ok(if negative { -value } else { value })
+        if at > from && matches!(self.byte(at), b',' | b'}') && (at == from + 1 || digits[0] != b'0') {
+            self.at = at;
+            return few;
+        }
+        if self.null() {
+            return 0;
+        }
+        let digits = self.number().as_bytes();
+        let negative = digits.first() == Some(&b'-');
+        let (mut value, mut left) = (0i64, 18);
+        for c in &digits[negative as usize..] {
+            let d = c.wrapping_sub(b'0');
+            if d > 9 {
+                self.fail("want a whole number");
+                return 0;
+            }
+            value = if left > 0 { value * 10 + d as i64 } else { value.saturating_mul(10).saturating_add(d as i64) };
+            left -= 1;
+        }
+        if negative { -value } else { value }
     }
 
     /// Reads over a value.
-    pub fn skip(&mut self) -> Result<(), Malformed> {
+    pub fn skip(&mut self) {
         match self.peek() {
-            b'"' => self.string().map(|_| ()),
+            b'"' => {
+                let (from, to, escaped) = self.span();
+                if escaped {
+                    self.unescaped(from, to);
+                }
+            }
             b'{' => self.fields(&mut |_, r| r.skip()),
-            b'[' => self.items(b'[', b']', &mut |r| r.skip()),
+            b'[' => self.items(&mut |r| r.skip()),
             b't' => self.word("true"),
             b'f' => self.word("false"),
             b'n' => self.word("null"),
-            _ => self.number().map(|_| ()),
+            _ => {
+                self.number();
+            }
         }
     }
+}
+
+/// The character behind `\u`, which may take another escape, and what is behind it, or 0.
+fn escaped_unit(b: &[u8], at: usize) -> (char, usize) {
+    let mut code = match hex(b, at) {
+        Some(code) => code,
+        None => return ('\0', 0),
+    };
+    let mut behind = at + 4;
+    if (0xd800..0xdc00).contains(&code) && b.get(behind) == Some(&b'\\') && b.get(behind + 1) == Some(&b'u') {
+        match hex(b, behind + 2) {
+            Some(low) if (0xdc00..0xe000).contains(&low) => {
+                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                behind += 6;
+            }
+            Some(_) => {}
+            None => return ('\0', 0),
+        }
+    }
+    (char::from_u32(code).unwrap_or('\u{fffd}'), behind)
+}
+
+fn hex(b: &[u8], at: usize) -> Option<u32> {
+    let mut code = 0;
+    for i in at..at + 4 {
+        code = code << 4 | (*b.get(i)? as char).to_digit(16)?;
+    }
+    Some(code)
 }
 
 /// Writes JSON.
 #[derive(Default)]
 pub struct Writer {
-    pub(crate) out: String,
+    out: Vec<u8>, // UTF-8
 }
 
 impl Writer {
+    /// What was written.
+    pub fn finish(self) -> String {
+        unsafe { String::from_utf8_unchecked(self.out) }
+    }
+
+    fn byte(&mut self, c: u8) {
+        self.out.push(c)
+    }
+
     pub fn key(&mut self, key: &str) {
-        if !self.out.ends_with('{') {
-            self.out.push(',');
+        if self.out.last() != Some(&b'{') {
+            self.byte(b',');
         }
         self.text(key);
-        self.out.push(':');
+        self.byte(b':');
+    }
+
+    pub fn object(&mut self, object: &dyn Object) {
+        self.byte(b'{');
+        object.write_fields(self);
+        self.byte(b'}');
     }
 
     pub fn field<T: Json>(&mut self, key: &str, value: &T) {
@@ -327,38 +564,56 @@ impl Writer {
         self.text(value);
     }
 
+    #[inline(never)]
     pub fn raw(&mut self, json: &str) {
-        self.out.push_str(json);
+        self.out.extend_from_slice(json.as_bytes());
     }
 
+    #[inline(never)]
     pub fn text(&mut self, text: &str) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
-        self.out.push('"');
-        let mut from = 0;
-        for (i, c) in text.char_indices() {
-            if c >= ' ' && c != '"' && c != '\\' && c != '\u{2028}' && c != '\u{2029}' {
+        let bytes = text.as_bytes();
+        self.out.reserve(bytes.len() + 2);
+        self.byte(b'"');
+        let (mut from, mut at) = (0, 0);
+        while at < bytes.len() {
+            if bytes.len() - at >= 8 {
+                let word = unsafe { load(bytes, at) };
+                let found = specials(word) | zeros(word ^ EACH * 0xe2);
+                if found == 0 {
+                    at += 8;
+                    continue;
+                }
+                at += first(found);
+            }
+            let c = bytes[at];
+            // U+2028 and U+2029 end lines in JavaScript.
+            let line = c == 0xe2 && matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9]));
+            if !line && c >= b' ' && c != b'"' && c != b'\\' {
+                at += 1;
                 continue;
             }
-            self.out.push_str(&text[from..i]);
-            from = i + c.len_utf8();
-            self.out.push('\\');
+            self.out.extend_from_slice(&bytes[from..at]);
+            self.byte(b'\\');
             match c {
-                '"' | '\\' => self.out.push(c),
-                '\u{8}' => self.out.push('b'),
-                '\u{c}' => self.out.push('f'),
-                '\n' => self.out.push('n'),
-                '\r' => self.out.push('r'),
-                '\t' => self.out.push('t'),
+                b'"' | b'\\' => self.byte(c),
+                8 => self.byte(b'b'),
+                12 => self.byte(b'f'),
+                b'\n' => self.byte(b'n'),
+                b'\r' => self.byte(b'r'),
+                b'\t' => self.byte(b't'),
+                0xe2 => self.raw(if bytes[at + 2] == 0xa8 { "u2028" } else { "u2029" }),
                 _ => {
-                    self.out.push('u');
-                    for shift in [12, 8, 4, 0] {
-                        self.out.push(HEX[(c as usize >> shift) & 15] as char);
-                    }
+                    self.raw("u00");
+                    self.byte(HEX[c as usize >> 4]);
+                    self.byte(HEX[c as usize & 15]);
                 }
             }
+            at += if line { 3 } else { 1 };
+            from = at;
         }
-        self.out.push_str(&text[from..]);
-        self.out.push('"');
+        self.out.extend_from_slice(&bytes[from..]);
+        self.byte(b'"');
     }
 
     pub fn number(&mut self, value: i64) {
@@ -374,20 +629,15 @@ impl Writer {
             }
         }
         if value < 0 {
-            self.out.push('-');
+            self.byte(b'-');
         }
-        for d in &digits[at..] {
-            self.out.push(*d as char);
-        }
+        self.out.extend_from_slice(&digits[at..]);
     }
 }
 
 impl Json for String {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        if r.null()? {
-            return Ok(String::new());
-        }
-        r.string()
+    fn read(&mut self, r: &mut Reader) {
+        *self = if r.null() { String::new() } else { r.string() }
     }
     fn write(&self, w: &mut Writer) {
         w.text(self)
@@ -398,8 +648,8 @@ impl Json for String {
 }
 
 impl Json for i64 {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        r.whole()
+    fn read(&mut self, r: &mut Reader) {
+        *self = r.whole()
     }
     fn write(&self, w: &mut Writer) {
         w.number(*self)
@@ -410,8 +660,8 @@ impl Json for i64 {
 }
 
 impl Json for i32 {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        Ok(r.whole()?.clamp(i32::MIN as i64, i32::MAX as i64) as i32)
+    fn read(&mut self, r: &mut Reader) {
+        *self = r.whole().clamp(i32::MIN as i64, i32::MAX as i64) as i32
     }
     fn write(&self, w: &mut Writer) {
         w.number(*self as i64)
@@ -422,12 +672,13 @@ impl Json for i32 {
 }
 
 impl Json for bool {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+    fn read(&mut self, r: &mut Reader) {
+        *self = r.peek() == b't';
         match r.peek() {
-            b't' => r.word("true").map(|_| true),
-            b'f' => r.word("false").map(|_| false),
-            b'n' => r.word("null").map(|_| false),
-            _ => r.wrong("want true or false"),
+            b't' => r.word("true"),
+            b'f' => r.word("false"),
+            b'n' => r.word("null"),
+            _ => r.fail("want true or false"),
         }
     }
     fn write(&self, w: &mut Writer) {
@@ -439,25 +690,24 @@ impl Json for bool {
 }
 
 impl<T: Json> Json for Vec<T> {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        let mut list = Vec::new();
-        if !r.null()? {
-            r.items(b'[', b']', &mut |r| {
-                list.push(T::read(r)?);
-                Ok(())
-            })?;
-        }
-        Ok(list)
+    fn read(&mut self, r: &mut Reader) {
+        self.clear();
+        r.items(&mut |r| {
+            self.push(T::default());
+            if let Some(item) = self.last_mut() {
+                item.read(r);
+            }
+        })
     }
     fn write(&self, w: &mut Writer) {
-        w.out.push('[');
+        w.byte(b'[');
         for (i, item) in self.iter().enumerate() {
             if i > 0 {
-                w.out.push(',');
+                w.byte(b',');
             }
             item.write(w);
         }
-        w.out.push(']');
+        w.byte(b']');
     }
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -465,11 +715,12 @@ impl<T: Json> Json for Vec<T> {
 }
 
 impl<T: Json> Json for Option<T> {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        if r.null()? {
-            return Ok(None);
+    fn read(&mut self, r: &mut Reader) {
+        if r.null() {
+            *self = None;
+        } else {
+            self.insert(T::default()).read(r)
         }
-        T::read(r).map(Some)
     }
     fn write(&self, w: &mut Writer) {
         match self {
@@ -483,8 +734,8 @@ impl<T: Json> Json for Option<T> {
 }
 
 impl Json for Box<crate::Event> {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        crate::Event::read(r).map(Box::new)
+    fn read(&mut self, r: &mut Reader) {
+        (**self).read(r)
     }
     fn write(&self, w: &mut Writer) {
         (**self).write(w)
@@ -496,7 +747,7 @@ impl Json for Box<crate::Event> {
 
 /// An answer of nothing.
 impl Json for () {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+    fn read(&mut self, r: &mut Reader) {
         r.skip()
     }
     fn write(&self, w: &mut Writer) {
@@ -513,7 +764,7 @@ impl Raw {
     pub fn text(text: &str) -> Raw {
         let mut w = Writer::default();
         w.text(text);
-        Raw(w.out)
+        Raw(w.finish())
     }
 
     /// An object of strings.
@@ -524,7 +775,7 @@ impl Raw {
             w.text_field(key, value);
         }
         w.raw("}");
-        Raw(w.out)
+        Raw(w.finish())
     }
 
     /// Reads it as a tree.
@@ -554,11 +805,11 @@ impl From<&str> for Raw {
 }
 
 impl Json for Raw {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+    fn read(&mut self, r: &mut Reader) {
         r.peek();
         let from = r.at;
-        r.skip()?;
-        Ok(Raw(r.text[from..r.at].into()))
+        r.skip();
+        self.0 = r.between(from, r.at).into()
     }
     fn write(&self, w: &mut Writer) {
         w.raw(if self.0.is_empty() { "null" } else { &self.0 })
@@ -579,6 +830,12 @@ impl Members {
     pub fn add(&mut self, key: &str, value: Raw) {
         self.0.push((key.into(), value));
     }
+    /// Reads a member behind its key.
+    pub(crate) fn read_member(&mut self, key: &Key, r: &mut Reader) {
+        let mut value = Raw::default();
+        value.read(r);
+        self.0.push((key.text.into(), value));
+    }
     pub(crate) fn write_fields(&self, w: &mut Writer) {
         for (key, value) in &self.0 {
             w.field(key, value);
@@ -587,13 +844,8 @@ impl Members {
 }
 
 impl Json for Members {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        let mut members = Members::default();
-        r.fields(&mut |key, r| {
-            members.add(key, r.read()?);
-            Ok(())
-        })?;
-        Ok(members)
+    fn read(&mut self, r: &mut Reader) {
+        r.fields(&mut |key, r| self.read_member(key, r))
     }
     fn write(&self, w: &mut Writer) {
         w.raw("{");
@@ -645,26 +897,44 @@ impl Value {
     }
 }
 
+impl Default for Value {
+    fn default() -> Self {
+        Value::Null
+    }
+}
+
 impl Json for Value {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        Ok(match r.peek() {
-            b'n' => r.word("null").map(|_| Value::Null)?,
-            b't' | b'f' => Value::Bool(r.read()?),
-            b'"' => Value::Text(r.string()?),
-            b'[' => Value::List(r.read()?),
+    fn read(&mut self, r: &mut Reader) {
+        *self = match r.peek() {
+            b'n' => {
+                r.word("null");
+                Value::Null
+            }
+            b't' | b'f' => {
+                let mut value = false;
+                value.read(r);
+                Value::Bool(value)
+            }
+            b'"' => Value::Text(r.string()),
+            b'[' => {
+                let mut list = Vec::new();
+                list.read(r);
+                Value::List(list)
+            }
             b'{' => {
                 let mut fields: Vec<(String, Value)> = Vec::new();
                 r.fields(&mut |key, r| {
-                    if fields.iter().any(|(k, _)| k == key) {
-                        return r.wrong("a key stands twice");
+                    if fields.iter().any(|(k, _)| k == key.text) {
+                        return r.fail("a key stands twice");
                     }
-                    fields.push((key.into(), r.read()?));
-                    Ok(())
-                })?;
+                    let mut value = Value::Null;
+                    value.read(r);
+                    fields.push((key.text.into(), value));
+                });
                 Value::Object(fields)
             }
-            _ => Value::Number(r.number()?.into()),
-        })
+            _ => Value::Number(r.number().into()),
+        }
     }
     fn write(&self, w: &mut Writer) {
         match self {

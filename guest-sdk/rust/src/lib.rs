@@ -25,15 +25,22 @@
 extern crate alloc;
 
 mod answers;
+#[cfg(all(feature = "allocator", target_arch = "wasm32"))]
+mod heap;
 pub mod host;
 mod json;
 mod list;
 mod special;
 mod types;
+mod words;
 
-pub use json::{Json, Malformed, Members, Object, Raw, Reader, Value, Writer};
+pub use json::{Json, Key, Malformed, Members, Name, Object, Raw, Reader, Value, Writer};
 pub use special::{Content, ListPatch, ToolsPatch};
 pub use types::*;
+
+#[cfg(all(feature = "allocator", target_arch = "wasm32"))]
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap::new();
 
 /// Exports hooks of a [Middleware], and no others, since the host calls what is
 /// exported: `export!(Guard: configure, gate_tool)`. A module does so once.

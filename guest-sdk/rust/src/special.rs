@@ -1,6 +1,6 @@
 //! The types whose JSON has several forms.
 
-use crate::json::{Json, Malformed, Reader, Writer};
+use crate::json::{Json, Reader, Writer};
 use crate::{Chunk, Message, Part, Splice, Tool};
 use alloc::{string::String, vec, vec::Vec};
 
@@ -42,11 +42,18 @@ impl Content {
 }
 
 impl Json for Content {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
-        match r.peek() {
-            b'n' => r.skip().map(|_| Content::Null),
-            b'"' => r.string().map(Content::Text),
-            _ => r.read().map(Content::Parts),
+    fn read(&mut self, r: &mut Reader) {
+        *self = match r.peek() {
+            b'n' => {
+                r.skip();
+                Content::Null
+            }
+            b'"' => Content::Text(r.string()),
+            _ => {
+                let mut parts = Vec::new();
+                parts.read(r);
+                Content::Parts(parts)
+            }
         }
     }
     fn write(&self, w: &mut Writer) {
@@ -94,19 +101,19 @@ impl ListPatch {
 }
 
 impl Json for ListPatch {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+    fn read(&mut self, r: &mut Reader) {
         if r.peek() == b'[' {
-            return r.read().map(ListPatch::Whole);
+            let mut list = Vec::new();
+            list.read(r);
+            *self = ListPatch::Whole(list);
+            return;
         }
         let mut list = Vec::new();
-        r.fields(&mut |key, r| {
-            if key == "splice" {
-                list = r.read()?;
-                return Ok(());
-            }
-            r.skip()
-        })?;
-        Ok(ListPatch::Splice(list))
+        r.fields(&mut |key, r| match key.text {
+            "splice" => list.read(r),
+            _ => r.skip(),
+        });
+        *self = ListPatch::Splice(list)
     }
     fn write(&self, w: &mut Writer) {
         match self {
@@ -153,20 +160,20 @@ impl ToolsPatch {
 }
 
 impl Json for ToolsPatch {
-    fn read(r: &mut Reader) -> Result<Self, Malformed> {
+    fn read(&mut self, r: &mut Reader) {
         if r.peek() == b'[' {
-            return r.read().map(ToolsPatch::Whole);
+            let mut list = Vec::new();
+            list.read(r);
+            *self = ToolsPatch::Whole(list);
+            return;
         }
         let (mut add, mut remove) = (Vec::new(), Vec::new());
-        r.fields(&mut |key, r| {
-            match key {
-                "add" => add = r.read()?,
-                "remove" => remove = r.read()?,
-                _ => r.skip()?,
-            }
-            Ok(())
-        })?;
-        Ok(ToolsPatch::Change { add, remove })
+        r.fields(&mut |key, r| match key.text {
+            "add" => add.read(r),
+            "remove" => remove.read(r),
+            _ => r.skip(),
+        });
+        *self = ToolsPatch::Change { add, remove }
     }
     fn write(&self, w: &mut Writer) {
         match self {
