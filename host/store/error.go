@@ -18,7 +18,8 @@ const (
 	Broken   Kind = "broken"    // anything else
 )
 
-// An Error is one of the database. Nothing of what was to be written is there.
+// An Error is one of the database. Nothing of what was to be written is there, unless the
+// disk failed to keep it, which nothing is written after.
 type Error struct {
 	Kind  Kind
 	Where string // which database

@@ -25,15 +25,15 @@ const (
 )
 
 // sqliteDB is a database in a file. One connection writes, and writes that are
-// asked for at once share a transaction, and with it one wait for the disk;
-// others read what was there when they began.
+// asked for at once share a transaction; those made while the disk is waited for share
+// the next wait for it. Others read what was there when they began.
 type sqliteDB struct {
 	where  string
 	reads  *sql.DB
 	idle   chan *sqliteConn // of reads: who reads takes one, and those who wait are served in their order
 	writes *sql.DB
 	writer *sqliteConn // used by the writing goroutine alone
-	lazy   bool        // what the writer is set to
+	disk   *disk
 
 	mu     sync.RWMutex // held for reading while something is sent to queue
 	closed bool
@@ -63,7 +63,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 	dsn := func(more string) string {
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s", busyTimeout, more)
 	}
-	if d.writes, err = sql.Open("sqlite", dsn("&_pragma=synchronous(FULL)")); err != nil {
+	if d.writes, err = sql.Open("sqlite", dsn(fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(%d)", mostLog))); err != nil {
 		return nil, d.failed(err)
 	}
 	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
@@ -90,7 +90,8 @@ func (d *sqliteDB) connect(ctx context.Context) (err error) {
 		}
 		d.idle <- c
 	}
-	return nil
+	d.disk, err = d.openDisk(ctx)
+	return err
 }
 
 // makeFile makes the file for its owner alone: runs hold whole conversations.
@@ -122,7 +123,7 @@ func (d *sqliteDB) close() error {
 	close(d.queue)
 	d.mu.Unlock()
 	<-d.done
-	err := d.writer.close()
+	err := errors.Join(d.disk.close(), d.writer.close())
 	for range readers {
 		err = errors.Join(err, (<-d.idle).close())
 	}
@@ -178,9 +179,7 @@ func (d *sqliteDB) work() {
 				w.err = err
 			}
 		}
-		for _, w := range group {
-			close(w.done)
-		}
+		d.disk.await(group)
 	}
 }
 
@@ -188,16 +187,6 @@ func (d *sqliteDB) work() {
 // itself; the error is that of all of them.
 func (d *sqliteDB) group(group []*write) (err error) {
 	t := d.writer
-	lazy := true
-	for _, w := range group {
-		lazy = lazy && w.lazy
-	}
-	if lazy != d.lazy {
-		if _, err := t.exec(map[bool]string{true: "PRAGMA synchronous = NORMAL", false: "PRAGMA synchronous = FULL"}[lazy]); err != nil {
-			return err
-		}
-		d.lazy = lazy
-	}
 	if _, err := t.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
