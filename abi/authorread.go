@@ -82,12 +82,18 @@ func (t *trusted) common(v any) bool {
 		if *v != nil || t.space() != '{' {
 			return false
 		}
-		fillMap(t, v, func(t *trusted, n *int) { *n = int(t.int()) })
+		for *v = (map[string]int{}); t.key(); {
+			key := t.last
+			(*v)[key] = int(t.int())
+		}
 	case *map[string]string:
 		if *v != nil || t.space() != '{' {
 			return false
 		}
-		fillMap(t, v, func(t *trusted, s *string) { *s = t.text() })
+		for *v = (map[string]string{}); t.key(); {
+			key := t.last
+			(*v)[key] = t.text()
+		}
 	default:
 		return false
 	}

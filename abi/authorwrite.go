@@ -12,36 +12,39 @@ import (
 )
 
 // MarshalValue writes a value of an author's type as JSON.
-func MarshalValue(v any) ([]byte, error) {
+func MarshalValue(v any) ([]byte, error) { return AppendValue(make([]byte, 0, 128), v) }
+
+// AppendValue appends a value of an author's type as JSON.
+func AppendValue(b []byte, v any) ([]byte, error) {
 	switch known := v.(type) {
 	case Result:
-		return known.append(nil)
+		return known.append(b)
 	case *Result:
 		if known != nil {
-			return known.append(nil)
+			return known.append(b)
 		}
 	case Message:
-		return known.append(nil)
+		return known.append(b)
 	case []Message:
-		w := writer{}
+		w := writer{b: b}
 		writeSlice(&w, known, func(w *writer, m *Message) { m.writeValue(w) })
 		return w.b, w.err
 	case map[string]int:
-		return marshalCounts(known), nil
+		return appendCounts(b, known), nil
 	case map[string]string:
-		w := writer{}
+		w := writer{b: b}
 		writeMap(&w, known, func(w *writer, s *string) { w.text(*s) })
 		return w.b, w.err
 	}
-	w := writer{b: make([]byte, 0, 64)}
+	w := writer{b: b}
 	w.author(reflect.ValueOf(v), 0)
 	return w.b, w.err
 }
 
-// marshalCounts writes what is counted by names, which modules keep most.
-func marshalCounts(counts map[string]int) []byte {
+// appendCounts writes what is counted by names, which modules keep most.
+func appendCounts(b []byte, counts map[string]int) []byte {
 	if counts == nil {
-		return []byte("null")
+		return append(b, "null"...)
 	}
 	var few [8]string
 	keys := few[:0]
@@ -49,7 +52,7 @@ func marshalCounts(counts map[string]int) []byte {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	w := writer{b: append(make([]byte, 0, 128), '{')}
+	w := writer{b: append(b, '{')}
 	for i, k := range keys {
 		if i > 0 {
 			w.b = append(w.b, ',')

@@ -406,7 +406,7 @@ func (t *trusted) raw() JSON {
 // rawObject returns any value as it stands. What begins as the last object within an
 // object did is that one again: such as what a tool takes, which comes with each of its calls.
 func (t *trusted) rawObject() JSON {
-	if end := t.i + len(t.known); end <= len(t.b) && string(t.b[t.i:end]) == string(t.known) && len(t.known) > 0 {
+	if end := t.i + len(t.known); end <= len(t.b) && stands(t.b, t.i, t.known) {
 		raw := t.b[t.i:end:end]
 		t.i = end
 		return raw
@@ -416,6 +416,20 @@ func (t *trusted) rawObject() JSON {
 		t.known = raw
 	}
 	return raw
+}
+
+// stands reports whether a text of at least eight bytes stands at i.
+func stands(b []byte, i int, text []byte) bool {
+	n := len(text) - 8
+	if n < 0 || word(b, i+n) != word(text, n) {
+		return false
+	}
+	for k := 0; k < n; k += 8 {
+		if word(b, i+k) != word(text, k) {
+			return false
+		}
+	}
+	return true
 }
 
 // skip passes over a value.

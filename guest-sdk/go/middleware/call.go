@@ -46,11 +46,6 @@ func (c *Call) SetArgs(v any) error {
 	return nil
 }
 
-func (c *Call) clone() *Call {
-	out := *c
-	return &out
-}
-
 // A ToolStart is a tool call before it is made. Arguments may be changed.
 type ToolStart struct {
 	*Call
@@ -91,7 +86,8 @@ func changedString(shown, now string) *string {
 	if shown == now {
 		return nil
 	}
-	return &now
+	changed := now // and not now itself, which would be made also where nothing changed
+	return &changed
 }
 
 // A NextTool goes on with a tool call: with the arguments as they were
@@ -122,7 +118,9 @@ var toolCalls = wrapping[Call, abi.Result]{
 	wrap: func(hooks any, i int, ctx *Context, req *Call, next func(*Call) (*abi.Result, error)) (*abi.Result, error) {
 		return hooks.([]WrapToolCallHook)[i].WrapToolCall(ctx, req, next)
 	},
-	clone: (*Call).clone, copy: cloneResult, same: sameResult,
+	clone: func(to, from *Call) { *to = *from },
+	copy:  func(to, from *abi.Result) { *to = copyResult(from) },
+	same:  sameResult,
 	aside: func(q *Call) *aside { return &q.aside },
 	patch: func(came, q *Call) (abi.Writable, bool, error) {
 		if came.Arguments == q.Arguments {

@@ -25,7 +25,17 @@ func (*Chunks) serve(s *served) (abi.Writable, error) {
 	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
 		return nil, err
 	}
-	chunks := &Chunks{Items: cloneChunks(v.in.Chunks), Stream: v.in.Stream, Final: v.in.Final}
+	made := &struct {
+		Chunks
+		one [1]abi.Chunk
+	}{Chunks: Chunks{Stream: v.in.Stream, Final: v.in.Final}}
+	chunks := &made.Chunks
+	if len(v.in.Chunks) == 1 {
+		chunks.Items = made.one[:]
+	} else {
+		chunks.Items = make([]abi.Chunk, len(v.in.Chunks))
+	}
+	copyChunks(chunks.Items, v.in.Chunks)
 	for _, h := range hooks[OnChunkHook](s) {
 		if err := h.OnChunk(v.ctx, chunks); err != nil {
 			return nil, err
@@ -39,15 +49,15 @@ func (*Chunks) serve(s *served) (abi.Writable, error) {
 	return &v.out, nil
 }
 
-func cloneChunks(chunks []abi.Chunk) []abi.Chunk {
-	out := slices.Clone(chunks)
+// copyChunks copies what an author could change in place.
+func copyChunks(out, chunks []abi.Chunk) {
+	copy(out, chunks)
 	for i := range out {
 		if out[i].Part != nil {
 			part := *out[i].Part
 			out[i].Part = &part
 		}
 	}
-	return out
 }
 
 func sameChunk(a, b abi.Chunk) bool {

@@ -23,7 +23,23 @@ type Context struct {
 	frame    any            // the *frame of the wrapper that runs, if one does: see [aside]
 	sent     bool           // the host was sent chunks
 	reply    abi.LocalValue // that is read
+	room     *[]byte        // where values are encoded, one after the other
 }
+
+// encode returns the JSON of a value, which is there until the next is encoded.
+func (c *Context) encode(value any) ([]byte, error) {
+	if c.room == nil {
+		return abi.MarshalValue(value)
+	}
+	b, err := abi.AppendValue((*c.room)[:0], value)
+	if err == nil && cap(b) <= mostKept {
+		*c.room = b
+	}
+	return b, err
+}
+
+// mostKept is the most bytes of room for JSON that are kept for the next.
+const mostKept = 32 << 10
 
 // Emit makes a custom event of the run, marked with this module. Data is
 // anything that encodes as JSON; nil is none. It is denied in observe.

@@ -23,7 +23,8 @@ type Host interface {
 	// LocalGet returns an abi.LocalValue, or nothing for a key that is not there.
 	LocalGet(key string) ([]byte, error)
 	LocalDelete(key string) error
-	// LocalSet returns an abi.LocalVersion.
+	// LocalSet returns an abi.LocalVersion, or nothing, since nobody asks for it. The
+	// value is the caller's again when it returns.
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
 	// LocalAdd returns the new value of a counter.
 	LocalAdd(key string, delta int64) ([]byte, error)

@@ -80,7 +80,7 @@ func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
 }
 
 func (l Local[T]) store(ctx *Context, value T, version int64) error {
-	b, err := abi.MarshalValue(value)
+	b, err := ctx.encode(value)
 	if err != nil {
 		return abi.Wrap("local "+strconv.Quote(string(l)), err)
 	}

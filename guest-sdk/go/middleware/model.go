@@ -59,7 +59,9 @@ var modelCalls = wrapping[Request, abi.Response]{
 	wrap: func(hooks any, i int, ctx *Context, req *Request, next func(*Request) (*abi.Response, error)) (*abi.Response, error) {
 		return hooks.([]WrapModelHook)[i].WrapModel(ctx, req, next)
 	},
-	clone: (*Request).clone, copy: cloneResponse, same: sameResponse,
+	clone: (*Request).cloneOf,
+	copy:  func(to, from *abi.Response) { *to = *cloneResponse(from) },
+	same:  sameResponse,
 	aside: func(q *Request) *aside { return &q.aside },
 	patch: func(_, q *Request) (abi.Writable, bool, error) {
 		patch, err := q.patch()

@@ -16,6 +16,7 @@ type Module struct {
 	config      configurer
 	served      []served
 	lists       [2]listCache
+	room        []byte // where values are encoded
 }
 
 // A served is a hook that the module has.
@@ -187,6 +188,7 @@ func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
 	}
 	ctx := &c.own
 	ctx.Run, ctx.Entry, ctx.Resume, ctx.host = common.Run, common.Entry, common.Resume, host
+	ctx.room = &m.room
 	c.m, c.host, c.ctx = m, host, ctx
 	return nil
 }

@@ -16,19 +16,24 @@ type onion[Q, R any] struct {
 	count   int // of them
 
 	last, untouched *R // what the host knows already: its last reply, or what was sent
+
+	// The first of each, which most calls have no more than one of: a module pays for
+	// each object.
+	kept  R
+	outer turn[Q, R]
 }
 
 // A wrapping is what there is to know of a wrap hook: Q is what its wrappers pass on,
 // R what they get back.
 type wrapping[Q, R any] struct {
 	wrap  func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
-	clone func(*Q) *Q
+	clone func(to, from *Q)
 	aside func(*Q) *aside
 	patch func(came, req *Q) (patch abi.Writable, unchanged bool, err error)
 	// reply and end are what the host's next and the end of its stream say.
 	reply func([]byte) (*R, error)
 	end   func(*abi.StreamEnd) *R
-	copy  func(*R) *R
+	copy  func(to, from *R)
 	same  func(a, b *R) bool
 	// chunks are those that say what a reply says; said is the reverse, with what
 	// chunks cannot say from a reply, which may be nil.
@@ -93,11 +98,15 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	if i == o.count {
 		return o.next(came, pass)
 	}
-	t := &turn[Q, R]{onion: o, i: i, came: came, pass: pass, frame: frame{out: pass}}
+	t := &o.outer
+	if i > 0 {
+		t = &turn[Q, R]{}
+	}
+	t.onion, t.i, t.came, t.pass, t.frame.out = o, i, came, pass, pass
 	ctx := o.call.ctx
 	defer ctx.leave(ctx.enter(&t.frame))
-	own := o.clone(came)
-	reply, err := o.wrap(o.hooks, i, ctx, own, t.next)
+	o.clone(&t.own, came)
+	reply, err := o.wrap(o.hooks, i, ctx, &t.own, t.next)
 	switch {
 	case err != nil:
 		return nil, err
@@ -108,7 +117,7 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	case t.called:
 		return t.last, t.failed
 	default:
-		return o.layer(i+1, own, pass)
+		return o.layer(i+1, &t.own, pass)
 	}
 }
 
@@ -119,6 +128,7 @@ type turn[Q, R any] struct {
 	came  *Q
 	pass  *listener
 	frame frame
+	own   Q // what the wrapper is given
 
 	called     bool
 	last, good *R // what the last next came to, and the last one that was good
@@ -151,7 +161,8 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	case t.last == o.last:
 		t.unheard = o.untouched
 	default:
-		t.unheard = o.copy(t.last)
+		t.unheard = new(R)
+		o.copy(t.unheard, t.last)
 	}
 	return t.last, t.failed
 }
@@ -165,7 +176,7 @@ func (t *turn[Q, R]) said() *R {
 	f.head.Add(f.tail.Chunks()...)
 	reply := o.said(t.good, &f.head)
 	if t.pass == nil {
-		o.last, o.untouched = reply, o.copy(reply)
+		o.knows(reply)
 	}
 	return reply
 }
@@ -201,8 +212,19 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.last, o.untouched = reply, o.copy(reply)
+	o.knows(reply)
 	return reply, nil
+}
+
+// knows notes a reply that the host knows.
+func (o *onion[Q, R]) knows(reply *R) {
+	if o.untouched == nil {
+		o.untouched = &o.kept
+	} else {
+		o.untouched = new(R)
+	}
+	o.last = reply
+	o.copy(o.untouched, reply)
 }
 
 // ask calls the host's next, or reads its stream if somebody listens.

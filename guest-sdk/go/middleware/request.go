@@ -77,11 +77,10 @@ func (r *Request) patch() (abi.RequestPatch, error) {
 	return out, err
 }
 
-// clone returns a request with the same changes, whose changes are its own.
-func (r *Request) clone() *Request {
-	out := *r
-	out.Messages = r.Messages.clone()
-	out.Tools = slices.Clone(r.Tools)
-	out.Params = maps.Clone(r.Params)
-	return &out
+// cloneOf makes r a request with the same changes as another one, whose changes are its own.
+func (r *Request) cloneOf(from *Request) {
+	*r = *from
+	r.Messages = from.Messages.clone()
+	r.Tools = slices.Clone(from.Tools)
+	r.Params = maps.Clone(from.Params)
 }

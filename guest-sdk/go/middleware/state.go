@@ -69,9 +69,11 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	out := &struct {
 		State
 		listed
+		tools [2]abi.StateTool // of the few that most agents have
 	}{}
 	c.show(&out.listed, l)
-	out.State = State{Messages: &out.listed.Messages, Tools: slices.Clone(tools)}
+	out.State.Messages = &out.listed.Messages
+	out.State.Tools = append(out.tools[:0], tools...)
 	return &out.State
 }
 

@@ -88,7 +88,7 @@ func (s Stored[T]) Update(ctx *Context, ttl Lifetime, fn func(old T) (T, error))
 }
 
 func (s Stored[T]) set(ctx *Context, value T, version int64, ttl Lifetime) error {
-	b, err := abi.MarshalValue(value)
+	b, err := ctx.encode(value)
 	if err != nil {
 		return abi.Wrap("stored "+strconv.Quote(string(s)), err)
 	}

@@ -100,9 +100,6 @@ func export(hook abi.Hook, n int32) int32 {
 // answers is where answers are written, one after the other.
 var answers = make([]byte, answerBytes)
 
-// mostKept is the most bytes that are kept for the next answer.
-const mostKept = 32 << 10
-
 // What warm gets the heap ready for.
 const (
 	room      = 1 << 20 // bytes that a run may use before memory grows
@@ -320,7 +317,7 @@ func (h *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 	valuePtr, valueLen := bytesAt(value)
 	n := hostLocalSet(keyPtr, keyLen, valuePtr, valueLen, version)
 	runtime.KeepAlive(value)
-	return h.reply(n)
+	return nil, h.done(n)
 }
 
 // LocalAdd implements [Host].
@@ -345,7 +342,7 @@ func (h *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	valuePtr, valueLen := bytesAt(value)
 	n := hostStoreSet(keyPtr, keyLen, valuePtr, valueLen, version, ttl)
 	runtime.KeepAlive(value)
-	return h.reply(n)
+	return nil, h.done(n)
 }
 
 // StoreAdd implements [Host].

@@ -94,6 +94,7 @@ func (i *imports) LocalSet(key string, value []byte, version int64) ([]byte, err
 		return nil, fail(abi.CodeInvalid, "the value of %q: %v", key, err)
 	}
 	l := &i.h.locals
+	value = abi.Clone(value)
 	if version == abi.LocalAlways {
 		next := l.next(value)
 		l.staged[key] = &next

@@ -76,6 +76,7 @@ func (i *imports) StoreSet(key string, value []byte, version, ttl int64) ([]byte
 	if version != abi.LocalAlways && version != now.Version {
 		return nil, fail(abi.CodeConflict, "%q has version %d, not %d", key, now.Version, version)
 	}
+	value = abi.Clone(value)
 	var expires time.Time
 	if ttl > 0 {
 		expires = time.UnixMilli(i.h.Run.NowMS).Add(time.Duration(ttl) * time.Second)
