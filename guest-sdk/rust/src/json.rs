@@ -357,7 +357,7 @@ impl<'a> Reader<'a> {
         let (mut plain, mut at) = (from, from);
         while at < to {
             if to - at >= 8 {
-                let found = zeros(unsafe { load(bytes, at) } ^ EACH * b'\\' as u64);
+                let found = zeros(unsafe { load(bytes, at) } ^ (EACH * b'\\' as u64));
                 if found == 0 {
                     at += 8;
                     continue;
@@ -579,7 +579,7 @@ impl Writer {
         while at < bytes.len() {
             if bytes.len() - at >= 8 {
                 let word = unsafe { load(bytes, at) };
-                let found = specials(word) | zeros(word ^ EACH * 0xe2);
+                let found = specials(word) | zeros(word ^ (EACH * 0xe2));
                 if found == 0 {
                     at += 8;
                     continue;
@@ -858,8 +858,9 @@ impl Json for Members {
 }
 
 /// Any JSON, read strictly: no key stands twice.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
+    #[default]
     Null,
     Bool(bool),
     /// How it is spelled.
@@ -894,12 +895,6 @@ impl Value {
             Value::Bool(value) => Some(*value),
             _ => None,
         }
-    }
-}
-
-impl Default for Value {
-    fn default() -> Self {
-        Value::Null
     }
 }
 
