@@ -229,7 +229,7 @@ func TestFactsAreKept(t *testing.T) {
 	require.NotEmpty(t, known[0].shape.imports)
 	require.NotEmpty(t, known[0].shape.exports)
 	require.NotEmpty(t, known[0].names.index)
-	require.NotEmpty(t, known[0].data)
+	require.NotEmpty(t, known[0].data.places)
 	require.NotEmpty(t, known[0].globals)
 	var encoded [2][]byte
 	for i, f := range known {

@@ -253,9 +253,10 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 	}
 }
 
-// rewriteVersion changes whenever rewrite refuses more, or finds out something
-// else; what the decoder does is part of it. wasm.MeterVersion stands for metering.
-const rewriteVersion = 4
+// rewriteVersion changes whenever rewrite refuses more, finds out something else, or
+// facts are kept in another form; what the decoder does is part of it. wasm.MeterVersion
+// stands for metering.
+const rewriteVersion = 5
 
 // cacheKey names the cache entry of a module with that digest: all that what is
 // compiled depends on, and what had to be so for it to be accepted.

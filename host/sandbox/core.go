@@ -86,9 +86,7 @@ func (c *code) freshPages(limit uint64, portable bool) (pages, error) {
 		p.free()
 		return nil, fmt.Errorf("sandbox: there is no memory for %s", bytesText(int64(c.shape.memoryMin)))
 	}
-	for _, d := range c.data {
-		copyPieces(b[d.at:], d.bytes)
-	}
+	c.data.write(b)
 	return p, nil
 }
 

@@ -14,7 +14,7 @@ type difference struct {
 	content []byte  // of all places, one after the other
 }
 
-// A place is where bytes differ.
+// A place is where bytes lie, or differ.
 type place struct{ at, length uint32 }
 
 const (

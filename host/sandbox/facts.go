@@ -15,7 +15,7 @@ import (
 type facts struct {
 	shape *shape
 	names *names
-	data  []dataSegment // what a new memory holds
+	data  memoryData // what a new memory holds
 
 	functions     uint32   // in the module as it came, imports included
 	globals       []string // exports of all that is mutable
@@ -86,11 +86,12 @@ func (f *facts) encode() []byte {
 		w.number(uint64(n.end - at))
 		at = n.end
 	}
-	w.number(uint64(len(f.data)))
-	for _, d := range f.data {
-		w.number(uint64(d.at))
-		w.text(string(d.bytes))
+	w.number(uint64(len(f.data.places)))
+	for _, p := range f.data.places {
+		w.number(uint64(p.at))
+		w.number(uint64(p.length))
 	}
+	w.text(string(f.data.bytes))
 	return w
 }
 
@@ -143,13 +144,18 @@ func decodeFacts(b []byte) (f facts, err error) {
 		f.names.index[i] = nameAt{uint32(function), uint32(at), uint32(end)}
 		at = end
 	}
-	f.data = make([]dataSegment, r.count())
-	for i := range f.data {
-		at, content := r.number(), r.bytes()
-		if at > maxMemoryBytes || at+uint64(len(content)) > f.shape.memoryMin {
+	f.data.places = make([]place, r.count())
+	total := uint64(0)
+	for i := range f.data.places {
+		at, length := r.number(), r.number()
+		if at > maxMemoryBytes || length > maxMemoryBytes || at+length > f.shape.memoryMin {
 			return f, errNoFacts
 		}
-		f.data[i] = dataSegment{uint32(at), content}
+		f.data.places[i] = place{uint32(at), uint32(length)}
+		total += length
+	}
+	if f.data.bytes = r.bytes(); uint64(len(f.data.bytes)) != total {
+		return f, errNoFacts
 	}
 	if r.wrong || len(r.left) > 0 || f.shape.memoryMin > maxMemoryBytes {
 		return f, errNoFacts

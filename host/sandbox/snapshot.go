@@ -55,22 +55,33 @@ func uses(m *wasm.Module, ops ...wasm.Opcode) bool {
 	return false
 }
 
-// dataSegment is what a new memory holds at an offset.
-type dataSegment struct {
-	at    uint32
-	bytes []byte
+// memoryData is what a new memory holds: at each place the next bytes. A Go module
+// has tens of thousands of places, so there is no pointer in them: else each garbage
+// collection would follow them all.
+type memoryData struct {
+	places []place
+	bytes  []byte
+}
+
+// write writes the data to a memory in which all places lie.
+func (d *memoryData) write(memory []byte) {
+	content := d.bytes
+	for _, p := range d.places {
+		copyPieces(memory[p.at:], content[:p.length])
+		content = content[p.length:]
+	}
 }
 
 // takeData takes the active data segments out of a module. The sandbox writes
 // them itself, since wazero takes milliseconds for the tens of thousands that a
 // Go module has. It fails if one does not lie in the memory.
-func takeData(m *wasm.Module) ([]dataSegment, error) {
+func takeData(m *wasm.Module) (taken memoryData, err error) {
 	total := 0
 	for i := range m.Data {
 		total += len(m.Data[i].Init)
 	}
-	taken := make([]dataSegment, 0, len(m.Data))
-	all := make([]byte, 0, total) // one copy, so that the module's bytes can be freed
+	taken.places = make([]place, 0, len(m.Data))
+	taken.bytes = make([]byte, 0, total) // a copy, so that the module's bytes can be freed
 	size := uint64(0)
 	if len(m.Memories) > 0 {
 		size = uint64(m.Memories[0].Size.Min) * pageBytes
@@ -83,12 +94,12 @@ func takeData(m *wasm.Module) ([]dataSegment, error) {
 		// No globals are imported, so that an offset is a constant.
 		at := uint32(d.Offset.Bits)
 		if uint64(at)+uint64(len(d.Init)) > size {
-			return nil, &RefusedError{Reason: fmt.Sprintf("data segment %d has %d bytes for address 0x%x, which do not lie in the memory of %s",
+			return taken, &RefusedError{Reason: fmt.Sprintf("data segment %d has %d bytes for address 0x%x, which do not lie in the memory of %s",
 				i, len(d.Init), at, bytesText(int64(size)))}
 		}
 		if len(d.Init) > 0 {
-			all = append(all, d.Init...)
-			taken = append(taken, dataSegment{at, all[len(all)-len(d.Init):]})
+			taken.places = append(taken.places, place{at, uint32(len(d.Init))})
+			taken.bytes = append(taken.bytes, d.Init...)
 		}
 		*d = wasm.Data{Mode: wasm.Passive} // an active segment is as if dropped once it was written
 	}
