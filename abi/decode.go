@@ -21,11 +21,12 @@ func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(
 // DecodeUntil is Decode for who has not much time: every 64 KiB it asks stop,
 // and returns the error that it gives, if any.
 func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
-	s := scanner{b: b, stop: stop}
+	s := newScanner(b, stop)
 	unknown, err = s.decode(v)
 	if s.stopped != nil {
-		return nil, s.stopped
+		unknown, err = nil, s.stopped
 	}
+	s.giveBack()
 	return unknown, err
 }
 
@@ -45,11 +46,12 @@ func Valid(b []byte) error { return ValidUntil(b, nil) }
 
 // ValidUntil is Valid as DecodeUntil is Decode.
 func ValidUntil(b []byte, stop func() error) error {
-	s := scanner{b: b, stop: stop}
+	s := newScanner(b, stop)
 	err := s.document(nil)
 	if s.stopped != nil {
-		return s.stopped
+		err = s.stopped
 	}
+	s.giveBack()
 	return err
 }
 

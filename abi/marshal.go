@@ -25,6 +25,50 @@ func marshal(v value) ([]byte, error) {
 	return out, err
 }
 
+// scanners are such as are used again, with room for their paths.
+var scanners = sync.Pool{New: func() any { return &scanner{path: make([]segment, 0, usualDepth)} }}
+
+// usualDepth is how long a path may be whose room is used again.
+const usualDepth = 16
+
+// newScanner returns what reads b, which is to be given back.
+func newScanner(b []byte, stop func() error) *scanner {
+	s := scanners.Get().(*scanner)
+	s.b, s.stop = b, stop
+	return s
+}
+
+// giveBack ends the use of a scanner.
+func (s *scanner) giveBack() {
+	path := s.path[:cap(s.path)]
+	if len(path) > usualDepth {
+		return
+	}
+	clear(path) // keys are parts of the text
+	*s = scanner{path: path[:0]}
+	scanners.Put(s)
+}
+
+// AppendJSON appends v to b as Marshal writes it. With an error b is as it was.
+func AppendJSON(b []byte, v any) ([]byte, error) {
+	known := valueOf(v)
+	if known == nil {
+		text, err := MarshalValue(v)
+		return Append(b, text), err
+	}
+	w := writers.Get().(*writer)
+	own := w.b
+	w.b = b
+	known.writeValue(w)
+	out, err := w.b, w.err
+	w.b, w.err = own, nil
+	writers.Put(w)
+	if err != nil {
+		return b, err
+	}
+	return out, nil
+}
+
 // begin returns what reads a text, which may be nobody else's.
 func begin(b []byte, own bool) *trusted { return &trusted{b: b, own: own} }
 

@@ -162,6 +162,11 @@ func (c *Call) list(n int) (l *List, first int, err error) {
 // Messages returns messages from up to, not including, to of a list, as JSON
 // of at most limit bytes.
 func (c *Call) Messages(n, from, to, limit int) ([]byte, error) {
+	return c.AppendMessages(nil, n, from, to, limit)
+}
+
+// AppendMessages is Messages behind b.
+func (c *Call) AppendMessages(b []byte, n, from, to, limit int) ([]byte, error) {
 	l, first, err := c.list(n)
 	if err != nil {
 		return nil, err
@@ -170,7 +175,7 @@ func (c *Call) Messages(n, from, to, limit int) ([]byte, error) {
 	if from < to && from < first {
 		return nil, denied("this module may read %q of the messages, from index %d on", c.member.Read, first)
 	}
-	b, ok := l.JSON(from, to, limit)
+	b, ok := l.appendJSON(b, from, to, limit)
 	if !ok {
 		return nil, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("messages %d to %d take more than %d bytes; ask for fewer at once", from, to, limit)}
 	}

@@ -59,7 +59,7 @@ func (it *item) encoded() []byte {
 	if b := it.json.Load(); b != nil {
 		return *b
 	}
-	b, err := abi.Marshal(it.message)
+	b, err := abi.Marshal(&it.message)
 	if err != nil {
 		// A message holds only what was decoded or made by the host.
 		b = []byte(`{"role":"user","content":null}`)
@@ -145,15 +145,23 @@ func (l *List) Changed(rev int64) int { return min(l.revs.changed(rev, l.rev), l
 // JSON writes messages from up to, not including, to as an array. The bounds
 // are clamped. ok is false if it would take more than limit bytes.
 func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
+	return l.appendJSON(nil, from, to, limit)
+}
+
+// appendJSON is JSON behind b, which is used again if there is room in it.
+func (l *List) appendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))
 	to = max(from, min(to, len(l.items)))
 	size := 2
 	for _, it := range l.items[from:to] {
 		if size += len(it.encoded()) + 1; size > limit {
-			return nil, false
+			return b, false
 		}
 	}
-	b = append(make([]byte, 0, size), '[')
+	if cap(b)-len(b) < size {
+		b = append(make([]byte, 0, len(b)+size), b...)
+	}
+	b = append(b, '[')
 	for i, it := range l.items[from:to] {
 		if i > 0 {
 			b = append(b, ',')

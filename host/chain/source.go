@@ -30,7 +30,7 @@ func (k *modelKind) same(a, b *abi.Response) bool { return sameMessage(&a.Messag
 func sameMessage(a, b *abi.Message) bool {
 	x, y := *a, *b
 	x.ID, x.Origin, y.ID, y.Origin = "", "", "", ""
-	return sameJSON(x, y)
+	return sameJSON(&x, &y)
 }
 
 // sameJSON compares two values as they are written.

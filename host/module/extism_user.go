@@ -124,7 +124,7 @@ func userMessages(_ context.Context, v *visit, arg []byte) ([]byte, error) {
 	if a.To != nil {
 		to = min(*a.To, most)
 	}
-	return v.messages(a.List, a.From, to)
+	return v.messages(nil, a.List, a.From, to)
 }
 
 func userChanged(_ context.Context, v *visit, arg []byte) ([]byte, error) {

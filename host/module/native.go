@@ -296,7 +296,15 @@ func nativeNext(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]
 }
 
 func nativeMessages(_ context.Context, v *visit, _ *sandbox.Guest, p []uint64) ([]byte, error) {
-	return v.messages(number(p[0]), number(p[1]), number(p[2]))
+	var room []byte
+	if v.recorder == nil { // which keeps the reply
+		room = v.replyRoom[:0]
+	}
+	reply, err := v.messages(room, number(p[0]), number(p[1]), number(p[2]))
+	if err == nil && v.replay == nil {
+		v.replyRoom = reply
+	}
+	return reply, err
 }
 
 func nativeLocalGet(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {

@@ -161,7 +161,7 @@ func (v *visit) model(ctx context.Context, request []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(abi.ModelReply{Response: res})
+		return abi.Marshal(&abi.ModelReply{Response: res})
 	})
 }
 
@@ -188,7 +188,7 @@ func (v *visit) tool(ctx context.Context, request []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return abi.Marshal(abi.ToolReply{Result: res})
+		return abi.Marshal(&abi.ToolReply{Result: res})
 	})
 }
 

@@ -68,6 +68,8 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	s.count(v, took, isFault(err))
 	if s.mw.served != nil {
 		s.mw.served(v, took)
+	} else {
+		v.giveBack()
 	}
 	return err
 }
@@ -75,12 +77,14 @@ func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 // visit makes the visit of a call.
 func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	m := s.mw.module
-	v := &visit{hook: c.Hook, limits: &m.limits, call: c, config: s.mw.config, grants: s.mw.grants, transport: m.transport, recorder: m.recorder()}
+	v := newVisit()
+	v.hook, v.limits, v.call, v.config, v.grants = c.Hook, &m.limits, c, s.mw.config, s.mw.grants
+	v.transport, v.recorder = m.transport, m.recorder()
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
 		v.now = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
-	if v.input, err = encode(c, in); err != nil {
+	if v.input, err = v.encode(in); err != nil {
 		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 	}
 	v.pending = v.input
@@ -88,9 +92,16 @@ func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 }
 
 // encode writes a hook's input, with the messages that it shows.
-func encode(c *chain.Call, in any) ([]byte, error) {
-	b, err := abi.Marshal(in)
-	items, n := c.Shown()
+func (v *visit) encode(in any) ([]byte, error) {
+	var b []byte
+	var err error
+	if v.recorder != nil { // and keeps the input
+		b, err = abi.Marshal(in)
+	} else {
+		b, err = abi.AppendJSON(v.inputRoom, in)
+		v.inputRoom = b[:0]
+	}
+	items, n := v.call.Shown()
 	if err != nil || items == nil {
 		return b, err
 	}

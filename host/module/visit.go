@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
@@ -53,7 +54,33 @@ type visit struct {
 	bytesIn   int64 // copied to the guest
 	bytesOut  int64 // copied from it
 
-	within visitContext
+	inputRoom, replyRoom []byte // for its input, and for replies with messages: nobody keeps them
+}
+
+// visits are such as are used again, with their rooms.
+var visits = sync.Pool{New: func() any { return new(visit) }}
+
+// mostRoom is how large a room may be that is used again, in bytes.
+const mostRoom = 64 << 10
+
+// newVisit returns a visit that is to be given back.
+func newVisit() *visit { return visits.Get().(*visit) }
+
+// giveBack ends a visit, which nobody looks at any more. What is recorded is kept, and
+// its context may be: by a tool that did not end with its call.
+func (v *visit) giveBack() {
+	if v.recorder != nil {
+		return
+	}
+	input, reply := v.inputRoom, v.replyRoom
+	if cap(input) > mostRoom {
+		input = nil
+	}
+	if cap(reply) > mostRoom {
+		reply = nil
+	}
+	*v = visit{inputRoom: input[:0], replyRoom: reply[:0]}
+	visits.Put(v)
 }
 
 // log logs a text of the guest's, or about it.
@@ -100,11 +127,7 @@ func (c *visitContext) Value(key any) any {
 
 // context returns ctx with the visit in it, where imports find it.
 func (v *visit) context(ctx context.Context) context.Context {
-	if v.within.v != nil { // it is asked for once, but by a few
-		return &visitContext{ctx, v}
-	}
-	v.within = visitContext{ctx, v}
-	return &v.within
+	return &visitContext{ctx, v}
 }
 
 func visitOf(ctx context.Context) *visit { return ctx.Value(visitKey{}).(*visit) }
@@ -178,7 +201,7 @@ func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return abi.Marshal(abi.ModelReply{Response: res})
+			return abi.Marshal(&abi.ModelReply{Response: res})
 		case abi.HookWrapToolCall:
 			p, err := v.callPatch("next: patch of the call", patch)
 			if err != nil {
@@ -189,7 +212,7 @@ func (v *visit) next(ctx context.Context, patch []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return abi.Marshal(abi.ToolReply{Result: res})
+			return abi.Marshal(&abi.ToolReply{Result: res})
 		default:
 			_, err := v.call.Next(ctx, nil) // says why not
 			return nil, err
@@ -226,11 +249,12 @@ func (v *visit) tellUnknown(what string, keys []string) {
 	}
 }
 
-func (v *visit) messages(list, from, to int) ([]byte, error) {
+// messages are those of a list, behind room.
+func (v *visit) messages(room []byte, list, from, to int) ([]byte, error) {
 	return v.ask(func() HostCall {
 		return HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}
 	}, func() ([]byte, error) {
-		return v.call.Messages(list, from, to, v.limits.ReplyBytes)
+		return v.call.AppendMessages(room, list, from, to, v.limits.ReplyBytes)
 	})
 }
 

@@ -77,6 +77,7 @@ type Instance struct {
 	slept   int64         // by how much sleeping moved it, in nanoseconds
 
 	export   string       // that is being called
+	stack    []uint64     // its parameters, and then its results
 	inside   string       // the import that was called last
 	depth    int          // how many guests wait below this call
 	hostCtx  *callContext // for imports
@@ -107,10 +108,7 @@ func (im *Image) newInstance() (*Instance, error) {
 
 // start makes the core from the module, whose start function runs.
 func (in *Instance) start(ctx context.Context) error {
-	_, err := in.run(ctx, "", func(ctx context.Context) ([]uint64, error) {
-		return nil, in.core.instantiate(ctx, nil, in.image)
-	})
-	return err
+	return in.run(ctx, "", nil, 0)
 }
 
 // configure makes cfg the configuration from now on.
@@ -145,7 +143,8 @@ func (in *Instance) Image() *Image { return in.image }
 // The error is a *Fault if the guest did wrong; what Guest.Abort was given; the
 // cause of ctx if that ended; ErrBusy, ErrDead or ErrClosed. After any of these
 // but ErrBusy, and after a fault of kind FaultNesting, the instance is dead and
-// should be closed. The context reaches the imports.
+// should be closed. The context reaches the imports. The results are there until the
+// next call.
 func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]uint64, error) {
 	want, ok := in.image.code.shape.funcType(export)
 	if !ok {
@@ -154,20 +153,22 @@ func (in *Instance) Call(ctx context.Context, export string, args ...uint64) ([]
 	if len(want.Params) != len(args) {
 		return nil, fmt.Errorf("sandbox: %s takes %d parameters, not %d", export, len(want.Params), len(args))
 	}
-	return in.run(ctx, export, func(context.Context) ([]uint64, error) {
-		return in.core.function(export).Call(&in.inner, args...)
-	})
+	if err := in.run(ctx, export, args, len(want.Results)); err != nil {
+		return nil, err
+	}
+	return in.stack[:len(want.Results)], nil
 }
 
-// run lets guest code run in body, and sees to all that bounds it.
-func (in *Instance) run(ctx context.Context, export string, body func(ctx context.Context) ([]uint64, error)) ([]uint64, error) {
+// run lets guest code run, an export or for "" the start function, and sees to all that
+// bounds it.
+func (in *Instance) run(ctx context.Context, export string, args []uint64, results int) error {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	hostCtx := &callContext{Context: ctx, in: in}
 	defer hostCtx.finish()
 	if err := in.begin(hostCtx); err != nil {
-		return nil, err
+		return err
 	}
 	defer in.end()
 
@@ -177,7 +178,7 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 	}
 	if depth >= in.image.limits.Nesting {
 		in.setDead(false)
-		return nil, in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
+		return in.fault(FaultNesting, fmt.Sprintf("guests call guests more than %d deep", in.image.limits.Nesting))
 	}
 	in.export, in.inside, in.depth, in.hostCtx, in.ending, in.own = export, "", depth, hostCtx, nil, nil
 	in.sharer = sharerOf(ctx)
@@ -187,26 +188,33 @@ func (in *Instance) run(ctx context.Context, export string, body func(ctx contex
 
 	in.fill()
 	in.watch = startWatch(in.image.code.suspect.lately())
-	results, err := protect(hostCtx, body)
+	err := in.enter(hostCtx, export, args, results)
 	in.endTurn()
 	in.watch.stop()
 	in.drain()
 	in.finishReport()
 	if err = in.outcome(hostCtx, err); err != nil {
-		return nil, err
+		return err
 	}
 	in.setDead(false)
-	return results, nil
+	return nil
 }
 
-// protect makes a panic in wazero itself an error.
-func protect(ctx context.Context, body func(ctx context.Context) ([]uint64, error)) (results []uint64, err error) {
+// enter is where guest code runs. A panic in wazero itself is an error.
+func (in *Instance) enter(ctx context.Context, export string, args []uint64, results int) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = panicError{r}
 		}
 	}()
-	return body(ctx)
+	if export == "" {
+		return in.core.instantiate(ctx, nil, in.image)
+	}
+	in.stack = append(in.stack[:0], args...)
+	for len(in.stack) < results {
+		in.stack = append(in.stack, 0)
+	}
+	return in.core.function(export).CallWithStack(&in.inner, in.stack)
 }
 
 // panicError is a panic that did not come from an import.
