@@ -164,15 +164,20 @@ func modelError(err error) error {
 // deliver gives the caller the chunks that left the outermost ring. What is
 // wrapped may go on meanwhile, where a wrapper reads its stream.
 func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
-	for _, c := range chunks {
+	told := slices.Clone(chunks) // they are the caller's then
+	r.mu.Lock()
+	r.state.Streamed = slices.Grow(r.state.Streamed, len(chunks))
+	r.mu.Unlock()
+	for i := range told {
+		c := &told[i]
 		if c.Kind != abi.ChunkPart && c.Text == "" && c.Kind != abi.ChunkToolCall {
 			continue
 		}
 		r.mu.Lock()
-		r.state.Streamed = append(r.state.Streamed, c)
+		r.state.Streamed = append(r.state.Streamed, *c)
 		c.Seq = int64(len(r.state.Streamed))
 		r.mu.Unlock()
-		r.tell(abi.Event{Type: abi.EventChunk, Chunk: &c})
+		r.tell(abi.Event{Type: abi.EventChunk, Chunk: c})
 	}
 	if r.keeper != nil {
 		r.keeper.room(ctx)

@@ -7,12 +7,16 @@ import (
 
 const (
 	// maxOut is how many events wait for the caller before the run waits for it,
-	// until half of them are taken.
-	maxOut = 16
-	// linger is how long an event may wait for others. To wake whoever waits for
-	// events costs about as much as a hook of a small module: a caller that has just
-	// taken some comes by after that time, without being woken.
+	// until half of them are taken. Both then wake each other, so it is more than an
+	// answer usually has chunks that come at once.
+	maxOut = 48
+	// linger is how long chunks of a stream may wait for others, and pass how long
+	// events may. To wake whoever waits for events costs about as much as a hook of a
+	// small module: a caller that has just taken some comes by after that time, without
+	// being woken, and nobody sees so small a delay. One that took none for as long is
+	// woken at once, so that nothing waits for longer.
 	linger = 500 * time.Microsecond
+	pass   = 2 * time.Millisecond
 )
 
 // An outbox is between a run and its caller: one who sends at a time, and one who
@@ -117,9 +121,9 @@ func (o *outbox) take() (ClientEvent, bool) {
 // rest waits until it is time for the caller to come by, or it is woken.
 func (o *outbox) rest() (woken bool) {
 	if o.timer == nil {
-		o.timer = time.NewTimer(linger)
+		o.timer = time.NewTimer(pass)
 	} else {
-		o.timer.Reset(linger)
+		o.timer.Reset(pass)
 	}
 	select {
 	case <-o.timer.C:
