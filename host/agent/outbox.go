@@ -49,33 +49,41 @@ func (o *outbox) send(e ClientEvent) {
 	o.mu.Lock()
 	for o.n == maxOut {
 		o.full = true
-		o.wake()
+		wake := o.awake()
 		o.mu.Unlock()
+		if wake {
+			o.more <- struct{}{}
+		}
 		<-o.room
 		o.mu.Lock()
 	}
 	o.ring[(o.first+o.n)%maxOut] = e
 	o.n++
-	if o.waits {
-		o.wake()
-	}
+	wake := o.waits && o.awake()
 	o.mu.Unlock()
-}
-
-// wake wakes the caller if it waits. Callers hold the lock.
-func (o *outbox) wake() {
-	if o.waits || o.comes {
-		o.waits, o.comes = false, false
+	if wake {
 		o.more <- struct{}{}
 	}
+}
+
+// awake makes the caller one that does not wait, and reports whether it did: then it is
+// to be given a token. Callers hold the lock, but not when they give the token: who
+// wakes takes it.
+func (o *outbox) awake() bool {
+	waited := o.waits || o.comes
+	o.waits, o.comes = false, false
+	return waited
 }
 
 // close says that there are no more events.
 func (o *outbox) close() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.closed = true
-	o.wake()
+	wake := o.awake()
+	o.mu.Unlock()
+	if wake {
+		o.more <- struct{}{}
+	}
 }
 
 // take returns the next event, for which it waits; false if there are no more.
@@ -110,11 +118,12 @@ func (o *outbox) take() (ClientEvent, bool) {
 	o.ring[o.first] = ClientEvent{} // what it holds is the caller's now
 	o.first = (o.first + 1) % maxOut
 	o.n--
-	if o.full && o.n <= maxOut/2 {
-		o.full = false
+	room := o.full && o.n <= maxOut/2
+	o.full = o.full && !room
+	o.mu.Unlock()
+	if room {
 		o.room <- struct{}{}
 	}
-	o.mu.Unlock()
 	return e, true
 }
 
