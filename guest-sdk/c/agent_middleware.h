@@ -1070,7 +1070,7 @@ struct am_event {
 	bool replaced; /* the message is not what its chunks said */
 	am_call *call;
 	am_result *result;
-	am_str source;
+	am_str source; /* tool_result; run_finished: whose failure of the model call it was */
 	am_str entry;
 	am_str hook;
 	am_str name;

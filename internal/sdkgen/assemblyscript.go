@@ -92,7 +92,11 @@ func asRead(b *strings.Builder, s *structure) {
 		if f.optional {
 			value = "r.none() ? null : " + value
 		}
-		fmt.Fprintf(b, "\t\t%s (key == %q) this.%s = %s;\n", word, f.key, f.key, value)
+		set := "this." + f.key + " = " + value
+		if f.kind == object && !f.optional {
+			set = "this." + f.key + ".read(r)" // what is there already is as good
+		}
+		fmt.Fprintf(b, "\t\t%s (key == %q) %s;\n", word, f.key, set)
 	}
 	if s.open {
 		b.WriteString("\t\telse this.unknown.add(key, r.raw());\n\t\treturn true;\n\t}\n")

@@ -6,6 +6,87 @@ export type Json = string;
 /** How deeply JSON may be nested. */
 const DEPTH: i32 = 64;
 
+// Texts are looked at by words of eight bytes, or four units of UTF-16. In what these return
+// each place that was looked for has its highest bit set; those behind the first one may have it, too.
+
+const BYTES: u64 = 0x0101010101010101, HIGH: u64 = 0x8080808080808080;
+const UNITS: u64 = 0x0001000100010001;
+
+// @ts-ignore: decorator
+@inline
+function zeros(word: u64): u64 {
+	return (word - BYTES) & ~word & HIGH;
+}
+
+/** What a JSON string does not hold as it is: quotes, backslashes, controls. With the bit of 2 turned over, a quote is one more than those. */
+// @ts-ignore: decorator
+@inline
+function specials(word: u64): u64 {
+	return (((word ^ (BYTES * 2)) - BYTES * 0x21) | ((word ^ (BYTES * 0x5c)) - BYTES)) & ~word & HIGH;
+}
+
+/** What of UTF-16 is not written as one byte that is the same: that, and all behind ASCII. */
+// @ts-ignore: decorator
+@inline
+function specialUnits(word: u64): u64 {
+	return ((((word ^ (UNITS * 2)) - UNITS * 0x21) | ((word ^ (UNITS * 0x5c)) - UNITS)) & (UNITS << 15)) | (word & (UNITS * 0xff80));
+}
+
+/** Four bytes as four units. */
+// @ts-ignore: decorator
+@inline
+function widen(four: u32): u64 {
+	let x: u64 = four;
+	x = (x | (x << 16)) & 0x0000ffff0000ffff;
+	return (x | (x << 8)) & 0x00ff00ff00ff00ff;
+}
+
+/** Four units below 256 as four bytes. */
+// @ts-ignore: decorator
+@inline
+function narrow(units: u64): u32 {
+	const x = (units | (units >> 8)) & 0x0000ffff0000ffff;
+	return <u32>(x | (x >> 16));
+}
+
+/** A new text of so many units. */
+function room(units: usize): usize {
+	return __new(units << 1, idof<string>());
+}
+
+/** The text that n bytes of ASCII are. */
+function ascii(at: usize, n: usize): string {
+	const out = room(n);
+	let i: usize = 0;
+	for (; i + 4 <= n; i += 4) store<u64>(out + (i << 1), widen(load<u32>(at + i)));
+	for (; i < n; i++) store<u16>(out + (i << 1), load<u8>(at + i));
+	return changetype<string>(out);
+}
+
+/** The text that n bytes of UTF-8 are. */
+function decoded(at: usize, n: usize): string {
+	let i: usize = 0;
+	while (i + 8 <= n && (load<u64>(at + i) & HIGH) == 0) i += 8;
+	while (i < n && load<u8>(at + i) < 0x80) i++;
+	return i == n ? ascii(at, n) : String.UTF8.decodeUnsafe(at, n);
+}
+
+/** Whether a text is n bytes of ASCII. */
+function isThat(text: string, at: usize, n: usize): bool {
+	if (<usize>text.length != n) return false;
+	const ptr = changetype<usize>(text);
+	let i: usize = 0;
+	for (; i + 4 <= n; i += 4) if (load<u64>(ptr + (i << 1)) != widen(load<u32>(at + i))) return false;
+	for (; i < n; i++) if (load<u16>(ptr + (i << 1)) != <u16>load<u8>(at + i)) return false;
+	return true;
+}
+
+/** Keys that were read, by a number that is made of them: most are read again and again. */
+const keys = new StaticArray<string | null>(128);
+
+/** What is in a string besides plain ASCII. */
+const ESCAPES: i32 = 1, WIDE: i32 = 2;
+
 /** A type of the ABI: an object with fields, unless it says otherwise. */
 export abstract class Value {
 	/** Reads the value of a field, or returns false for a key that it does not have. */
@@ -133,64 +214,155 @@ export class Reader {
 	}
 
 	key(): string {
-		const key = this.text();
+		this.peek();
+		const from = this.at + 1, kind = this.span(), n = this.at - 1 - from;
+		if (this.wrong.length > 0) return "";
+		this.colon();
+		if (kind != 0 || n == 0) return this.between(from, n, kind);
+		const i = <i32>((<usize>load<u8>(from) * 7 + <usize>load<u8>(from + n - 1) * 3 + n * 5) & 127), known = keys[i];
+		if (known !== null && isThat(known, from, n)) return known;
+		const key = ascii(from, n);
+		keys[i] = key;
+		return key;
+	}
+
+	private colon(): void {
 		if (this.peek() != 0x3a) this.fail("want a colon");
 		else this.at++;
-		return key;
 	}
 
 	/** Reads a string; null is an empty one. */
 	text(): string {
 		if (this.none()) return "";
-		if (this.peek() != 0x22) {
-			this.fail("want a string");
-			return "";
-		}
-		const from = ++this.at;
-		let out = "", plain = from;
-		while (this.at < this.stop) {
-			const c = load<u8>(this.at);
-			if (c == 0x22) {
-				const rest = String.UTF8.decodeUnsafe(plain, this.at - plain);
-				this.at++;
-				return plain == from ? rest : out + rest;
-			}
-			if (c < 0x20) break;
-			if (c != 0x5c) {
-				this.at++;
-				continue;
-			}
-			out += String.UTF8.decodeUnsafe(plain, this.at - plain) + this.escape();
-			plain = this.at;
-			if (plain == from) break;
-		}
-		this.fail("a string without an end");
-		return "";
+		const from = this.at + 1, kind = this.span();
+		return this.wrong.length > 0 ? "" : this.between(from, this.at - 1 - from, kind);
 	}
 
-	/** Reads an escape. Half a pair of surrogates becomes the replacement character. */
-	private escape(): string {
-		const c = this.at + 1 < this.stop ? load<u8>(this.at + 1) : 0;
+	/** Reads over a string, and says what is in it. */
+	private span(): i32 {
+		if (this.peek() != 0x22) {
+			this.fail("want a string");
+			return 0;
+		}
+		const stop = this.stop;
+		let at = this.at + 1, kind = 0;
+		while (at < stop) {
+			if (stop - at >= 8) {
+				const word = load<u64>(at), found = specials(word);
+				if (word & HIGH) kind |= WIDE; // or behind the string, which is no matter
+				if (found == 0) {
+					at += 8;
+					continue;
+				}
+				at += <usize>(ctz(found) >> 3);
+			}
+			const c = load<u8>(at);
+			if (c == 0x22) {
+				this.at = at + 1;
+				return kind;
+			}
+			if (c < 0x20) break;
+			if (c >= 0x80) kind |= WIDE;
+			if (c == 0x5c) {
+				kind |= ESCAPES;
+				at++;
+			}
+			at++;
+		}
+		this.at = min(at, stop);
+		this.fail("a string without an end");
+		return 0;
+	}
+
+	/** The text of a string that was read over. */
+	private between(from: usize, n: usize, kind: i32): string {
+		if (n == 0) return "";
+		if (kind == 0) return ascii(from, n);
+		if (kind == WIDE) return String.UTF8.decodeUnsafe(from, n);
+		return this.unescaped(from, from + n);
+	}
+
+	/** The text of a string without its escapes, of which there is one at least. It is no longer than they. */
+	private unescaped(from: usize, to: usize): string {
+		const out = room(to - from), behind = this.at;
+		let at = from, end = out;
+		while (at < to) {
+			if (to - at >= 4) {
+				const four = load<u32>(at), slash = four ^ 0x5c5c5c5c;
+				if (((four | ((slash - 0x01010101) & ~slash)) & 0x80808080) == 0) {
+					store<u64>(end, widen(four));
+					at += 4;
+					end += 8;
+					continue;
+				}
+			}
+			const c: u32 = load<u8>(at);
+			let point: u32 = c;
+			if (c == 0x5c) {
+				this.at = at;
+				point = this.escape(to);
+				if (this.wrong.length > 0) return "";
+				at = this.at;
+			} else if (c < 0x80) {
+				at++;
+			} else if (c < 0xe0) {
+				point = ((c & 31) << 6) | (load<u8>(at + 1) & 63);
+				at += 2;
+			} else if (c < 0xf0) {
+				point = ((c & 15) << 12) | (<u32>(load<u8>(at + 1) & 63) << 6) | (load<u8>(at + 2) & 63);
+				at += 3;
+			} else {
+				point = ((c & 7) << 18) | (<u32>(load<u8>(at + 1) & 63) << 12) | (<u32>(load<u8>(at + 2) & 63) << 6) | (load<u8>(at + 3) & 63);
+				at += 4;
+			}
+			if (point > 0xffff) {
+				point -= 0x10000;
+				store<u16>(end, <u16>(0xd800 | (point >> 10)));
+				store<u16>(end + 2, <u16>(0xdc00 | (point & 0x3ff)));
+				end += 4;
+			} else {
+				store<u16>(end, <u16>point);
+				end += 2;
+			}
+		}
+		this.at = behind;
+		return changetype<string>(__renew(out, end - out));
+	}
+
+	/** Reads an escape that ends before a place. Half a pair of surrogates becomes the replacement character. */
+	private escape(to: usize): u32 {
+		const c = this.at + 1 < to ? load<u8>(this.at + 1) : 0;
 		if (c == 0x75) {
 			let code = this.hex(this.at + 2);
 			this.at += 6;
-			if (code >= 0xd800 && code < 0xdc00 && this.at + 6 <= this.stop && load<u16>(this.at) == 0x755c) {
+			if (code >= 0xd800 && code < 0xdc00 && this.at + 6 <= to && load<u16>(this.at) == 0x755c) {
 				const low = this.hex(this.at + 2);
 				if (low >= 0xdc00 && low < 0xe000) {
 					code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
 					this.at += 6;
 				}
 			}
-			if (code >= 0xd800 && code < 0xe000) code = 0xfffd;
-			return code < 0 ? "" : String.fromCodePoint(code);
-		}
-		const i = "\"\\/bfnrt".indexOf(String.fromCharCode(c));
-		if (c == 0 || i < 0) {
-			this.fail("a bad escape in a string");
-			return "";
+			return code >= 0xd800 && code < 0xe000 ? 0xfffd : code;
 		}
 		this.at += 2;
-		return "\"\\/\b\f\n\r\t".charAt(i);
+		switch (c) {
+			case 0x22:
+			case 0x5c:
+			case 0x2f:
+				return c;
+			case 0x6e:
+				return 0x0a;
+			case 0x74:
+				return 0x09;
+			case 0x72:
+				return 0x0d;
+			case 0x62:
+				return 0x08;
+			case 0x66:
+				return 0x0c;
+		}
+		this.fail("a bad escape in a string");
+		return 0;
 	}
 
 	private hex(at: usize): i32 {
@@ -235,12 +407,23 @@ export class Reader {
 			this.fail("no JSON value");
 			return "";
 		}
-		return String.UTF8.decodeUnsafe(from, this.at - from);
+		return ascii(from, this.at - from);
 	}
 
 	/** Reads a whole number; what does not fit is the nearest that does. */
 	whole(): i64 {
 		if (this.none()) return 0;
+		let at = this.at, few: i64 = 0;
+		const from = at, most = min(this.stop, at + 18);
+		for (; at < most; at++) {
+			const d = <u32>load<u8>(at) - 0x30;
+			if (d > 9) break;
+			few = few * 10 + d;
+		}
+		if (at > from && at < this.stop && (load<u8>(at) == 0x2c || load<u8>(at) == 0x7d) && (at == from + 1 || load<u8>(from) != 0x30)) {
+			this.at = at;
+			return few;
+		}
 		const literal = this.number();
 		const negative = literal.startsWith("-");
 		let v: i64 = 0;
@@ -267,16 +450,22 @@ export class Reader {
 		return c == 0x74;
 	}
 
+	private skipText(): void {
+		this.peek();
+		const from = this.at + 1;
+		if (this.span() & ESCAPES && this.wrong.length == 0) this.unescaped(from, this.at - 1);
+	}
+
 	/** Reads over a value. */
 	skip(): void {
 		switch (this.peek()) {
 			case 0x22:
-				this.text();
-				return;
+				return this.skipText();
 			case 0x7b:
 				this.enter(0x7b, "");
 				while (this.item(0x7d)) {
-					this.key();
+					this.skipText();
+					this.colon();
 					this.skip();
 				}
 				return;
@@ -299,7 +488,7 @@ export class Reader {
 		this.peek();
 		const from = this.at;
 		this.skip();
-		return this.wrong.length > 0 ? "" : String.UTF8.decodeUnsafe(from, this.at - from);
+		return this.wrong.length > 0 ? "" : decoded(from, this.at - from);
 	}
 
 	members(): Members {
@@ -346,7 +535,7 @@ export class Writer {
 	}
 
 	toString(): string {
-		return String.UTF8.decodeUnsafe(this.ptr, this.length);
+		return decoded(this.ptr, this.length);
 	}
 
 	private room(n: i32): usize {
@@ -367,16 +556,40 @@ export class Writer {
 
 	/** Writes what is JSON already. */
 	raw(json: Json): void {
-		const n = String.UTF8.byteLength(json);
-		String.UTF8.encodeUnsafe(changetype<usize>(json), json.length, this.room(n));
-		this.length += n;
+		const from = changetype<usize>(json), n = json.length, to = this.room(n);
+		let i: usize = 0;
+		for (; i + 4 <= <usize>n; i += 4) {
+			const units = load<u64>(from + (i << 1));
+			if (units & (UNITS * 0xff80)) break;
+			store<u32>(to + i, narrow(units));
+		}
+		this.length += <i32>i;
+		for (; i < <usize>n; i++) {
+			const unit = load<u16>(from + (i << 1));
+			if (unit >= 0x80) break;
+			this.byte(<u8>unit);
+		}
+		if (i == <usize>n) return;
+		const rest = from + (i << 1), units = n - <i32>i;
+		this.length += <i32>String.UTF8.encodeUnsafe(rest, units, this.room(units * 3));
 	}
 
 	/** Writes a string. Half a pair of surrogates is replaced. */
 	text(text: string): void {
 		this.byte(0x22);
-		for (let i = 0; i < text.length; i++) {
-			const c = text.charCodeAt(i);
+		const from = changetype<usize>(text), n = text.length;
+		this.room(n + 1);
+		for (let i = 0; i < n; i++) {
+			if (n - i >= 4) {
+				const units = load<u64>(from + (<usize>i << 1));
+				if (specialUnits(units) == 0) {
+					store<u32>(this.room(4), narrow(units));
+					this.length += 4;
+					i += 3;
+					continue;
+				}
+			}
+			const c = <i32>load<u16>(from + (<usize>i << 1));
 			if (c >= 0x20 && c != 0x22 && c != 0x5c && c < 0x80) {
 				this.byte(<u8>c);
 				continue;

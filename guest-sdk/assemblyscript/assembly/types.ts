@@ -115,7 +115,7 @@ export class Run extends Value {
 		else if (key == "step") this.step = r.small();
 		else if (key == "step_id") this.step_id = r.text();
 		else if (key == "max_steps") this.max_steps = r.small();
-		else if (key == "usage") this.usage = r.object<Usage>();
+		else if (key == "usage") this.usage.read(r);
 		else if (key == "metadata") this.metadata = r.members();
 		else if (key == "now_ms") this.now_ms = r.whole();
 		else if (key == "deadline_ms") this.deadline_ms = r.whole();
@@ -249,7 +249,7 @@ export class ToolCall extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "id") this.id = r.text();
 		else if (key == "type") this.type = r.text();
-		else if (key == "function") this.function = r.object<FunctionCall>();
+		else if (key == "function") this.function.read(r);
 		else this.unknown.add(key, r.raw());
 		return true;
 	}
@@ -280,7 +280,7 @@ export class Message extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "id") this.id = r.text();
 		else if (key == "role") this.role = r.text();
-		else if (key == "content") this.content = r.object<Content>();
+		else if (key == "content") this.content.read(r);
 		else if (key == "name") this.name = r.text();
 		else if (key == "tool_calls") this.tool_calls = r.list<ToolCall>();
 		else if (key == "tool_call_id") this.tool_call_id = r.text();
@@ -348,16 +348,16 @@ export class BeforeAgentInput extends Value {
 	limits: RunLimits = new RunLimits();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
 		else if (key == "instruction") this.instruction = r.text();
 		else if (key == "tools") this.tools = r.list<Tool>();
 		else if (key == "return_directly") this.return_directly = r.texts();
-		else if (key == "messages") this.messages = r.object<List>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "model") this.model = r.text();
 		else if (key == "params") this.params = r.members();
-		else if (key == "limits") this.limits = r.object<RunLimits>();
+		else if (key == "limits") this.limits.read(r);
 		else return false;
 		return true;
 	}
@@ -448,9 +448,9 @@ export class BeforeAgentAnswer extends Value {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
 		else if (key == "interrupt") this.interrupt = r.none() ? null : r.object<Interrupt>();
 		else if (key == "instruction") this.instruction = r.none() ? null : r.text();
-		else if (key == "tools") this.tools = r.object<ToolsPatch>();
+		else if (key == "tools") this.tools.read(r);
 		else if (key == "return_directly") this.return_directly = r.none() ? null : r.texts();
-		else if (key == "messages") this.messages = r.object<ListPatch>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "respond") this.respond = r.none() ? null : r.object<Message>();
 		else return false;
 		return true;
@@ -513,10 +513,10 @@ export class BeforeModelRewriteStateInput extends Value {
 	params: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "messages") this.messages = r.object<List>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "tools") this.tools = r.list<StateTool>();
 		else if (key == "model") this.model = r.text();
 		else if (key == "params") this.params = r.members();
@@ -546,7 +546,7 @@ export class BeforeModelRewriteStateAnswer extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
 		else if (key == "interrupt") this.interrupt = r.none() ? null : r.object<Interrupt>();
-		else if (key == "messages") this.messages = r.object<ListPatch>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "active") this.active = r.none() ? null : r.texts();
 		else return false;
 		return true;
@@ -569,7 +569,7 @@ export class Request extends Value {
 	stream: bool = false;
 
 	readField(key: string, r: Reader): bool {
-		if (key == "messages") this.messages = r.object<List>();
+		if (key == "messages") this.messages.read(r);
 		else if (key == "tools") this.tools = r.list<Tool>();
 		else if (key == "model") this.model = r.text();
 		else if (key == "params") this.params = r.members();
@@ -597,10 +597,10 @@ export class BeforeModelInput extends Value {
 	request: Request = new Request();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "request") this.request = r.object<Request>();
+		else if (key == "request") this.request.read(r);
 		else return false;
 		return true;
 	}
@@ -621,8 +621,8 @@ export class RequestPatch extends Value {
 	params: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "messages") this.messages = r.object<ListPatch>();
-		else if (key == "tools") this.tools = r.object<ToolsPatch>();
+		if (key == "messages") this.messages.read(r);
+		else if (key == "tools") this.tools.read(r);
 		else if (key == "model") this.model = r.text();
 		else if (key == "params") this.params = r.members();
 		else return false;
@@ -644,7 +644,7 @@ export class Response extends Value {
 	usage: Usage | null = null;
 
 	readField(key: string, r: Reader): bool {
-		if (key == "message") this.message = r.object<Message>();
+		if (key == "message") this.message.read(r);
 		else if (key == "finish_reason") this.finish_reason = r.text();
 		else if (key == "usage") this.usage = r.none() ? null : r.object<Usage>();
 		else return false;
@@ -669,7 +669,7 @@ export class BeforeModelAnswer extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
 		else if (key == "interrupt") this.interrupt = r.none() ? null : r.object<Interrupt>();
-		else if (key == "request") this.request = r.object<RequestPatch>();
+		else if (key == "request") this.request.read(r);
 		else if (key == "response") this.response = r.none() ? null : r.object<Response>();
 		else return false;
 		return true;
@@ -693,10 +693,10 @@ export class WrapModelInput extends Value {
 	request: Request = new Request();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "request") this.request = r.object<Request>();
+		else if (key == "request") this.request.read(r);
 		else return false;
 		return true;
 	}
@@ -795,7 +795,7 @@ export class OnChunkInput extends Value {
 	final: bool = false;
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
 		else if (key == "chunks") this.chunks = r.list<Chunk>();
@@ -887,10 +887,10 @@ export class AfterModelInput extends Value {
 	source: string = "";
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "request") this.request = r.object<Request>();
+		else if (key == "request") this.request.read(r);
 		else if (key == "response") this.response = r.none() ? null : r.object<Response>();
 		else if (key == "error") this.error = r.none() ? null : r.object<Failure>();
 		else if (key == "source") this.source = r.text();
@@ -915,7 +915,7 @@ export class ModelAgain extends Value {
 	reason: string = "";
 
 	readField(key: string, r: Reader): bool {
-		if (key == "request") this.request = r.object<RequestPatch>();
+		if (key == "request") this.request.read(r);
 		else if (key == "reason") this.reason = r.text();
 		else return false;
 		return true;
@@ -966,10 +966,10 @@ export class AfterModelRewriteStateInput extends Value {
 	tools: StateTool[] = [];
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "messages") this.messages = r.object<List>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "tools") this.tools = r.list<StateTool>();
 		else return false;
 		return true;
@@ -993,7 +993,7 @@ export class AfterModelRewriteStateAnswer extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
 		else if (key == "interrupt") this.interrupt = r.none() ? null : r.object<Interrupt>();
-		else if (key == "messages") this.messages = r.object<ListPatch>();
+		else if (key == "messages") this.messages.read(r);
 		else return false;
 		return true;
 	}
@@ -1075,11 +1075,11 @@ export class BeforeToolInput extends Value {
 	stream: bool = false;
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
-		else if (key == "tool") this.tool = r.object<Tool>();
+		else if (key == "call") this.call.read(r);
+		else if (key == "tool") this.tool.read(r);
 		else if (key == "stream") this.stream = r.boolean();
 		else return false;
 		return true;
@@ -1103,7 +1103,7 @@ export class ToolResult extends Value {
 	extra: Json = "";
 
 	readField(key: string, r: Reader): bool {
-		if (key == "content") this.content = r.object<Content>();
+		if (key == "content") this.content.read(r);
 		else if (key == "is_error") this.is_error = r.boolean();
 		else if (key == "extra") this.extra = r.raw();
 		else return false;
@@ -1154,11 +1154,11 @@ export class WrapToolCallInput extends Value {
 	stream: bool = false;
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
-		else if (key == "tool") this.tool = r.object<Tool>();
+		else if (key == "call") this.call.read(r);
+		else if (key == "tool") this.tool.read(r);
 		else if (key == "stream") this.stream = r.boolean();
 		else return false;
 		return true;
@@ -1206,11 +1206,11 @@ export class GateToolInput extends Value {
 	tool: Tool = new Tool();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
-		else if (key == "tool") this.tool = r.object<Tool>();
+		else if (key == "call") this.call.read(r);
+		else if (key == "tool") this.tool.read(r);
 		else return false;
 		return true;
 	}
@@ -1263,10 +1263,10 @@ export class CallToolInput extends Value {
 	call: Call = new Call();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
+		else if (key == "call") this.call.read(r);
 		else return false;
 		return true;
 	}
@@ -1315,11 +1315,11 @@ export class AfterToolInput extends Value {
 	source: string = "";
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
-		else if (key == "tool") this.tool = r.object<Tool>();
+		else if (key == "call") this.call.read(r);
+		else if (key == "tool") this.tool.read(r);
 		else if (key == "result") this.result = r.none() ? null : r.object<ToolResult>();
 		else if (key == "error") this.error = r.none() ? null : r.object<Failure>();
 		else if (key == "source") this.source = r.text();
@@ -1398,13 +1398,13 @@ export class ToolMessagesInput extends Value {
 	default: Message = new Message();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "call") this.call = r.object<Call>();
-		else if (key == "tool") this.tool = r.object<Tool>();
-		else if (key == "result") this.result = r.object<ToolResult>();
-		else if (key == "default") this.default = r.object<Message>();
+		else if (key == "call") this.call.read(r);
+		else if (key == "tool") this.tool.read(r);
+		else if (key == "result") this.result.read(r);
+		else if (key == "default") this.default.read(r);
 		else return false;
 		return true;
 	}
@@ -1446,10 +1446,10 @@ export class AfterToolsInput extends Value {
 	calls: Call[] = [];
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "messages") this.messages = r.object<List>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "calls") this.calls = r.list<Call>();
 		else return false;
 		return true;
@@ -1473,7 +1473,7 @@ export class AfterToolsAnswer extends Value {
 	readField(key: string, r: Reader): bool {
 		if (key == "stop") this.stop = r.none() ? null : r.object<Stop>();
 		else if (key == "interrupt") this.interrupt = r.none() ? null : r.object<Interrupt>();
-		else if (key == "messages") this.messages = r.object<ListPatch>();
+		else if (key == "messages") this.messages.read(r);
 		else return false;
 		return true;
 	}
@@ -1501,15 +1501,15 @@ export class AfterAgentInput extends Value {
 	usage: Usage = new Usage();
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
-		else if (key == "messages") this.messages = r.object<List>();
+		else if (key == "messages") this.messages.read(r);
 		else if (key == "new_from") this.new_from = r.small();
 		else if (key == "final") this.final = r.none() ? null : r.object<Message>();
 		else if (key == "error") this.error = r.none() ? null : r.object<Failure>();
 		else if (key == "finish_reason") this.finish_reason = r.text();
-		else if (key == "usage") this.usage = r.object<Usage>();
+		else if (key == "usage") this.usage.read(r);
 		else return false;
 		return true;
 	}
@@ -1696,6 +1696,7 @@ export class Event extends Value {
 	replaced: bool = false;
 	call: Call | null = null;
 	result: ToolResult | null = null;
+	/** tool_result; run_finished: whose failure of the model call it was */
 	source: string = "";
 	entry: string = "";
 	hook: string = "";
@@ -1835,7 +1836,7 @@ export class ObserveInput extends Value {
 	events: Event[] = [];
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
 		else if (key == "events") this.events = r.list<Event>();
@@ -1867,7 +1868,7 @@ export class TranslateInput extends Value {
 	protocol: string = "";
 
 	readField(key: string, r: Reader): bool {
-		if (key == "run") this.run = r.object<Run>();
+		if (key == "run") this.run.read(r);
 		else if (key == "entry") this.entry = r.text();
 		else if (key == "resume") this.resume = r.none() ? null : r.object<Resume>();
 		else if (key == "event") this.event = r.raw();
