@@ -332,6 +332,8 @@ func (r *run) phase(ctx context.Context) (Phase, error) {
 		return r.callTools(ctx)
 	case PhaseRound:
 		return r.endRound(ctx)
+	case PhaseTurn:
+		return r.handOver(ctx)
 	default:
 		return "", fmt.Errorf("there is no phase %q", r.state.Phase)
 	}

@@ -20,6 +20,7 @@ const (
 	PhaseDecide  Phase = "decide"  // after_model_rewrite_state, and what follows from it
 	PhaseTools   Phase = "tools"   // tool calls
 	PhaseRound   Phase = "round"   // after_tools, and what follows from it
+	PhaseTurn    Phase = "turn"    // the turn goes to another agent
 	PhaseEnd     Phase = "end"
 )
 

@@ -95,8 +95,8 @@ func (r *run) endRound(ctx context.Context) (Phase, error) {
 		return "", s.Last
 	}
 	r.endStep()
-	if to := r.transferTo(); to != nil {
-		return r.handOver(ctx, to)
+	if r.transferTo() != nil {
+		return PhaseTurn, nil // a process that dies in it does not end the step twice
 	}
 	return PhaseStep, nil
 }

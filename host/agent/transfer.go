@@ -108,7 +108,8 @@ func (t transferTool) Declaration() abi.Tool {
 		}
 	}
 	enum, _ := abi.Marshal(names)
-	return abi.Tool{Name: TransferTool, Description: text.String(), Parameters: json.RawMessage(
+	// Who asks twice for one transfer gets it once.
+	return abi.Tool{Name: TransferTool, Idempotent: true, Description: text.String(), Parameters: json.RawMessage(
 		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}
 }
 
@@ -138,7 +139,7 @@ func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, err
 	if from.run.transfersBefore(from.call) {
 		return abi.ErrorResult("The conversation goes to one agent at a time: the first of these calls counts."), nil
 	}
-	from.call.Transfer = in.Agent
+	from.run.keepCall(from.run.indexOf(from.call), func() { from.call.Transfer = in.Agent })
 	return abi.TextResult("The conversation goes on with " + in.Agent + "."), nil
 }
 
@@ -164,8 +165,11 @@ func (r *run) transferTo() *Agent {
 
 // handOver ends the part of the agent whose turn it was, and begins that of
 // another.
-func (r *run) handOver(ctx context.Context, to *Agent) (Phase, error) {
-	s := &r.state
+func (r *run) handOver(ctx context.Context) (Phase, error) {
+	s, to := &r.state, r.transferTo()
+	if to == nil { // the agents are other ones than those that the run began with
+		return PhaseStep, nil
+	}
 	r.chain.AfterAgent(ctx, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
 	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
 	r.observe(ctx)

@@ -19,6 +19,9 @@ type Account struct {
 	Kids   []string // what the model of the kid was asked, and which of its tools ran
 	Paused []string // what the run waited for, sorted
 	State  string   // the messages at the end
+	// Open says that a call waited when another one of its round ended the run: whether that
+	// has a result then is left open.
+	Open bool
 }
 
 // What every run begins with, and what the model and tools say.
@@ -39,6 +42,8 @@ const (
 	beyondLimit  = "beyond-limit"   // a call of a tool
 	lastCall     = "last-call"      // what the model is told
 	kidFailed    = "kid-failed"
+	unknownAgent = "unknown-agent"
+	oneTransfer  = "one-transfer"
 )
 
 // reply is the model's in a step.
@@ -67,11 +72,14 @@ var hostTexts = []struct {
 	text *regexp.Regexp
 	is   string
 }{
+	{regexp.MustCompile(`The conversation goes on with (\w+)\.`), "goes to $1"},
+	{regexp.MustCompile(`The conversation goes to one agent at a time[^|+]*counts\.`), oneTransfer},
+	{regexp.MustCompile(`There is no agent "[^|]*?\.( Did you mean .*?\?)? Available agents: \w+\.`), unknownAgent},
 	{regexp.MustCompile(`Agent kid (?:came to no answer|ended without an answer)[^|+]*[^|+ ]`), kidFailed},
-	{regexp.MustCompile(`\b[mk]\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
-	{regexp.MustCompile(`([mk]\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
-	{regexp.MustCompile(`The policy ([mk]\d) could not decide\.`), "fault:$1"},
-	{regexp.MustCompile(`tool "of_([mk]\d)" failed`), "fault:$1"},
+	{regexp.MustCompile(`\b[mkp]\d: (?:\w+ failed: )?(?:invalid: )?((?:fail|error):)`), "$1"},
+	{regexp.MustCompile(`([mkp]\d): (\w+): (?:unreachable executed \(panic: )?the puppet breaks\)?`), "fault:$1.$2"},
+	{regexp.MustCompile(`The policy ([mkp]\d) could not decide\.`), "fault:$1"},
+	{regexp.MustCompile(`tool "of_([mkp]\d)" failed`), "fault:$1"},
 	{regexp.MustCompile(`the run used all its \d+ steps[^:|]*goes on`), tooManySteps},
 	{regexp.MustCompile(`the run used all its \d+ (?:model calls|tool calls|calls of plain)[^:|]*goes on`), tooManyCalls},
 	{regexp.MustCompile(`The run has used up its limit of \d+ [\w ]+\. Answer now, with what you have: no more tools can be called\.`), lastCall},
@@ -178,6 +186,8 @@ func lineOf(e *abi.Event) string {
 			return "child " + e.Call.ID + " " + line
 		}
 		return ""
+	case abi.EventTransfer:
+		return "transfer " + e.From + " to " + e.Agent
 	case abi.EventLimit:
 		return fmt.Sprintf("limit %s %s %d %s", e.Limit, e.Name, e.Value, e.Action)
 	case abi.EventRunFinished:
@@ -207,6 +217,7 @@ var ofLive = regexp.MustCompile(`^(?:child \S+ )?fault \w+\.(?:wrap_model|wrap_t
 // withoutLive takes such faults away.
 func (a *Account) withoutLive() {
 	a.Events = slices.DeleteFunc(a.Events, ofLive.MatchString)
+	a.sort() // they have stood between others
 }
 
 // ofFault finds all faults: a process that dies behind one leaves it to the next to call the
@@ -214,7 +225,10 @@ func (a *Account) withoutLive() {
 var ofFault = regexp.MustCompile(`^(?:child \S+ )?fault `)
 
 // withoutFaults takes them away.
-func (a *Account) withoutFaults() { a.Events = slices.DeleteFunc(a.Events, ofFault.MatchString) }
+func (a *Account) withoutFaults() {
+	a.Events = slices.DeleteFunc(a.Events, ofFault.MatchString)
+	a.sort()
+}
 
 // sortChildren sorts the lines of each run that a call made as those of the run itself, in
 // the places that they have.

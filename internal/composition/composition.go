@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
 
@@ -25,6 +26,9 @@ type Composition struct {
 	ContinueOnResponse bool
 	// Kid is an agent that is the tool "kid" of this one: a call's arguments are what it is asked.
 	Kid *Composition
+	// Peer is an agent that this one hands the conversation over to, and that hands it
+	// back; steps and limits are this one's.
+	Peer *Composition
 }
 
 // Limits are those of a run's calls; 0: none. Their values are agent.OnLimit's.
@@ -67,17 +71,28 @@ const (
 	failsTool  = "fails"
 	errorsTool = "errors" // gives an error result
 	kidTool    = "kid"    // is an agent, where there is one
+	transfer   = agent.TransferTool
 )
 
 // tools are the names of the tools that there are.
 var tools = []string{plainTool, piecesTool, failsTool, errorsTool}
 
-// agents are the composition and its kid.
+// The names of agents.
+const (
+	rootName = "root"
+	kidName  = "kid"
+	peerName = "peer"
+)
+
+// agents are the composition, and those inside of it.
 func (c *Composition) agents() []*Composition {
-	if c.Kid == nil {
-		return []*Composition{c}
+	out := []*Composition{c}
+	for _, inner := range []*Composition{c.Kid, c.Peer} {
+		if inner != nil {
+			out = append(out, inner.agents()...)
+		}
 	}
-	return []*Composition{c, c.Kid}
+	return out
 }
 
 // scripts are those of all entries, also of the kid's.
@@ -118,6 +133,9 @@ func (c *Composition) with(change func(abi.Hook, puppet.Script) puppet.Script) *
 	out := *c
 	if c.Kid != nil {
 		out.Kid = c.Kid.with(change)
+	}
+	if c.Peer != nil {
+		out.Peer = c.Peer.with(change)
 	}
 	out.Entries = slices.Clone(c.Entries)
 	for i, e := range out.Entries {
@@ -167,6 +185,9 @@ func (c *Composition) String() string {
 	}
 	if c.Kid != nil {
 		b.WriteString("\tKid: &Composition" + strings.ReplaceAll(c.Kid.String(), "\n", "\n\t") + ",\n")
+	}
+	if c.Peer != nil {
+		b.WriteString("\tPeer: &Composition" + strings.ReplaceAll(c.Peer.String(), "\n", "\n\t") + ",\n")
 	}
 	b.WriteString("}")
 	return b.String()

@@ -3,7 +3,7 @@
 //
 // A [Composition] is an agent as data: some entries in rings, each a puppet whose
 // script says what it does in each hook; replies of a model; calls of tools, of which
-// one may be an agent again. [Generate] makes one from a seed. A [Check] plays it
+// one may be an agent again; limits of its calls; an agent that it hands the conversation over to. [Generate] makes one from a seed. A [Check] plays it
 // on the host, and compares what came of it with what [Predict] says: an executable form of
 // abi/README.md, which shares no code with the host and does the plainest thing
 // everywhere. Both give an [Account], line by line: what each hook was shown, what the

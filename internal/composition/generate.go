@@ -46,8 +46,32 @@ func Generate(seed uint64) *Composition {
 	g := generator{rand.New(rand.NewPCG(seed, 1))}
 	trouble := g.IntN(3) // none, some, more
 	pauses := g.IntN(3) == 0
-	c := g.composition("m", 1+g.IntN(6), trouble, pauses, g.IntN(4) == 0)
+	if g.IntN(3) > 0 {
+		return g.composition("m", 1+g.IntN(6), trouble, pauses, g.IntN(4) == 0).sensible()
+	}
+	trouble = max(0, trouble-1) // that the conversation comes far
+	c := g.composition("m", 1+g.IntN(3), trouble, pauses, g.IntN(4) == 0)
+	c.Peer = g.composition("p", 1+g.IntN(2), trouble, pauses, false)
+	c.Peer.MaxSteps, c.Peer.Limits = 0, Limits{}
+	c.MaxSteps += 3
+	g.transfers(c, peerName)
+	g.transfers(c.Peer, rootName)
 	return c.sensible()
+}
+
+// transfers lets the model hand the conversation over.
+func (g generator) transfers(c *Composition, to string) {
+	for i := range c.Replies {
+		r := &c.Replies[i]
+		if g.IntN(4) == 0 {
+			continue
+		}
+		r.Fails = false
+		for range []int{1, 1, 1, 2}[g.IntN(4)] {
+			name := []string{to, to, to, to, to, to, "nobody"}[g.IntN(7)]
+			r.Calls = slices.Insert(r.Calls, g.IntN(len(r.Calls)+1), Call{transfer, fmt.Sprintf(`{"agent":%q}`, name)})
+		}
+	}
 }
 
 func (g generator) composition(prefix string, entries, trouble int, pauses, parent bool) *Composition {
@@ -92,6 +116,7 @@ func (g generator) entry(prefix string, i, trouble int, pauses bool) Entry {
 		switch {
 		case g.IntN(10) < trouble:
 			s.Do = []string{puppet.Fail, puppet.Fault, puppet.Fault, puppet.Stop}[g.IntN(4)]
+			s.Late = h.hook == abi.HookOnChunk && g.IntN(4) > 0
 		case pauses && g.IntN(3) == 0 && mayPause(h.hook):
 			s.Do = puppet.Pause
 		case pauses && g.IntN(2) == 0 && h.hook == abi.HookGateTool:
@@ -154,19 +179,12 @@ func (g generator) reply(c *Composition) Reply {
 // sensible takes away what the contract leaves open, or the accounts do not tell apart.
 func (c *Composition) sensible() *Composition {
 	pauses := c.some(puppet.Pause, puppet.Ask)
-	if pauses && c.owns() { // a limit that ends the run would keep calls beside it from going on
-		for _, a := range c.agents() {
-			if a.Limits.OnTool == "" || a.Limits.OnTool == "end" {
-				a.Limits.OnTool = "refuse"
-			}
-		}
-	}
 	drops := c.some(puppet.Drop)
 	own := false
 	for _, s := range c.scripts {
 		own = own || s.Own == puppet.OwnTool
 	}
-	return c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
+	out := c.with(func(h abi.Hook, s puppet.Script) puppet.Script {
 		switch {
 		case len(s.Next) > 1 && slices.Contains(s.Next, puppet.Read): // the answer is all that was sent, put together
 			s.Next = []string{puppet.Read}
@@ -178,4 +196,20 @@ func (c *Composition) sensible() *Composition {
 		s.Keep = s.Keep && !pauses && h != abi.HookOnChunk && !slices.Contains(s.Next, puppet.Read)
 		return s
 	})
+	if pauses && (c.Kid != nil || c.owns() && c.beside()) {
+		for _, a := range out.agents() {
+			a.Limits = Limits{} // which call is beyond depends on their order, and who waits comes later
+		}
+	}
+	return out
+}
+
+// beside reports whether the model makes several calls at once.
+func (c *Composition) beside() bool {
+	for _, a := range c.agents() {
+		if slices.ContainsFunc(a.Replies, func(r Reply) bool { return len(r.Calls) > 1 }) {
+			return true
+		}
+	}
+	return false
 }

@@ -128,7 +128,7 @@ func (j *journal) told() []abi.Event {
 }
 
 // maxLives is more processes than a run dies in, if it goes on at all.
-const maxLives = 50
+const maxLives = 200
 
 // playMortal plays a composition in processes of which some die: the one that begins
 // hook number at, and each so many hooks later.
@@ -143,7 +143,7 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 			j.die()
 		}
 	}
-	a, err := s.agent(c, &stage{journal: &agent.JournalOptions{Journal: j, Owner: "here", Gone: func(string) bool { return true }}})
+	a, err := s.agent(c, &stage{journal: &agent.JournalOptions{Journal: j, Owner: "here", Gone: func(string) bool { return true }}}, rootName)
 	if err != nil {
 		return nil, err
 	}

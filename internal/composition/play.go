@@ -41,6 +41,7 @@ type seen struct {
 	state    []abi.Message
 	kid      *seen // nil: there is none
 	pauses   int
+	breaks   bool // in the midst of a stream: nothing says when a fault is told
 	// questions are what the run waited for, each once.
 	questions []abi.Pending
 	onHook    func() // is called when a hook begins; nil: nobody asks
@@ -52,7 +53,7 @@ const maxPauses = 200
 // play runs a composition on the host and answers all that it asks with yes.
 func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	s := &seen{}
-	a, err := s.agent(c, on)
+	a, err := s.agent(c, on, rootName)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,12 @@ func (s *seen) forget() {
 // switchedOff reports whether an entry faulted so often in a row that it was not
 // called for a time: that is no rule of order.
 func (s *seen) switchedOff() bool {
-	return slices.ContainsFunc(s.events, func(e abi.Event) bool { return e.Type == abi.EventFault && e.Stage == string(chain.StageBreaker) })
+	return slices.ContainsFunc(s.events, func(e abi.Event) bool {
+		if e.Event != nil { // of the kid's
+			e = *e.Event
+		}
+		return e.Type == abi.EventFault && e.Stage == string(chain.StageBreaker)
+	})
 }
 
 // resume goes on with a paused run, whose state went through JSON.
@@ -139,7 +145,7 @@ func yes(questions []abi.Pending, all bool) map[string]json.RawMessage {
 }
 
 // agent makes the composition's agent.
-func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
+func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, error) {
 	entries := []chain.Entry{{Name: "watch", Ring: chain.Outer, Middleware: s.watch()}}
 	for i := range c.Entries {
 		e := &c.Entries[i]
@@ -165,18 +171,26 @@ func (s *seen) agent(c *Composition, on *stage) (*agent.Agent, error) {
 		s.kid = &seen{onHook: s.onHook}
 		inside := *on
 		inside.journal = nil
-		kid, err := s.kid.agent(c.Kid, &inside)
+		kid, err := s.kid.agent(c.Kid, &inside, kidName)
 		if err != nil {
 			return nil, err
 		}
 		tools = append(tools, agent.Tool(kid, &agent.ToolOptions{Name: kidTool, Parameters: json.RawMessage(`{"type":"object"}`)}))
 	}
-	return agent.New(&agent.Options{
-		Name: "kid", Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
+	a, err := agent.New(&agent.Options{
+		Name: name, Model: scripted.Func(func(_ int, q *model.Request) scripted.Reply { return s.reply(c, q) }), ModelName: "scripted",
 		Instruction: instruction, Tools: tools, ReturnDirectly: c.Direct, MaxSteps: c.MaxSteps, Parallel: max(1, on.parallel), NoStream: !c.Stream, Journal: on.journal,
 		Limits: c.Limits.limits(),
 		Chain:  ch.With(chain.Options{ContinueOnError: c.ContinueOnError, ContinueOnResponse: c.ContinueOnResponse}),
 	})
+	if err != nil || c.Peer == nil {
+		return a, err
+	}
+	peer, err := s.agent(c.Peer, on, peerName)
+	if err != nil {
+		return nil, err
+	}
+	return a, errors.Join(a.AllowTransfer(peer), peer.AllowTransfer(a))
 }
 
 func (l Limits) limits() agent.Limits {

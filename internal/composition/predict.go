@@ -20,20 +20,30 @@ func Predict(c *Composition) *Account {
 }
 
 func newPrediction(c *Composition, asked string) *prediction {
-	p := &prediction{c: c, direct: c.Direct, instruction: instruction, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}, toolCalls: map[string]int{}}
+	p := &prediction{root: c, kept: map[string]int{}, repeated: map[string]bool{}, calls: map[string]bool{}, approved: map[string]bool{}, toolCalls: map[string]int{}}
+	p.equip(c)
+	p.state = []message{{role: "user", text: asked, origin: "user"}}
+	return p
+}
+
+// equip gives the run what an agent begins with.
+func (p *prediction) equip(c *Composition) {
+	p.c, p.direct, p.instruction, p.tools, p.active, p.respond = c, c.Direct, instruction, nil, nil, nil
 	for _, name := range tools {
 		p.tools = append(p.tools, declaration{name: name})
 	}
 	if c.Kid != nil {
 		p.tools = append(p.tools, declaration{name: kidTool})
 	}
-	p.state = []message{{role: "user", text: asked, origin: "user"}}
-	return p
+	if p.root.Peer != nil {
+		p.tools = append(p.tools, declaration{name: transfer})
+	}
 }
 
 // A prediction is a run as the contract has it.
 type prediction struct {
-	c       *Composition
+	c       *Composition // the agent whose turn it is
+	root    *Composition // that it began with
 	account Account
 
 	instruction string
@@ -50,6 +60,10 @@ type prediction struct {
 	calls    map[string]bool // that were told of
 	owns     int             // entries made calls of their own
 	approved map[string]bool // questions of gates, with their arguments
+
+	calling   []toolCall // the calls of the round, and which of them is made
+	nth       int
+	transfers []string // to whom they hand the run over
 
 	around     *prediction // the run that this one is a tool of
 	modelCalls int
@@ -268,6 +282,13 @@ func (p *prediction) run() *ended {
 	}
 	p.answerOpen()
 	p.account.State = lines(p.state)
+	p.afterAgent(end)
+	p.say("run_finished %s by %s error %s: %s", end.reason, end.by, end.failed, end.final)
+	return end
+}
+
+// afterAgent is the end of the run, or of an agent's turn.
+func (p *prediction) afterAgent(end *ended) {
 	for _, e := range p.outward(abi.HookAfterAgent) {
 		failed := ""
 		if end.failed != "" {
@@ -280,8 +301,6 @@ func (p *prediction) run() *ended {
 			end.final = &edited
 		}
 	}
-	p.say("run_finished %s by %s error %s: %s", end.reason, end.by, end.failed, end.final)
-	return end
 }
 
 func (p *prediction) beforeAgent() {

@@ -91,7 +91,7 @@ func (p *prediction) own(e *Entry, h abi.Hook, about string) {
 	case puppet.OwnTool:
 		c := toolCall{ownCall(e.Name, h, about), plainTool, puppet.OwnArguments(e.Name)}
 		if beyond := p.countTool(c.name); beyond != nil {
-			if on := p.c.Limits.OnTool; on == "" || on == "end" {
+			if on := p.root.Limits.OnTool; on == "" || on == "end" {
 				p.endAt(beyond)
 			}
 			p.say("%s refused", beyond)
@@ -253,6 +253,9 @@ func (x *exchange) passChunks(ring int, a answer) answer {
 		return a
 	}
 	for _, e := range x.in(ring, abi.HookOnChunk) {
+		if s := e.Hooks[abi.HookOnChunk]; s.Late && !strings.Contains(a.text, puppet.LateSign) {
+			continue
+		}
 		v := x.prediction.call(e, abi.HookOnChunk, "", nil)
 		if v.failed != "" {
 			return answer{failed: true, text: v.failed, source: e.Name}

@@ -21,13 +21,13 @@ func (p *prediction) endAt(l *limit) { panic(&ended{at: l}) }
 // limited is how a run ends at a limit: with an error, or with the answer so far.
 func (p *prediction) limited(end *ended) {
 	p.say("%s run_ended", end.at)
-	on := p.c.Limits.On
+	on := p.root.Limits.On
 	end.reason, end.failed = "limit", tooManyCalls
 	switch end.at.name {
 	case "max_steps":
 		end.reason, end.failed = "max_steps", tooManySteps
 	case "tool_calls":
-		on = p.c.Limits.OnTool
+		on = p.root.Limits.OnTool
 	}
 	if on != "" {
 		end.final = p.soFar()
@@ -55,13 +55,13 @@ func (p *prediction) mayStep() {
 	for _, of := range []struct {
 		name       string
 		most, used int
-	}{{"max_steps", p.c.MaxSteps, p.step}, {"model_calls", p.c.Limits.ModelCalls, p.modelCalls}} {
+	}{{"max_steps", p.root.MaxSteps, p.step}, {"model_calls", p.root.Limits.ModelCalls, p.modelCalls}} {
 		reached := &limit{name: of.name, value: of.most}
 		switch left := of.most - of.used; {
 		case of.most == 0:
 		case left <= 0:
 			p.endAt(reached)
-		case left == 1 && p.c.Limits.On == "answer" && p.last == nil:
+		case left == 1 && p.root.Limits.On == "answer" && p.last == nil:
 			p.last = reached
 		}
 	}
@@ -73,7 +73,7 @@ func (p *prediction) mayStep() {
 // countModelCall counts a call of the model, in this run and those around it.
 func (p *prediction) countModelCall() {
 	for at := p; at != nil; at = at.around {
-		l := at.c.Limits
+		l := at.root.Limits
 		most := l.ModelCalls
 		if at != p && l.On == "answer" {
 			most-- // kept for the answer
@@ -89,7 +89,7 @@ func (p *prediction) countModelCall() {
 // it would pass.
 func (p *prediction) countTool(name string) *limit {
 	for at := p; at != nil; at = at.around {
-		l, all := at.c.Limits, 0
+		l, all := at.root.Limits, 0
 		if name == plainTool && l.Plain > 0 && at.toolCalls[name] >= l.Plain {
 			return &limit{"tool_calls", name, l.Plain}
 		}
@@ -128,7 +128,7 @@ func (p *prediction) allot(calls []toolCall) []*limit {
 			beyond = append(beyond, out[i])
 		}
 	}
-	on := p.c.Limits.OnTool
+	on := p.root.Limits.OnTool
 	if len(beyond) > 0 && (on == "" || on == "end") {
 		p.endAt(beyond[0])
 	}

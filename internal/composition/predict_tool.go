@@ -14,16 +14,21 @@ func (p *prediction) round(calls []toolCall) {
 	var end *ended
 	var answers, beside []message
 	direct := ""
+	p.transfers = make([]string, len(calls))
 	beyond := p.allot(calls)
+	errs := make([]bool, len(calls))
 	for i, c := range calls {
 		p.tellCall(c)
 		if beyond[i] != nil {
 			_, messages := p.refuse(c, beyondLimit)
+			errs[i] = true
 			answers = append(answers, messages...)
 			continue
 		}
 		ending := caught(func() {
+			p.nth, p.calling = i, calls
 			a, messages := p.callTool(c)
+			errs[i] = a.isError
 			answers = append(answers, messages[0])
 			beside = append(beside, messages[1:]...)
 			if !a.isError && slices.Contains(p.direct, c.name) {
@@ -36,6 +41,7 @@ func (p *prediction) round(calls []toolCall) {
 	}
 	p.state = slices.Concat(p.state, answers, beside)
 	if end != nil {
+		p.account.Open = p.account.Open || len(calls) > 1 && len(p.account.Paused) > 0
 		panic(end)
 	}
 	p.pipeline(p.outward(abi.HookAfterTools), abi.HookAfterTools, func() string { return lines(p.state) }, func(e *Entry, s puppet.Script) bool {
@@ -49,6 +55,12 @@ func (p *prediction) round(calls []toolCall) {
 	}
 	if p.deaf {
 		p.endAt(p.last)
+	}
+	for i, to := range p.transfers {
+		if to != "" && !errs[i] {
+			p.handOver(to)
+			break
+		}
 	}
 }
 
@@ -147,6 +159,9 @@ func (x *exchange) runTool(q request) answer {
 	if name == kidTool {
 		return x.runKid(q)
 	}
+	if name == transfer {
+		return x.askTransfer(q)
+	}
 	x.account.Ran = append(x.account.Ran, x.shown(q))
 	switch name {
 	case failsTool:
@@ -168,6 +183,7 @@ func (x *exchange) runKid(q request) answer {
 	}
 	x.account.Kids = slices.Concat(x.account.Kids, kid.account.Asked, kid.account.Ran)
 	x.account.Paused = append(x.account.Paused, kid.account.Paused...)
+	x.account.Open = x.account.Open || kid.account.Open
 	if end.final == nil || end.failed != "" || end.reason == "stopped" {
 		return answer{isError: true, text: kidFailed, source: "tool"}
 	}

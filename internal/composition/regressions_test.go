@@ -29,6 +29,44 @@ var regressions = map[string]Composition{
 		Replies:  []Reply{{Text: "a"}},
 		MaxSteps: 1,
 	},
+	"a call of a module's own that is beyond a limit is told of again after a pause": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Outer, Hooks: map[abi.Hook]puppet.Script{
+				"before_tool": {Do: "pause", Own: "tool"},
+			}},
+		},
+		Replies:  []Reply{{Calls: []Call{{"plain", "{}"}}}},
+		MaxSteps: 1,
+		Limits:   Limits{ToolCalls: 1, OnTool: "answer"},
+	},
+	"a process that dies loses a transfer": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Tenant, Hooks: map[abi.Hook]puppet.Script{
+				"after_tools": {},
+				"wrap_model":  {},
+			}},
+		},
+		Replies:  []Reply{{Calls: []Call{{"transfer_to_agent", `{"agent":"peer"}`}}}},
+		MaxSteps: 1,
+		Peer:     &Composition{Replies: []Reply{{Text: "a"}}},
+	},
+	"a process that dies in a transfer ends the step twice": {
+		Entries: []Entry{
+			{Name: "m0", Ring: Tenant, Hooks: map[abi.Hook]puppet.Script{
+				"after_agent": {},
+			}},
+		},
+		Replies:  []Reply{{Calls: []Call{{"transfer_to_agent", `{"agent":"peer"}`}}}},
+		MaxSteps: 2,
+		Peer: &Composition{
+			Entries: []Entry{
+				{Name: "p1", Ring: Tenant, Hooks: map[abi.Hook]puppet.Script{
+					"before_model_rewrite_state": {},
+				}},
+			},
+			Replies: []Reply{{Text: "a"}},
+		},
+	},
 	"the second run of a call has the ids of the first": {
 		Entries: []Entry{
 			{Name: "m0", Ring: Outer, Hooks: map[abi.Hook]puppet.Script{

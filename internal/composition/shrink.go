@@ -37,6 +37,12 @@ func (c *Composition) smaller() []*Composition {
 			add(func(n *Composition) { n.Kid = kid })
 		}
 	}
+	if c.Peer != nil {
+		add(func(n *Composition) { n.Peer = nil })
+		for _, peer := range c.Peer.smaller() {
+			add(func(n *Composition) { n.Peer = peer })
+		}
+	}
 	for i := range c.Entries {
 		add(func(n *Composition) { n.Entries = slices.Delete(n.Entries, i, i+1) })
 	}
@@ -120,6 +126,7 @@ func smallerScripts(s puppet.Script) []*puppet.Script {
 	add(func(s *puppet.Script) { s.Do = "" })
 	add(func(s *puppet.Script) { s.Keep = false })
 	add(func(s *puppet.Script) { s.Own = "" })
+	add(func(s *puppet.Script) { s.Late = false })
 	for i := range s.Next {
 		add(func(s *puppet.Script) { s.Next = slices.Delete(s.Next, i, i+1) })
 		add(func(s *puppet.Script) { s.Next[i] = "" })
@@ -130,6 +137,9 @@ func smallerScripts(s puppet.Script) []*puppet.Script {
 // whole reports whether the composition is one that a generator may make: who adds
 // a tool can call it.
 func (c *Composition) whole() bool {
+	if c.sensible().String() != c.String() {
+		return false
+	}
 	for _, e := range c.Entries {
 		if _, calls := e.Hooks[abi.HookCallTool]; e.Hooks[abi.HookBeforeAgent].Do == puppet.Add && !calls {
 			return false

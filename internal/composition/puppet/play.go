@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -44,6 +45,7 @@ type player struct {
 	common *abi.Common
 	end    *abi.Error // of what it wraps
 	about  string     // the id of the tool call that the hook is about
+	idle   bool       // an on_chunk for which it is too early
 }
 
 // Play does what the script says of a hook. in and out point to the hook's input
@@ -55,6 +57,7 @@ func Play(host Host, hook abi.Hook, s Script, in Input, out any) error {
 	}
 	control, _ := out.(interface{ Ending() *abi.Control })
 	switch {
+	case p.idle:
 	case s.Do == Fail:
 		return &abi.Error{Code: abi.CodeInvalid, Message: p.mark(Fail)}
 	case s.Do == Fault:
@@ -286,22 +289,24 @@ func (p *player) next(change string, patch any) (reply any, failed *abi.Error, e
 
 // onChunk says nothing: how many chunks it is called with is the stream's.
 func (p *player) onChunk(in *abi.OnChunkInput, out *abi.OnChunkAnswer) error {
+	p.idle = p.script.Late && !slices.ContainsFunc(in.Chunks, func(c abi.Chunk) bool { return says(c) && strings.Contains(c.Text, LateSign) })
 	if p.script.Do != Edit && p.script.Do != Drop {
 		return nil
 	}
 	out.Chunks = []abi.Chunk{}
 	for _, c := range in.Chunks {
-		says := c.Kind == abi.ChunkText || c.Kind == abi.ChunkToolResult
 		switch {
-		case says && p.script.Do == Drop:
+		case says(c) && p.script.Do == Drop:
 			continue
-		case says:
+		case says(c):
 			c.Text = Edited(p.entry, c.Text)
 		}
 		out.Chunks = append(out.Chunks, c)
 	}
 	return nil
 }
+
+func says(c abi.Chunk) bool { return c.Kind == abi.ChunkText || c.Kind == abi.ChunkToolResult }
 
 func (p *player) afterModel(in *abi.AfterModelInput, out *abi.AfterModelAnswer) error {
 	if err := p.tell(in.Source + " " + response(in.Response, in.Error)); err != nil {

@@ -25,7 +25,13 @@ type Script struct {
 	// Own is a call of the puppet's own that it makes before anything else: [OwnModel]
 	// or [OwnTool].
 	Own string `json:"own,omitempty"`
+	// Late lets on_chunk do what it does only at a piece that says [LateSign]: in the middle of
+	// a stream, and at the same texts where there are no streams.
+	Late bool `json:"late,omitempty"`
 }
+
+// LateSign is one of the [Signs].
+const LateSign = "@"
 
 // The calls that a puppet may make: of the model, with one message, and of the
 // tool "plain".
@@ -93,6 +99,9 @@ func (s Script) String() string {
 	}
 	if s.Own != "" {
 		f = append(f, fmt.Sprintf("Own: %q", s.Own))
+	}
+	if s.Late {
+		f = append(f, "Late: true")
 	}
 	return strings.Join(f, ", ")
 }

@@ -1,0 +1,38 @@
+package composition
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// askTransfer is the tool by which a model hands the conversation over. One call of a round
+// may do so: the first.
+func (x *exchange) askTransfer(q request) answer {
+	var in struct{ Agent string }
+	_ = json.Unmarshal([]byte(q.arguments), &in) // they parse
+	to := peerName
+	if x.c == x.root.Peer {
+		to = rootName
+	}
+	switch {
+	case in.Agent != to:
+		return answer{isError: true, text: unknownAgent, source: "tool"}
+	case slices.ContainsFunc(x.calling[:x.nth], func(c toolCall) bool { return c.name == transfer }):
+		return answer{isError: true, text: oneTransfer, source: "tool"}
+	}
+	x.transfers[x.nth] = to
+	return answer{text: "goes to " + to, source: "tool"}
+}
+
+// handOver ends an agent's turn, and begins that of the other one.
+func (p *prediction) handOver(to string) {
+	p.afterAgent(&ended{reason: "transfer"})
+	if to == peerName {
+		p.say("transfer %s to %s", rootName, peerName)
+		p.equip(p.root.Peer)
+	} else {
+		p.say("transfer %s to %s", peerName, rootName)
+		p.equip(p.root)
+	}
+	p.beforeAgent()
+}
