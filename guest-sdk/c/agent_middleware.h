@@ -2274,17 +2274,37 @@ AM_SMALL am_str am_read_key(am_reader *r) {
 	return key;
 }
 
+/* am_skip_text reads over a string whose text nobody wants, and looks at its escapes. */
+AM_SMALL void am_skip_text(am_reader *r) {
+	am_peek(r);
+	const char *p = r->p + 1;
+	if (!am_string(r)) return;
+	for (const char *end = r->p - 1; p < end; p++) {
+		while (end - p >= 8 && am_zeros(am_word(p) ^ AM_EACH('\\')) == 0) p += 8;
+		if (p == end || *p != '\\') continue;
+		switch (*++p) {
+		case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
+			break;
+		case 'u':
+			if (end - p > 4 && am_hex4(p + 1) >= 0) break;
+			/* fallthrough */
+		default:
+			am_wrong(r, "a bad escape in a string");
+		}
+	}
+}
+
 /* am_skip reads over a value. */
 AM_SMALL void am_skip(am_reader *r) {
 	int c = am_peek(r);
 	switch (c) {
 	case '"':
-		am_string(r);
+		am_skip_text(r);
 		return;
 	case '{':
 		if (!am_enter(r)) return;
 		for (bool first = true; am_items(r, '}', first); first = false) {
-			am_string(r);
+			am_skip_text(r);
 			if (!am_take(r, ':')) am_wrong(r, "want a colon");
 			am_skip(r);
 		}
