@@ -40,7 +40,7 @@ func (r *rates) take(tenant string, perMinute int64) error {
 		b = &bucket{left: float64(perMinute), at: now}
 		r.tenants[tenant] = b
 	}
-	b.left = min(float64(perMinute), b.left+now.Sub(b.at).Seconds()*rate)
+	b.left = min(float64(perMinute), b.left+max(0, now.Sub(b.at).Seconds())*rate) // a clock that was set back takes nothing away
 	b.at = now
 	if b.left >= 1 {
 		b.left--
@@ -56,7 +56,7 @@ func (r *rates) forget(now time.Time) {
 		return
 	}
 	for tenant, b := range r.tenants {
-		if now.Sub(b.at) > time.Minute {
+		if now.Sub(b.at).Abs() > time.Minute {
 			delete(r.tenants, tenant)
 		}
 	}

@@ -24,6 +24,7 @@ type runs struct {
 	lives  *lives
 	fleet  agentSource
 	taking sync.Map     // tenants whose runs are being taken over
+	vain   sync.Map     // runs that could not be, with since when it is tried
 	handed atomic.Int64 // runs that were handed back
 }
 
@@ -276,7 +277,11 @@ func (r *runs) cancel(ctx context.Context, c *Caller, in *runPath) (*runOutput, 
 	if err != nil {
 		return nil, err
 	}
-	if info.Status == agent.StatusRunning && info.Lease.After(time.Now()) {
+	now, err := r.store.Now(ctx) // leases are by its clock, whatever ours says
+	if err != nil {
+		return nil, err
+	}
+	if info.Status == agent.StatusRunning && info.Lease.After(now) {
 		err = c.Tenant.CancelRun(ctx, in.Run) // whoever runs it looks
 	} else {
 		err = r.end(ctx, c.Tenant, info)

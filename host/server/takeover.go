@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -16,17 +18,40 @@ const (
 	takeEvery    = 3 * time.Second
 	takeMost     = 1000 // at once
 	takeOfTenant = 10
-	// giveUp is for how long a run is tried whose agent cannot be made: a key of its is
+	// giveUp is for how long a run is tried here whose agent cannot be made: a key of its is
 	// missing, say, or a server of tools.
 	giveUp = time.Hour
 )
+
+// A leaseClock tells when leases cannot be trusted: where the database's clock was set
+// forward, or this machine slept, runs that live seem to be cut off, until their servers
+// have given another sign of life.
+type leaseClock struct {
+	theirs, ours time.Time // when it was looked at
+	until        time.Time // by ours
+}
+
+// trusts reports whether what leases say holds, at a time by the database's clock and by ours,
+// which only goes on. Who begins trusts them.
+func (c *leaseClock) trusts(theirs, ours time.Time, lease time.Duration) bool {
+	if !c.ours.IsZero() && theirs.Sub(c.theirs)-ours.Sub(c.ours) > lease/2 {
+		c.until = ours.Add(lease)
+	}
+	c.theirs, c.ours = theirs, ours
+	return !ours.Before(c.until)
+}
 
 // takeOver goes on with runs whose process is gone, until ctx ends.
 func (r *runs) takeOver(ctx context.Context) {
 	ticker := time.NewTicker(takeEvery)
 	defer ticker.Stop()
+	clock := &leaseClock{}
 	for {
-		if err := r.takeAll(ctx); err != nil && ctx.Err() == nil {
+		theirs, err := r.store.Now(ctx)
+		if err == nil && clock.trusts(theirs, r.server.now(), cmp.Or(r.server.options.Lease, agent.DefaultLease)) {
+			err = r.takeAll(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			r.server.log.Error("runs whose process is gone cannot be looked for", "error", err)
 		}
 		select {
@@ -48,6 +73,12 @@ func (r *runs) takeAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.vain.Range(func(id, _ any) bool {
+		if !slices.ContainsFunc(list, func(info agent.RunInfo) bool { return info.ID == id }) {
+			r.vain.Delete(id) // it goes on, or has ended
+		}
+		return true
+	})
 	of := map[string][]*agent.RunInfo{}
 	for i := range list {
 		if r.lives.get(list[i].Tenant, list[i].ID) == nil {
@@ -87,7 +118,9 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 	log := r.server.log.With("tenant", info.Tenant, "run", info.ID)
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
-		if gone := ctx.Err() == nil && time.Since(info.Lease) > giveUp; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || lasting(err) {
+		now := r.server.now()
+		since, _ := r.vain.LoadOrStore(info.ID, now)
+		if gone := ctx.Err() == nil && now.Sub(since.(time.Time)) > giveUp; gone || errors.Is(err, store.ErrNoAgent) || errors.Is(err, store.ErrNoModule) || lasting(err) {
 			log.Warn("a run cannot go on", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, "its process is gone, and it cannot go on: "+err.Error()); err != nil {
 				log.Error("a run that cannot go on is not ended", "error", err)

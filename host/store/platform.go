@@ -57,6 +57,9 @@ type Platform interface {
 	// open: of each name the oldest and the newest secret are tried.
 	LostKeys(ctx context.Context) ([]string, error)
 
+	// Now is the time by the database's clock, by which leases, keys and days are judged.
+	Now(ctx context.Context) (time.Time, error)
+
 	// CutOff lists runs whose process is gone: nobody has shown a sign of life for them
 	// as long as their lease was. The longest gone come first, of each tenant a few. Of
 	// the operator's own it lists those alone whose spec begins as spec does: others
@@ -288,6 +291,16 @@ func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 		}, `SELECT digest, reason, created_ms FROM blocked_modules ORDER BY digest`)
 	})
 	return out, err
+}
+
+// Now implements [Platform].
+func (s *store) Now(ctx context.Context) (at time.Time, err error) {
+	var now int64
+	err = s.view(ctx, func(t tx) error {
+		_, err := one(t, `SELECT NOW_MS`, nil, &now)
+		return err
+	})
+	return time.UnixMilli(now), err
 }
 
 // CutOff implements [Platform].
