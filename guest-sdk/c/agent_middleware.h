@@ -156,7 +156,7 @@ static am_arena am_other = {&am_first_message_chunk, am_first_message_bytes, am_
 static am_arena am_kept = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
 static bool am_swapped; /* am_memory is that of messages */
 
-AM_FN void am_swap(void) {
+AM_SMALL void am_swap(void) {
 	am_arena a = am_memory;
 	am_memory = am_other;
 	am_other = a;
@@ -2046,7 +2046,7 @@ AM_FN __attribute__((always_inline)) int am_peek(am_reader *r) {
 	return r->p < r->end && (unsigned char)*r->p > ' ' ? (unsigned char)*r->p : am_peek_behind(r);
 }
 
-AM_FN bool am_take(am_reader *r, int c) {
+AM_SMALL bool am_take(am_reader *r, int c) {
 	if (am_peek(r) != c) return false;
 	r->p++;
 	return true;
@@ -2247,14 +2247,14 @@ AM_SMALL int64_t am_read_whole(am_reader *r) {
 	return v;
 }
 
-AM_FN bool am_enter(am_reader *r) {
+AM_SMALL bool am_enter(am_reader *r) {
 	if (++r->depth > AM_DEPTH) am_wrong(r, "nested too deeply");
 	r->p++;
 	return r->wrong == 0;
 }
 
 /* am_items goes on to the next item of a list or object that ends in close. */
-AM_FN __attribute__((always_inline)) bool am_items(am_reader *r, int close, bool first) {
+AM_SMALL bool am_items(am_reader *r, int close, bool first) {
 	int c = am_peek(r);
 	if (c == close) {
 		r->p++;
@@ -2544,7 +2544,7 @@ AM_SMALL void am_put_char(am_writer *w, char c) {
 	w->n++;
 }
 
-AM_FN void am_put_whole(am_writer *w, int64_t v) {
+AM_SMALL void am_put_whole(am_writer *w, int64_t v) {
 	char digits[20];
 	int32_t n = 20;
 	uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
@@ -2647,7 +2647,7 @@ AM_SMALL void am_put_key(am_writer *w, am_str key) {
 
 AM_FN void am_put_raw(am_writer *w, am_json json) { am_put(w, json.n > 0 ? json : AM_S("null")); }
 
-AM_FN void am_put_members(am_writer *w, const am_members *m) {
+AM_SMALL void am_put_members(am_writer *w, const am_members *m) {
 	for (int32_t i = 0; i < m->len; i++) {
 		am_put_key(w, m->items[i].key);
 		am_put_raw(w, m->items[i].value);
