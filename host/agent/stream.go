@@ -23,16 +23,28 @@ func pump[R any](ctx context.Context, out chain.Sink, ends bool, what string, ma
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &passing{ctx: ctx, cancel: cancel, out: out}
+	room := chunkRooms.Get().(*[usualChunks]abi.Chunk)
+	p.waiting.Room(room[:])
 	res, failed := made(what, func() (R, error) { return maker(ctx, p.put) })
 	if failed == nil {
 		failed = p.add(p.joiner.rest()...)
 	}
-	if err := p.end(ends && failed == nil); err != nil {
+	err := p.end(ends && failed == nil)
+	p.waiting.Room(nil) // a maker that goes on nevertheless has another one
+	clear(room[:])
+	chunkRooms.Put(room)
+	if err != nil {
 		var none R
 		return none, err
 	}
 	return res, failed
 }
+
+// chunkRooms are such as are used again: who is handed chunks does not keep them.
+var chunkRooms = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
+
+// usualChunks is how many chunks there is room for that wait together.
+const usualChunks = 32
 
 // made is what a maker made. A panic is its failure.
 func made[R any](what string, maker func() (R, error)) (res R, err error) {

@@ -38,6 +38,13 @@ func (g *Gathering) Add(chunks ...abi.Chunk) bool {
 	return true
 }
 
+// Room gives an empty gathering room for chunks that is not its own.
+func (g *Gathering) Room(room []abi.Chunk) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue, g.size = room[:0], 0
+}
+
 // Take takes the chunks that wait: all of them, or as many as are at most that many
 // bytes, and at least one. It returns how many are left.
 func (g *Gathering) Take(most int) (chunks []abi.Chunk, left int) {

@@ -9,8 +9,8 @@ import (
 )
 
 // A Sink takes chunks on their way outward; nil stands for a call that is not
-// streamed. final marks the last of a message. An error is an ending, or a
-// *Failed by which the call fails.
+// streamed. It keeps nothing of the slice. final marks the last of a message. An error
+// is an ending, or a *Failed by which the call fails.
 type Sink func(ctx context.Context, chunks []abi.Chunk, final bool) error
 
 // A stream is the way of one reply outward through one ring: what came from
