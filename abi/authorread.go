@@ -42,6 +42,31 @@ func ReadValue(b []byte, v any) error {
 	return err
 }
 
+// ReadLocal is Read for a [LocalValue] with a value of an author's type, which is read
+// into v as ReadValue does. It returns the version.
+func ReadLocal(b []byte, v any) (version int64, err error) {
+	t := begin(b, true)
+	t.pad()
+	if n := len(`{"value":`); isText(t.b[:len(t.b)+Pad], 0, `{"value":`) { // as the host writes it
+		t.i = n
+		err = t.anything(v)
+	}
+	for err == nil && t.key() {
+		switch t.last {
+		case "value":
+			err = t.anything(v)
+		case "version":
+			version = t.int()
+		default:
+			t.skip()
+		}
+	}
+	if broken := t.finish(); err == nil {
+		err = broken
+	}
+	return version, err
+}
+
 // anything reads a value of any type.
 func (t *trusted) anything(v any) error {
 	if t.space(); t.common(v) {

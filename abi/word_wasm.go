@@ -43,7 +43,8 @@ func rest(s string, i int) uint64 {
 // putKey puts a constant to out in b, behind which there is room for eight bytes, as
 // there is something behind all constants.
 func putKey(b []byte, out int, key string) {
-	for i := 0; i < len(key); i += 8 {
+	setWord(b, out, wordOf(key, 0))
+	for i := 8; i < len(key); i += 8 {
 		setWord(b, out+i, wordOf(key, i))
 	}
 }

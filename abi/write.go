@@ -36,8 +36,11 @@ const room = 16
 func (w *writer) null() { w.b = append(w.b, "null"...) }
 
 func (w *writer) int(n int64) {
-	if n >= 0 && n <= 9 {
-		w.b = append(w.b, '0'+byte(n))
+	if n >= 0 && n <= 99 {
+		if n > 9 {
+			w.b = append(w.b, '0'+byte(n/10))
+		}
+		w.b = append(w.b, '0'+byte(n%10))
 		return
 	}
 	w.b = strconv.AppendInt(w.b, n, 10)
@@ -55,6 +58,24 @@ func (w *writer) text(s string) {
 	}
 	b = b[:cap(b)]
 	setByte(b, out, '"')
+	if n := len(s); n <= 16 { // as most are
+		var first, last uint64
+		if n >= 8 {
+			first, last = wordOf(s, 0), wordOf(s, n-8)
+		} else if n > 0 {
+			first = rest(s, 0)
+			last = first
+		}
+		if n == 0 || (unplain(first)|unplain(last))&highs == 0 {
+			setWord(b, out+1, first)
+			if n > 8 {
+				setWord(b, out+1+n-8, last)
+			}
+			setByte(b, out+1+n, '"')
+			w.b = b[:out+n+2]
+			return
+		}
+	}
 	out, i := putText(b, out+1, s, 0)
 	if i == len(s) {
 		setByte(b, out, '"')

@@ -19,11 +19,10 @@ type Context struct {
 	Resume *abi.Resume
 
 	host     Host
-	textKind string         // of chunks that are text, in this hook
-	frame    any            // the *frame of the wrapper that runs, if one does: see [aside]
-	sent     bool           // the host was sent chunks
-	reply    abi.LocalValue // that is read
-	room     *[]byte        // where values are encoded, one after the other
+	textKind string  // of chunks that are text, in this hook
+	frame    any     // the *frame of the wrapper that runs, if one does: see [aside]
+	sent     bool    // the host was sent chunks
+	room     *[]byte // where values are encoded, one after the other
 }
 
 // encode returns the JSON of a value, which is there until the next is encoded.

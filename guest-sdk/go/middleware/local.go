@@ -38,15 +38,10 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err != nil || len(b) == 0 {
 		return value, 0, err
 	}
-	reply := &ctx.reply
-	*reply = abi.LocalValue{}
-	if err := abi.Read(b, reply); err != nil {
+	if version, err = abi.ReadLocal(b, &value); err != nil {
 		return value, 0, abi.Wrap("local "+strconv.Quote(string(l)), err)
 	}
-	if err := abi.ReadValue(reply.Value, &value); err != nil {
-		return value, 0, abi.Wrap("local "+strconv.Quote(string(l)), err)
-	}
-	return value, reply.Version, nil
+	return value, version, nil
 }
 
 // CompareAndSet sets the value if its version is still the one that Load

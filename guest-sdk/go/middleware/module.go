@@ -94,16 +94,25 @@ func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok
 
 // callInto is Call with room for the output.
 func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
-	var answer abi.Writable
-	var err error
-	if s := m.find(hook); s != nil {
-		s.m, s.host, s.input = m, host, input
-		s.deep++
-		answer, err = s.serve(s)
-		s.deep--
-	} else {
-		answer, err = m.other(host, hook, input)
+	answer, err := m.answer(host, hook, input)
+	return answered(room, hook, answer, err)
+}
+
+// answer is what a hook answers; nil: nothing.
+func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
+	s := m.find(hook)
+	if s == nil {
+		return m.other(host, hook, input)
 	}
+	s.m, s.host, s.input = m, host, input
+	s.deep++
+	answer, err = s.serve(s)
+	s.deep--
+	return answer, err
+}
+
+// answered is the output of a hook that came to an answer, or an error.
+func answered(room []byte, hook abi.Hook, answer abi.Writable, err error) (output []byte, ok bool) {
 	if err == nil && answer != nil {
 		output, err = encodeAnswer(room, answer)
 	}

@@ -73,7 +73,7 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	}{}
 	c.show(&out.listed, l)
 	out.State.Messages = &out.listed.Messages
-	out.State.Tools = append(out.tools[:0], tools...)
+	out.Tools = append(out.tools[:0], tools...)
 	return &out.State
 }
 

@@ -47,15 +47,10 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	if err != nil || len(b) == 0 {
 		return value, 0, err
 	}
-	reply := &ctx.reply
-	*reply = abi.LocalValue{}
-	if err := abi.Read(b, reply); err != nil {
+	if version, err = abi.ReadLocal(b, &value); err != nil {
 		return value, 0, abi.Wrap("stored "+strconv.Quote(string(s)), err)
 	}
-	if err := abi.ReadValue(reply.Value, &value); err != nil {
-		return value, 0, abi.Wrap("stored "+strconv.Quote(string(s)), err)
-	}
-	return value, reply.Version, nil
+	return value, version, nil
 }
 
 // CompareAndSet sets the value, for a time as SetFor does, if its version is

@@ -78,18 +78,19 @@ func export(hook abi.Hook, n int32) int32 {
 		panic("middleware: no middleware was registered: call middleware.Register in init")
 	}
 	host := &imports{}
-	room := answers
-	answers = nil // it is not there for a call within this one
-	output, ok := registered.callInto(room[:0], host, hook, host.pending(n))
-	if output != nil {
-		hostWrite(bytesAt(output))
-		runtime.KeepAlive(output)
-	}
-	if answers = room; cap(output) > cap(room) && cap(output) <= mostKept {
-		answers = output
-	}
-	if !ok {
-		return 1
+	answer, err := registered.answer(host, hook, host.pending(n))
+	if answer != nil || err != nil {
+		output, ok := answered(answers[:0], hook, answer, err)
+		if output != nil {
+			hostWrite(bytesAt(output))
+			runtime.KeepAlive(output)
+		}
+		if cap(output) > cap(answers) && cap(output) <= mostKept {
+			answers = output
+		}
+		if !ok {
+			return 1
+		}
 	}
 	if hook == abi.HookDescribe || hook == abi.HookConfigure && n > largeConfig {
 		warm()
