@@ -156,7 +156,7 @@ export class Reader {
 	peek(): u8 {
 		while (this.at < this.stop) {
 			const c = load<u8>(this.at);
-			if (c != 0x20 && c != 0x0a && c != 0x09 && c != 0x0d) return c;
+			if (c > 0x20 || (c != 0x20 && c != 0x0a && c != 0x09 && c != 0x0d)) return c;
 			this.at++;
 		}
 		return 0;
@@ -697,10 +697,14 @@ export class Writer {
 	}
 }
 
+/** What most have of members. */
+const none: string[] = [];
+
 /** The keys and values of an object, in their order. */
 export class Members {
-	keys: string[] = [];
-	values: Json[] = [];
+	/** To be looked at: add appends to them. */
+	keys: string[] = none;
+	values: Json[] = none;
 
 	get length(): i32 {
 		return this.keys.length;
@@ -713,6 +717,10 @@ export class Members {
 	}
 
 	add(key: string, value: Json): void {
+		if (this.keys === none) {
+			this.keys = [];
+			this.values = [];
+		}
 		this.keys.push(key);
 		this.values.push(value);
 	}

@@ -8,7 +8,7 @@ use core::ptr;
 
 const PAGE: usize = 65536;
 /// How much new memory is taken at once: to grow costs more than the usual hook.
-const PAGES: usize = 8;
+const PAGES: usize = 4;
 
 /// Sizes are multiples of 16 up to 1 KB, four for each power of two up to 32 KB, and
 /// multiples of 1 KB from there on. The large ones share a list.
