@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
@@ -122,14 +124,13 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 
 // limitText is a limit that was passed, as agent.yaml calls it.
 func limitText(name string, value int64) string {
-	switch name {
-	case "hook_time":
-		return "timeout of " + time.Duration(value).String()
-	case "memory_bytes":
-		return "memory of " + size(value)
+	key := cmp.Or(chain.LimitKey(name), name)
+	switch {
+	case name == "hook_time":
+		return key + " of " + time.Duration(value).String()
+	case strings.HasSuffix(name, "_bytes"):
+		return key + " of " + size(value)
+	default:
+		return key + " of " + thousands(value)
 	}
-	if strings.HasSuffix(name, "_bytes") {
-		return name + " of " + size(value)
-	}
-	return name + " of " + thousands(value)
 }

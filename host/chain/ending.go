@@ -38,9 +38,8 @@ type Fault struct {
 	Hook   abi.Hook
 	Stage  Stage
 
-	// Limit is the limit that was passed, by the name that agent.yaml has for it,
-	// but for hook_time, its timeout, and memory_bytes, its memory; and Value what it
-	// was: bytes, a count, or nanoseconds. Both are empty if the fault is no limit's.
+	// Limit is the limit that was passed, of which [LimitKey] is the name in agent.yaml,
+	// and Value what it was: bytes, a count, or nanoseconds. Both are empty if the fault is no limit's.
 	Limit string
 	Value int64
 
@@ -79,8 +78,30 @@ func (f *Fault) Error() string {
 	return text
 }
 
-// Text is the cause alone, bounded and safe to show.
-func (f *Fault) Text() string { return clip(f.Cause.Error(), maxCause) }
+// Text is the cause alone, bounded and safe to show, and which key of agent.yaml the
+// limit has that was passed.
+func (f *Fault) Text() string {
+	text := clip(f.Cause.Error(), maxCause)
+	if key := LimitKey(f.Limit); key != "" {
+		text += " (limits." + key + " in agent.yaml)"
+	}
+	return text
+}
+
+// LimitKey is what agent.yaml calls a limit of a module, among its limits; empty if it has no
+// such key.
+func LimitKey(limit string) string {
+	switch limit {
+	case "hook_time":
+		return "timeout"
+	case "memory_bytes":
+		return "memory"
+	case "fuel", "run_fuel", "stack_bytes", "module_bytes", "input_bytes", "output_bytes", "reply_bytes", "log_bytes", "log_line_bytes", "host_calls", "instances", "nesting":
+		return limit
+	default:
+		return ""
+	}
+}
 
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Cause }
