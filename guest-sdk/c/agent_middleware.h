@@ -2973,12 +2973,13 @@ AM_FN void am_show(const am_list *list, __typeof__(&am_lists[0]) l) {
 	int32_t same = l->at != 0 ? am_changed_since(list, l->revision) : 0;
 	if (same > l->total) same = l->total;
 	if (list->total > l->room || l->at == 0) {
-		l->room = list->total + list->total / 2 + 16;
+		int32_t room = list->total + list->total / 2 + 16;
 		am_swap();
-		const am_message **at = am_alloc((size_t)l->room * sizeof(*at));
+		const am_message **at = am_alloc((size_t)room * sizeof(*at));
 		am_swap();
 		if (same > 0) memcpy(at, l->at, (size_t)same * sizeof(*at));
 		l->at = at;
+		l->room = room;
 	} else {
 		memset(l->at + same, 0, (size_t)(l->room - same) * sizeof(*l->at));
 	}

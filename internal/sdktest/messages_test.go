@@ -109,7 +109,7 @@ func TestKeptMemory(t *testing.T) {
 	t.Parallel()
 	each(t, "probe", func(t *testing.T, h *Host) {
 		c := conversation{filler: strings.Repeat(" 0123456789", 5000)}
-		for i := range 300 {
+		for i := range 150 {
 			c.begin = fmt.Sprintf("r%d-", i)
 			saw, _ := c.read(t, h, i+1, 6)
 			require.True(t, strings.HasPrefix(saw, c.begin+"5 "))
