@@ -60,11 +60,7 @@ func extended[T any](v *[]T, toCome int) unsafe.Pointer {
 	list := *v
 	n := len(list)
 	if n == cap(list) {
-		if toCome = max(1, min(toCome, 64), n/2); n == 0 {
-			list = make([]T, 0, toCome)
-		} else {
-			list = append(make([]T, 0, n+toCome), list...)
-		}
+		list = append(make([]T, 0, n+max(min(toCome, 64), n/2)), list...)
 	}
 	*v = list[:n+1]
 	return unsafe.Pointer(&(*v)[n])
