@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -18,10 +21,10 @@ var tenantQuotas = []struct {
 	name, about string
 	of          map[string]int64
 }{
-	{"modest", "as [platform.md](platform.md#quotas) names it", map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
+	{"modest", "quota as [platform.md](platform.md#quotas) names it", map[string]int64{"concurrent_runs": 4, "requests_per_minute": 1200, "modules": 50,
 		"storage_bytes": 256 << 20, "upload_bytes": 8 << 20, "concurrent_requests": 64}},
-	{"none", "none", nil},
-	{"inputs", "none, and inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
+	{"none", "no quota", nil},
+	{"inputs", "no quota, but inputs of 8 MiB", map[string]int64{"input_bytes": 8 << 20}},
 }
 
 // hostility measures what a hostile tenant does to the runs of others.
@@ -56,11 +59,23 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 	fmt.Fprintf(text, "## A hostile tenant\n\nRuns with %d modules of %d tenants begin by the clock, %.0f a second, which is a third of the most that this machine did with nobody else there. "+
 		"The time of each counts from when it was to begin, so that none waits unseen. Another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
 		"use up their time, floods the server with requests, sends bodies of 8 MB and of 1 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
-		"What sends all that, at the lowest priority, and the model share the processors with the server. "+
+		"What sends all that has what nobody else wants of the processors; the model, and what runs the others' agents, share them with the server. "+
 		"There were %d turns of %v each; behind the ratio is where it lies in 90 of 100 draws of as many turns out of these. "+
 		"Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
-		"| the hostile tenant's quota | p50, without and with it | p99, without and with it | ratio of p99 | processor, without and with it |\n| --- | ---: | ---: | ---: | ---: |\n",
+		"| the hostile tenant, and its quota | p50, without and with it | p99, without and with it | ratio of p99 | processor, without and with it |\n| --- | ---: | ---: | ---: | ---: |\n",
 		modules, tenants, rate, p.rounds, p.turn, runtime.NumCPU())
+	row := func(about string, who *neighbour) (quiet, loud *sample, err error) {
+		one, other, err := s.besides(p, who, load)
+		if err != nil {
+			return nil, nil, err
+		}
+		few, many := spread(one, other)
+		q, l := together(one), together(other)
+		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %.0f %%, %.0f %% |\n", about, ms(q.at(0.5)), ms(l.at(0.5)),
+			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), few, many, q.busy(), l.busy())
+		return q, l, nil
+	}
+	extra := 0.0 // runs a second that keep the server as busy as the hostile tenant did
 	for _, quota := range tenantQuotas {
 		if p.quotas != "" && !slices.Contains(strings.Split(p.quotas, ","), quota.name) {
 			continue
@@ -69,17 +84,37 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		quiet, loud, err := s.besides(p, evil, guest.Name(), load)
+		who, err := mallorys(s.url, evil.key, guest.Name(), p.attacks)
 		if err != nil {
 			return err
 		}
-		few, many := spread(quiet, loud)
-		q, l := together(quiet), together(loud)
-		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %.0f %%, %.0f %% |\n", quota.about, ms(q.at(0.5)), ms(l.at(0.5)),
-			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), few, many, q.busy(), l.busy())
+		quiet, loud, err := row(quota.about, who)
+		if err != nil {
+			return err
+		}
+		if extra == 0 {
+			extra = rate * max(0.1, loud.busy()/quiet.busy()-1)
+		}
 	}
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer refuses.Close()
+	who, err := mallorys(refuses.URL, "none", guest.Name(), p.attacks)
+	if err != nil {
+		return err
+	}
+	if _, _, err := row("it sends to another address, where all is refused at once", who); err != nil {
+		return err
+	}
+	busy, err := s.tenants("busy-", 1, "quick", modules)
+	if err != nil {
+		return err
+	}
+	_, _, err = row(fmt.Sprintf("it is not hostile, and begins %.0f of these runs a second", extra), s.honest(busy, agent, extra))
 	text.WriteString("\n")
-	return nil
+	return err
 }
 
 // ratio is how many times the slowest runs take longer beside the hostile tenant.
@@ -114,29 +149,73 @@ func spread(quiet, loud []*sample) (least, most float64) {
 	return ratios[draws/20], ratios[draws-draws/20-1]
 }
 
-// besides measures a load by turns without the hostile tenant, whose process stands
-// still, and with it.
-func (p *platform) besides(much *plan, evil *tenant, guest string, load func() (*sample, error)) (quiet, loud []*sample, err error) {
-	cmd, err := self(p.url, evil.key, guest, much.attacks)
+// A neighbour is who a load is measured besides.
+type neighbour struct {
+	begin, pause func() error
+	end          func()
+}
+
+// mallorys is the hostile tenant, in a process that is made to stand still and go on.
+func mallorys(address, key, guest, attacks string) (*neighbour, error) {
+	cmd, err := self(address, key, guest, attacks)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
 	time.Sleep(5 * time.Second) // its modules are brought
+	return &neighbour{
+		begin: func() error { return cmd.Process.Signal(syscall.SIGCONT) },
+		pause: func() error { return cmd.Process.Signal(syscall.SIGSTOP) },
+		end: func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		},
+	}, nil
+}
+
+// honest are tenants that only run so much.
+func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neighbour {
+	var ended chan error
+	var stop atomic.Bool
+	pause := func() error {
+		if ended == nil {
+			return nil
+		}
+		stop.Store(true)
+		err := <-ended
+		ended = nil
+		return err
+	}
+	return &neighbour{
+		begin: func() error {
+			stop.Store(false)
+			ended = make(chan error, 1)
+			go func() {
+				var failed error
+				for !stop.Load() && failed == nil {
+					_, failed = p.steady(list, agent, perSecond, time.Second)
+				}
+				ended <- failed
+			}()
+			return nil
+		},
+		pause: pause,
+		end:   func() { _ = pause() },
+	}
+}
+
+// besides measures a load by turns without a neighbour, who stands still, and with it.
+func (p *platform) besides(much *plan, who *neighbour, load func() (*sample, error)) (quiet, loud []*sample, err error) {
+	defer who.end()
 	for range much.rounds {
 		for _, turn := range []struct {
-			signal os.Signal
+			turn   func() error
 			settle func()
 			to     *[]*sample
-		}{{syscall.SIGSTOP, p.rest, &quiet}, {syscall.SIGCONT, func() { time.Sleep(time.Second) }, &loud}} {
-			if err := cmd.Process.Signal(turn.signal); err != nil {
+		}{{who.pause, p.rest, &quiet}, {who.begin, func() { time.Sleep(time.Second) }, &loud}} {
+			if err := turn.turn(); err != nil {
 				return nil, nil, err
 			}
 			turn.settle()
-			fmt.Fprintln(os.Stderr, "TURN", turn.signal, time.Now().UnixMicro())
 			got, err := load()
 			if err != nil {
 				return nil, nil, err
@@ -144,7 +223,7 @@ func (p *platform) besides(much *plan, evil *tenant, guest string, load func() (
 			*turn.to = append(*turn.to, got)
 		}
 	}
-	return quiet, loud, nil
+	return quiet, loud, who.pause()
 }
 
 // rest waits until the server has little to do any more: what was begun goes on for a

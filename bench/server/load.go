@@ -180,6 +180,9 @@ func count(n int) string {
 }
 
 func size(bytes int64) string {
+	if bytes < 10<<10 {
+		return fmt.Sprintf("%.1f KB", float64(bytes)/1024)
+	}
 	if bytes < 10<<20 {
 		return fmt.Sprintf("%d KB", bytes>>10)
 	}

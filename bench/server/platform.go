@@ -31,7 +31,7 @@ type platform struct {
 var servingAt = regexp.MustCompile(`http://[0-9.:\[\]]+[0-9]`)
 
 // startPlatform starts one with a store of its own.
-func startPlatform(program string, wasm []byte, model string) (*platform, error) {
+func startPlatform(program string, wasm []byte, model string, env ...string) (*platform, error) {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return nil, err
@@ -44,6 +44,7 @@ func startPlatform(program string, wasm []byte, model string) (*platform, error)
 	p.cmd = exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "platform.db"), "--cache-dir", filepath.Join(dir, "cache"), "--log", "off")
 	p.cmd.Dir = dir
 	p.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+model, "OPENAI_API_KEY=none")
+	p.cmd.Env = append(p.cmd.Env, env...)
 	said, err := p.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
