@@ -122,6 +122,38 @@ func TestLargeInputsRest(t *testing.T) {
 	})
 }
 
+// Of requests that only read one of a tenant is answered at a time, and those of another
+// tenant do not wait for it; one that took long is followed by a rest, even if it panicked.
+func TestLooksTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		s.ownLooks, s.looks = newLooks()
+		get := &Route{Method: http.MethodGet}
+		began := time.Now()
+		look := func(tenant string, took time.Duration) (at time.Duration) {
+			require.NoError(t, s.look(t.Context(), &Caller{Key: &store.Key{Tenant: tenant}}, get, func() error {
+				at = time.Since(began)
+				time.Sleep(took)
+				return nil
+			}))
+			return at
+		}
+		go func() {
+			defer func() { _ = recover() }()
+			_ = s.look(t.Context(), &Caller{Key: &store.Key{Tenant: "mallory"}}, get, func() error {
+				time.Sleep(100 * time.Millisecond)
+				panic("it fails")
+			})
+		}()
+		synctest.Wait()
+		require.Zero(t, look("acme", time.Millisecond))
+		require.Equal(t, 400*time.Millisecond, look("mallory", time.Millisecond), "100 for the first, and 300 of rest")
+		require.Equal(t, 401*time.Millisecond, look("mallory", 0), "a short one is followed by none")
+		require.NoError(t, s.look(t.Context(), nil, get, func() error { return nil }), "what is for everybody waits for nobody")
+	})
+}
+
 // A request that says that it is too large is answered without what it would send.
 func TestLargeInputsAreNotAwaited(t *testing.T) {
 	t.Parallel()

@@ -94,8 +94,12 @@ func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Cal
 	op := s.operation(r)
 	defer s.checkParameters(r)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, callerOf(ctx), in)
-		if err != nil {
+		c := callerOf(ctx)
+		var out *O
+		if err := s.look(ctx, c, &r, func() (err error) {
+			out, err = handle(ctx, c, in)
+			return err
+		}); err != nil {
 			return nil, problemOf(err)
 		}
 		return out, nil

@@ -80,6 +80,8 @@ type Server struct {
 	processors *turns
 	reading    *turns // of large inputs
 	keeping    *turns // of them, in the journal
+	ownLooks   *turns // of requests that only read: one of a tenant
+	looks      *turns // of them, of all tenants
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
@@ -115,6 +117,7 @@ func New(o *Options) (*Server, error) {
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
 	s.reading, s.keeping = newLarge(), newLarge()
+	s.ownLooks, s.looks = newLooks()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -101,6 +102,49 @@ func (t *turns) largely(ctx context.Context, c *Caller) (done func(), err error)
 	}
 	began := time.Now()
 	return func() { time.AfterFunc(min(largeRest*time.Since(began), mostRest), end) }, nil
+}
+
+// What tenants look at (lists, histories) is read for one of a tenant's requests at a time,
+// and of all tenants on fewer connections than the store has: runs and keys are read on the
+// same ones. What takes longer than a moment leaves the processors to others before the
+// next, as large inputs do.
+const (
+	looksMost    = 3
+	looksWaiters = 256
+	longLook     = 5 * time.Millisecond
+)
+
+// newLooks are turns of tenants, and of those whose tenant has one.
+func newLooks() (own, all *turns) {
+	const what = "reading requests"
+	return newTurns(what, 1<<20, 1, looksWaiters), newTurns(what, looksMost, 1, 1)
+}
+
+// look calls fn for a request, when it may read, if that is all that it does.
+func (s *Server) look(ctx context.Context, c *Caller, r *Route, fn func() error) error {
+	if c == nil || r.Method != http.MethodGet {
+		return fn()
+	}
+	end, err := s.ownLooks.take(ctx, c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	took := time.Duration(0)
+	defer func() {
+		if took <= longLook {
+			end()
+			return
+		}
+		time.AfterFunc(min(largeRest*took, mostRest), end)
+	}()
+	done, err := s.looks.take(ctx, c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
+	began := time.Now()
+	defer func() { took = time.Since(began) }()
+	return fn()
 }
 
 // turnRetry is when another try is worth it where too much waits.
