@@ -68,11 +68,17 @@ type translation struct {
 // members are those that may translate the event: they may read what is in
 // it, and are not in the ring of the translator that caused it or inside that.
 func (t *translation) members(h abi.Hook) []*member {
-	list := t.run.outward(h)
-	if by := t.run.find(t.source.Entry); by != nil && translates(t.source.Hook) {
-		list = slices.DeleteFunc(list, func(m *member) bool { return m.Ring >= by.Ring })
+	var by *member
+	if translates(t.source.Hook) {
+		by = t.run.find(t.source.Entry)
 	}
-	return slices.DeleteFunc(list, func(m *member) bool { return !m.mayTranslate(&t.source) })
+	var out []*member // another list than the run's, which is not to be changed
+	for _, m := range t.run.outward(h) {
+		if (by == nil || m.Ring < by.Ring) && m.mayTranslate(&t.source) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 func translates(h abi.Hook) bool {

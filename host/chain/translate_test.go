@@ -252,3 +252,34 @@ func TestTranslateRead(t *testing.T) {
 		require.Equal(t, want, fmt.Sprint(seen))
 	}
 }
+
+// Who is not asked of one event is asked of the next: translators in the outer ring, with none in
+// others, one that may read nothing, one that says something of its own.
+func TestTranslateInOneRing(t *testing.T) {
+	t.Parallel()
+	seen := map[string][]string{}
+	entry := func(name string, read Read) Entry {
+		e := translating(name, Outer, func(c *Call, event map[string]any) (*abi.TranslateAnswer, error) {
+			seen[name] = append(seen[name], event["type"].(string))
+			if event["type"] == "chunk" {
+				return nil, c.Emit("overheard", json.RawMessage("1"))
+			}
+			return nil, nil
+		}, nil)
+		e.Read = read
+		return e
+	}
+	r := openTranslators(t, entry("blind", ReadNone), entry("first", ReadAll), entry("second", ReadAll))
+	for range 3 {
+		_, caused := r.Translate(t.Context(), chunkEvent("x"), shout{})
+		require.Len(t, caused, 2)
+		for _, e := range caused {
+			_, more := r.Translate(t.Context(), e, shout{})
+			require.Empty(t, more)
+		}
+		r.Translate(t.Context(), abi.Event{Type: abi.EventLog, Text: "y"}, shout{})
+	}
+	require.Equal(t, map[string][]string{
+		"blind": {"log", "log", "log"}, "first": {"chunk", "log", "chunk", "log", "chunk", "log"}, "second": {"chunk", "log", "chunk", "log", "chunk", "log"},
+	}, seen)
+}

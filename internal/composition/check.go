@@ -25,6 +25,7 @@ func Checks() []Check {
 		{"side by side", 2, sideBySide},
 		{"stream", 1, streamed},
 		{"deaths", 10, mortal},
+		{"translation", 2, translation},
 	}
 }
 

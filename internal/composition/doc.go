@@ -13,8 +13,8 @@
 // Predict knows nothing of streams, pauses, processes, goroutines and modules, and the
 // checks say that none of them makes a difference: pauses are answered through JSON, some
 // one by one; answers come in pieces, of which the messages are put together; calls are
-// made side by side; processes that keep the run in a journal die in the middle of it; puppets
-// are WebAssembly, in two runs of one agent, which use the same fuel. In each run the
+// made side by side; processes that keep the run in a journal die in the middle of it; events are translated
+// for a client; puppets are WebAssembly, in two runs of one agent, which use the same fuel. In each run the
 // numbers of the events have no gaps, what began has its end, and an observer is told of all.
 //
 // A seed that fails is shrunk: entries, hooks, replies and calls are taken away as long

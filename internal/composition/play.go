@@ -28,12 +28,15 @@ type stage struct {
 	journal *agent.JournalOptions
 	// parallel is how many calls of tools are made at once; one after the other when 0.
 	parallel int
+	// client is whether events are translated for one.
+	client bool
 }
 
 // seen is what was seen of a run.
 type seen struct {
 	mu     sync.Mutex
 	events []abi.Event
+	sent   []agent.ClientEvent // to a client, if there is one
 	// observed are the numbers of the events that an observer was told of.
 	observed []int64
 	asked    []string
@@ -57,18 +60,29 @@ func play(ctx context.Context, c *Composition, on *stage) (*seen, error) {
 	if err != nil {
 		return nil, err
 	}
+	if on.client {
+		return s, s.runFor(ctx, c, a, "run", func() chain.Encoder { return plainly{} })
+	}
 	return s, s.run(ctx, c, a, "run")
 }
 
 // run is one run of the agent.
 func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id string) error {
-	events := a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id})
+	return s.runFor(ctx, c, a, id, func() chain.Encoder { return nil })
+}
+
+// runFor is one run of the agent for a client.
+func (s *seen) runFor(ctx context.Context, c *Composition, a *agent.Agent, id string, encoder func() chain.Encoder) error {
+	events := a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User(question)}, RunID: id}, encoder())
 	waiting, answered := map[string]bool{}, map[string]bool{}
 	for {
 		var paused *agent.Paused
 		for e, err := range events {
-			s.events = append(s.events, e)
-			if err != nil && !errors.As(err, &paused) && e.Type != abi.EventRunFinished {
+			s.events = append(s.events, e.Event)
+			if e.Encoded != nil || e.Event.Type == abi.EventCustom {
+				s.sent = append(s.sent, e)
+			}
+			if err != nil && !errors.As(err, &paused) && e.Event.Type != abi.EventRunFinished {
 				return err
 			}
 		}
@@ -93,7 +107,7 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 			answered[id] = true
 		}
 		var err error
-		if events, err = resume(ctx, a, paused, answers); err != nil {
+		if events, err = resume(ctx, a, paused, answers, encoder()); err != nil {
 			return err
 		}
 	}
@@ -102,7 +116,7 @@ func (s *seen) run(ctx context.Context, c *Composition, a *agent.Agent, id strin
 // forget makes room for another run.
 func (s *seen) forget() {
 	s.observed = nil
-	s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, 0, nil
+	s.sent, s.events, s.asked, s.ran, s.state, s.pauses, s.questions = nil, nil, nil, nil, nil, 0, nil
 	if s.kid != nil {
 		s.kid.forget()
 	}
@@ -120,7 +134,7 @@ func (s *seen) switchedOff() bool {
 }
 
 // resume goes on with a paused run, whose state went through JSON.
-func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, answers map[string]json.RawMessage, enc chain.Encoder) (iter.Seq2[agent.ClientEvent, error], error) {
 	b, err := json.Marshal(p.State)
 	if err != nil {
 		return nil, err
@@ -129,7 +143,7 @@ func resume(ctx context.Context, a *agent.Agent, p *agent.Paused, answers map[st
 	if err := json.Unmarshal(b, &state); err != nil {
 		return nil, err
 	}
-	return a.Resume(ctx, &state, answers)
+	return a.ResumeFor(ctx, &state, answers, enc)
 }
 
 // yes answers the last question, or all.
@@ -162,6 +176,11 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 		}
 		entries = append(entries, entry)
 	}
+	if on.client {
+		for _, t := range c.translators() {
+			entries = append(entries, t.entry())
+		}
+	}
 	ch, err := chain.New(entries...)
 	if err != nil {
 		return nil, err
@@ -170,7 +189,7 @@ func (s *seen) agent(c *Composition, on *stage, name string) (*agent.Agent, erro
 	if c.Kid != nil {
 		s.kid = &seen{onHook: s.onHook}
 		inside := *on
-		inside.journal = nil
+		inside.journal, inside.client = nil, false
 		kid, err := s.kid.agent(c.Kid, &inside, kidName)
 		if err != nil {
 			return nil, err

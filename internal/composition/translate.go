@@ -1,0 +1,163 @@
+package composition
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
+)
+
+// A translator is what stands beside an entry where events are translated for a client: what
+// it does follows from its number, so that compositions need not say it.
+type translator struct {
+	name string
+	ring int
+	does int
+}
+
+// What a translator does with a custom event: the others it leaves as they are.
+const (
+	marks       = iota // adds its name to the text
+	withholds          // drops those that an entry tells of a reply
+	breaks             // faults at those that are about a sign
+	marksBehind        // adds its name once the protocol has made its own of it
+	translatings
+)
+
+// translators are those of a composition, in the order of its entries.
+func (c *Composition) translators() []translator {
+	out := make([]translator, len(c.Entries))
+	for i, e := range c.Entries {
+		out[i] = translator{"t" + e.Name, e.Ring, (i + len(c.Replies)) % translatings}
+	}
+	return out
+}
+
+// A told is a custom event, or what the protocol makes of it.
+type told struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+	Data string `json:"data"`
+}
+
+// entry is the translator as a middleware.
+func (t translator) entry() chain.Entry {
+	play := func(behind bool) func(context.Context, *chain.Call, *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		return func(_ context.Context, _ *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+			var e map[string]any
+			if err := json.Unmarshal(in.Event, &e); err != nil {
+				return nil, err
+			}
+			text, _ := e["data"].(string)
+			now, drop, fault := t.translated(told{fmt.Sprint(e["type"]), fmt.Sprint(e["name"]), text}, behind)
+			if fault {
+				panic("the translator breaks")
+			}
+			if now == text {
+				return &abi.TranslateAnswer{Drop: drop}, nil
+			}
+			e["data"] = now
+			b, err := json.Marshal(e)
+			return &abi.TranslateAnswer{Event: b}, err
+		}
+	}
+	return chain.Entry{Name: t.name, Ring: chain.Ring(t.ring), OnFault: chain.Skip, Middleware: &chain.Native{TranslateBefore: play(false), TranslateAfter: play(true)}}
+}
+
+// translated is what the translator does with an event.
+func (t translator) translated(e told, behind bool) (text string, drop, fault bool) {
+	switch {
+	case e.Type != string(abi.EventCustom):
+	case t.does == marks && !behind, t.does == marksBehind && behind:
+		return e.Data + "~" + t.name, false, false
+	case t.does == withholds && !behind:
+		return e.Data, e.Name == "reply", false
+	case t.does == breaks && !behind:
+		return e.Data, false, strings.Contains(e.Data, "@")
+	}
+	return e.Data, false, false
+}
+
+// plainly is the protocol of a client that takes custom events alone, as they are.
+type plainly struct{}
+
+// Protocol implements [chain.Encoder].
+func (plainly) Protocol() string { return "plain" }
+
+// Encode implements [chain.Encoder].
+func (plainly) Encode(e abi.Event) []chain.Encoded {
+	if e.Type != abi.EventCustom {
+		return nil
+	}
+	var text string
+	_ = json.Unmarshal(e.Data, &text)
+	b, _ := json.Marshal(told{string(e.Type), e.Name, text})
+	return []chain.Encoded{{JSON: b, Fixed: []string{"type"}}}
+}
+
+// translation plays it for a client: what that is sent of each event follows from the
+// translators from the inner ring outwards, and the run is as it would be without them.
+func translation(ctx context.Context, c *Composition) string {
+	c = c.quiet()
+	c.Peer = nil // whose translators are others
+	s, err := play(ctx, c, &stage{client: true})
+	switch {
+	case err != nil:
+		return err.Error()
+	case s.switchedOff():
+		return ""
+	}
+	var order []translator
+	for ring := Inner; ring >= Outer; ring-- {
+		order = append(order, slices.DeleteFunc(c.translators(), func(t translator) bool { return t.ring != ring })...)
+	}
+	var want, got []string
+	for _, e := range s.sent {
+		if e.Event.Type != abi.EventCustom {
+			continue
+		}
+		for _, b := range e.Encoded {
+			var line told
+			if err := json.Unmarshal(b, &line); err != nil {
+				return err.Error()
+			}
+			got = append(got, line.Name+" "+line.Data)
+		}
+		var text string
+		if err := json.Unmarshal(e.Event.Data, &text); err != nil {
+			return err.Error()
+		}
+		if line, sent := through(order, told{string(e.Event.Type), e.Event.Name, text}); sent {
+			want = append(want, line)
+		}
+	}
+	wrong := differs("the client was sent", want, got)
+	s.events = slices.DeleteFunc(s.events, func(e abi.Event) bool { return e.Type == abi.EventFault && strings.HasPrefix(e.Entry, "t") })
+	p, account := Predict(c), s.account()
+	if s.pauses > 0 {
+		p.withoutLive()
+		account.withoutLive()
+	}
+	if !p.Open {
+		wrong += differs("events", p.Events, account.Events)
+	}
+	return wrong
+}
+
+// through is what a client is sent of an event; not sent if it is dropped.
+func through(order []translator, e told) (line string, sent bool) {
+	for _, behind := range []bool{false, true} {
+		for _, t := range order {
+			now, drop, _ := t.translated(e, behind)
+			if drop {
+				return "", false
+			}
+			e.Data = now
+		}
+	}
+	return e.Name + " " + e.Data, true
+}
