@@ -16,7 +16,10 @@ func lowly(work func()) {
 	ended := make(chan any)
 	go func() {
 		runtime.LockOSThread()
-		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), lowPriority) // or it is as others are
+		// The kernel tells priorities as 20 less the nice value. A server that is itself lower stays so.
+		if is, err := unix.Getpriority(unix.PRIO_PROCESS, unix.Gettid()); err != nil || is > 20-lowPriority {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), lowPriority) // or it is as others are
+		}
 		var panicked any
 		defer func() { ended <- panicked }()
 		defer func() { panicked = recover() }()
