@@ -324,6 +324,7 @@ export interface Event {
 	readonly replaced?: boolean;
 	readonly call?: Call;
 	readonly result?: Result;
+	/** tool_result; run_finished: whose failure of the model call it was */
 	readonly source?: string;
 	readonly entry?: string;
 	readonly hook?: Hook;
