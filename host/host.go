@@ -83,6 +83,9 @@ type Options struct {
 	// FaultDir keeps what a fault of a module depended on, for
 	// [Host.Replay]; see [module.LoaderOptions]. Empty: nothing is kept.
 	FaultDir string
+	// Profile collects which functions of modules use their fuel, for authors; see
+	// [sandbox.Options] for what that costs. Nil: nothing is collected.
+	Profile *sandbox.Profile
 	// Logger hears warnings about modules; nil: nobody.
 	Logger *slog.Logger
 }
@@ -99,7 +102,7 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 		o = &Options{}
 	}
 	loader, err := module.NewLoader(ctx, &module.LoaderOptions{CacheDir: o.CacheDir, CompileChild: o.CompileChild,
-		MemoryBytes: o.MemoryBytes, FaultDir: o.FaultDir, Logger: o.Logger})
+		MemoryBytes: o.MemoryBytes, FaultDir: o.FaultDir, Profile: o.Profile, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}

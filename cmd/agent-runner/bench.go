@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // newBench measures a module.
 func newBench(e *env) *cobra.Command {
-	var config, messages, output, cacheDir string
+	var config, messages, output, cacheDir, profileTo string
 	var count int
 	cmd := &cobra.Command{
 		Use:   "bench PATH",
@@ -22,9 +25,14 @@ func newBench(e *env) *cobra.Command {
 		Long: `Runs each hook of a module on a conversation as an agent would, with a model and
 tools that answer at once, and shows medians: fuel, which is the same on every
 machine; time, with the host's part; bytes in and out; host calls; and by how
-many pages of 64 KiB memory grew.`,
+many pages of 64 KiB memory grew.
+
+With --profile also which functions of the module used the fuel. The file is one of
+pprof's: go tool pprof -http=: FILE draws it as a graph and as flames. Times
+mean little then.`,
 		Example: `  agent-runner module bench redact.wasm
-  agent-runner module bench summarize.wasm --config '{"keep": 10}' --messages long.json -o json`,
+  agent-runner module bench summarize.wasm --config '{"keep": 10}' --messages long.json -o json
+  agent-runner module bench redact.wasm --profile fuel.pb.gz`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("want one module: agent-runner module bench PATH")
@@ -47,38 +55,74 @@ many pages of 64 KiB memory grew.`,
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			var p *sandbox.Profile
+			path := args[0]
+			if profileTo != "" {
+				p = &sandbox.Profile{}
+				named, remove, err := withNames(ctx, e, path)
+				defer remove()
+				if err != nil {
+					return beforeRun(ctx, err)
+				}
+				path = named
+			}
+			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir, Profile: p})
 			if err != nil {
 				return err
 			}
 			defer closeHost(h)
-			m, err := loadModule(ctx, e, h, args[0])
+			m, err := loadModule(ctx, e, h, path)
 			if err != nil {
 				return beforeRun(ctx, err)
 			}
 			defer m.Close()
-			rows, err := m.Bench(ctx, o)
-			switch {
-			case err != nil:
-				return beforeRun(ctx, err)
-			case output == "json":
-				return printJSON(e, struct {
-					Path   string            `json:"path"`
-					Digest string            `json:"digest"`
-					Runs   int               `json:"runs"`
-					Hooks  []module.BenchRow `json:"hooks"`
-				}{m.Name(), m.Digest(), count, rows})
-			default:
-				_, err = fmt.Fprint(e.out, clean(benchText(rows)))
-				return err
+			r := benchResult{Path: m.Name(), Digest: m.Digest(), Runs: count}
+			if p == nil {
+				r.Hooks, err = m.Bench(ctx, o)
+			} else {
+				r.Path = args[0]
+				err = r.profile(ctx, m, o, p, profileTo)
 			}
+			if err != nil {
+				return beforeRun(ctx, err)
+			}
+			if output == "json" {
+				return printJSON(e, r)
+			}
+			_, err = fmt.Fprint(e.out, clean(benchText(r.Hooks)+functionsText(r.Functions, count)))
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
 	cmd.Flags().StringVar(&messages, "messages", "", "the conversation, JSON, in `FILE`; default: one of twenty messages")
+	cmd.Flags().StringVar(&profileTo, "profile", "", "write to `FILE` which functions used the fuel, and show the first of them")
 	cmd.Flags().IntVar(&count, "count", module.DefaultBenchRuns, "go through the conversation `N` times")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
+}
+
+// A benchResult is what measuring a module found.
+type benchResult struct {
+	Path      string            `json:"path"`
+	Digest    string            `json:"digest"`
+	Runs      int               `json:"runs"`
+	Hooks     []module.BenchRow `json:"hooks"`
+	Functions []functionRow     `json:"functions,omitempty"`
+}
+
+// profile measures m, and keeps what p counts of that in a file.
+func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.BenchOptions, p *sandbox.Profile, file string) (err error) {
+	if m.Bundle() != nil {
+		return usagef("%s is a script: --profile counts functions of WebAssembly, and would show those of the interpreter", m.Name())
+	}
+	p.Reset() // of what it did while it was loaded
+	if r.Hooks, err = m.Bench(ctx, o); err != nil {
+		return err
+	}
+	samples := p.Samples()
+	readable(samples)
+	r.Functions = functionRows(samples)
+	return writeProfile(file, samples)
 }
 
 // benchText is a table of what hooks took.

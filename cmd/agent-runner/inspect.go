@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
@@ -36,7 +37,7 @@ Limits are those that hold where agent.yaml has no others.`,
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
 			if err != nil {
 				return err
 			}

@@ -38,9 +38,10 @@ func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 }
 
 // moduleHost makes a host for them.
-func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, cacheDir string) (*host.Host, error) {
+func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, o host.Options) (*host.Host, error) {
 	c := runCommand{env: e, screen: newScreen(e)}
-	return newHost(ctx, e, cmd.Flags().Changed("cache-dir"), host.Options{CacheDir: cacheDir, Logger: c.logger()})
+	o.Logger = c.logger()
+	return newHost(ctx, e, cmd.Flags().Changed("cache-dir"), o)
 }
 
 // printJSON writes a value for programs.

@@ -84,3 +84,25 @@ func buildable(ctx context.Context, e *env, path string) (string, error) {
 	fmt.Fprintf(e.err, "building %s (%s)\n", path, p.Language.Name)
 	return p.Output(), p.Build(ctx, p.Output())
 }
+
+// withNames is like buildable, but builds a module that has the names of its functions,
+// in a folder of its own: the caller calls remove.
+func withNames(ctx context.Context, e *env, path string) (built string, remove func(), err error) {
+	remove = func() {}
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return path, remove, nil
+	}
+	p, err := toolchain.Find(path)
+	if err != nil || p.Language.Script {
+		return path, remove, nil // which is told when it is loaded
+	}
+	dir, err := os.MkdirTemp("", "agent-runner-build-")
+	if err != nil {
+		return "", remove, err
+	}
+	fmt.Fprintf(e.err, "building %s (%s), with the names of its functions\n", path, p.Language.Name)
+	p.Names = true
+	built = filepath.Join(dir, filepath.Base(p.Output()))
+	return built, func() { _ = os.RemoveAll(dir) }, p.Build(ctx, built)
+}

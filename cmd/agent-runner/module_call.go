@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 )
@@ -59,7 +60,7 @@ Exit codes: 0 it answered, 1 it failed or faulted, 2 the input or the module is 
 			o.Event = func(ev abi.Event) { tellProbed(e, ev) }
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
 			if err != nil {
 				return err
 			}

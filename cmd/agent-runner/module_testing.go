@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/conformance"
@@ -109,7 +110,7 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	if err != nil {
 		return err
 	}
-	h, err := moduleHost(ctx, t.env, cmd, cacheDir)
+	h, err := moduleHost(ctx, t.env, cmd, host.Options{CacheDir: cacheDir})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/module"
 )
@@ -52,7 +53,7 @@ different; 2 the bundle or the run cannot be replayed.`,
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			h, err := moduleHost(ctx, e, cmd, cacheDir)
+			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
 			if err != nil {
 				return err
 			}

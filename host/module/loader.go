@@ -36,6 +36,10 @@ type LoaderOptions struct {
 	// for what their modules have read. Empty: none are kept.
 	FaultDir string
 
+	// Profile collects which functions of modules use their fuel; see sandbox.Options
+	// for what that costs. Nil: nothing is collected.
+	Profile *sandbox.Profile
+
 	// Logger hears warnings about modules, and what modules print and log while
 	// they are loaded and configured, at level warn at most. Nil: nobody hears it.
 	Logger *slog.Logger
@@ -65,7 +69,7 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 		}
 	}
 	box, err := sandbox.New(ctx, &sandbox.Options{CacheDir: opts.CacheDir, CompileChild: opts.CompileChild,
-		MemoryBytes: opts.MemoryBytes, Surface: surface(), Logger: l.log})
+		MemoryBytes: opts.MemoryBytes, Surface: surface(), Profile: opts.Profile, Logger: l.log})
 	if err != nil {
 		return nil, err
 	}

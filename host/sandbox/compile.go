@@ -191,7 +191,7 @@ func (s *Sandbox) generate(ctx context.Context, c *code, b []byte) error {
 		return err
 	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, s.config)
-	if c.compiled, err = c.runtime.CompileModule(withWorkers(ctx), module.Encode()); err != nil {
+	if c.compiled, err = c.runtime.CompileModule(s.profile.listen(withWorkers(ctx), c), module.Encode()); err != nil {
 		return invalid(err)
 	}
 	return nil

@@ -89,6 +89,7 @@ type Instance struct {
 	ending   error  // why an import ended the call
 	own      *Fault // the same, if it is this guest's fault
 	report   Report
+	profiled []profileFrame // the functions that run, if there is a profile
 }
 
 // newInstance makes an instance that has no core yet.
@@ -192,6 +193,7 @@ func (in *Instance) run(ctx context.Context, export string, args []uint64, resul
 	in.endTurn()
 	in.watch.stop()
 	in.drain()
+	in.image.sandbox.profile.finish(in)
 	in.finishReport()
 	if err = in.outcome(hostCtx, err); err != nil {
 		return err

@@ -54,11 +54,8 @@ func (c *code) frame(line string) string {
 	if err != nil {
 		return line
 	}
-	function := uint32(index)
-	if function >= uint32(len(c.shape.imports)) {
-		function-- // metering adds one import, the last one
-	}
-	if function >= c.functions {
+	function, ok := c.original(uint32(index))
+	if !ok {
 		return ""
 	}
 	name := c.names.of(function)
@@ -66,6 +63,18 @@ func (c *code) frame(line string) string {
 		name = fmt.Sprintf("$%d", function)
 	}
 	return name + "(" + rest
+}
+
+// original is the index of a function in the module as it came. It has none if metering
+// added it.
+func (c *code) original(index uint32) (uint32, bool) {
+	switch imports := uint32(len(c.shape.imports)); {
+	case index == imports: // metering adds one import, the last one
+		return 0, false
+	case index > imports:
+		index--
+	}
+	return index, index < c.functions
 }
 
 // readNames reads the function names of a module that has passed the decoder,

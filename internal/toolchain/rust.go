@@ -77,6 +77,9 @@ func buildRust(ctx context.Context, p *Project, out string) error {
 	if err != nil {
 		return err
 	}
+	if p.Names {
+		env = append(env, "CARGO_PROFILE_RELEASE_STRIP=debuginfo")
+	}
 	cache := p.Cache
 	if cache == "" {
 		cache = filepath.Join(p.Dir, "target")

@@ -29,6 +29,7 @@ type Project struct {
 	Main     string // the file that tells of the language
 	Language *Language
 
+	Names bool   // keep the names of functions, which modules run without
 	Cache string // where Rust keeps what it compiled; DIR/target when empty
 	Node  string // the folder whose node_modules has asc; DIR when empty
 }
@@ -161,9 +162,12 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	case !inGoModule(p.Dir):
 		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
 	}
-	env := []string{"GOOS=wasip1", "GOARCH=wasm"}
+	env, strip := []string{"GOOS=wasip1", "GOARCH=wasm"}, "-ldflags=-s -w"
+	if p.Names {
+		strip = "-ldflags=-w"
+	}
 	build := func() error {
-		return p.run(ctx, env, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+		return p.run(ctx, env, tool, "build", "-buildmode=c-shared", strip, "-o", out, ".")
 	}
 	err = build()
 	if err == nil || file("go.sum")(p.Dir) != "" {
@@ -194,13 +198,16 @@ func inGoModule(dir string) bool {
 var linkers = []string{"wasm-ld", "wasm-ld-14", "wasm-ld-16", "wasm-ld-18", "wasm-ld-19"}
 
 // buildC links what the sources define and leaves the host's functions open.
-// The header exports the hooks itself.
+// The header exports the hooks itself. Compiler and linker are called one by one: a
+// clang that also links has wasm-opt rewrite the module where there is one, which does not
+// know what the module may use.
 func buildC(ctx context.Context, p *Project, out string) error {
 	const install = "on Debian and Ubuntu: apt-get install clang lld"
-	tool, err := find(install, "clang")
-	if err == nil {
-		_, err = find(install, linkers...)
+	compiler, err := find(install, "clang")
+	if err != nil {
+		return err
 	}
+	linker, err := find(install, linkers...)
 	if err != nil {
 		return err
 	}
@@ -208,11 +215,23 @@ func buildC(ctx context.Context, p *Project, out string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"--target=wasm32", "-O2", "-nostdlib", "-Wall", "-I.", "-Wl,--no-entry", "-Wl,--strip-all", "-o", out}
-	for _, s := range sources {
-		args = append(args, filepath.Base(s))
+	objects, err := os.MkdirTemp("", "agent-runner-build-")
+	if err != nil {
+		return err
 	}
-	return p.run(ctx, nil, tool, args...)
+	defer func() { _ = os.RemoveAll(objects) }()
+	link := []string{"--no-entry", "--strip-all", "-o", out}
+	if p.Names {
+		link[1] = "--strip-debug"
+	}
+	for _, s := range sources {
+		object := filepath.Join(objects, filepath.Base(s)+".o")
+		if err := p.run(ctx, nil, compiler, "--target=wasm32", "-O2", "-nostdlib", "-Wall", "-I.", "-c", "-o", object, filepath.Base(s)); err != nil {
+			return err
+		}
+		link = append(link, object)
+	}
+	return p.run(ctx, nil, linker, link...)
 }
 
 func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
@@ -231,5 +250,9 @@ func buildAssemblyScript(ctx context.Context, p *Project, out string) error {
 			return err
 		}
 	}
-	return p.run(ctx, nil, tool, "assembly/index.ts", "--target", "release", "--outFile", out)
+	args := []string{"assembly/index.ts", "--target", "release", "--outFile", out}
+	if p.Names {
+		args = append(args, "--debug")
+	}
+	return p.run(ctx, nil, tool, args...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -61,6 +62,23 @@ func TestMissing(t *testing.T) {
 		require.ErrorAs(t, err, &missing, file)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// A wasm-opt in PATH, which clang calls by itself when it links, is not asked: it would
+// refuse what it was not told that the module uses.
+func TestNoWasmOpt(t *testing.T) {
+	if _, err := exec.LookPath("clang"); err != nil {
+		t.Skip("there is no clang")
+	}
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "wasm-opt"), []byte("#!/bin/sh\necho refused >&2; exit 1\n"), 0o755))
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	dir := folder(t, "guard.c")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "guard.c"), []byte("int seven(void) { return 7; }\n"), 0o644))
+	p, err := toolchain.Find(dir)
+	require.NoError(t, err)
+	require.NoError(t, p.Build(t.Context(), p.Output()))
+	require.FileExists(t, p.Output())
 }
 
 // Go's own words for a folder without a go.mod do not say what to do.
