@@ -10,9 +10,11 @@ const (
 	// of its own.
 	leastGap = 256 << 10
 	// mostGaps bounds how many there are. Each makes two mappings more of every
-	// instance, and a process may have 65,530, of which instances that need little
-	// memory could take too many. What compilers make has one.
+	// instance, of which a process has few, see maxInstances. What compilers make has one.
 	mostGaps = 2
+	// mappingsOfInstance is how many an instance has at most: the image around its gaps,
+	// what is empty behind it, and addresses that it may grow to.
+	mappingsOfInstance = 2*mostGaps + 3
 )
 
 // withoutGaps returns the stretches of an image, of whole pages of 64 KiB, that are

@@ -30,6 +30,7 @@ type idle struct {
 type budget struct {
 	mu         sync.Mutex
 	used, most int64 // used is guarded by mu
+	least      int64 // what one takes that needs less
 }
 
 func (b *budget) take(n int64) bool {
@@ -80,6 +81,7 @@ func (p *pool) put(c *core) bool {
 	if !ok {
 		return false
 	}
+	bytes = max(bytes, p.budget.least)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || !p.budget.take(bytes) {
