@@ -1,0 +1,74 @@
+package store_test
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/host/store/storetest"
+)
+
+// The steps of a plan that read tables which grow with each run that is kept, and those of
+// them that find a run's own rows.
+var (
+	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces)\b`)
+	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces) .*_autoindex_\w+_1 \((id|run)=\?`)
+)
+
+// otherwise are statements that look at more than a run's own rows, by how they begin or
+// what they say, with the step that they may take.
+var otherwise = []struct{ statement, step, why string }{
+	{"AND created_ms < $4", "SEARCH runs USING INDEX runs_created (tenant=? AND created_ms<?)", "lists a tenant's runs, and stops when there are enough"},
+	{"status = 'running'", "SEARCH runs USING INDEX runs_status (status=?)", "looks at runs under way"},
+	{"run IN (SELECT id FROM runs WHERE tenant = $1)", "SEARCH runs USING INDEX runs_created (tenant=?)", "deletes a tenant with its runs"},
+	{"DELETE FROM runs WHERE tenant = $1", "SEARCH runs USING INDEX runs_created (tenant=?)", "deletes a tenant with its runs"},
+	{"FROM runs WHERE updated_ms <= NOW_MS - $1", "SCAN runs", "prunes"},
+	{"NOT EXISTS (SELECT 1 FROM runs WHERE runs.modules LIKE", "SCAN runs", "looks for modules that no run has"},
+}
+
+func allowed(statement, step string) bool {
+	for _, o := range otherwise {
+		if strings.Contains(statement, o.statement) && step == o.step {
+			return true
+		}
+	}
+	return ownRows.MatchString(step)
+}
+
+// TestRunsAreFound keeps what a run costs from growing with the runs that are kept: of an
+// index that fits half of a condition SQLite reads all that it has, as of all timelines of
+// a tenant to count those of one run.
+func TestRunsAreFound(t *testing.T) {
+	t.Parallel()
+	require.False(t, allowed("SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2", "SEARCH run_traces USING INDEX run_traces_tenant (tenant=?)"))
+	var mu sync.Mutex
+	plans := map[string]string{}
+	t.Run("statements", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+			where := filepath.Join(t.TempDir(), "s.db")
+			s := open(t, where, o)
+			t.Cleanup(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if got, err := store.Plans(context.WithoutCancel(t.Context()), s); err == nil { // some are closed by then
+					maps.Copy(plans, got)
+				}
+			})
+			return s, where
+		})
+	})
+	require.NotEmpty(t, plans)
+	for statement, plan := range plans {
+		for step := range strings.Lines(plan) {
+			step = strings.TrimSpace(step)
+			require.True(t, !growing.MatchString(step) || allowed(statement, step), "%s\nreads more than a run's rows: %s", statement, step)
+		}
+	}
+}
