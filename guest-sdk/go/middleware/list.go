@@ -41,13 +41,14 @@ func (c *listCache) set(i int, m *abi.Message) {
 }
 
 // resize forgets what lies behind the first keep messages and makes room for
-// total.
+// total. It touches nothing behind what there was: to clear a pointer costs much
+// while the garbage collector marks, be it nil already.
 func (c *listCache) resize(keep, total int) {
 	last := (keep + maxBlock - 1) / maxBlock
 	if len(c.blocks) > last {
 		clear(c.blocks[last:])
 	}
-	if in := keep % maxBlock; in > 0 && c.blocks[last-1] != nil {
+	if in := keep % maxBlock; in > 0 && keep < c.length && c.blocks[last-1] != nil {
 		clear(c.blocks[last-1][in:])
 	}
 	n := (total + maxBlock - 1) / maxBlock
