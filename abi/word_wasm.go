@@ -58,12 +58,12 @@ func setHalf(b []byte, i int, w uint32) {
 // tells the collector nothing of it: that knows of b, as what reads it holds it until
 // all is read, and of the place.
 func setText(at unsafe.Pointer, b []byte, i, n int) {
-	text := (*[2]uint64)(at)
-	text[0], text[1] = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))+uint64(i), uint64(n)
+	text := (*[2]uintptr)(at)
+	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)
 }
 
 // setPointer makes the pointer at a place p, which the collector knows of without that.
-func setPointer(at, p unsafe.Pointer) { *(*uint64)(at) = uint64(uintptr(p)) }
+func setPointer(at, p unsafe.Pointer) { *(*uintptr)(at) = uintptr(p) }
 
 // setWords sets sixteen bytes of b from i on. They must be there.
 func setWords(b []byte, i int, first, second uint64) {

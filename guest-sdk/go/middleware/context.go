@@ -138,3 +138,6 @@ func errorObject(err error) *abi.Error {
 // A hostFailure is the panic with which reading a list gives up when the host
 // does: the hook fails with the host's error.
 type hostFailure struct{ err error }
+
+// Error is what is printed where nothing catches it: TinyGo cannot.
+func (f hostFailure) Error() string { return f.err.Error() }

@@ -1,0 +1,58 @@
+//go:build tinygo
+
+package middleware
+
+import (
+	"reflect"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// A method is what makes a hook. TinyGo does not find methods by their names, so what
+// serves each hook is named here. A hook that nothing in a program has costs nothing
+// but its code: whether a value has it is known when the program is built.
+type method struct {
+	hook abi.Hook
+	has  func(v any) bool
+	by   func() server
+}
+
+var hookMethods = []method{
+	{abi.HookConfigure, func(v any) bool { _, ok := v.(ConfigureHook); return ok }, func() server { return observing{} }},
+	{abi.HookBeforeAgent, func(v any) bool { _, ok := v.(BeforeAgentHook); return ok }, func() server { return (*AgentStart)(nil) }},
+	{abi.HookBeforeModelRewriteState, func(v any) bool { _, ok := v.(BeforeModelRewriteStateHook); return ok }, func() server { return (*State)(nil) }},
+	{abi.HookBeforeModel, func(v any) bool { _, ok := v.(BeforeModelHook); return ok }, func() server { return (*ModelStart)(nil) }},
+	{abi.HookWrapModel, func(v any) bool { _, ok := v.(WrapModelHook); return ok }, func() server { return NextModel(nil) }},
+	{abi.HookOnChunk, func(v any) bool { _, ok := v.(OnChunkHook); return ok }, func() server { return (*Chunks)(nil) }},
+	{abi.HookAfterModel, func(v any) bool { _, ok := v.(AfterModelHook); return ok }, func() server { return (*ModelEnd)(nil) }},
+	{abi.HookAfterModelRewriteState, func(v any) bool { _, ok := v.(AfterModelRewriteStateHook); return ok }, func() server { return (*State)(nil) }},
+	{abi.HookBeforeTool, func(v any) bool { _, ok := v.(BeforeToolHook); return ok }, func() server { return (*ToolStart)(nil) }},
+	{abi.HookWrapToolCall, func(v any) bool { _, ok := v.(WrapToolCallHook); return ok }, func() server { return NextTool(nil) }},
+	{abi.HookGateTool, func(v any) bool { _, ok := v.(GateToolHook); return ok }, func() server { return Decision{} }},
+	{abi.HookCallTool, func(v any) bool { _, ok := v.(CallToolHook); return ok }, func() server { return (*Call)(nil) }},
+	{abi.HookAfterTool, func(v any) bool { _, ok := v.(AfterToolHook); return ok }, func() server { return (*ToolEnd)(nil) }},
+	{abi.HookToolMessages, func(v any) bool { _, ok := v.(ToolMessagesHook); return ok }, func() server { return (*ToolRecord)(nil) }},
+	{abi.HookAfterTools, func(v any) bool { _, ok := v.(AfterToolsHook); return ok }, func() server { return (*ToolsEnd)(nil) }},
+	{abi.HookAfterAgent, func(v any) bool { _, ok := v.(AfterAgentHook); return ok }, func() server { return (*AgentEnd)(nil) }},
+	{abi.HookObserve, func(v any) bool { _, ok := v.(ObserveHook); return ok }, func() server { return observing{} }},
+	{abi.HookTranslateBefore, func(v any) bool { _, ok := v.(TranslateBeforeHook); return ok }, func() server { return (*Translation)(nil) }},
+	{abi.HookTranslateAfter, func(v any) bool { _, ok := v.(TranslateAfterHook); return ok }, func() server { return (*Translation)(nil) }},
+}
+
+// server is what serves the hook.
+func (m *method) server(any) server { return m.by() }
+
+// check panics if v has no hooks. That a method is named like one and has another
+// type is seen where Register is called in a program that Go built, as tests are.
+func check(v any) {
+	if v == nil {
+		panic("middleware: nil is no middleware")
+	}
+	for _, m := range hookMethods {
+		if m.hook != abi.HookConfigure && m.has(v) {
+			return
+		}
+	}
+	panic("middleware: " + reflect.TypeOf(v).String() + " has no hooks: it needs a method of at least one of the …Hook interfaces; " +
+		"where they have a pointer receiver, register a pointer")
+}
