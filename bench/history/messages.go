@@ -5,59 +5,88 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"runtime"
+	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/bench/internal/stats"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
+// turns is how often each conversation of [messages] has its turn.
+const turns = 21
+
+// lengths are how long conversations are that are compared.
+var lengths = [...]int{10, 1000, 20_000}
+
 // messages measures a step with a module that looks at nothing, at the last message,
 // or at all of them once; and the last again with memory that is gone at each hook,
 // where the module forgets how far it has looked, or keeps that in a run-local value.
-// The first step, in which a module that looks at all reads all, is apart.
+// The first step, in which a module that looks at all reads all, is apart. What is
+// compared has its turns one behind the other.
 func messages(ctx context.Context, h *host.Host, m *host.Module) error {
+	var talks [len(lengths)][]abi.Message
+	for i, n := range lengths {
+		talks[i] = conversation(n)
+	}
 	fmt.Println("| looks at | messages | first step, us | a later step, us | of these the processors | against 10 messages |\n|---|---|---|---|---|---|")
 	for _, row := range []struct {
-		name, at string
-		wiped    bool
+		name, at     string
+		wiped        bool
+		steps, turns int
 	}{
-		{"no module", "", false},
-		{"nothing", "nothing", false},
-		{"last", "last", false},
-		{"all, each once", "all", false},
-		{"nothing, memory gone at each hook", "nothing", true},
-		{"all, memory gone at each hook, what it has seen kept in a run-local value", "kept", true},
-		{"all, memory gone at each hook, and with it what it has seen", "all", true},
+		{"no module", "", false, 200, turns},
+		{"nothing", "nothing", false, 200, turns},
+		{"last", "last", false, 200, turns},
+		{"all, each once", "all", false, 200, turns},
+		{"nothing, memory gone at each hook", "nothing", true, 100, turns},
+		{"all, memory gone at each hook, what it has seen kept in a run-local value", "kept", true, 100, turns},
+		{"all, memory gone at each hook, and with it what it has seen", "all", true, 8, 3},
 	} {
-		var few float64
-		for _, n := range []int{10, 1000, 20_000} {
-			c, err := looking(ctx, m, row.at, row.wiped)
-			if err != nil {
-				return err
+		c, err := looking(ctx, m, row.at, row.wiped)
+		if err != nil {
+			return err
+		}
+		var all [len(lengths)]measured
+		for turn := range row.turns + 1 {
+			for i, talk := range talks {
+				first, later, err := stepsOf(ctx, c, row.steps, talk)
+				if err != nil {
+					return fmt.Errorf("%s of %d: %w", row.name, len(talk), err)
+				}
+				if turn > 0 { // the first warms up
+					all[i].firsts, all[i].laters = append(all[i].firsts, first), append(all[i].laters, later)
+				}
 			}
-			s := &script{steps: 20}
-			runs := 9
-			if row.wiped {
-				s.steps, runs = 10, 3
+		}
+		for i, n := range lengths {
+			ratios := make([]float64, row.turns)
+			for turn := range ratios {
+				ratios[turn] = all[i].laters[turn].Used / all[0].laters[turn].Used
 			}
-			a, err := agent.New(&agent.Options{Chain: c, Model: s, Tools: []tool.Tool{echo()}, MaxSteps: s.steps})
-			if err != nil {
-				return err
-			}
-			talk := conversation(n)
-			first, later, err := s.medians(runs, func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: talk}) })
-			if err != nil {
-				return fmt.Errorf("%s of %d: %w", row.name, n, err)
-			}
-			if few == 0 {
-				few = later.Used
-			}
-			fmt.Printf("| %s | %d | %.0f | %.1f | %.1f | %.2f |\n", row.name, n, first.Wall, later.Wall, later.Used, later.Used/few)
+			later := stats.MedianSpan(all[i].laters)
+			fmt.Printf("| %s | %d | %.0f | %.1f | %.1f | %.2f (%.2f to %.2f) |\n", row.name, n, stats.MedianSpan(all[i].firsts).Wall, later.Wall, later.Used,
+				stats.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 		}
 	}
 	return nil
+}
+
+// measured is what the runs with a conversation took.
+type measured struct{ firsts, laters []stats.Span }
+
+// stepsOf is what the steps of a run with a chain take.
+func stepsOf(ctx context.Context, c *chain.Chain, steps int, talk []abi.Message) (first, later stats.Span, err error) {
+	s := &script{steps: steps}
+	a, err := agent.New(&agent.Options{Chain: c, Model: s, Tools: []tool.Tool{echo()}, MaxSteps: steps})
+	if err != nil {
+		return first, later, err
+	}
+	runtime.GC() // what others left is not its
+	return s.run(func() iter.Seq2[abi.Event, error] { return a.Run(ctx, agent.Input{Messages: talk}) })
 }
 
 // looking is a chain of a module that looks so; empty if it is to look nowhere.
