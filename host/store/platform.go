@@ -40,8 +40,9 @@ type Platform interface {
 	Tenants(ctx context.Context, after string, limit int) ([]TenantInfo, error)
 	// UpdateTenant changes what is not nil.
 	UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*TenantInfo, error)
-	// DeleteTenant forgets a tenant and everything that belongs to it. One with
-	// runs under way stays: [ErrInUse].
+	// DeleteTenant forgets a tenant and everything that belongs to it: its runs first,
+	// some at a time, so that others write in between. One with runs under way stays,
+	// without those that were forgotten before one began: [ErrInUse].
 	DeleteTenant(ctx context.Context, id string) error
 
 	// Authenticate returns the key that a caller shows, and counts its use. It
@@ -221,40 +222,50 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 
 // ofTenants are the tables that have a tenant's rows, beside those of its runs.
 var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "tenant_usage", "run_places", "secrets",
-	"module_values", "module_usage", "runs"}
+	"module_values", "module_usage"}
 
 // DeleteTenant implements [Platform].
 func (s *store) DeleteTenant(ctx context.Context, id string) error {
 	if id == Operator {
 		return fmt.Errorf("tenant %q: %w: it is the operator", id, ErrInUse)
 	}
-	return s.update(ctx, false, func(t tx) error {
-		n, err := t.exec(`DELETE FROM tenants WHERE id = $1`, id)
-		if err != nil {
+	return inTurns(ctx, func() (more bool, err error) {
+		err = s.update(ctx, false, func(t tx) error {
+			more, err = deleteTenant(t, id)
 			return err
-		}
-		if n == 0 {
-			return ownError{fmt.Errorf("tenant %q: %w", id, ErrNoTenant)}
-		}
-		var running int64
-		if _, err := one(t, `SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS`, []any{id}, &running); err != nil {
-			return err
-		}
-		if running > 0 {
-			return ownError{fmt.Errorf("tenant %q: %w: %d runs are under way; revoke its keys and cancel them first", id, ErrInUse, running)}
-		}
-		for _, table := range []string{"run_log", "run_events", "run_traces"} {
-			if _, err := t.exec(`DELETE FROM `+table+` WHERE run IN (SELECT id FROM runs WHERE tenant = $1)`, id); err != nil {
-				return err
-			}
-		}
-		for _, table := range ofTenants {
-			if _, err := t.exec(`DELETE FROM `+table+` WHERE tenant = $1`, id); err != nil {
-				return err
-			}
-		}
-		return nil
+		})
+		return more, err
 	})
+}
+
+// deleteTenant deletes runs of a tenant, and itself with the last of them. It reports
+// whether there are more.
+func deleteTenant(t tx, id string) (more bool, err error) {
+	// The row is held from here on: no run begins meanwhile.
+	n, err := t.exec(`UPDATE tenants SET id = id WHERE id = $1`, id)
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		return false, ownError{fmt.Errorf("tenant %q: %w", id, ErrNoTenant)}
+	}
+	var running int64
+	if _, err := one(t, `SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS`, []any{id}, &running); err != nil {
+		return false, err
+	}
+	if running > 0 {
+		return false, ownError{fmt.Errorf("tenant %q: %w: %d runs are under way; revoke its keys and cancel them first", id, ErrInUse, running)}
+	}
+	if _, more, err = forgetSome(t, "tenant = $1", []any{id}); err != nil || more {
+		return more, err
+	}
+	for _, table := range ofTenants {
+		if _, err := t.exec(`DELETE FROM `+table+` WHERE tenant = $1`, id); err != nil {
+			return false, err
+		}
+	}
+	_, err = t.exec(`DELETE FROM tenants WHERE id = $1`, id)
+	return false, err
 }
 
 // Block implements [Platform].
@@ -318,34 +329,3 @@ func (s *store) CutOff(ctx context.Context, spec []byte, limit, ofTenant int) (o
 	})
 	return out, err
 }
-
-// DeleteOrphans implements [Platform].
-func (s *store) DeleteOrphans(ctx context.Context, age time.Duration) (n int64, err error) {
-	// They are looked for without holding up those who write, and deleted one by one.
-	const which = `created_ms < NOW_MS - $1
-		AND NOT EXISTS (SELECT 1 FROM tenant_modules WHERE tenant_modules.digest = modules.digest)
-		AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.modules LIKE '%' || modules.digest || '%')`
-	var digests []string
-	err = s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) error {
-			var d string
-			err := scan(&d)
-			digests = append(digests, d)
-			return err
-		}, `SELECT digest FROM modules WHERE `+which+` LIMIT $2`, age.Milliseconds(), int64(maxOrphans))
-	})
-	for _, d := range digests {
-		if err != nil {
-			break
-		}
-		err = s.update(ctx, false, func(t tx) error {
-			gone, err := t.exec(`DELETE FROM modules WHERE `+which+` AND digest = $2`, age.Milliseconds(), d)
-			n += gone
-			return err
-		})
-	}
-	return n, err
-}
-
-// maxOrphans is how many of them are deleted at once.
-const maxOrphans = 1000

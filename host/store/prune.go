@@ -2,26 +2,32 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/agent"
 )
 
+// How many runs are forgotten in a transaction, and after what time it ends before that:
+// others write between two of them.
 const (
-	// pruneBatch is how many runs are forgotten in a transaction: others write between
-	// two of them.
-	pruneBatch = 50
-	// pruneEvery is how often runs are looked for that are kept no longer, at least.
-	pruneEvery = time.Hour
+	forgetBatch = 1000
+	forgetTime  = 20 * time.Millisecond
 )
+
+// pruneEvery is how often runs are looked for that are kept no longer, at least.
+const pruneEvery = time.Hour
 
 // Prune implements [Store].
-func (s *store) Prune(ctx context.Context, o PruneOptions) (int, error) {
-	unfinished := int64(0)
+func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error) {
+	also := []any{string(agent.StatusFinished), string(agent.StatusFinished)}
 	if o.Unfinished {
-		unfinished = 1
+		also = []any{string(agent.StatusPaused), string(agent.StatusRunning)}
 	}
-	const which = `updated_ms <= NOW_MS - $1 AND (status = 'finished' OR $2 = 1 AND (status = 'paused' OR lease_ms <= NOW_MS))`
-	args := []any{o.OlderThan.Milliseconds(), unfinished}
+	// Those that changed so long ago began before, and an index has when they did.
+	const which = `status IN ('finished', $2, $3) AND created_ms <= NOW_MS - $1 AND updated_ms <= NOW_MS - $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`
+	args := append([]any{o.OlderThan.Milliseconds()}, also...)
 	if o.DryRun {
 		var n int64
 		err := s.view(ctx, func(t tx) error {
@@ -30,36 +36,65 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (int, error) {
 		})
 		return int(n), err
 	}
-	total := 0
-	for {
+	err = inTurns(ctx, func() (more bool, err error) {
 		n := 0
-		err := s.update(ctx, false, func(t tx) error {
-			n = 0
-			var ids []string
-			if err := t.query(func(scan func(...any) error) error {
-				var id string
-				err := scan(&id)
-				ids = append(ids, id)
-				return err
-			}, `SELECT id FROM runs WHERE `+which+` LIMIT $3`, append(args, int64(pruneBatch))...); err != nil {
-				return err
-			}
-			for _, id := range ids {
-				gone, err := t.exec(`DELETE FROM runs WHERE `+which+` AND id = $3`, append(args, id)...)
-				if err == nil && gone > 0 { // nobody went on with it meanwhile
-					n++
-					err = forget(t, id)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
+		err = s.update(ctx, false, func(t tx) error {
+			n, more, err = forgetSome(t, which, args)
+			return err
 		})
-		if total += n; err != nil || n == 0 {
-			return total, err
+		if err == nil {
+			total += n
+		}
+		return more, err
+	})
+	return total, err
+}
+
+// inTurns does something as long as there is more of it, and lets others use the database
+// in between for as long as that took.
+func inTurns(ctx context.Context, do func() (more bool, err error)) error {
+	for {
+		began := time.Now()
+		more, err := do()
+		if err != nil || !more {
+			return err
+		}
+		select {
+		case <-time.After(time.Since(began)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
+}
+
+// forgetSome forgets runs for which a condition holds. It returns how many, and whether
+// there may be more.
+func forgetSome(t tx, which string, args []any) (n int, more bool, err error) {
+	began := time.Now()
+	var ids []string
+	if err := t.query(func(scan func(...any) error) error {
+		var id string
+		err := scan(&id)
+		ids = append(ids, id)
+		return err
+	}, fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, which, len(args)+1), append(args, int64(forgetBatch))...); err != nil {
+		return 0, false, err
+	}
+	one := fmt.Sprintf(`DELETE FROM runs WHERE %s AND id = $%d`, which, len(args)+1)
+	for _, id := range ids {
+		gone, err := t.exec(one, append(args, id)...)
+		if err == nil && gone > 0 { // nobody went on with it meanwhile
+			n++
+			err = forget(t, id)
+		}
+		if err != nil {
+			return 0, false, err
+		}
+		if time.Since(began) > forgetTime {
+			return n, true, nil
+		}
+	}
+	return n, len(ids) == forgetBatch, nil
 }
 
 // forget deletes what belongs to a run, whose own row is gone.

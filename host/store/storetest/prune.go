@@ -63,7 +63,7 @@ func testPrune(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Empty(t, events, "they went with the run")
 
-	for i := range 120 { // more than a batch
+	for i := range 120 {
 		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
 	}
 	require.Equal(t, 120, prune(store.PruneOptions{Unfinished: true}))
