@@ -43,7 +43,7 @@ func sections(plot string, others []string, missing string, quick bool) []sectio
 			title: "As the conversation grows: at most 1.5 times from 10 to 20,000 messages",
 			before: "A step of a run, with a conversation of so many messages of 1 KB before it, and a module that looks at nothing, at the last message, or at all of them once. The first step, in which a module that looks at all reads all, is apart. " +
 				"Memory that is gone at each hook is an instance of its own for each: what a module has seen is in its memory, or in a run-local value, which is not gone. With nothing kept, each step reads all. " +
-				"The ratio is of the processors' time, host and guest together, which what else the machine does hardly changes.",
+				"The ratio is of the processors' time, host and guest together, which what else the machine does hardly changes: the median of the turns, least and most in brackets.",
 			command: []string{"history", "messages", "look.wasm"},
 		},
 		{
