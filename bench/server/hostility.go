@@ -64,16 +64,24 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		"Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
 		"| the hostile tenant, and its quota | p50, without and with it | p99, without and with it | ratio of p99 | processor, without and with it |\n| --- | ---: | ---: | ---: | ---: |\n",
 		modules, tenants, rate, p.rounds, p.turn, runtime.NumCPU())
+	before, err := s.alone(p, load)
+	if err != nil {
+		return err
+	}
+	write := func(about string, one, other []*sample) (quiet, loud *sample) {
+		few, many := spread(one, other)
+		q, l := together(one), together(other)
+		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %.0f %%, %.0f %% |\n", about, ms(q.at(0.5)), ms(l.at(0.5)),
+			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), few, many, q.busy(), l.busy())
+		return q, l
+	}
 	row := func(about string, who *neighbour) (quiet, loud *sample, err error) {
 		one, other, err := s.besides(p, who, load)
 		if err != nil {
 			return nil, nil, err
 		}
-		few, many := spread(one, other)
-		q, l := together(one), together(other)
-		fmt.Fprintf(text, "| %s | %s, %s | %s, %s | %.2f (%.2f to %.2f) | %.0f %%, %.0f %% |\n", about, ms(q.at(0.5)), ms(l.at(0.5)),
-			ms(q.at(0.99)), ms(l.at(0.99)), ratio(q, l), few, many, q.busy(), l.busy())
-		return q, l, nil
+		quiet, loud = write(about, one, other)
+		return quiet, loud, nil
 	}
 	for i, quota := range tenantQuotas {
 		if p.quotas != "" && !slices.Contains(strings.Split(p.quotas, ","), quota.name) {
@@ -110,6 +118,11 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 			return err
 		}
 	}
+	after, err := s.alone(p, load)
+	if err != nil {
+		return err
+	}
+	write("none: before all of these, and after the last was deleted", before, after)
 	text.WriteString("\n")
 	return nil
 }
@@ -214,6 +227,19 @@ func (p *platform) honest(list []*tenant, agent string, perSecond float64) *neig
 		pause: pause,
 		end:   func() { _ = pause() },
 	}
+}
+
+// alone measures a load by turns with nobody beside it.
+func (p *platform) alone(much *plan, load func() (*sample, error)) (turns []*sample, err error) {
+	for range much.rounds {
+		p.rest()
+		got, err := load()
+		if err != nil {
+			return nil, err
+		}
+		turns = append(turns, got)
+	}
+	return turns, nil
 }
 
 // besides measures a load by turns without a neighbour, who stands still, and with it.
