@@ -4,6 +4,7 @@ package middleware
 
 import (
 	"runtime"
+	"unsafe"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -20,10 +21,13 @@ func endHook(hook abi.Hook, n int32) {
 
 // What warm gets the heap ready for.
 const (
-	room      = 1 << 20 // bytes that a run may use before memory grows
-	mostSmall = 2048    // bytes of the objects that a hook mostly makes
-	mostLists = 4096    // bytes of the lists with pointers that it mostly makes
-	deep      = 24      // frames of 1 KB that a hook's calls may be deep before the stack grows
+	room      = 1 << 20  // bytes that a run may use before memory grows
+	mostSmall = 2048     // bytes of the objects that a hook mostly makes
+	mostLists = 4096     // bytes of the lists with pointers that it mostly makes
+	spanBytes = 8192     // a multiple of which each span begins at
+	headBytes = 8        // before an object that says there where its pointers are
+	mostSpans = 64 << 10 // bytes of a size that are looked through
+	deep      = 24       // frames of 1 KB that a hook's calls may be deep before the stack grows
 )
 
 // largeConfig is how many bytes of configuration are worth being warm once more: what
@@ -40,13 +44,30 @@ func warm() {
 	ballast = make([]byte, room)
 	ballast = nil
 	runtime.GC()
-	for n := 8; n <= mostLists; n += max(8, n/16&^7) { // passes over none of the sizes
-		if pointers = make([]*byte, n/8); n <= mostSmall {
-			ballast = make([]byte, n)
+	begin(&ballast, mostSmall)
+	begin(&pointers, mostLists)
+	dive(deep)
+}
+
+// begin makes lists of each size up to most bytes, and of each so many that the last one
+// is the first of a span: all others of it are free. Where a run begins with the last
+// ones of a span, its hooks soon look for another, which takes as long as to make twenty
+// objects.
+func begin[T any](list *[]T, most uintptr) {
+	var one T
+	for n := 1; ; n = cap(*list) + 1 { // append makes as long a one as has the size
+		size := uintptr(n) * unsafe.Sizeof(one)
+		if size > most {
+			break
+		}
+		for used := uintptr(0); used < mostSpans; used += size {
+			*list = append([]T(nil), make([]T, n)...)
+			if uintptr(unsafe.Pointer(unsafe.SliceData(*list)))%spanBytes <= headBytes {
+				break
+			}
 		}
 	}
-	ballast, pointers = nil, nil
-	dive(deep)
+	*list = nil
 }
 
 // dive uses stack: n frames of 1 KB.
