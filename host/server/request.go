@@ -22,13 +22,14 @@ type times struct {
 	body   time.Duration // a body that is held in memory
 	upload time.Duration // a module
 	answer time.Duration // the answer, from the request's beginning on
+	remove time.Duration // a tenant's runs have to be deleted, before that
 	part   time.Duration // each part of a stream of events
 	idle   time.Duration // between two requests
 	hand   time.Duration // runs that are cut off have for their end here, so that another server goes on with them at once
 }
 
 func defaultTimes() times {
-	return times{header: 10 * time.Second, body: bodyTime, upload: 5 * time.Minute, answer: 2 * time.Minute, part: 30 * time.Second, idle: 2 * time.Minute, hand: 3 * time.Second}
+	return times{header: 10 * time.Second, body: bodyTime, upload: 5 * time.Minute, answer: 2 * time.Minute, remove: 90 * time.Second, part: 30 * time.Second, idle: 2 * time.Minute, hand: 3 * time.Second}
 }
 
 // An answer is what became of a request, for its log record.

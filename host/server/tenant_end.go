@@ -20,12 +20,11 @@ const (
 // errDeleted is why runs end whose tenant the operator deletes.
 var errDeleted = errors.New("the operator deletes its tenant")
 
-// delete forgets a tenant. One with runs under way is ended first: its keys are revoked,
-// so that it begins nothing any more, and its runs are canceled, on all servers.
+// delete forgets a tenant. First its keys are revoked, so that it begins nothing any more,
+// and runs that are under way are canceled, on all servers.
 func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struct{}, error) {
-	err := t.store.DeleteTenant(ctx, in.Tenant)
-	if in.Tenant == store.Operator || !errors.Is(err, store.ErrInUse) {
-		return nil, err
+	if in.Tenant == store.Operator {
+		return nil, t.store.DeleteTenant(ctx, in.Tenant) // which refuses it
 	}
 	tenant := t.store.Tenant(in.Tenant)
 	keys, err := tenant.Keys(ctx)
@@ -37,14 +36,20 @@ func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struc
 			return nil, err
 		}
 	}
+	whole, cancel := context.WithTimeout(ctx, t.runs.server.times.remove)
+	defer cancel()
 	ended, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
 	for wait := endFirst; ; wait = min(2*wait, endMost) {
-		// Requests that were let in before may begin runs for a moment: they are looked for again.
-		if err := t.runs.cancelAll(ctx, tenant); err != nil {
+		err := t.store.DeleteTenant(whole, in.Tenant)
+		if err != nil && whole.Err() != nil && ctx.Err() == nil {
+			return nil, problem(codeConflict, "tenant %s has so many runs that some are left; its keys are revoked: delete it again, which goes on", in.Tenant)
+		}
+		if !errors.Is(err, store.ErrInUse) {
 			return nil, err
 		}
-		if err := t.store.DeleteTenant(ctx, in.Tenant); !errors.Is(err, store.ErrInUse) {
+		// Requests that were let in before may begin runs for a moment: they are looked for again.
+		if err := t.runs.cancelAll(ctx, tenant); err != nil {
 			return nil, err
 		}
 		select {

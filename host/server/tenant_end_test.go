@@ -43,3 +43,20 @@ func TestDeletedTenantEnds(t *testing.T) {
 	close(let)
 	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
 }
+
+// Where there is too much to delete for one request, another one goes on; the tenant does
+// nothing any more in between.
+func TestDeletionGoesOn(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{})
+	whole := f.server.times.remove
+	f.server.times.remove = 0
+	p := f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 409)
+	require.Contains(t, p.Detail, "delete it again")
+	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
+	f.ok("GET", "/v1/tenants/acme", f.operator, nil, nil)
+	f.server.times.remove = whole
+	require.Equal(t, 204, f.send("DELETE", "/v1/tenants/acme", f.operator, nil).status)
+	f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
+	f.send("DELETE", "/v1/tenants/", f.operator, nil).problem(t, 404)
+}

@@ -87,7 +87,7 @@ func (t *tenants) routes(s *Server) {
 		Summary: "Change a tenant's name, quota or policy"}, t.update)
 	route(s, Route{ID: "delete-tenant", Method: "DELETE", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
 		Summary: "Forget a tenant and everything that belongs to it",
-		About:   "Its keys are revoked and its runs are canceled first, on all servers; where they do not end in time: 409, and another try deletes it."}, t.delete)
+		About:   "Its keys are revoked and its runs are canceled first, on all servers; where they do not end in time, or there are more than can be deleted in it: 409, and another try goes on."}, t.delete)
 }
 
 func (t *tenants) create(ctx context.Context, _ *Caller, in *createTenantInput) (*tenantOutput, error) {
