@@ -17,7 +17,27 @@ func endHook(hook abi.Hook, n int32) {
 	if hook == abi.HookDescribe || hook == abi.HookConfigure && n > largeConfig {
 		warm()
 	}
+	letCollect()
 }
+
+// letCollect lets the garbage collector go on, in proportion to what came from the host.
+// It goes on where a hook waits, which hooks do not, or when one has allocated much. In
+// the middle of its work it is told of each pointer that is written, with which a hook
+// takes two to three times as long: behind a long conversation that was read, all hooks
+// of a run did.
+func letCollect() {
+	came += hookBytes
+	for ; came >= collectBytes; came -= collectBytes {
+		runtime.Gosched()
+	}
+}
+
+const (
+	// collectBytes is for how many bytes the collector has a turn, which takes as long as
+	// to read some 400 bytes where there is nothing to collect.
+	collectBytes = 256 << 10
+	hookBytes    = 8 << 10 // that a hook counts, beside those that it reads
+)
 
 // What warm gets the heap ready for.
 const (

@@ -174,6 +174,7 @@ func (*imports) pending(n int32) []byte {
 		return nil
 	}
 	size := int(n) + abi.Pad
+	came += size
 	if size > len(pool) {
 		if size > blockBytes/4 {
 			b := make([]byte, size)
@@ -185,10 +186,6 @@ func (*imports) pending(n int32) []byte {
 	pool = pool[size:]
 	return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
 }
-
-const blockBytes = 32 << 10
-
-var pool []byte // what is left of the last one
 
 // reply reads what a host call that returned n left pending.
 func (h *imports) reply(n int32) ([]byte, error) {

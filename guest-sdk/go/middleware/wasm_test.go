@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -225,6 +226,25 @@ func TestWasm(t *testing.T) {
 		require.Error(t, err)
 		require.Contains(t, h.stderr.String(), "asked to panic")
 		require.Contains(t, h.stderr.String(), "main.(*guest).BeforeAgent", "where it was")
+	})
+	t.Run("the background has turns, as the collector has to", func(t *testing.T) {
+		h := configured(t, start())
+		ask := func(instruction string) string {
+			_, output, err := h.call(abi.HookBeforeAgent, abi.BeforeAgentInput{Common: common, Instruction: instruction})
+			require.NoError(t, err)
+			return output
+		}
+		ask("begin")
+		require.Equal(t, `{"instruction":"false"}`, ask("ran?"), "a hook that does not wait has no goroutine beside it")
+		for range 40 {
+			ask("be brief")
+		}
+		require.Equal(t, `{"instruction":"true"}`, ask("ran?"), "many small hooks")
+
+		h = configured(t, start())
+		ask("begin")
+		ask(strings.Repeat("be brief ", 60_000))
+		require.Equal(t, `{"instruction":"true"}`, ask("ran?"), "a hook that was given much")
 	})
 	t.Run("lazy messages", func(t *testing.T) { testWasmMessages(t, configured(t, start())) })
 	t.Run("wrap_model", func(t *testing.T) { testWasmWrap(t, configured(t, start())) })

@@ -19,15 +19,23 @@ var seen = middleware.Counter("seen")
 
 type guest struct {
 	Phrase string `json:"phrase" doc:"what to say"`
+
+	ran bool // what was begun in the background did
 }
 
-// BeforeAgent fails, panics or greets, as the instruction says.
+// BeforeAgent fails, panics, begins something in the background or greets, as the
+// instruction says.
 func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	switch run.Instruction {
 	case "fail":
 		return fmt.Errorf("asked to fail: %w", &abi.Error{Code: abi.CodeUnavailable, Message: "no luck", Retryable: true})
 	case "panic":
 		panic("asked to panic")
+	case "begin":
+		go func() { g.ran = true }()
+	case "ran?":
+		run.Instruction = fmt.Sprint(g.ran)
+		return nil
 	}
 	run.Instruction = g.Phrase + ", " + run.Instruction
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
