@@ -3,6 +3,7 @@
 
 GOLANGCI_LINT := v2.6.2
 TOOLS := $(CURDIR)/build/tools
+TINYGO := v0.41.1
 BIN := build/agent-runner
 FUZZTIME ?= 20s
 MODULES ?= 10000
@@ -115,6 +116,12 @@ chromium: ## install Chromium for the console's test, from Debian's packages, if
 toolchains: ## install compilers of C and Rust for the SDKs' tests, from Debian's packages, if they are not there
 	@command -v clang wasm-ld >/dev/null && ls /usr/lib/rustlib/wasm32-unknown-unknown >/dev/null 2>&1 && test -x /usr/bin/cargo || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq clang lld cargo rustc libstd-rust-dev-wasm32; }
+
+.PHONY: tinygo
+tinygo: build/tools/tinygo/bin/tinygo ## TinyGo for guests in Go that are small and fast, built from its sources; what uses it does without it where it is not there
+
+build/tools/tinygo/bin/tinygo:
+	internal/toolchain/tinygo.sh build/tools/tinygo $(TINYGO)
 
 .PHONY: limits
 limits: ## each limit alone switched off, which must turn its case red

@@ -83,10 +83,20 @@ func Module(ctx context.Context, root, folder string) (string, error) {
 	return Path(root, folder), err
 }
 
-// module builds the guest and reads the module, both under its lock: nobody
-// reads what another process has written half of.
+// module builds the guest and reads the module.
 func module(ctx context.Context, root, folder string) ([]byte, error) {
-	path := Path(root, folder)
+	build := goModule
+	if l := language(folder); l != "" && l != Extism {
+		build = other
+	}
+	return locked(ctx, root, folder, Path(root, folder), build)
+}
+
+type builder = func(ctx context.Context, root, folder, path string) error
+
+// locked builds a guest and reads the module, both under its lock: nobody reads what
+// another process has written half of.
+func locked(ctx context.Context, root, folder, path string, build builder) ([]byte, error) {
 	locks := filepath.Join(filepath.Dir(path), ".lock")
 	if err := os.MkdirAll(locks, 0o755); err != nil {
 		return nil, err
@@ -96,10 +106,6 @@ func module(ctx context.Context, root, folder string) ([]byte, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	defer unlock()
-	build := goModule
-	if l := language(folder); l != "" && l != Extism {
-		build = other
-	}
 	if err := build(ctx, root, folder, path); err != nil {
 		return nil, fmt.Errorf("build guest %s: %w", folder, err)
 	}
@@ -154,6 +160,54 @@ var (
 	builds   = map[string]func() ([]byte, error){}
 	buildsMu sync.Mutex
 )
+
+// TinyGo builds the guest in Go in a folder with TinyGo, and returns the module, once in
+// a process. Without TinyGo the test is skipped, also with CI=true.
+func TinyGo(tb Skipper, folder string) []byte {
+	tb.Helper()
+	root, err := Root()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	buildsMu.Lock()
+	build := builds[tinyGo+folder]
+	if build == nil {
+		build = sync.OnceValues(func() ([]byte, error) {
+			return locked(context.Background(), root, folder, withTinyGo(root, folder), byTinyGo)
+		})
+		builds[tinyGo+folder] = build
+	}
+	buildsMu.Unlock()
+	b, err := build()
+	var missing *toolchain.MissingError
+	if errors.As(err, &missing) {
+		tb.Skipf("SKIPPED: %v, or, on Debian: make tinygo", err)
+	}
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return b
+}
+
+const tinyGo = "tinygo:"
+
+// withTinyGo is where the module goes.
+func withTinyGo(root, folder string) string {
+	return strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
+}
+
+// byTinyGo builds a guest with the TinyGo that make installed, or else that in PATH.
+func byTinyGo(ctx context.Context, root, folder, path string) error {
+	p, err := toolchain.Find(filepath.Join(root, folder))
+	if err != nil {
+		return err
+	}
+	p.TinyGo = filepath.Join(root, "build", "tools", "tinygo", "bin", "tinygo")
+	if _, err := os.Stat(p.TinyGo); err != nil {
+		p.TinyGo = "tinygo"
+	}
+	return p.Build(ctx, path)
+}
 
 // foreign returns what builds a folder, or waits until it was built.
 func foreign(folder string) func() ([]byte, error) {

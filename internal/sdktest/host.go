@@ -3,12 +3,14 @@
 package sdktest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -33,6 +35,8 @@ type Host struct {
 	// of changed replies with a number.
 	Answer func(Call) (reply string, err *abi.Error)
 	Calls  []Call
+	// Printed is what the module printed, as one does that panics.
+	Printed bytes.Buffer
 
 	runtime wazero.Runtime
 	module  api.Module
@@ -60,7 +64,19 @@ var imports = map[string][]int{
 
 // New loads a module. It imports nothing but the ABI.
 func New(ctx context.Context, wasm []byte) (*Host, error) {
+	return load(ctx, &Host{runtime: wazero.NewRuntime(ctx)}, wasm)
+}
+
+// NewWithWASI loads a module that may import WASI as well, as those in Go do.
+func NewWithWASI(ctx context.Context, wasm []byte) (*Host, error) {
 	h := &Host{runtime: wazero.NewRuntime(ctx)}
+	if _, err := wasi_snapshot_preview1.Instantiate(ctx, h.runtime); err != nil {
+		return nil, err
+	}
+	return load(ctx, h, wasm)
+}
+
+func load(ctx context.Context, h *Host, wasm []byte) (*Host, error) {
 	b := h.runtime.NewHostModuleBuilder("agent_middleware_v1")
 	function := func(name string, fn api.GoModuleFunc, params, results []api.ValueType) {
 		b = b.NewFunctionBuilder().WithGoModuleFunction(fn, params, results).Export(name)
@@ -91,7 +107,7 @@ func New(ctx context.Context, wasm []byte) (*Host, error) {
 		return nil, err
 	}
 	var err error
-	h.module, err = h.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	h.module, err = h.runtime.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithStartFunctions("_initialize").WithStdout(&h.Printed).WithStderr(&h.Printed))
 	return h, err
 }
 

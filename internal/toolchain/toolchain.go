@@ -29,9 +29,10 @@ type Project struct {
 	Main     string // the file that tells of the language
 	Language *Language
 
-	Names bool   // keep the names of functions, which modules run without
-	Cache string // where Rust keeps what it compiled; DIR/target when empty
-	Node  string // the folder whose node_modules has asc; DIR when empty
+	Names  bool   // keep the names of functions, which modules run without
+	Cache  string // where Rust keeps what it compiled; DIR/target when empty
+	Node   string // the folder whose node_modules has asc; DIR when empty
+	TinyGo string // the command of TinyGo, which builds Go then; Go's own compiler when empty
 }
 
 func languages() []*Language {
@@ -152,46 +153,6 @@ func (p *Project) run(ctx context.Context, env []string, name string, args ...st
 		return fmt.Errorf("%s says:\n%s", filepath.Base(name), strings.TrimSpace(out.String()))
 	}
 	return err
-}
-
-func buildGo(ctx context.Context, p *Project, out string) error {
-	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
-	switch {
-	case err != nil:
-		return err
-	case !inGoModule(p.Dir):
-		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
-	}
-	env, strip := []string{"GOOS=wasip1", "GOARCH=wasm"}, "-ldflags=-s -w"
-	if p.Names {
-		strip = "-ldflags=-w"
-	}
-	build := func() error {
-		return p.run(ctx, env, tool, "build", "-buildmode=c-shared", strip, "-o", out, ".")
-	}
-	err = build()
-	if err == nil || file("go.sum")(p.Dir) != "" {
-		return err
-	}
-	// A new module has no go.sum yet, and what it requires may have to be fetched.
-	if tidied := p.run(ctx, nil, tool, "mod", "tidy"); tidied != nil {
-		return errors.Join(err, tidied)
-	}
-	return build()
-}
-
-// inGoModule reports whether a folder, or one above it, has a go.mod.
-func inGoModule(dir string) bool {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return false
-	}
-	for ; file("go.mod")(abs) == ""; abs = filepath.Dir(abs) {
-		if abs == filepath.Dir(abs) {
-			return false
-		}
-	}
-	return true
 }
 
 // linkers are the names that lld goes by.

@@ -64,6 +64,32 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TinyGo works with Go, and is asked for beside it.
+func TestMissingTinyGo(t *testing.T) {
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	t.Setenv("PATH", bin)
+	p, err := toolchain.Find(folder(t, "main.go", "go.mod"))
+	require.NoError(t, err)
+	p.TinyGo = "tinygo"
+	err = p.Build(t.Context(), p.Output())
+	var missing *toolchain.MissingError
+	require.ErrorAs(t, err, &missing)
+	require.ErrorContains(t, err, "tinygo is not on this machine; install it: https://tinygo.org/getting-started/install, version 0.41 or later")
+}
+
+// TinyGo is told to make a module that the host takes, and what it says is in the error.
+// It is not parallel: while another test forks, what was just written cannot be run.
+func TestTinyGoSays(t *testing.T) {
+	p, err := toolchain.Find(folder(t, "main.go", "go.mod", "go.sum"))
+	require.NoError(t, err)
+	p.TinyGo = filepath.Join(t.TempDir(), "tinygo")
+	require.NoError(t, os.WriteFile(p.TinyGo, []byte("#!/bin/sh\necho \"$@\"; exit 1\n"), 0o755))
+	out := filepath.Join(t.TempDir(), "guard.wasm")
+	require.ErrorContains(t, p.Build(t.Context(), out),
+		"tinygo says:\nbuild -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug -o "+out+" .")
+}
+
 // A wasm-opt in PATH, which clang calls by itself when it links, is not asked: it would
 // refuse what it was not told that the module uses.
 func TestNoWasmOpt(t *testing.T) {

@@ -1,0 +1,55 @@
+package toolchain
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+)
+
+const installTinyGo = "https://tinygo.org/getting-started/install, version 0.41 or later"
+
+func buildGo(ctx context.Context, p *Project, out string) error {
+	tool, err := find("https://go.dev/dl, version 1.26 or later", "go")
+	if err == nil && p.TinyGo != "" {
+		p.TinyGo, err = find(installTinyGo, p.TinyGo)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !inGoModule(p.Dir):
+		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
+	}
+	build := func() error {
+		return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+	}
+	if p.TinyGo != "" {
+		build = func() error { return p.run(ctx, nil, p.TinyGo, append(tinyGo, "-o", out, ".")...) }
+	}
+	err = build()
+	if err == nil || file("go.sum")(p.Dir) != "" {
+		return err
+	}
+	// A new module has no go.sum yet, and what it requires may have to be fetched.
+	if tidied := p.run(ctx, nil, tool, "mod", "tidy"); tidied != nil {
+		return errors.Join(err, tidied)
+	}
+	return build()
+}
+
+// tinyGo is how TinyGo builds: nothing waits for anything else than the host, and what is
+// allocated stays until the SDK empties memory, which is faster than collecting it.
+var tinyGo = []string{"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug"}
+
+// inGoModule reports whether a folder, or one above it, has a go.mod.
+func inGoModule(dir string) bool {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	for ; file("go.mod")(abs) == ""; abs = filepath.Dir(abs) {
+		if abs == filepath.Dir(abs) {
+			return false
+		}
+	}
+	return true
+}
