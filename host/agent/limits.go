@@ -128,13 +128,12 @@ func (r *run) mayStep() error {
 		name       string
 		most, used int
 	}{{LimitMaxSteps, r.root.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
-		reached := &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
 		switch left := limit.most - limit.used; {
 		case limit.most == 0:
 		case left <= 0:
-			return reached
+			return &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
 		case left == 1 && l.OnLimit == LimitAnswer && s.Last == nil:
-			s.Last = reached
+			s.Last = &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
 		}
 	}
 	return nil

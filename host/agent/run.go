@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ func newRun(a *Agent, in Input) *run {
 		id = "run_" + strings.ToLower(rand.Text())
 	}
 	a, wrong := a.given(in.Chain)
-	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: chain.NewRevisions()}
 	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
 		Locals: chain.NewLocals(), Record: chain.NewRecord()}
 	r.equip(a)
@@ -76,13 +77,11 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 			m.ID = ""
 		}
 		if m.Origin == "" {
-			m.Origin = map[string]string{abi.RoleAssistant: abi.OriginModel, abi.RoleTool: abi.OriginTool}[m.Role]
-		}
-		if m.Origin == "" {
-			m.Origin = abi.OriginUser
+			m.Origin = originOf(m.Role)
 		}
 		out[i] = m
 	}
+	r.state.Input = slices.Grow(r.state.Input, len(out))
 	for i := range out {
 		if out[i].ID == "" {
 			out[i].ID = r.NewID()
@@ -91,6 +90,18 @@ func (r *run) adopt(messages []abi.Message) []abi.Message {
 		r.state.Input = append(r.state.Input, out[i].ID)
 	}
 	return out
+}
+
+// originOf is where a caller's message comes from that does not say so.
+func originOf(role string) string {
+	switch role {
+	case abi.RoleAssistant:
+		return abi.OriginModel
+	case abi.RoleTool:
+		return abi.OriginTool
+	default:
+		return abi.OriginUser
+	}
 }
 
 // NewID returns an id for a message of the run.
