@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,7 +55,7 @@ type run struct {
 func newRun(a *Agent, in Input) *run {
 	id := in.RunID
 	if id == "" {
-		id = "run_" + strings.ToLower(rand.Text())
+		id = NewRunID()
 	}
 	a, wrong := a.given(in.Chain)
 	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: chain.NewRevisions()}

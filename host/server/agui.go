@@ -86,7 +86,7 @@ func (x *frontEnds) launch(ctx context.Context, c *Caller, name string, in *agui
 	case in.Answers != nil:
 		return nil, problem(codeConflict, "nothing waits for an answer in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
-		id = newRunID() // the turn is made once more
+		id = agent.NewRunID() // the turn is made once more
 	}
 	if len(in.Messages) == 0 {
 		return nil, problem(codeInvalid, "messages is empty; want a conversation")

@@ -137,7 +137,7 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 		}
 		l, err = runs.resume(req.Context(), c.Tenant, q.Run, q.Answers, q.Tools, nil)
 	} else {
-		l, err = runs.begin(req.Context(), c, q.Model, 0, agent.Input{RunID: newRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
+		l, err = runs.begin(req.Context(), c, q.Model, 0, agent.Input{RunID: agent.NewRunID(), Messages: q.Messages, Metadata: q.Metadata}, q.Tools, nil)
 	}
 	if err != nil {
 		return err

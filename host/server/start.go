@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -176,7 +175,7 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []a
 		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
 	}
-	id := newRunID()
+	id := agent.NewRunID()
 	if key != "" {
 		id = keyedRunID(c.Tenant.ID(), key)
 		if known, err = r.find(ctx, c.Tenant, id); err == nil {
@@ -225,8 +224,6 @@ func (r *runs) sameRequest(ctx context.Context, known *agent.RunInfo, in *StartR
 	}
 	return nil
 }
-
-func newRunID() string { return "run_" + strings.ToLower(rand.Text()) }
 
 func keyedRunID(tenant, key string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + key))
