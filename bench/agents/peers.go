@@ -99,7 +99,7 @@ func start(ctx context.Context, h *host.Host, files []string, talk []abi.Message
 // language is that of a guest, by its file's name.
 func language(path string) string {
 	name := filepath.Base(path)
-	for part, language := range map[string]string{"-c.wasm": "C", "-rust.wasm": "Rust", ".ts": "TypeScript"} {
+	for part, language := range map[string]string{"-c.wasm": "C", "-rust.wasm": "Rust", "-tinygo.wasm": "TinyGo", ".ts": "TypeScript"} {
 		if strings.HasSuffix(name, part) {
 			return language
 		}

@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
 // others are the languages beside Go that the five middlewares are written in, by
-// the folders of guests/five.
-var others = []struct{ folder, language string }{{"c", "C"}, {"rust", "Rust"}}
+// the folders of guests/five, and the other compiler of Go.
+var others = []struct{ folder, name, language string }{{"c", "c", "C"}, {"rust", "rust", "Rust"}, {".", "tinygo", "TinyGo"}}
 
 // otherLanguages builds the five middlewares in other languages, as agent-runner
 // module build does, and returns the modules; a script is its source. What this
@@ -26,7 +27,10 @@ func otherLanguages(ctx context.Context, root, built string) (files []string, mi
 			return nil, "", err
 		}
 		p.Cache = filepath.Join(root, "build", "rust", "five")
-		path := filepath.Join(built, "five-"+o.folder+".wasm")
+		if o.name == "tinygo" {
+			p.TinyGo = guestbuild.TinyGoCommand(root)
+		}
+		path := filepath.Join(built, "five-"+o.name+".wasm")
 		err = p.Build(ctx, path)
 		var tool *toolchain.MissingError
 		switch {

@@ -196,17 +196,24 @@ func withTinyGo(root, folder string) string {
 	return strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
 }
 
-// byTinyGo builds a guest with the TinyGo that make installed, or else that in PATH.
+// byTinyGo builds a guest with TinyGo.
 func byTinyGo(ctx context.Context, root, folder, path string) error {
 	p, err := toolchain.Find(filepath.Join(root, folder))
 	if err != nil {
 		return err
 	}
-	p.TinyGo = filepath.Join(root, "build", "tools", "tinygo", "bin", "tinygo")
-	if _, err := os.Stat(p.TinyGo); err != nil {
-		p.TinyGo = "tinygo"
-	}
+	p.TinyGo = TinyGoCommand(root)
 	return p.Build(ctx, path)
+}
+
+// TinyGoCommand is the TinyGo that make installed in the repository, or else that in
+// PATH, if there is one.
+func TinyGoCommand(root string) string {
+	made := filepath.Join(root, "build", "tools", "tinygo", "bin", "tinygo")
+	if _, err := os.Stat(made); err == nil {
+		return made
+	}
+	return "tinygo"
 }
 
 // foreign returns what builds a folder, or waits until it was built.
