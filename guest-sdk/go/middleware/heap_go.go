@@ -44,8 +44,8 @@ const (
 	room      = 1 << 20  // bytes that a run may use before memory grows
 	mostSmall = 2048     // bytes of the objects that a hook mostly makes
 	mostLists = 4096     // bytes of the lists with pointers that it mostly makes
+	mostNoted = 512      // bytes of those whose pointers are noted elsewhere
 	spanBytes = 8192     // a multiple of which each span begins at
-	headBytes = 8        // before an object that says there where its pointers are
 	mostSpans = 64 << 10 // bytes of a size that are looked through
 	deep      = 24       // frames of 1 KB that a hook's calls may be deep before the stack grows
 )
@@ -60,12 +60,13 @@ const largeConfig = 8 << 10
 // usual size. Memory that grew is not given to another run. A stack that has to
 // grow is moved, which costs as much as some hooks; the collector makes it small.
 func warm() {
+	registered.rehearse()
 	pool = make([]byte, blockBytes)
 	ballast = make([]byte, room)
 	ballast = nil
 	runtime.GC()
-	begin(&ballast, mostSmall)
-	begin(&pointers, mostLists)
+	begin(&ballast, mostSmall, 0)
+	begin(&pointers, mostLists, mostNoted)
 	dive(deep)
 }
 
@@ -73,18 +74,25 @@ func warm() {
 // is the first of a span: all others of it are free. Where a run begins with the last
 // ones of a span, its hooks soon look for another, which takes as long as to make twenty
 // objects.
-func begin[T any](list *[]T, most uintptr) {
+//
+// Where the pointers of lists up to noted bytes are stands at the end of their span. So
+// the last one of these is the first in the second half of a span: what a hook makes is
+// on the page that says so, and a host has one page less to put back.
+func begin[T any](list *[]T, most, noted uintptr) {
 	var one T
-	for n := 1; ; n = cap(*list) + 1 { // append makes as long a one as has the size
-		size := uintptr(n) * unsafe.Sizeof(one)
-		if size > most {
-			break
-		}
+	for n, size := 1, uintptr(0); ; n = cap(*list) + 1 { // append makes as long a one as has the size
 		for used := uintptr(0); used < mostSpans; used += size {
 			*list = append([]T(nil), make([]T, n)...)
-			if uintptr(unsafe.Pointer(unsafe.SliceData(*list)))%spanBytes <= headBytes {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(*list)))
+			if size = uintptr(cap(*list)) * unsafe.Sizeof(one); size <= noted {
+				at -= spanBytes / 2
+			}
+			if at%spanBytes < size {
 				break
 			}
+		}
+		if size >= most {
+			break
 		}
 	}
 	*list = nil
