@@ -103,12 +103,11 @@ func (NextTool) serve(s *served) (abi.Writable, error) {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkToolResult
-	list := hooks[WrapToolCallHook](s)
 	o := &struct {
 		onion[Call, abi.Result]
 		call Call
 	}{call: Call{Call: v.in.Call, Tool: v.in.Tool, Stream: v.in.Stream}}
-	o.onion = onion[Call, abi.Result]{wrapping: &toolCalls, call: &v.call, request: &o.call, hooks: list, count: len(list)}
+	o.onion = onion[Call, abi.Result]{wrapping: &toolCalls, call: &v.call, request: &o.call, hooks: s.called, count: len(hooks[WrapToolCallHook](s))}
 	result, err := o.run()
 	v.out.Result = result
 	return &v.out, err

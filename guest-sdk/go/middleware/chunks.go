@@ -1,8 +1,6 @@
 package middleware
 
 import (
-	"slices"
-
 	"github.com/agent-runner/agent-runner/abi"
 )
 
@@ -41,7 +39,7 @@ func (*Chunks) serve(s *served) (abi.Writable, error) {
 			return nil, err
 		}
 	}
-	if !slices.EqualFunc(chunks.Items, v.in.Chunks, sameChunk) {
+	if !sameChunks(chunks.Items, v.in.Chunks) {
 		if v.out.Chunks = chunks.Items; chunks.Items == nil {
 			v.out.Chunks = []abi.Chunk{} // drops them, where nil says nothing
 		}
@@ -60,8 +58,23 @@ func copyChunks(out, chunks []abi.Chunk) {
 	}
 }
 
-func sameChunk(a, b abi.Chunk) bool {
-	same := samePart(a.Part, b.Part)
-	a.Part, b.Part = nil, nil
-	return same && a == b
+func sameChunks(a, b []abi.Chunk) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !sameChunk(&a[i], &b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameChunk(a, b *abi.Chunk) bool {
+	if a.Part == b.Part {
+		return *a == *b
+	}
+	other := *b
+	other.Part = a.Part
+	return samePart(a.Part, b.Part) && *a == other
 }

@@ -49,8 +49,7 @@ func (NextModel) serve(s *served) (answer abi.Writable, err error) {
 		return nil, err
 	}
 	v.ctx.textKind = abi.ChunkText
-	list := hooks[WrapModelHook](s)
-	o := &onion[Request, abi.Response]{wrapping: &modelCalls, call: &v.call, request: v.request(&v.in.Request), hooks: list, count: len(list)}
+	o := &onion[Request, abi.Response]{wrapping: &modelCalls, call: &v.call, request: v.request(&v.in.Request), hooks: s.called, count: len(hooks[WrapModelHook](s))}
 	v.out.Response, err = o.run()
 	return &v.out, err
 }

@@ -98,7 +98,7 @@ func export(hook abi.Hook, n int32) int32 {
 }
 
 // answers is where answers are written, one after the other.
-var answers = make([]byte, answerBytes)
+var answers = make([]byte, 4<<10)
 
 //go:wasmimport agent_middleware_v1 read
 func hostRead(ptr unsafe.Pointer, capacity int32) int32
