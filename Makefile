@@ -153,7 +153,7 @@ bench-go: ## benchmarks of packages, five counts each
 	go test -run '^$$' -bench . -benchmem -count 5 ./host/... ./abi/...
 
 .PHONY: languages
-languages: toolchains ## docs/languages.md: size, fuel and time of the examples in each language
+languages: toolchains tinygo ## docs/languages.md: size, fuel and time of the examples in each language
 	go run ./internal/languages > build/languages.md && mv build/languages.md docs/languages.md
 
 .PHONY: table

@@ -145,7 +145,7 @@ func other(ctx context.Context, root, folder, path string) error {
 // what is missing; with CI=true it fails.
 func Foreign(tb Skipper, folder string) []byte {
 	tb.Helper()
-	b, err := foreign(folder)()
+	b, err := once(folder, func(root string) ([]byte, error) { return module(context.Background(), root, folder) })()
 	var missing *toolchain.MissingError
 	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
 		tb.Skipf("SKIPPED: %v", err)
@@ -165,20 +165,10 @@ var (
 // a process. Without TinyGo the test is skipped, also with CI=true.
 func TinyGo(tb Skipper, folder string) []byte {
 	tb.Helper()
-	root, err := Root()
-	if err != nil {
-		tb.Fatalf("%v", err)
-	}
-	buildsMu.Lock()
-	build := builds[tinyGo+folder]
-	if build == nil {
-		build = sync.OnceValues(func() ([]byte, error) {
-			return locked(context.Background(), root, folder, withTinyGo(root, folder), byTinyGo)
-		})
-		builds[tinyGo+folder] = build
-	}
-	buildsMu.Unlock()
-	b, err := build()
+	b, err := once("TinyGo's "+folder, func(root string) ([]byte, error) {
+		_, b, err := TinyGoModule(context.Background(), root, folder)
+		return b, err
+	})()
 	var missing *toolchain.MissingError
 	if errors.As(err, &missing) {
 		tb.Skipf("SKIPPED: %v, or, on Debian: make tinygo", err)
@@ -189,11 +179,12 @@ func TinyGo(tb Skipper, folder string) []byte {
 	return b
 }
 
-const tinyGo = "tinygo:"
-
-// withTinyGo is where the module goes.
-func withTinyGo(root, folder string) string {
-	return strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
+// TinyGoModule builds the guest in Go in a folder below root with TinyGo, and returns the
+// module's path, and the module.
+func TinyGoModule(ctx context.Context, root, folder string) (path string, wasm []byte, err error) {
+	path = strings.TrimSuffix(Path(root, folder), ".wasm") + "-tinygo.wasm"
+	wasm, err = locked(ctx, root, folder, path, byTinyGo)
+	return path, wasm, err
 }
 
 // byTinyGo builds a guest with TinyGo.
@@ -216,20 +207,20 @@ func TinyGoCommand(root string) string {
 	return "tinygo"
 }
 
-// foreign returns what builds a folder, or waits until it was built.
-func foreign(folder string) func() ([]byte, error) {
+// once returns what builds a guest, or waits until it was built.
+func once(name string, build func(root string) ([]byte, error)) func() ([]byte, error) {
 	buildsMu.Lock()
 	defer buildsMu.Unlock()
-	if builds[folder] == nil {
-		builds[folder] = sync.OnceValues(func() ([]byte, error) {
+	if builds[name] == nil {
+		builds[name] = sync.OnceValues(func() ([]byte, error) {
 			root, err := Root()
 			if err != nil {
 				return nil, err
 			}
-			return module(context.Background(), root, folder)
+			return build(root)
 		})
 	}
-	return builds[folder]
+	return builds[name]
 }
 
 // Skipper is the part of testing.TB that Foreign needs.

@@ -67,6 +67,13 @@ func run(ctx context.Context, out io.Writer) error {
 			if err := rows(ctx, out, loader, root, name, &l); err != nil {
 				return fmt.Errorf("%s in %s: %w", name, l.name, err)
 			}
+			if l.name != "Go" {
+				continue
+			}
+			l.name = tinyGo
+			if err := rows(ctx, out, loader, root, name, &l); err != nil {
+				return fmt.Errorf("%s in %s: %w", name, l.name, err)
+			}
 		}
 		if err := cases(out, root, name); err != nil {
 			return err
@@ -112,6 +119,9 @@ func cases(out io.Writer, root, name string) error {
 	return nil
 }
 
+// tinyGo is what a row is called of an example in Go that TinyGo built.
+const tinyGo = "Go, by TinyGo"
+
 // A language and where an example in it has its source, in the example's folder.
 type language struct{ name, source, folder string }
 
@@ -143,11 +153,16 @@ func inSeveral(root string) ([]string, error) {
 func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name string, l *language) error {
 	folder := path.Join(examples, name)
 	file := filepath.Join(root, folder, name+".ts")
-	if l.name != "TypeScript" {
-		var err error
-		if file, err = guestbuild.Module(ctx, root, path.Join(folder, l.folder)); err != nil {
-			return err
-		}
+	var err error
+	switch l.name {
+	case "TypeScript":
+	case tinyGo:
+		file, _, err = guestbuild.TinyGoModule(ctx, root, folder)
+	default:
+		file, err = guestbuild.Module(ctx, root, path.Join(folder, l.folder))
+	}
+	if err != nil {
+		return err
 	}
 	info, err := os.Stat(file)
 	if err != nil {
@@ -207,5 +222,6 @@ words ([internal/sdktest](../internal/sdktest)).
 | Rust | [a crate](../guest-sdk/rust) | rustc 1.63, the target wasm32-unknown-unknown | what panics ends the hook; serde behind a feature |
 | AssemblyScript | [an npm package](../guest-sdk/assemblyscript) | Node.js, asc | the syntax of TypeScript, without closures and exceptions |
 | Go | [a package](../guest-sdk/go) | Go 1.26 | the most convenient SDK: lists that are edited in place, tests with ` + "`go test`" + ` |
+| Go | [a package](../guest-sdk/go) | TinyGo 0.41 | the same sources: no goroutines, no recover; a full memory is emptied before a hook |
 | TypeScript | [a package of types](../guest-sdk/typescript) | none | runs as it is, in an interpreter |
 `
