@@ -70,6 +70,14 @@ func warm() {
 	dive(deep)
 }
 
+// rehearse calls each hook with nothing, which it refuses: what the first call is made
+// in is there from then on.
+func (m *Module) rehearse() {
+	for i := range m.served {
+		_, _ = m.answer(nil, m.served[i].hook, nil)
+	}
+}
+
 // begin makes lists of each size up to most bytes, and of each so many that the last one
 // is the first of a span: all others of it are free. Where a run begins with the last
 // ones of a span, its hooks soon look for another, which takes as long as to make twenty

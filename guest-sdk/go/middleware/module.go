@@ -181,14 +181,6 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 	return v
 }
 
-// rehearse calls each hook with nothing, which it refuses: what the first call is made
-// in is there from then on.
-func (m *Module) rehearse() {
-	for i := range m.served {
-		_, _ = m.answer(nil, m.served[i].hook, nil)
-	}
-}
-
 // begin decodes a hook's input, of which common is a part. Keys that this SDK does not
 // know are a newer host's, and no error.
 func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
