@@ -92,7 +92,12 @@ var errNotInner = errors.New("this journal has one run")
 
 // Create implements [Journal].
 func (j *innerJournal) Create(_ context.Context, r *NewRun) error {
-	return j.keep(&innerRun{Anew: true, Log: logOf(r.Log)}, nil, true)
+	k := j.outer.keeper
+	j.outer.chain.Recording(func() {
+		k.call(j.index, &j.outer.state.Calls[j.index]) // how many runs it made
+		k.inner(j.index, &innerRun{Anew: true, Log: logOf(r.Log)})
+	})
+	return j.await(&waiter{safe: !r.Lazy})
 }
 
 // Commit implements [Journal].
@@ -119,11 +124,15 @@ func (j *innerJournal) Commit(_ context.Context, c *Commit) error {
 	} else if p != nil && p.Status == StatusPaused {
 		more.Expires = j.inner.state.Expires
 	}
-	return j.keep(more, events, !c.Lazy)
+	if c.Lazy && c.Log == nil {
+		return j.keep(more, events, nil)
+	}
+	return j.keep(more, events, &waiter{safe: !c.Lazy, written: c.Written})
 }
 
-// keep adds a change to those of the run around, with the events that it gets.
-func (j *innerJournal) keep(more *innerRun, events []abi.Event, wait bool) error {
+// keep adds a change to those of the run around, with the events that it gets. Nil
+// waits for nothing.
+func (j *innerJournal) keep(more *innerRun, events []abi.Event, w *waiter) error {
 	k := j.outer.keeper
 	j.outer.chain.Recording(func() {
 		for i := range events {
@@ -131,10 +140,15 @@ func (j *innerJournal) keep(more *innerRun, events []abi.Event, wait bool) error
 		}
 		k.inner(j.index, more)
 	})
-	if !wait {
+	if w == nil {
 		return nil
 	}
-	if err := k.keep(context.Background()); err != nil {
+	return j.await(w)
+}
+
+// await waits for the journal of the outermost.
+func (j *innerJournal) await(w *waiter) error {
+	if err := j.outer.keeper.await(context.Background(), w); err != nil {
 		return errors.New(err.Error()) // which is final: the outer keeper has tried again
 	}
 	return nil

@@ -114,6 +114,7 @@ type NewRun struct {
 	Modules []Pin
 	Spec    json.RawMessage
 	Log     []byte
+	Lazy    bool // as [Commit] has it
 }
 
 // A KeptRun is a run as a journal has it.
@@ -149,8 +150,14 @@ type Commit struct {
 
 	Progress *Progress // nil: as it was
 	Lease    time.Duration
-	// Lazy says that the change has to outlast the process, not a failure of power.
+	// Lazy says that the change has to outlast the process, and a failure of power
+	// only together with the next one of the run that is not lazy.
 	Lazy bool
+	// Written, unless it is nil, may be called once, before Commit returns: the
+	// change outlasts the process, and what is waited for is only that it outlasts a
+	// failure of power. The run's next change may be committed from then on; an error
+	// after that is final. It must not block.
+	Written func()
 }
 
 // JournalOptions say where an agent's runs are kept. They are copied.

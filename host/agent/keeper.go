@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,10 @@ const (
 // the changes of the state that belong to them. A goroutine commits all of it
 // that is there, and only then hands the events to the caller. Who must not go
 // on before that, such as a tool call that is about to be made, waits for it.
+//
+// What is committed outlasts the process. That it outlasts a failure of power as well
+// is waited for before something is done that must not be done twice, and before the
+// caller learns of it; the run goes on meanwhile, and so do the commits.
 //
 // An event that tells of a change is never committed without it, nor the other
 // way round. Events of hooks are noted in the record of the phase; those of the
@@ -51,11 +56,15 @@ type keeper struct {
 	fixed    *fixed                  // when it was last kept
 	progress *Progress               // but for what has been used since
 	used     func() []abi.EntryStats // by the entries, so far
-	waiters  []chan error
+	waiters  []*waiter
 	err      error // of the journal: nothing is kept any more
 
-	entries int64 // of the log
-	last    int64 // number of the last event that is kept
+	entries int64    // of the log
+	last    int64    // number of the last event that is kept
+	unsafe  bool     // the last commit was lazy
+	landing *landing // of the last commit that was waited for
+
+	landings chan struct{} // holds a token for each that has not come to its end
 
 	wake    chan struct{}
 	closing chan struct{}
@@ -68,6 +77,7 @@ func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
 	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
 		pending: newEntry(), progress: &Progress{Status: StatusRunning, Step: r.state.Step},
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		landing: landed(), landings: make(chan struct{}, maxLandings),
 		backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
 }
 
@@ -247,22 +257,27 @@ func (k *keeper) finish(e ClientEvent, p *Progress) error {
 	k.events = append(k.events, e)
 	k.safe, k.progress, k.changed = len(k.events), p, true
 	k.mu.Unlock()
-	return k.keep(context.Background())
+	return k.keep(context.Background(), true)
 }
 
 // keep returns once all that has happened is committed.
-func (k *keeper) keep(ctx context.Context) error {
-	kept := make(chan error, 1)
+func (k *keeper) keep(ctx context.Context, safe bool) error {
+	return k.await(ctx, &waiter{safe: safe})
+}
+
+// await is keep for a waiter.
+func (k *keeper) await(ctx context.Context, w *waiter) error {
+	w.kept = make(chan error, 1)
 	k.mu.Lock()
 	if err := k.err; err != nil {
 		k.mu.Unlock()
 		return err
 	}
-	k.waiters = append(k.waiters, kept)
+	k.waiters = append(k.waiters, w)
 	k.mu.Unlock()
 	signal(k.wake)
 	select {
-	case err := <-kept:
+	case err := <-w.kept:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -292,6 +307,7 @@ func (k *keeper) work() {
 			k.renew()
 		case <-k.closing:
 			k.commit()
+			<-k.landing.done
 			return
 		}
 	}
@@ -327,22 +343,23 @@ func (k *keeper) hesitate() {
 // commit commits what has gathered.
 func (k *keeper) commit() {
 	c, events, waiters, err := k.collect()
+	var disk <-chan error
 	if err == nil && c != nil {
-		err = k.try(c)
+		disk, err = k.write(c)
 	}
 	if err != nil {
 		err = k.fail(err)
 	} else if c != nil {
-		k.entries, k.last = c.Entry, c.Last
-		k.backlog.add(events)
+		k.entries, k.last, k.unsafe = c.Entry, c.Last, c.Lazy
 	}
-	for _, w := range waiters {
-		w <- err
+	waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return !w.wrote(err) })
+	if err == nil {
+		k.land(&landing{before: k.landing, disk: disk, events: events, waiters: waiters, done: make(chan struct{})})
 	}
 }
 
 // collect takes what has gathered; nil if nothing has.
-func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan error, err error) {
+func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, err error) {
 	k.mu.Lock()
 	ch := k.chain
 	k.mu.Unlock()
@@ -373,13 +390,11 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []chan erro
 		}
 		return nil
 	})
-	if err != nil || !changed && len(events) == 0 {
+	safe := slices.ContainsFunc(waiters, func(w *waiter) bool { return w.safe })
+	if err != nil || !changed && len(events) == 0 && (!safe || !k.unsafe) {
 		return nil, nil, waiters, err
 	}
-	c.Lazy = !changed
-	for i := range events {
-		c.Lazy = c.Lazy && events[i].Event.Type == abi.EventChunk
-	}
+	c.Lazy = !safe && !slices.ContainsFunc(events, func(e ClientEvent) bool { return !light(&e.Event) })
 	if changed {
 		c.Entry++
 		if c.Log, err = logLines(log); err != nil {

@@ -17,7 +17,7 @@ func (r *run) observe(ctx context.Context) {
 	if !r.chain.Unobserved() {
 		return
 	}
-	if r.keeper != nil && r.keeper.keep(ctx) != nil {
+	if r.keeper != nil && r.keeper.keep(ctx, true) != nil {
 		return
 	}
 	r.out.Lock()

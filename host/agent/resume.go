@@ -197,7 +197,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
 		k.release()
 	}
-	if k.keep(context.WithoutCancel(ctx)) != nil {
+	if k.keep(context.WithoutCancel(ctx), true) != nil {
 		return false
 	}
 	if r.canceled {
@@ -221,7 +221,7 @@ func (r *run) create(ctx context.Context) error {
 	}
 	s := &r.state
 	err = k.Journal.Create(context.WithoutCancel(ctx), &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
-		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log})
+		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true}) // until run_started is told
 	if err == nil {
 		k.entries = 1
 	}

@@ -149,11 +149,11 @@ func (r *run) hand(e ClientEvent, held bool) {
 }
 
 // Keep implements [chain.Keeper].
-func (r *run) Keep(ctx context.Context) error {
+func (r *run) Keep(ctx context.Context, safe bool) error {
 	if r.keeper == nil {
 		return nil
 	}
-	return r.keeper.keep(ctx)
+	return r.keeper.keep(ctx, safe)
 }
 
 // tell sends an event to the caller and to the observers.

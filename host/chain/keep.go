@@ -14,18 +14,20 @@ import (
 // A Keeper is a Host that keeps what happens in a run, so that another process
 // can go on with it.
 type Keeper interface {
-	// Keep returns once all that was recorded so far is kept. Its error ends
-	// the run.
-	Keep(ctx context.Context) error
+	// Keep returns once all that was recorded so far is kept, so that it outlasts
+	// the process, and where it is to be safe a failure of power as well. Its error
+	// ends the run.
+	Keep(ctx context.Context, safe bool) error
 }
 
-// keep waits until what was recorded is kept, where somebody keeps it.
-func (r *Run) keep(ctx context.Context) error {
+// keep waits until what was recorded is kept, where somebody keeps it. It is to be
+// safe before something is done that must not be done twice.
+func (r *Run) keep(ctx context.Context, safe bool) error {
 	k, ok := r.host.(Keeper)
 	if !ok {
 		return nil
 	}
-	if err := k.Keep(ctx); err != nil {
+	if err := k.Keep(ctx, safe); err != nil {
 		return &Over{Cause: err}
 	}
 	return nil

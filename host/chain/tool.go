@@ -137,7 +137,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	}
 	record.setBegun(key, true)
 	if !q.Idempotent {
-		if err := k.run.keep(ctx); err != nil {
+		if err := k.run.keep(ctx, k.call.Anew == nil); err != nil { // a run of its own keeps what it does itself
 			return reply[abi.Result]{}, err
 		}
 	}
@@ -151,7 +151,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	}
 	if refused, ok := failedBy[abi.Result](err); ok {
 		record.keep(key, nil, verdict{failed: refused.err})
-		return refused, k.run.keep(ctx)
+		return refused, k.run.keep(ctx, false)
 	}
 	out := reply[abi.Result]{res: res, source: sourceTool}
 	interrupt, asks := errors.AsType[*abi.Interrupt](err)
@@ -168,7 +168,7 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 	default:
 		record.keep(key, res, verdict{})
 	}
-	return out, k.run.keep(ctx)
+	return out, k.run.keep(ctx, false)
 }
 
 // A saying is what a tool says of its result while it runs.
@@ -202,7 +202,7 @@ func (k *toolKind) unknown(ctx context.Context, key string, q abi.Call) (reply[a
 		Text: fmt.Sprintf("the call %s of %s had begun when the process of the run ended; whether it had an effect is not known, and it was not called again", q.ID, q.Name)})
 	k.run.record.keep(key, res, verdict{})
 	k.run.keeping.RUnlock()
-	return reply[abi.Result]{res: res, source: sourceHost}, k.run.keep(ctx)
+	return reply[abi.Result]{res: res, source: sourceHost}, k.run.keep(ctx, false)
 }
 
 // toolCall makes the host's side of a hook call that is about a tool call.

@@ -70,6 +70,11 @@ func (d *postgresDB) update(ctx context.Context, lazy bool, fn func(tx) error) e
 	return d.in(ctx, db, nil, fn)
 }
 
+// commit implements database: a commit that waits for the disk tells of nothing before.
+func (d *postgresDB) commit(ctx context.Context, _ func(), fn func(tx) error) error {
+	return d.update(ctx, false, fn)
+}
+
 // view implements database.
 func (d *postgresDB) view(ctx context.Context, fn func(tx) error) error {
 	return d.in(ctx, d.durable, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}, fn)

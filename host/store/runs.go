@@ -58,7 +58,7 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, false, func(t tx) error {
+	return s.update(ctx, r.Lazy, func(t tx) error {
 		if err := insert(t); err != nil {
 			return err
 		}
@@ -203,7 +203,11 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
 		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
 	}
-	return s.update(ctx, c.Lazy, func(t tx) error {
+	update := func(fn func(tx) error) error { return s.commit(ctx, c.Written, fn) }
+	if c.Lazy {
+		update = func(fn func(tx) error) error { return s.update(ctx, true, fn) }
+	}
+	return update(func(t tx) error {
 		before, err := metered(t, c)
 		if err != nil {
 			return err

@@ -44,11 +44,12 @@ type sqliteDB struct {
 
 // A write is a transaction that was asked for.
 type write struct {
-	ctx  context.Context
-	lazy bool
-	fn   func(tx) error
-	err  error
-	done chan struct{}
+	ctx     context.Context
+	lazy    bool
+	fn      func(tx) error
+	written func() // called when it is, before it is safe; nil: it is not
+	err     error
+	done    chan struct{}
 }
 
 func openSQLite(ctx context.Context, path string) (database, error) {
@@ -134,7 +135,16 @@ var errClosed = errors.New("it is closed")
 
 // update implements database.
 func (d *sqliteDB) update(ctx context.Context, lazy bool, fn func(tx) error) error {
-	w := &write{ctx: ctx, lazy: lazy, fn: fn, done: make(chan struct{})}
+	return d.make(&write{ctx: ctx, lazy: lazy, fn: fn, done: make(chan struct{})})
+}
+
+// commit implements database.
+func (d *sqliteDB) commit(ctx context.Context, written func(), fn func(tx) error) error {
+	return d.make(&write{ctx: ctx, fn: fn, written: written, done: make(chan struct{})})
+}
+
+// make makes a write, and returns when it is as safe as it is to be.
+func (d *sqliteDB) make(w *write) error {
 	d.mu.RLock()
 	if d.closed {
 		d.mu.RUnlock()
@@ -143,9 +153,9 @@ func (d *sqliteDB) update(ctx context.Context, lazy bool, fn func(tx) error) err
 	select {
 	case d.queue <- w:
 		d.mu.RUnlock()
-	case <-ctx.Done():
+	case <-w.ctx.Done():
 		d.mu.RUnlock()
-		return context.Cause(ctx)
+		return context.Cause(w.ctx)
 	}
 	<-w.done
 	return d.failed(w.err)

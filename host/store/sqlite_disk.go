@@ -23,8 +23,7 @@ const (
 // pages of the log are put where they belong beside the writes as well, which otherwise
 // would wait for a thousand of them several times a second.
 type disk struct {
-	sync    func() error // waits for the log; nil: SQLite waits itself
-	unsafe  chan []*write
+	waits   bool          // here; else SQLite waits itself
 	written chan struct{} // there was something
 	moves   *sqliteConn   // of pages
 	stop    chan struct{}
@@ -32,12 +31,21 @@ type disk struct {
 	close   func() error
 
 	mu     sync.Mutex
+	more   *sync.Cond // of mu: unsafe or ended has changed
+	unsafe []*write   // each with somebody who waits for it
+	ended  bool
 	failed error // what was written before may be lost: nothing is written any more
+}
+
+func newDisk() *disk {
+	k := &disk{written: make(chan struct{}, 1), stop: make(chan struct{}), close: func() error { return nil }}
+	k.more = sync.NewCond(&k.mu)
+	return k
 }
 
 // openDisk begins to see to it.
 func (d *sqliteDB) openDisk(ctx context.Context) (*disk, error) {
-	k := &disk{unsafe: make(chan []*write, diskWaits), written: make(chan struct{}, 1), stop: make(chan struct{}), close: func() error { return nil }}
+	k := newDisk()
 	var mode string
 	if _, err := one(d.writer, "PRAGMA journal_mode", nil, &mode); err != nil {
 		return nil, err
@@ -46,30 +54,50 @@ func (d *sqliteDB) openDisk(ctx context.Context) (*disk, error) {
 		_, err := d.writer.exec("PRAGMA synchronous = FULL")
 		return k, err
 	}
-	log, err := os.OpenFile(d.where+"-wal", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+	var logs [diskWaits]*os.File // whose failures the system tells of once in each
+	closeLogs := func() (err error) {
+		for _, log := range logs {
+			if log != nil {
+				err = errors.Join(err, log.Close())
+			}
+		}
+		return err
 	}
+	for i := range logs {
+		var err error
+		if logs[i], err = os.OpenFile(d.where+"-wal", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return nil, errors.Join(err, closeLogs())
+		}
+	}
+	var err error
 	if k.moves, err = d.newConn(ctx, d.writes); err != nil {
-		return nil, errors.Join(err, log.Close())
+		return nil, errors.Join(err, closeLogs())
 	}
-	k.begin(func() error { return syncData(log) })
+	for _, log := range logs {
+		k.begin(func() error { return syncData(log) })
+	}
 	k.gone.Go(k.move)
 	k.close = func() error {
-		close(k.unsafe)
 		close(k.stop)
-		k.gone.Wait()
-		return errors.Join(k.moves.close(), log.Close())
+		k.end()
+		return errors.Join(k.moves.close(), closeLogs())
 	}
 	return k, nil
 }
 
-// begin lets others than SQLite wait for the disk.
+// begin lets one more than SQLite wait for the disk.
 func (k *disk) begin(sync func() error) {
-	k.sync = sync
-	for range diskWaits {
-		k.gone.Go(k.wait)
-	}
+	k.waits = true
+	k.gone.Go(func() { k.wait(sync) })
+}
+
+// end returns once all is safe that was written.
+func (k *disk) end() {
+	k.mu.Lock()
+	k.ended = true
+	k.mu.Unlock()
+	k.more.Broadcast()
+	k.gone.Wait()
 }
 
 // await tells those who made writes when these are safe, or that they have failed. Those
@@ -81,14 +109,20 @@ func (k *disk) await(group []*write) {
 		if w.err == nil {
 			w.err = failed
 		}
-		if w.err == nil && !w.lazy && k.sync != nil {
-			unsafe = append(unsafe, w)
-		} else {
+		if w.err != nil || w.lazy || !k.waits {
 			close(w.done)
+			continue
 		}
+		if w.written != nil {
+			w.written()
+		}
+		unsafe = append(unsafe, w)
 	}
 	if len(unsafe) > 0 {
-		k.unsafe <- unsafe
+		k.mu.Lock()
+		k.unsafe = append(k.unsafe, unsafe...)
+		k.mu.Unlock()
+		k.more.Signal()
 	}
 	select {
 	case k.written <- struct{}{}:
@@ -96,20 +130,25 @@ func (k *disk) await(group []*write) {
 	}
 }
 
-// wait waits for the disk, for all that was written until then.
-func (k *disk) wait() {
-	for group := range k.unsafe {
-		for more := true; more; {
-			select {
-			case others := <-k.unsafe:
-				group, more = append(group, others...), others != nil
-			default:
-				more = false
-			}
-		}
-		err := k.sync()
+// take returns the writes that are not safe, for which it waits; none at the end.
+func (k *disk) take() (group []*write) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.unsafe) == 0 && !k.ended {
+		k.more.Wait()
+	}
+	group, k.unsafe = k.unsafe, nil
+	return group
+}
+
+// wait waits for the disk, for all that was written until then, again and again.
+func (k *disk) wait(sync func() error) {
+	for group := k.take(); group != nil; group = k.take() {
+		err := sync()
 		if err != nil {
 			err = k.fail(err)
+		} else {
+			err = k.failure() // of another wait, which was perhaps for the same
 		}
 		for _, w := range group {
 			w.err = err

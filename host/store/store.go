@@ -152,8 +152,12 @@ type store struct {
 // A database is what is different between the databases.
 type database interface {
 	// update runs fn in a transaction, which is rolled back if fn fails. A lazy
-	// one outlasts the process, and perhaps not a failure of power.
+	// one outlasts the process, and a failure of power only together with a later one
+	// that is not lazy.
 	update(ctx context.Context, lazy bool, fn func(tx) error) error
+	// commit is an update that is not lazy. Once it outlasts the process, and is not
+	// safe yet, it may call written: not if that is nil.
+	commit(ctx context.Context, written func(), fn func(tx) error) error
 	// view runs fn, which only reads, and sees one state of the database.
 	view(ctx context.Context, fn func(tx) error) error
 	// exclusive runs fn in a transaction while no other process is in one of its own.

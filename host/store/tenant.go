@@ -59,7 +59,12 @@ func (n *Tenant) view(ctx context.Context, fn func(scoped) error) error {
 // counts does not change meanwhile, here or on another machine. It fails with
 // [ErrNoTenant] if there is none.
 func (n *Tenant) update(ctx context.Context, fn func(scoped) error) error {
-	return n.s.update(ctx, false, func(t tx) error {
+	return n.in(ctx, false, fn)
+}
+
+// in is update, or a lazy one.
+func (n *Tenant) in(ctx context.Context, lazy bool, fn func(scoped) error) error {
+	return n.s.update(ctx, lazy, func(t tx) error {
 		held, err := t.exec(`UPDATE tenants SET id = id WHERE id = $1`, n.id)
 		if err != nil {
 			return err

@@ -185,7 +185,7 @@ func (j *tenantJournal) Create(ctx context.Context, r *agent.NewRun) error {
 	if err != nil {
 		return err
 	}
-	return j.tenant.update(ctx, func(t scoped) error {
+	return j.tenant.in(ctx, r.Lazy, func(t scoped) error {
 		at, err := admitIn(t, r.ID, true)
 		if err != nil {
 			return err

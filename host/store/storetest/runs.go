@@ -71,6 +71,12 @@ func testCommits(t *testing.T, open Opener) {
 		Events: append(event("r", 2), event("r", 3)...), Lazy: true, Lease: lease}), "events alone")
 	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}), "a change alone")
 	require.ErrorIs(t, commit(s, "none", 1, 2, 1), agent.ErrNoRun)
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "lazy", Log: []byte("x"), Lease: lease, Lazy: true}))
+	written := make(chan struct{}, 9)
+	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
+		Written: func() { written <- struct{}{} }}))
+	require.LessOrEqual(t, len(written), 1, "it is told once")
+	require.NoError(t, commit(s, "lazy", 1, 3, 1))
 
 	for after, want := range map[int64][]int64{0: {1, 2, 3}, 1: {2, 3}, 2: {3}, 3: nil, 9: nil} {
 		events, err := s.Events(ctx, "r", after, 10)
