@@ -63,6 +63,7 @@ func warm() {
 	registered.rehearse()
 	pool = make([]byte, blockBytes)
 	ballast = make([]byte, room)
+	runtime.KeepAlive(ballast)
 	ballast = nil
 	runtime.GC()
 	begin(&ballast, mostSmall, 0)
