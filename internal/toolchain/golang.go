@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 )
 
 const installTinyGo = "https://tinygo.org/getting-started/install, version 0.41 or later"
@@ -19,12 +20,14 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	case !inGoModule(p.Dir):
 		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
 	}
-	build := func() error {
-		return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, ".")
+	env, args := []string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "."}
+	switch {
+	case p.TinyGo != "":
+		tool, env, args = p.TinyGo, nil, append(slices.Clone(tinyGo), "-o", out, ".")
+	case p.Names:
+		args[2] = "-ldflags=-w"
 	}
-	if p.TinyGo != "" {
-		build = func() error { return p.run(ctx, nil, p.TinyGo, append(tinyGo, "-o", out, ".")...) }
-	}
+	build := func() error { return p.run(ctx, env, tool, args...) }
 	err = build()
 	if err == nil || file("go.sum")(p.Dir) != "" {
 		return err

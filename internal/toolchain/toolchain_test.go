@@ -1,6 +1,7 @@
 package toolchain_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -105,6 +106,35 @@ func TestNoWasmOpt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Build(t.Context(), p.Output()))
 	require.FileExists(t, p.Output())
+}
+
+// Who looks for what a module's fuel is used by is told in the words of its sources.
+func TestNamesOfFunctions(t *testing.T) {
+	t.Parallel()
+	for command, sources := range map[string]map[string]string{
+		"go":    {"go.mod": "module guard\n", "main.go": "package main\n\nfunc main() { println(theFunction()) }\n\n//go:noinline\nfunc theFunction() int { return 7 }\n"},
+		"clang": {"guard.c": "__attribute__((noinline)) static int theFunction(int n) { return n * n; }\n__attribute__((export_name(\"hook\"))) int hook(int n) { return theFunction(n) + theFunction(n + 1); }\n"},
+	} {
+		if _, err := exec.LookPath(command); err != nil {
+			continue // there always is a go
+		}
+		dir := folder(t)
+		for name, text := range sources {
+			require.NoError(t, os.MkdirAll(dir, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+		p, err := toolchain.Find(dir)
+		require.NoError(t, err)
+		var told [2]int // how often; Go's runtime has its names for itself, too
+		for i := range told {
+			p.Names = i == 1
+			require.NoError(t, p.Build(t.Context(), p.Output()))
+			b, err := os.ReadFile(p.Output())
+			require.NoError(t, err)
+			told[i] = bytes.Count(b, []byte("theFunction"))
+		}
+		require.Equal(t, 1, told[1]-told[0], command)
+	}
 }
 
 // Go's own words for a folder without a go.mod do not say what to do.
