@@ -15,11 +15,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/store/storetest"
 )
 
-// The steps of a plan that read tables which grow with each run that is kept, and those of
-// them that find a run's own rows.
+// The steps of a plan that read tables which grow with each run, and each version of an
+// agent, that is kept, and those of them that find its own rows.
 var (
-	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces)\b`)
-	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces) .*_autoindex_\w+_1 \((id|run)=\?`)
+	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents)\b`)
+	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces|agents) .*_autoindex_\w+_1 \((id=\?|run=\?|tenant=\? AND name=\?)`)
 )
 
 // otherwise are statements that look at more than a run's own rows, by how they begin or
@@ -28,6 +28,10 @@ var otherwise = []struct{ statement, step, why string }{
 	{"AND created_ms < $4", "SEARCH runs USING INDEX runs_created (tenant=? AND created_ms<?)", "lists a tenant's runs, and stops when there are enough"},
 	{"status = 'running'", "SEARCH runs USING INDEX runs_status (status=?)", "looks at runs under way"},
 	{"tenant = $1 LIMIT $2", "SEARCH runs USING INDEX runs_created (tenant=?)", "takes some runs of a tenant that is deleted"},
+	{"FROM agents GROUP BY tenant, name", "SCAN agents USING INDEX sqlite_autoindex_agents_1", "brings an older database up to date"},
+	{"JOIN tenant_modules ON", "SCAN agents", "brings an older database up to date"},
+	{"DELETE FROM agents WHERE tenant = $1", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)", "deletes a tenant"},
+	{"ORDER BY name LIMIT $3", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=? AND name>?)", "lists a tenant's agents"},
 	{"status IN ('finished', $2, $3)", "SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)", "looks for runs that are kept no longer"},
 	{"SELECT id, modules FROM runs", "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id>?)", "looks for modules that no run has, some runs at a time, beside those who write"},
 	{"SELECT modules FROM runs", "SEARCH runs USING INDEX runs_status (status=? AND created_ms>?)", "looks whether runs that have just begun have a module"},

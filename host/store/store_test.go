@@ -99,3 +99,41 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 	_, err = s.Module(t.Context(), digests[1])
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
+
+// TestAgentsOfAnOlderVersionAreCounted opens a database that was made before what agents
+// take, and which modules they name, was kept beside them.
+func TestAgentsOfAnOlderVersionAreCounted(t *testing.T) {
+	t.Parallel()
+	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")
+	s, err := store.Open(ctx, where, nil)
+	require.NoError(t, err)
+	_, err = s.CreateTenant(ctx, "acme", "", store.TenantQuota{StorageBytes: 30}, nil)
+	require.NoError(t, err)
+	acme := s.Tenant("acme")
+	var digests []string
+	for _, content := range []string{"old", "new"} {
+		d, err := s.PutModule(ctx, []byte(content))
+		require.NoError(t, err)
+		require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: d, Kind: "wasm", About: []byte("{}")}, "", ""))
+		_, err = acme.PutAgent(ctx, "a", []byte("0123456789"), []string{d})
+		require.NoError(t, err)
+		digests = append(digests, d)
+	}
+	require.NoError(t, s.Close())
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; UPDATE schema_version SET version = 6`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	s = open(t, where, nil)
+	acme = s.Tenant("acme")
+	require.ErrorIs(t, acme.DeleteModule(ctx, digests[1]), store.ErrInUse)
+	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version names it")
+	_, err = acme.PutAgent(ctx, "b", []byte("0123456789"), nil)
+	require.NoError(t, err)
+	var full *store.QuotaError
+	_, err = acme.PutAgent(ctx, "c", []byte("0"), nil)
+	require.ErrorAs(t, err, &full)
+	require.EqualValues(t, 30, full.Used)
+}

@@ -66,7 +66,7 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 				return nil
 			}
 			version = newest.Version + 1
-		} else if err := fewer(t, "agents", maxAgents, `SELECT count(DISTINCT name) FROM agents WHERE tenant = $1`); err != nil {
+		} else if err := fewer(t, "agents", maxAgents, `SELECT count(*) FROM agent_room WHERE tenant = $1`); err != nil {
 			return err
 		}
 		info, err := tenantIn(t.tx, n.id)
@@ -80,13 +80,39 @@ func (n *Tenant) PutAgent(ctx context.Context, name string, body []byte, modules
 			name, version, digest, body, list); err != nil {
 			return err
 		}
-		if _, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+		if err := keptAgent(t, name, version, int64(len(body)), modules); err != nil {
 			return err
 		}
 		a, err = newestAgent(t, name)
 		return err
 	})
 	return a, err
+}
+
+// keptAgent lets the oldest of many versions go, and counts what there is of an agent when
+// another version was kept.
+func keptAgent(t scoped, name string, version, size int64, modules []string) error {
+	var gone int64
+	if err := t.query(func(scan func(...any) error) error { return scan(&gone) },
+		`SELECT CAST(COALESCE(sum(length(body)), 0) AS BIGINT) FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+		return err
+	}
+	if _, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2 AND version <= $3`, name, version-maxAgentVersions); err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO agent_room (tenant, name, bytes) VALUES ($1, $2, $3)
+		ON CONFLICT (tenant, name) DO UPDATE SET bytes = agent_room.bytes + $3`, name, size-gone); err != nil {
+		return err
+	}
+	if _, err := t.exec(`DELETE FROM agent_modules WHERE tenant = $1 AND name = $2`, name); err != nil {
+		return err
+	}
+	for _, digest := range modules {
+		if _, err := t.exec(`INSERT INTO agent_modules (tenant, digest, name) VALUES ($1, $2, $3) ON CONFLICT (tenant, digest, name) DO NOTHING`, digest, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newestAgent(t scoped, name string) (a *StoredAgent, err error) {
@@ -152,34 +178,24 @@ func (n *Tenant) Parts(ctx context.Context, name string, version int64, around s
 // Agents lists the newest version of each agent, in the order of their names.
 func (n *Tenant) Agents(ctx context.Context, after string, limit int) (out []StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		out, err = agents(t, after, limit)
-		return err
+		return t.query(func(scan func(...any) error) error {
+			a, err := scanAgent(scan)
+			if err == nil {
+				out = append(out, *a)
+			}
+			return err
+		}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
+			AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
+			ORDER BY name LIMIT $3`, after, int64(limit))
 	})
 	return out, err
 }
 
-func agents(t scoped, after string, limit int) (out []StoredAgent, err error) {
-	err = t.query(func(scan func(...any) error) error {
-		a, err := scanAgent(scan)
-		if err == nil {
-			out = append(out, *a)
-		}
-		return err
-	}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
-		AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
-		ORDER BY name LIMIT $3`, after, int64(limit))
-	return out, err
-}
-
-// agentsWith names the agents whose newest version names a module.
-func agentsWith(t scoped, digest string) (names []string, err error) {
-	list, err := agents(t, "", 1<<31-1)
-	for _, a := range list {
-		if slices.Contains(a.Modules, digest) {
-			names = append(names, a.Name)
-		}
-	}
-	return names, err
+// agentWith names an agent whose newest version names a module, if there is one.
+func agentWith(t scoped, digest string) (name string, err error) {
+	err = t.query(func(scan func(...any) error) error { return scan(&name) },
+		`SELECT name FROM agent_modules WHERE tenant = $1 AND digest = $2 ORDER BY name LIMIT 1`, digest)
+	return name, err
 }
 
 // DeleteAgent forgets an agent with all its versions, or fails with [ErrNoAgent].
@@ -189,6 +205,11 @@ func (n *Tenant) DeleteAgent(ctx context.Context, name string) error {
 		gone, err := t.exec(`DELETE FROM agents WHERE tenant = $1 AND name = $2`, name)
 		if err == nil && gone == 0 {
 			err = ownError{fmt.Errorf("agent %s: %w", name, ErrNoAgent)}
+		}
+		for _, table := range []string{"agent_room", "agent_modules"} {
+			if err == nil {
+				_, err = t.exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, name)
+			}
 		}
 		return err
 	})

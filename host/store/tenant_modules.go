@@ -186,12 +186,12 @@ func (n *Tenant) ModuleName(ctx context.Context, name, version string) (m Module
 // names stays: [ErrInUse].
 func (n *Tenant) DeleteModule(ctx context.Context, digest string) error {
 	return n.update(ctx, func(t scoped) error {
-		users, err := agentsWith(t, digest)
+		user, err := agentWith(t, digest)
 		if err != nil {
 			return err
 		}
-		if len(users) > 0 {
-			return ownError{fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, users[0])}
+		if user != "" {
+			return ownError{fmt.Errorf("sha256:%s: %w by agent %s; change or delete that first", digest, ErrInUse, user)}
 		}
 		gone, err := t.exec(`DELETE FROM tenant_modules WHERE tenant = $1 AND digest = $2`, digest)
 		if err != nil {

@@ -137,3 +137,28 @@ func testOrphans(t *testing.T, open Opener) {
 		require.NoError(t, err)
 	}
 }
+
+// testRoomOfVersions keeps so many versions of an agent, and counts those that there are.
+func testRoomOfVersions(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	const size, versions = 10, 100
+	acme := newTenant(t, s, "acme", store.TenantQuota{StorageBytes: (versions + 1) * size})
+	put := func(name string, i int) error {
+		_, err := acme.PutAgent(ctx, name, fmt.Appendf(nil, "%*d", size, i), nil)
+		return err
+	}
+	for i := range versions + 20 {
+		require.NoError(t, put("a", i), "the oldest has gone")
+	}
+	require.NoError(t, put("b", 0))
+	var full *store.QuotaError
+	require.ErrorAs(t, put("b", 1), &full)
+	require.Equal(t, "storage_bytes", full.Quota)
+	require.EqualValues(t, (versions+1)*size, full.Used)
+	require.NoError(t, acme.DeleteAgent(ctx, "a"))
+	for i := range versions {
+		require.NoError(t, put("c", i))
+	}
+	require.ErrorAs(t, put("c", versions), &full)
+}

@@ -24,7 +24,7 @@ func Run(t *testing.T, open Opener) {
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
-		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
+		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
