@@ -88,6 +88,7 @@ func TestAuthorValuesAlone(t *testing.T) {
 	for _, v := range []any{
 		nil, true, 1, int8(-3), uint(7), 1.5, float32(0.1), 1e21, 1e-7, -1e-9, math.MaxFloat64, "a\"\u2028<", named("x"), []int(nil), []int{}, []any{nil, 1}, map[string]int(nil), map[named]int{"b": 1, "a": 2}, map[string]int{"b": 1, "": -2}, map[string]string{"x": "\n"},
 		map[uint8]bool{200: true}, [2]bool{true}, &n, (*int)(nil), struct{}{}, time.Unix(0, 0).UTC(), json.RawMessage(`{"a": 1}`), json.Number("12"), []byte("hi"), []byte(nil), [][]int{{1}, {}},
+		map[string]int{"h": 1, "b": 2, "ba": 3, "é": -4, "c": 123456, "a": 6, "g": 7, "d": 8}, map[string]int{"h": 1, "b": 2, "f": 3, "e": 4, "c": 5, "a": 6, "g": 7, "d": 8, "": 9},
 		Result{Content: Text("x")}, &Result{}, (*Result)(nil), Message{Role: RoleUser}, []Message{{Role: RoleUser}}, []Message(nil), Params{"x": JSON("1")}, struct{ *Message }{&Message{Role: RoleUser}},
 	} {
 		plain, err := plainly(v)

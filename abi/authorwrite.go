@@ -41,25 +41,35 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 	return w.b, w.err
 }
 
-// appendCounts writes what is counted by names, which modules keep most.
+// appendCounts writes what is counted by names, which modules keep most. They are mostly
+// few, and sorted as they come.
 func appendCounts(b []byte, counts map[string]int) []byte {
-	if counts == nil {
-		return append(b, "null"...)
+	w := writer{b: b}
+	var few [8]struct {
+		name string
+		n    int
 	}
-	var few [8]string
-	keys := few[:0]
-	for k := range counts {
-		keys = append(keys, k)
+	if counts == nil || len(counts) > len(few) {
+		writeMap(&w, counts, func(w *writer, n *int) { w.int(int64(*n)) })
+		return w.b
 	}
-	slices.Sort(keys)
-	w := writer{b: append(b, '{')}
-	for i, k := range keys {
+	have := 0
+	for name, n := range counts {
+		i := have
+		for ; i > 0 && few[i-1].name > name; i-- {
+			few[i] = few[i-1]
+		}
+		few[i].name, few[i].n = name, n
+		have++
+	}
+	w.b = append(w.b, '{')
+	for i := range few[:have] {
 		if i > 0 {
 			w.b = append(w.b, ',')
 		}
-		w.text(k)
+		w.text(few[i].name)
 		w.b = append(w.b, ':')
-		w.int(int64(counts[k]))
+		w.int(int64(few[i].n))
 	}
 	return append(w.b, '}')
 }
