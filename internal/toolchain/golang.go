@@ -40,8 +40,12 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 }
 
 // tinyGo is how TinyGo builds: nothing waits for anything else than the host, and what is
-// allocated stays until the SDK empties memory, which is faster than collecting it.
-var tinyGo = []string{"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug"}
+// allocated stays until the SDK empties memory, which is faster than collecting it. The
+// linker's own stack, of 64 KB, is too small to begin with a regular expression.
+var tinyGo = []string{
+	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug",
+	"-ldflags=-extldflags '-z stack-size=1048576'",
+}
 
 // inGoModule reports whether a folder, or one above it, has a go.mod.
 func inGoModule(dir string) bool {

@@ -58,7 +58,11 @@ func endHook(hook abi.Hook, _ int32) {
 	default:
 		return
 	}
-	for heapEnd-heapPointer < room && growHeap() {
+	if left := heapEnd - heapPointer; left < room {
+		pages := int32((room - left + wasmPage - 1) / wasmPage)
+		if memoryGrow(0, pages) >= 0 {
+			heapEnd += uintptr(pages) * wasmPage
+		}
 	}
 }
 
@@ -168,5 +172,9 @@ var heapPointer uintptr
 //go:extern runtime.heapEnd
 var heapEnd uintptr
 
-//go:linkname growHeap runtime.growHeap
-func growHeap() bool
+// memoryGrow is the instruction.
+//
+//export llvm.wasm.memory.grow.i32
+func memoryGrow(memory, pages int32) int32
+
+const wasmPage = 64 << 10
