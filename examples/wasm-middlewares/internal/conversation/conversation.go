@@ -46,9 +46,15 @@ func Test(t *testing.T) {
 	for _, language := range append(guestbuild.Languages, guestbuild.Extism) {
 		sources[language] = language
 	}
+	if slices.Contains(byTinyGo, filepath.Base(dir)) {
+		sources[tinyGo] = "main.go"
+	}
 	for language, source := range sources {
 		if _, err := os.Stat(source); err == nil {
 			t.Run(language, func(t *testing.T) {
+				if language == tinyGo {
+					guestbuild.TinyGo(t, path.Join(Folder, filepath.Base(dir))) // or the test is skipped here
+				}
 				if slices.Contains(guestbuild.Languages, language) {
 					guestbuild.Foreign(t, path.Join(Folder, filepath.Base(dir), language)) // or the test is skipped here
 				}
@@ -59,6 +65,13 @@ func Test(t *testing.T) {
 		}
 	}
 }
+
+// byTinyGo are the examples in Go that are also built by TinyGo, where it is: to build one
+// takes it ten seconds. They are one that edits messages, and one with much that a program
+// does when it begins.
+var byTinyGo = []string{"patch-tool-calls", "guard"}
+
+const tinyGo = "tinygo"
 
 func test(t *testing.T, ms modules, cases []*conformance.Case, leaves map[string]string) {
 	t.Run("README", ms.readme)
@@ -154,6 +167,9 @@ func (ms modules) load(ctx context.Context, file string) (*module.Module, error)
 		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), module.Limits{})
 	}
 	folder := path.Join(Folder, name)
+	if ms.language == tinyGo {
+		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, folder), module.Limits{})
+	}
 	if slices.Contains(guestbuild.Languages, ms.language) {
 		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), module.Limits{})
 	}
