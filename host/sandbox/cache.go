@@ -108,7 +108,7 @@ func (d *diskCache) find(key string) *cacheEntry {
 // is removed. Without a cache there is room that is not kept.
 func (e *cacheEntry) makeRoom() (err error) {
 	if e.cache == nil {
-		e.dir, err = os.MkdirTemp("", "agent-runner-"+tempName)
+		e.dir, err = e.cache.tempDir()
 		return err
 	}
 	if err := os.RemoveAll(e.final); err != nil {
@@ -116,6 +116,17 @@ func (e *cacheEntry) makeRoom() (err error) {
 	}
 	e.dir, err = os.MkdirTemp(e.cache.dir, tempName)
 	return err
+}
+
+// tempDir makes a directory that is used for a moment. In the cache it is removed later if
+// this process is killed; without one it then stays among the system's.
+func (d *diskCache) tempDir() (string, error) {
+	if d != nil {
+		if dir, err := os.MkdirTemp(d.dir, tempName); err == nil {
+			return dir, nil
+		}
+	}
+	return os.MkdirTemp("", "agent-runner-"+tempName)
 }
 
 // hit reports whether the code is there already.

@@ -155,6 +155,11 @@ func TestRunJob(t *testing.T) {
 	out, err := s.RunJob(t.Context(), "reverse", []byte("abc"))
 	require.NoError(t, err)
 	require.Equal(t, "cba", string(out))
+	cached := newSandbox(t, Options{CompileChild: &ChildOptions{}, CacheDir: filepath.Join(t.TempDir(), "cache")})
+	out, err = cached.RunJob(t.Context(), "reverse", []byte("where"))
+	require.NoError(t, err)
+	require.Equal(t, cached.disk.dir, filepath.Dir(string(out)), "where it is removed if this process is killed")
+	require.NoDirExists(t, string(out))
 	var refused *RefusedError
 	for input, want := range map[string]string{
 		"fail": "it failed", "loop": "the job reverse took more than 1s", "leak": "the job reverse took more than 256 MiB of memory",
@@ -177,6 +182,9 @@ func TestRunJob(t *testing.T) {
 // reverse is a job that goes wrong when it is told to.
 func reverse(input []byte) ([]byte, error) {
 	switch string(input) {
+	case "where":
+		dir, err := os.Getwd()
+		return []byte(dir), err
 	case "fail":
 		return nil, errors.New("it failed")
 	case "loop":

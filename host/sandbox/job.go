@@ -38,7 +38,7 @@ func (s *Sandbox) RunJob(ctx context.Context, job string, input []byte) ([]byte,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.running, func() { cancel(ErrClosed) })()
-	dir, err := os.MkdirTemp("", "agent-runner-"+tempName)
+	dir, err := s.disk.tempDir()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: job %s: %w", job, err)
 	}

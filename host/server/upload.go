@@ -111,12 +111,11 @@ func tooLarge(most int64) *Problem {
 
 // run is an upload from its first byte to what is kept.
 func (u *upload) run(r *http.Request) (*Module, error) {
-	file, err := os.CreateTemp("", "agent-runner-upload-*")
+	file, remove, err := newSpool()
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(file.Name())
-	defer file.Close()
+	defer remove()
 	if err := u.receive(file, r); err != nil {
 		return nil, err
 	}
@@ -139,6 +138,21 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
 	return shown, err
+}
+
+// newSpool opens a file for what comes. Where the system allows that it has no name any
+// more: nothing of it is left when this process is killed.
+func newSpool() (file *os.File, remove func(), err error) {
+	if file, err = os.CreateTemp("", "agent-runner-upload-*"); err != nil {
+		return nil, nil, err
+	}
+	if os.Remove(file.Name()) == nil {
+		return file, func() { _ = file.Close() }, nil
+	}
+	return file, func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+	}, nil
 }
 
 // receive writes the body to a file.
