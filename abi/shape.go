@@ -209,7 +209,9 @@ func (t *trusted) value(f *shapeField, in *place) {
 		if t.null() {
 			return
 		}
-		*(*[]struct{})(at) = []struct{}{}
+		if list := (*[]struct{})(at); *list == nil {
+			*list = []struct{}{}
+		}
 		if t.depth < len(t.places) && c == '[' {
 			list := &t.places[t.depth]
 			t.depth++

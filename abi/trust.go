@@ -12,8 +12,9 @@ type Readable interface{ fill(t *trusted) }
 
 // Read is Decode for text that the host has written, as an SDK reads it: what
 // only a hostile text could have is not looked for, and a field that v does not
-// have is passed over. v is to be new, and b is its own from then on, with the room
-// behind it: it keeps parts of it, and changes others. Pad bytes of room save a copy.
+// have is passed over. v is to be new, but for room for its lists, and b is its own from
+// then on, with the room behind it: it keeps parts of it, and changes others. Pad bytes
+// of room save a copy.
 func Read(b []byte, v Readable) error {
 	t := begin(b, true)
 	v.fill(t)

@@ -151,3 +151,20 @@ func TestWrite(t *testing.T) {
 	_, err := Write(nil, &Custom{Name: "x", Data: []byte("{")})
 	require.Error(t, err)
 }
+
+// A list that has room is read into it, as far as it goes.
+func TestReadIntoRoom(t *testing.T) {
+	t.Parallel()
+	for _, chunks := range []string{`null`, `[]`, `[ ]`, `[{"kind":"text","text":"a"}]`, `[null]`, `[ {"text":"a\n"} ]`, `[{"text":"a"},{"text":"b"}]`} {
+		var room [1]Chunk
+		plain, roomy := OnChunkInput{}, OnChunkInput{Chunks: room[:0]}
+		input := `{"chunks":` + chunks + `,"final":true}`
+		require.NoError(t, Read([]byte(input), &plain), input)
+		require.NoError(t, Read([]byte(input), &roomy), input)
+		require.Equal(t, append([]Chunk{}, plain.Chunks...), append([]Chunk{}, roomy.Chunks...), input)
+		require.True(t, roomy.Final)
+		if len(roomy.Chunks) == 1 {
+			require.Same(t, &room[0], &roomy.Chunks[0], input)
+		}
+	}
+}

@@ -19,8 +19,9 @@ type Chunks struct {
 func (*Chunks) collect(m *Module, _ abi.Hook) any { return collect[OnChunkHook](m) }
 
 func (*Chunks) serve(s *served) (abi.Writable, error) {
-	v := visitOf[abi.OnChunkInput, abi.OnChunkAnswer](s)
-	if err := v.begin(s, &v.in, &v.in.Common); err != nil {
+	v := visitOf[chunksInput, abi.OnChunkAnswer](s)
+	v.in.Chunks = v.in.one[:0]
+	if err := v.begin(s, &v.in.OnChunkInput, &v.in.Common); err != nil {
 		return nil, err
 	}
 	made := &struct {
@@ -45,6 +46,12 @@ func (*Chunks) serve(s *served) (abi.Writable, error) {
 		}
 	}
 	return &v.out, nil
+}
+
+// A chunksInput has room for one chunk, which most inputs have.
+type chunksInput struct {
+	abi.OnChunkInput
+	one [1]abi.Chunk
 }
 
 // copyChunks copies what an author could change in place.
