@@ -62,14 +62,12 @@ func (m *meter) count(t tx, p *agent.Progress) error {
 	if m == nil {
 		return nil
 	}
-	to := scoped{t, m.tenant}
 	day := Day(m.now)
 	whole := Usage{Day: day, Agent: m.agent, WallMS: m.ran.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
 		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens)}
+	var rows []Usage
 	if whole != (Usage{Day: day, Agent: m.agent}) {
-		if err := addUsage(to, &whole); err != nil {
-			return err
-		}
+		rows = append(rows, whole)
 	}
 	before := map[string]*abi.EntryStats{}
 	for i := range m.stats {
@@ -89,11 +87,9 @@ func (m *meter) count(t tx, p *agent.Progress) error {
 		if used.Calls == 0 && used.Fuel == 0 {
 			continue
 		}
-		if err := addUsage(to, &used); err != nil {
-			return err
-		}
+		rows = append(rows, used)
 	}
-	return nil
+	return addUsage(scoped{t, m.tenant}, rows...)
 }
 
 // counts reports whether an entry is a module of the tenant's.

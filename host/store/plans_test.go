@@ -16,9 +16,9 @@ import (
 )
 
 // The steps of a plan that read tables which grow with each run, and each version of an
-// agent, that is kept, and those of them that find its own rows.
+// agent, that is kept, or with what is used, and those of them that find its own rows.
 var (
-	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents)\b`)
+	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage)\b`)
 	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces|agents) .*_autoindex_\w+_1 \((id=\?|run=\?|tenant=\? AND name=\?)`)
 )
 
@@ -32,6 +32,9 @@ var otherwise = []struct{ statement, step, why string }{
 	{"JOIN tenant_modules ON", "SCAN agents", "brings an older database up to date"},
 	{"DELETE FROM agents WHERE tenant = $1", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=?)", "deletes a tenant"},
 	{"ORDER BY name LIMIT $3", "SEARCH agents USING INDEX sqlite_autoindex_agents_1 (tenant=? AND name>?)", "lists a tenant's agents"},
+	{"DELETE FROM tenant_usage WHERE tenant = $1", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=?)", "deletes a tenant"},
+	{"ORDER BY day, agent, module LIMIT $4", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)", "lists what was used"},
+	{"FROM tenant_usage GROUP BY tenant, day", "SCAN tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1", "brings an older database up to date"},
 	{"status IN ('finished', $2, $3)", "SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)", "looks for runs that are kept no longer"},
 	{"SELECT id, modules FROM runs", "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id>?)", "looks for modules that no run has, some runs at a time, beside those who write"},
 	{"SELECT modules FROM runs", "SEARCH runs USING INDEX runs_status (status=? AND created_ms>?)", "looks whether runs that have just begun have a module"},

@@ -221,7 +221,7 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 }
 
 // ofTenants are the tables that have a tenant's rows, beside those of its runs.
-var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "run_places", "secrets",
+var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "run_places", "secrets",
 	"module_values", "module_usage"}
 
 // DeleteTenant implements [Platform].

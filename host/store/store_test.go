@@ -100,14 +100,14 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNoModule)
 }
 
-// TestAgentsOfAnOlderVersionAreCounted opens a database that was made before what agents
-// take, and which modules they name, was kept beside them.
-func TestAgentsOfAnOlderVersionAreCounted(t *testing.T) {
+// TestAnOlderVersionIsCounted opens a database that was made before what agents take,
+// which modules they name, and what was used on a day, was kept beside them.
+func TestAnOlderVersionIsCounted(t *testing.T) {
 	t.Parallel()
 	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")
 	s, err := store.Open(ctx, where, nil)
 	require.NoError(t, err)
-	_, err = s.CreateTenant(ctx, "acme", "", store.TenantQuota{StorageBytes: 30}, nil)
+	_, err = s.CreateTenant(ctx, "acme", "", store.TenantQuota{StorageBytes: 30, FuelPerDay: 12}, nil)
 	require.NoError(t, err)
 	acme := s.Tenant("acme")
 	var digests []string
@@ -119,10 +119,15 @@ func TestAgentsOfAnOlderVersionAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		digests = append(digests, d)
 	}
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	for _, agent := range []string{"a", "b"} {
+		require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(now), Agent: agent, Module: "m", Fuel: 6}))
+	}
 	require.NoError(t, s.Close())
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
-	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; UPDATE schema_version SET version = 6`)
+	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; UPDATE schema_version SET version = 6`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 
@@ -136,4 +141,8 @@ func TestAgentsOfAnOlderVersionAreCounted(t *testing.T) {
 	_, err = acme.PutAgent(ctx, "c", []byte("0"), nil)
 	require.ErrorAs(t, err, &full)
 	require.EqualValues(t, 30, full.Used)
+	if later, err := s.Now(ctx); err == nil && store.Day(later) == store.Day(now) {
+		require.ErrorAs(t, acme.RoomForRun(ctx), &full)
+		require.EqualValues(t, 12, full.Used)
+	}
 }

@@ -94,22 +94,41 @@ func fewer(t scoped, what string, most int64, sql string, args ...any) error {
 // AddUsage counts what was used. Its runs were counted by [Tenant.AdmitRun].
 func (n *Tenant) AddUsage(ctx context.Context, rows ...Usage) error {
 	return n.update(ctx, func(t scoped) error {
-		for i := range rows {
-			if err := addUsage(t, &rows[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return addUsage(t, rows...)
 	})
 }
 
-func addUsage(t scoped, u *Usage) error {
-	_, err := t.exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-		ON CONFLICT (tenant, day, agent, module) DO UPDATE SET runs = tenant_usage.runs + $5, prompt_tokens = tenant_usage.prompt_tokens + $6,
-		completion_tokens = tenant_usage.completion_tokens + $7, fuel = tenant_usage.fuel + $8, wall_ms = tenant_usage.wall_ms + $9,
-		calls = tenant_usage.calls + $10`,
-		u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls)
+func addUsage(t scoped, rows ...Usage) error {
+	var day Usage // what those of one day come to
+	for _, u := range rows {
+		if u.Day != day.Day {
+			if err := addDay(t, &day); err != nil {
+				return err
+			}
+			day = Usage{Day: u.Day}
+		}
+		day.Add(u)
+		if _, err := t.exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+			ON CONFLICT (tenant, day, agent, module) DO UPDATE SET runs = tenant_usage.runs + $5, prompt_tokens = tenant_usage.prompt_tokens + $6,
+			completion_tokens = tenant_usage.completion_tokens + $7, fuel = tenant_usage.fuel + $8, wall_ms = tenant_usage.wall_ms + $9,
+			calls = tenant_usage.calls + $10`,
+			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls); err != nil {
+			return err
+		}
+	}
+	return addDay(t, &day)
+}
+
+// addDay counts for the quotas of a day what was used on it.
+func addDay(t scoped, u *Usage) error {
+	tokens := u.PromptTokens + u.CompletionTokens
+	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 {
+		return nil
+	}
+	_, err := t.exec(`INSERT INTO usage_days (tenant, day, runs, tokens, fuel) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (tenant, day) DO UPDATE SET runs = usage_days.runs + $3, tokens = usage_days.tokens + $4, fuel = usage_days.fuel + $5`,
+		u.Day, u.Runs, tokens, u.Fuel)
 	return err
 }
 
@@ -151,7 +170,7 @@ func (n *Tenant) AdmitRun(ctx context.Context, run, agent string, begins bool) e
 			run, placeTime.Milliseconds()); err != nil || !begins {
 			return err
 		}
-		return addUsage(t, &Usage{Day: Day(at), Agent: agent, Runs: 1})
+		return addUsage(t, Usage{Day: Day(at), Agent: agent, Runs: 1})
 	})
 }
 
@@ -193,7 +212,7 @@ func (j *tenantJournal) Create(ctx context.Context, r *agent.NewRun) error {
 		if err := insert(t.tx); err != nil {
 			return err
 		}
-		return addUsage(t, &Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
+		return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
 	})
 }
 
@@ -227,9 +246,7 @@ func admit(t scoped, q TenantQuota, run string, at time.Time, begins bool) error
 			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`, run); err != nil {
 		return err
 	}
-	if err := t.query(scan(&runs, &tokens, &fuel), `SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT),
-		CAST(COALESCE(sum(prompt_tokens + completion_tokens), 0) AS BIGINT), CAST(COALESCE(sum(fuel), 0) AS BIGINT)
-		FROM tenant_usage WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+	if err := t.query(scan(&runs, &tokens, &fuel), `SELECT runs, tokens, fuel FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
 		return err
 	}
 	tomorrow := at.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at)
