@@ -259,6 +259,9 @@ func deleteTenant(t tx, id string) (more bool, err error) {
 	if _, more, err = forgetSome(t, "tenant = $1", []any{id}); err != nil || more {
 		return more, err
 	}
+	if more, err = forgetAgents(t, id); err != nil || more {
+		return more, err
+	}
 	for _, table := range ofTenants {
 		if _, err := t.exec(`DELETE FROM `+table+` WHERE tenant = $1`, id); err != nil {
 			return false, err
@@ -266,6 +269,32 @@ func deleteTenant(t tx, id string) (more bool, err error) {
 	}
 	_, err = t.exec(`DELETE FROM tenants WHERE id = $1`, id)
 	return false, err
+}
+
+// forgetAgents deletes agents of a tenant with all their versions, which may be large. It
+// reports whether there are more.
+func forgetAgents(t tx, tenant string) (more bool, err error) {
+	began := time.Now()
+	var names []string
+	if err := t.query(func(scan func(...any) error) error {
+		var name string
+		err := scan(&name)
+		names = append(names, name)
+		return err
+	}, `SELECT name FROM agent_room WHERE tenant = $1`, tenant); err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		for _, table := range []string{"agents", "agent_room"} {
+			if _, err := t.exec(`DELETE FROM `+table+` WHERE tenant = $1 AND name = $2`, tenant, name); err != nil {
+				return false, err
+			}
+		}
+		if time.Since(began) > forgetTime {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Block implements [Platform].
