@@ -36,7 +36,8 @@ const pageBytes = 128
 
 var kept *snapshot // nil: there is none yet
 
-// beginHook is called before a hook.
+// beginHook is called before a hook, while no other one of this instance goes on: a call
+// within a call has an instance of its own.
 func beginHook() {
 	if kept != nil && heapPointer-kept.end > full {
 		kept.restore()
