@@ -1,11 +1,13 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
@@ -204,9 +207,10 @@ func TestWaitsForTheDisk(t *testing.T) {
 		steps  int // that have a tool
 		unsafe bool
 		waits  int64
+		writes int64 // 0: it is not said
 		took   time.Duration
 	}{
-		{name: "an answer alone", waits: 2, took: thinks + diskTakes},
+		{name: "an answer alone", waits: 2, writes: 3, took: thinks + diskTakes},
 		{name: "tools that may be called again", steps: 3, waits: 8, took: 4*thinks + diskTakes},
 		{name: "tools with effects", steps: 3, unsafe: true, waits: 8, took: 4*thinks + 4*diskTakes},
 	} {
@@ -242,7 +246,104 @@ func TestWaitsForTheDisk(t *testing.T) {
 				require.Equal(t, c.steps, calls)
 				require.Equal(t, d.written.Load(), d.safe.Load(), "the end is safe")
 				require.Equal(t, c.waits, d.waits.Load())
+				if c.writes > 0 {
+					require.Equal(t, c.writes, d.written.Load(), "its beginning, what it told of that, and its end")
+				}
 				require.Equal(t, c.took, time.Since(began))
+			})
+		})
+	}
+}
+
+// A logged journal has what was committed.
+type logged struct {
+	agent.Journal
+	mu  sync.Mutex
+	log []byte
+}
+
+func (l *logged) Create(context.Context, *agent.NewRun) error { return nil }
+
+func (l *logged) Commit(_ context.Context, c *agent.Commit) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = append(l.log, c.Log...)
+	return nil
+}
+
+func (l *logged) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.log, []byte(text))
+}
+
+// Hooks and tools, which may do something outside, learn of what the model answered once
+// it is kept.
+func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
+	t.Parallel()
+	const answer = "this is the answer"
+	for _, where := range []string{"wrap_model", "after_model", "after_model_rewrite_state", "gate_tool", "an idempotent tool", "after_agent"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, seen := &logged{}, 0
+				see := func() {
+					seen++
+					require.True(t, l.has(answer))
+				}
+				n := &chain.Native{}
+				switch where {
+				case "wrap_model":
+					n.WrapModel = func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+						_, err := c.NextModel(context.Background(), abi.RequestPatch{})
+						see()
+						return nil, err
+					}
+				case "after_model":
+					n.AfterModel = func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "after_model_rewrite_state":
+					n.AfterModelRewriteState = func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "gate_tool":
+					n.GateTool = func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "after_agent":
+					n.AfterAgent = func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+						see()
+						return nil, nil
+					}
+				}
+				entries := []chain.Entry{{Name: "looks", Middleware: n}}
+				if where == "an idempotent tool" {
+					entries = nil
+				}
+				c, err := chain.New(entries...)
+				require.NoError(t, err)
+				m := modelFunc(func() (*abi.Response, error) {
+					m := abi.Assistant(answer)
+					if !l.has(answer) && seen == 0 && strings.HasSuffix(where, "tool") {
+						m.ToolCalls = []abi.ToolCall{abi.NewToolCall("1", "do", "{}")}
+					}
+					return &abi.Response{Message: m}, nil
+				})
+				a, err := agent.New(&agent.Options{Model: m, Chain: c, Journal: &agent.JournalOptions{Journal: l},
+					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: true}, func(context.Context, abi.Call) (*abi.Result, error) {
+						if where == "an idempotent tool" {
+							see()
+						}
+						return abi.TextResult("did"), nil
+					})}})
+				require.NoError(t, err)
+				for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+					require.NoError(t, err)
+				}
+				require.Positive(t, seen)
 			})
 		})
 	}

@@ -176,6 +176,7 @@ type Run struct {
 
 	streams *atomic.Int64 // how many streams there were
 	keeping *sync.RWMutex // read-locked while something is recorded, locked while that is collected
+	owed    *owed
 
 	// Of a run as a call of a middleware's own passes it; see [Call.Tool].
 	path    []frame // the calls that it is made within, itself last
@@ -204,7 +205,7 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 // or from before a pause.
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
 	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
-		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}}
+		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
 	members := make([]member, len(c.entries))
 	r.all = make([]*member, 0, len(c.entries))
 	for i := range c.entries {

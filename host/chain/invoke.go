@@ -60,6 +60,9 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 		if resume, waits = r.record.resume(c.key); waits != nil {
 			return verdict{}, &Interrupted{*waits}
 		}
+		if err := r.keepOwed(ctx); err != nil {
+			return verdict{}, err
+		}
 	}
 	b := c.member.breaker
 	if err := b.allow(); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
 )
@@ -30,7 +32,43 @@ func (r *Run) keep(ctx context.Context, safe bool) error {
 	if err := k.Keep(ctx, safe); err != nil {
 		return &Over{Cause: err}
 	}
+	r.owed.some.Store(false)
 	return nil
+}
+
+// An owed says that something recorded is still to be kept, before a hook or a tool
+// is called, which may do something outside because of it.
+type owed struct {
+	mu   sync.Mutex // held by who keeps it
+	some atomic.Bool
+}
+
+// keepAnswer keeps what the model answered: now, if a hook waits for it, and else
+// before the next hook or tool is called. Where there is none it is kept with what
+// follows.
+func (r *Run) keepAnswer(ctx context.Context) error {
+	waits := r.scope != "" || len(r.path) > 0 // a middleware asked
+	for i := Outer; i < rings; i++ {
+		waits = waits || len(r.in(i, abi.HookWrapModel)) > 0
+	}
+	if waits {
+		return r.keep(ctx, false)
+	}
+	r.owed.some.Store(true)
+	return nil
+}
+
+// keepOwed waits until what is owed is kept.
+func (r *Run) keepOwed(ctx context.Context) error {
+	if !r.owed.some.Load() {
+		return nil
+	}
+	r.owed.mu.Lock()
+	defer r.owed.mu.Unlock()
+	if !r.owed.some.Load() {
+		return nil
+	}
+	return r.keep(ctx, false)
 }
 
 // A Delta is what changed in the record of a phase and in run-local values.

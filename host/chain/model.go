@@ -48,7 +48,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			res, err := call.Generate(ctx, q, out)
 			if err == nil {
 				r.record.keep(key, res, verdict{})
-				if err := r.keep(ctx, false); err != nil {
+				if err := r.keepAnswer(ctx); err != nil {
 					return reply[abi.Response]{}, err
 				}
 				return reply[abi.Response]{res: res, source: sourceModel}, nil
@@ -64,7 +64,7 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			default:
 				failed := AsError(err, abi.CodeModel)
 				r.record.keep(key, nil, verdict{failed: failed}) // its end as well: hooks have seen it
-				return reply[abi.Response]{err: failed, source: sourceModel}, r.keep(ctx, false)
+				return reply[abi.Response]{err: failed, source: sourceModel}, r.keepAnswer(ctx)
 			}
 		},
 	}

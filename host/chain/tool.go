@@ -136,10 +136,14 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 		k.call.Anew()
 	}
 	record.setBegun(key, true)
-	if !q.Idempotent {
-		if err := k.run.keep(ctx, k.call.Anew == nil); err != nil { // a run of its own keeps what it does itself
-			return reply[abi.Result]{}, err
-		}
+	var err error
+	if q.Idempotent {
+		err = k.run.keepOwed(ctx)
+	} else {
+		err = k.run.keep(ctx, k.call.Anew == nil) // a run of its own keeps what it does itself
+	}
+	if err != nil {
+		return reply[abi.Result]{}, err
 	}
 	said := saying{to: sink, call: q}
 	res, err := k.call.Run(ctx, q, resume, said.sink())
