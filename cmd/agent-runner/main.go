@@ -36,6 +36,8 @@ type env struct {
 	compile *sandbox.ChildOptions
 	// budget is what the host may use.
 	budget budget
+	// tinyGo builds modules in Go that are folders.
+	tinyGo bool
 	// journal is around the journal of runs: tests let a process end there. Nil:
 	// nothing is.
 	journal func(agent.Journal) agent.Journal

@@ -28,6 +28,11 @@ func newModule(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
+	for _, builds := range cmd.Commands() {
+		if slices.Contains([]string{"build", "test", "call", "inspect", "bench"}, builds.Name()) {
+			builds.Flags().BoolVar(&e.tinyGo, "tinygo", false, "build a module in Go with TinyGo, if its folder is given")
+		}
+	}
 	return cmd
 }
 

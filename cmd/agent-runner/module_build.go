@@ -16,7 +16,6 @@ import (
 // newBuild builds a module.
 func newBuild(e *env) *cobra.Command {
 	var out string
-	var tinyGo bool
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
 		Short: "Build a module from its sources",
@@ -36,18 +35,12 @@ about twice as fast, and has no goroutines, no recover, and less of reflection.`
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			p, err := toolchain.Find(dir)
+			p, err := project(e, dir)
 			if err != nil {
-				return usagef("%w", err)
+				return err
 			}
 			if out == "" {
 				out = p.Output()
-			}
-			if tinyGo && p.Language.Name != "Go" {
-				return usagef("--tinygo: %s is in %s; TinyGo builds modules in Go", dir, p.Language.Name)
-			}
-			if tinyGo {
-				p.TinyGo = "tinygo"
 			}
 			if p.Language.Script {
 				_, err := fmt.Fprintf(e.out, "%s needs no building: agent-runner run -m %s\n", p.Language.Name, filepath.Join(dir, p.Main))
@@ -60,13 +53,26 @@ about twice as fast, and has no goroutines, no recover, and less of reflection.`
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(e.out, "%s  %s, from %s\n", out, size(info.Size()), p.Language.Name)
+			_, err = fmt.Fprintf(e.out, "%s  %s, from %s\n", out, size(info.Size()), p.What())
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&tinyGo, "tinygo", false, "build a module in Go with TinyGo")
 	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE`; default DIR/NAME.wasm")
 	return cmd
+}
+
+// project is what is to be built in a folder, and with what.
+func project(e *env, dir string) (*toolchain.Project, error) {
+	p, err := toolchain.Find(dir)
+	switch {
+	case err != nil:
+		return nil, usagef("%w", err)
+	case e.tinyGo && p.Language.Name != "Go":
+		return nil, usagef("--tinygo: %s is in %s; TinyGo builds modules in Go", dir, p.Language.Name)
+	case e.tinyGo:
+		p.TinyGo = "tinygo"
+	}
+	return p, nil
 }
 
 // loadModule loads the module at a path, which may be the folder of its sources.
@@ -85,14 +91,14 @@ func buildable(ctx context.Context, e *env, path string) (string, error) {
 	if err != nil || !info.IsDir() {
 		return path, nil // what it is, and that it is there, is seen when it is loaded
 	}
-	p, err := toolchain.Find(path)
+	p, err := project(e, path)
 	if err != nil {
-		return "", usagef("%w", err)
+		return "", err
 	}
 	if p.Language.Script {
 		return filepath.Join(path, p.Main), nil
 	}
-	fmt.Fprintf(e.err, "building %s (%s)\n", path, p.Language.Name)
+	fmt.Fprintf(e.err, "building %s (%s)\n", path, p.What())
 	return p.Output(), p.Build(ctx, p.Output())
 }
 
@@ -104,15 +110,18 @@ func withNames(ctx context.Context, e *env, path string) (built string, remove f
 	if err != nil || !info.IsDir() {
 		return path, remove, nil
 	}
-	p, err := toolchain.Find(path)
-	if err != nil || p.Language.Script {
+	p, err := project(e, path)
+	switch {
+	case err != nil:
+		return "", remove, err
+	case p.Language.Script:
 		return path, remove, nil // which is told when it is loaded
 	}
 	dir, err := os.MkdirTemp("", "agent-runner-build-")
 	if err != nil {
 		return "", remove, err
 	}
-	fmt.Fprintf(e.err, "building %s (%s), with the names of its functions\n", path, p.Language.Name)
+	fmt.Fprintf(e.err, "building %s (%s), with the names of its functions\n", path, p.What())
 	p.Names = true
 	built = filepath.Join(dir, filepath.Base(p.Output()))
 	return built, func() { _ = os.RemoveAll(dir) }, p.Build(ctx, built)

@@ -20,14 +20,7 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	case !inGoModule(p.Dir):
 		return errors.New("there is no go.mod in the folder or above it; agent-runner module new NAME --lang go makes a folder that has one")
 	}
-	env, args := []string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", out, "."}
-	switch {
-	case p.TinyGo != "":
-		tool, env, args = p.TinyGo, nil, append(slices.Clone(tinyGo), "-o", out, ".")
-	case p.Names:
-		args[2] = "-ldflags=-w"
-	}
-	build := func() error { return p.run(ctx, env, tool, args...) }
+	build := func() error { return p.compileGo(ctx, tool, "-o", out, ".") }
 	err = build()
 	if err == nil || file("go.sum")(p.Dir) != "" {
 		return err
@@ -39,11 +32,26 @@ func buildGo(ctx context.Context, p *Project, out string) error {
 	return build()
 }
 
+// compileGo builds the module, with Go's compiler or the other one.
+func (p *Project) compileGo(ctx context.Context, tool string, args ...string) error {
+	switch {
+	case p.TinyGo != "" && p.Names:
+		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, args)...)
+	case p.TinyGo != "":
+		return p.run(ctx, nil, p.TinyGo, slices.Concat(tinyGo, []string{"-no-debug"}, args)...)
+	}
+	strip := "-ldflags=-s -w"
+	if p.Names {
+		strip = "-ldflags=-w"
+	}
+	return p.run(ctx, []string{"GOOS=wasip1", "GOARCH=wasm"}, tool, append([]string{"build", "-buildmode=c-shared", strip}, args...)...)
+}
+
 // tinyGo is how TinyGo builds: nothing waits for anything else than the host, and what is
 // allocated stays until the SDK empties memory, which is faster than collecting it. The
 // linker's own stack, of 64 KB, is too small to begin with a regular expression.
 var tinyGo = []string{
-	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2", "-no-debug",
+	"build", "-target=wasip1", "-buildmode=c-shared", "-scheduler=none", "-gc=leaking", "-opt=2",
 	"-ldflags=-extldflags '-z stack-size=1048576'",
 }
 

@@ -99,6 +99,14 @@ func Find(dir string) (*Project, error) {
 	return nil, fmt.Errorf("there is nothing to build in %s: no main.go, .c, Cargo.toml, assembly/index.ts, .ts or .js; agent-runner module new makes a folder that has all that is needed", dir)
 }
 
+// What says what the module is in, and what builds it if that is not what usually does.
+func (p *Project) What() string {
+	if p.TinyGo != "" {
+		return p.Language.Name + ", by TinyGo"
+	}
+	return p.Language.Name
+}
+
 // Output is where the module goes: beside its sources, named after the folder.
 func (p *Project) Output() string {
 	name := "module"
