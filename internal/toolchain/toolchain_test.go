@@ -88,8 +88,8 @@ func TestTinyGoSays(t *testing.T) {
 	require.NoError(t, os.WriteFile(p.TinyGo, []byte("#!/bin/sh\necho \"$@\"; exit 1\n"), 0o755))
 	out := filepath.Join(t.TempDir(), "guard.wasm")
 	require.ErrorContains(t, p.Build(t.Context(), out),
-		"tinygo says:\nbuild -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 -no-debug "+
-			"-ldflags=-extldflags '-z stack-size=1048576' -o "+out+" .")
+		"tinygo says:\nbuild -target=wasip1 -buildmode=c-shared -scheduler=none -gc=leaking -opt=2 "+
+			"-ldflags=-extldflags '-z stack-size=1048576' -no-debug -o "+out+" .")
 }
 
 // A wasm-opt in PATH, which clang calls by itself when it links, is not asked: it would
