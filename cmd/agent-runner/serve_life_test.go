@@ -83,7 +83,7 @@ func TestServe(t *testing.T) {
 	// Runs that ended long ago are forgotten, and others kept.
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
-	_, err = db.Exec("UPDATE runs SET updated_ms = updated_ms - 31 * 86400000 WHERE id = ?", ran[0])
+	_, err = db.Exec("UPDATE runs SET created_ms = created_ms - 31 * 86400000, updated_ms = updated_ms - 31 * 86400000 WHERE id = ?", ran[0])
 	require.NoError(t, err)
 	_, errs, end = serveHere(t, environment, "--store", where, "--retention", "30d", "--log", "off")
 	var left []string

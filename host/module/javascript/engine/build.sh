@@ -16,5 +16,7 @@ if ! good; then
 	good || { echo "quickjs.wasm of quickjs-wasi $version is not the one that was reviewed" >&2; exit 1; }
 fi
 
-clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wall \
-	-Wl,--no-entry -Wl,--import-memory -Wl,--strip-all -Wl,-z,stack-size=0 -o glue.wasm glue.c
+# In two steps: a clang that also links has wasm-opt change the module where there is one.
+clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wall -c -o glue.o glue.c
+wasm-ld --no-entry --import-memory --strip-all -z stack-size=0 -o glue.wasm glue.o
+rm glue.o
