@@ -85,12 +85,11 @@ func (*ImageRoomError) Retryable() bool { return true }
 const otherMachine = 4 << 30
 
 // WorstCase is the most memory in bytes that one instance can come to hold:
-// linear memory, stack, and what belongs to it. It is no less than what each has who
-// are as many as the system lets a process have.
+// linear memory, stack, and what belongs to it.
 func (im *Image) WorstCase() int64 {
 	const rest = 1 << 20 // tables within their limit, and wazero's own bookkeeping
 	_, memory := im.Memory()
-	return max(memory+2*im.limits.StackBytes+rest, im.sandbox.leastShare) // a stack grows by doubling
+	return memory + 2*im.limits.StackBytes + rest // a stack grows by doubling
 }
 
 // admission gives out memory in the order in which it was asked for.

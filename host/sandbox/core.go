@@ -93,8 +93,8 @@ func (c *code) freshPages(limit uint64, portable bool) (pages, error) {
 // reset puts c back to the state it was made from. It reports false if that
 // cannot be done, and otherwise how many bytes c keeps for itself.
 func (c *core) reset() (own int64, ok bool) {
-	if c.state == nil || uint64(c.memory.Size()) != c.state.pages.size() {
-		return 0, false // memory that grew cannot shrink again
+	if c.state == nil || c.memory == nil || uint64(c.memory.Size()) != c.state.pages.size() {
+		return 0, false // it never began, or its memory grew, which cannot shrink again
 	}
 	own = c.linear.pages.reset()
 	c.state.restoreGlobals(c)

@@ -10,11 +10,8 @@ const (
 	// of its own.
 	leastGap = 256 << 10
 	// mostGaps bounds how many there are. Each makes two mappings more of every
-	// instance, of which a process has few, see maxInstances. What compilers make has one.
+	// instance, of which a process has few, see maxMappings. What compilers make has one.
 	mostGaps = 2
-	// mappingsOfInstance is how many an instance has at most: the image around its gaps,
-	// what is empty behind it, and addresses that it may grow to.
-	mappingsOfInstance = 2*mostGaps + 3
 )
 
 // withoutGaps returns the stretches of an image, of whole pages of 64 KiB, that are

@@ -42,16 +42,15 @@ var machineMemory = sync.OnceValue(func() int64 {
 	return most
 })
 
-// maxInstances is how many instances this process has room for in its table of
-// mappings, each at its worst: a process that has no mapping left can have no memory
-// either, and ends. See max_map_count in
+// maxMappings is how many mappings this process may have: one that has none left can
+// have no memory either, and ends. See max_map_count in
 // https://docs.kernel.org/admin-guide/sysctl/vm.html.
-var maxInstances = sync.OnceValue(func() int64 {
-	maps := int64(65_530) // what Linux has if nobody changed it
-	if b, err := os.ReadFile("/proc/sys/vm/max_map_count"); err == nil {
-		maps = min(memoryLimit(string(b)), math.MaxInt32)
+var maxMappings = sync.OnceValue(func() int64 {
+	b, err := os.ReadFile("/proc/sys/vm/max_map_count")
+	if err != nil {
+		return 65_530 // what Linux has if nobody changed it
 	}
-	return max(64, maps/mappingsOfInstance)
+	return memoryLimit(string(b))
 })
 
 const unlimited = math.MaxInt64

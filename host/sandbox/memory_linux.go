@@ -2,10 +2,12 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -191,9 +193,22 @@ func (i *mappedImage) close() {
 	_ = unix.Close(i.fd)
 }
 
+// mappings is how many pages with the image have: the image around its gaps, what is
+// empty behind it, and addresses that they may grow to.
+func (i *mappedImage) mappings() int64 {
+	n, at := int64(emptyMappings), 0
+	for _, s := range i.written {
+		if s.from > at {
+			n++
+		}
+		n, at = n+1, s.to
+	}
+	return n
+}
+
 // open maps the image at the beginning of new pages.
 func (i *mappedImage) open(length, limit uint64) (imagePages, error) {
-	p, err := mapPages(limit)
+	p, err := mapCounted(limit, i.mappings())
 	if err != nil {
 		return nil, err
 	}
@@ -219,9 +234,36 @@ type mappedPages struct {
 	space   []byte
 	usable  uint64 // of space, from the beginning
 	entries []byte // of the kernel's table, kept for the next time; nil where it has pagemapScan
+	counted int64  // in mappings
 }
 
-func mapPages(limit uint64) (*mappedPages, error) {
+// mappings counts those of all pages that there are. Instances have most of a process's,
+// and leave some to everybody else.
+var mappings atomic.Int64
+
+// emptyMappings are those of pages without an image: what is usable, and what is not yet.
+const emptyMappings = 2
+
+// crowded reports whether pages have so many mappings that none are kept for later.
+func crowded() bool { return mappings.Load() > maxMappings()/4*3 }
+
+// errMappings is what pages are refused with.
+var errMappings = errors.New("sandbox: instances have as many mappings as the system lets this process have; let fewer run at once, or raise vm.max_map_count")
+
+func mapPages(limit uint64) (*mappedPages, error) { return mapCounted(limit, emptyMappings) }
+
+func mapCounted(limit uint64, count int64) (p *mappedPages, err error) {
+	if mappings.Add(count) > maxMappings()/8*7 {
+		err = errMappings
+	} else if p, err = reservePages(limit); err == nil {
+		p.counted = count
+		return p, nil
+	}
+	mappings.Add(-count)
+	return nil, err
+}
+
+func reservePages(limit uint64) (*mappedPages, error) {
 	space, err := mapAt(-1, 0, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: reserve memory: %w", err)
@@ -325,7 +367,8 @@ func (p *mappedPages) writtenEntries(length uint64, each func(from, to uint64)) 
 
 func (p *mappedPages) free() {
 	unmap(p.space)
-	p.space = nil
+	mappings.Add(-p.counted)
+	p.space, p.counted = nil, 0
 }
 
 // mapAt maps a file from an offset on, or nothing. Unlike unix.Mmap it keeps no list

@@ -1,8 +1,12 @@
 package sandbox
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -125,4 +129,56 @@ func TestGaps(t *testing.T) {
 		b[i*(300+10*i)*kb] = 1
 	}
 	require.Len(t, withoutGaps(b), mostGaps)
+}
+
+// A process that has no mapping left can have no memory either: no instance takes the
+// last ones. It is not parallel to others, whose mappings would be missing.
+func TestMappingsAreCounted(t *testing.T) {
+	if !canMap() {
+		t.Skip("this system maps no images")
+	}
+	im := load(t, newSandbox(t, Options{}), large(nil), Limits{})
+	before := mappings.Load()
+	in := instantiate(t, im, InstanceConfig{})
+	one := mappings.Load() - before
+	require.Positive(t, one)
+
+	rest := maxMappings()/8*7 - mappings.Load()
+	mappings.Add(rest)
+	defer func() { mappings.Add(-rest) }()
+	_, err := im.Instantiate(t.Context(), InstanceConfig{})
+	require.ErrorIs(t, err, errMappings)
+	require.ErrorContains(t, err, "raise vm.max_map_count")
+	in.Close()
+	require.Zero(t, im.pool.count(), "none is kept while there are so many")
+	instantiate(t, im, InstanceConfig{}).Close()
+}
+
+// An image with as many gaps as there may be, whose pages have grown, and may grow more.
+func TestMappings(t *testing.T) {
+	t.Parallel()
+	b := make([]byte, 4<<20)
+	for _, at := range []int{0, 1 << 20, 2 << 20, 3 << 20} {
+		b[at] = 1
+	}
+	image, err := mapImage(b)
+	require.NoError(t, err)
+	defer image.close()
+	p, err := image.open(5<<20, 8<<20)
+	require.NoError(t, err)
+	defer p.free()
+	require.NotNil(t, p.resize(6<<20))
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	space := p.(*mappedPages).space
+	begin, n := uintptr(unsafe.Pointer(&space[0])), 0
+	for line := range strings.Lines(string(maps)) {
+		var from, to uintptr
+		_, err := fmt.Sscanf(line, "%x-%x", &from, &to)
+		require.NoError(t, err)
+		if from < begin+uintptr(len(space)) && begin < to {
+			n++
+		}
+	}
+	require.EqualValues(t, p.(*mappedPages).counted, n)
 }

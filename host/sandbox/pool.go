@@ -30,7 +30,6 @@ type idle struct {
 type budget struct {
 	mu         sync.Mutex
 	used, most int64 // used is guarded by mu
-	least      int64 // what one takes that needs less
 }
 
 func (b *budget) take(n int64) bool {
@@ -81,10 +80,9 @@ func (p *pool) put(c *core) bool {
 	if !ok {
 		return false
 	}
-	bytes = max(bytes, p.budget.least)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.budget.take(bytes) {
+	if p.closed || crowded() || !p.budget.take(bytes) {
 		return false
 	}
 	p.idle = append(p.idle, idle{c, bytes, time.Now()})

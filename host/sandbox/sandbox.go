@@ -134,7 +134,6 @@ type Sandbox struct {
 	stop    context.CancelCauseFunc
 
 	admission   admission
-	leastShare  int64 // of what admission gives out, for one instance
 	idleBudget  budget
 	idleTime    time.Duration
 	imageBudget admission
@@ -161,11 +160,9 @@ func New(_ context.Context, opts *Options) (*Sandbox, error) {
 	s.admission.free = opts.MemoryBytes
 	def(&s.admission.free, machineMemory()/2)
 	s.admission.all = s.admission.free
-	s.leastShare = s.admission.all / (maxInstances() / 2)
 	def(&s.idleTime, 30*time.Second)
 	s.idleBudget.most = opts.IdleBytes
 	def(&s.idleBudget.most, 256<<20)
-	s.idleBudget.least = s.idleBudget.most / (maxInstances() / 4) // another quarter is everybody else's
 	s.imageBudget.free = opts.ImageBytes
 	def(&s.imageBudget.free, machineMemory()/3)
 	s.imageBudget.all = s.imageBudget.free
