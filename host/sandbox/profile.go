@@ -13,11 +13,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
-// What a profile keeps of modules that call ever deeper, and ever another way: what
+// What a profile keeps of modules that call ever deeper, and ever another way, so that all
+// its stacks together take 160 MB at most: what
 // goes beyond is counted where it was called.
 const (
-	maxProfileDepth = 1000
-	maxProfileNodes = 200_000
+	maxProfileDepth = 200
+	maxProfileNodes = 50_000
 )
 
 // A Profile collects how much fuel each function of guests uses, and on which way it was
