@@ -14,8 +14,7 @@ import (
 )
 
 // What a profile keeps of modules that call ever deeper, and ever another way, so that all
-// its stacks together take 160 MB at most: what
-// goes beyond is counted where it was called.
+// its stacks together take 160 MB at most: what goes beyond is counted where it was called.
 const (
 	maxProfileDepth = 200
 	maxProfileNodes = 50_000
