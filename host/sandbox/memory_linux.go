@@ -91,19 +91,24 @@ const (
 // addresses.
 type pageRegion struct{ start, end, kinds uint64 }
 
+// rooms are for what the kernel finds. It is told as a number where they lie, which
+// nobody corrects when a stack moves: so they are never on one.
+var rooms = sync.Pool{New: func() any { return new([64]pageRegion) }}
+
 // scans reports whether this kernel has pagemapScan.
 var scans = sync.OnceValue(func() bool {
-	var page [1]pageRegion
-	_, _, err := ownPages(make([]byte, 2*osPage), 0, page[:])
+	found := rooms.Get().(*[64]pageRegion)
+	defer rooms.Put(found)
+	_, _, err := ownPages(make([]byte, 2*osPage), 0, found)
 	return err == nil
 })
 
 // ownPages finds those of the pages of space, from an offset on, of which the process
 // has a copy of its own, or the page of zeros, which kinds tells. It returns how many
-// regions there are, and up to where it looked.
-func ownPages(space []byte, from uint64, found []pageRegion) (n int, upTo uint64, err error) {
+// regions there are, and up to where it looked. What is found is one of the rooms.
+func ownPages(space []byte, from uint64, found *[64]pageRegion) (n int, upTo uint64, err error) {
 	begin := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(space)))) &^ uint64(osPage-1)
-	arg := scanPages{start: begin + from, end: begin + uint64(len(space)), found: uint64(uintptr(unsafe.Pointer(&found[0]))), room: uint64(len(found)),
+	arg := scanPages{start: begin + from, end: begin + uint64(len(space)), found: uint64(uintptr(unsafe.Pointer(found))), room: uint64(len(found)),
 		inverted: scanFile, all: scanFile, any: scanPresent | scanSwapped, tell: scanZero}
 	arg.size = uint64(unsafe.Sizeof(arg))
 	got, _, errno := unix.Syscall(unix.SYS_IOCTL, openPagemap().Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg)))
@@ -322,10 +327,11 @@ func (p *mappedPages) writtenRegions(length uint64, each func(from, to uint64)) 
 	if !scans() {
 		return false
 	}
-	var found [64]pageRegion
+	found := rooms.Get().(*[64]pageRegion)
+	defer rooms.Put(found)
 	begin := uint64(uintptr(unsafe.Pointer(&p.space[0])))
 	for from := uint64(0); from < length; {
-		n, upTo, err := ownPages(p.space[:length], from, found[:])
+		n, upTo, err := ownPages(p.space[:length], from, found)
 		if err != nil && from == 0 {
 			return false
 		}

@@ -69,6 +69,38 @@ func TestOwnPages(t *testing.T) {
 	}
 }
 
+// The kernel is told where to write what it finds, which must not lie on a stack that
+// moves meanwhile: whoever has it next would find that in it.
+func TestOwnPagesWhileTheStackGrows(t *testing.T) {
+	t.Parallel()
+	if !canMap() || !scans() {
+		t.Skip("this kernel has no stretches")
+	}
+	image, err := mapImage(make([]byte, pageBytes))
+	require.NoError(t, err)
+	defer image.close()
+	p, err := image.open(pageBytes, pageBytes)
+	require.NoError(t, err)
+	defer p.free()
+	b := p.resize(pageBytes)
+	for depth := range 1000 { // the stack grows somewhere else each time
+		own := make(chan int64)
+		go func() { own <- below(depth, func() int64 { b[osPage] = 1; return p.reset() }) }()
+		require.EqualValues(t, osPage, <-own)
+		require.Zero(t, b[osPage])
+	}
+}
+
+// below calls do under so many frames.
+//
+//go:noinline
+func below(frames int, do func() int64) int64 {
+	if frames == 0 {
+		return do()
+	}
+	return below(frames-1, do)
+}
+
 // What instances write where an image is zeros takes none of the image's memory,
 // which is counted once, when it is made.
 func TestImageDoesNotGrow(t *testing.T) {
