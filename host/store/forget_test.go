@@ -31,7 +31,7 @@ func withRuns(t *testing.T, n int, digest string) *store {
 			if err != nil {
 				return err
 			}
-			if err := insert(t); err != nil {
+			if err := insert(t, &body{inRow: r.Log}); err != nil {
 				return err
 			}
 		}

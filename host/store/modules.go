@@ -21,23 +21,32 @@ func (s *store) PutModule(ctx context.Context, wasm []byte) (string, error) {
 	if err != nil || known > 0 {
 		return digest, err
 	}
-	return digest, s.update(ctx, false, func(t tx) error {
-		_, err := t.exec(`INSERT INTO modules (digest, size, created_ms, wasm) VALUES ($1, $2, NOW_MS, $3) ON CONFLICT (digest) DO UPDATE SET created_ms = NOW_MS`,
-			digest, int64(len(wasm)), wasm)
-		return err
-	})
+	return digest, s.staged(ctx, nil, func(bodies []*body) error {
+		return s.update(ctx, false, func(t tx) error {
+			b, has := bodies[0], ""
+			if _, err := one(t, `INSERT INTO modules (digest, size, created_ms, wasm, pieces) VALUES ($1, $2, NOW_MS, $3, $4)
+				ON CONFLICT (digest) DO UPDATE SET created_ms = NOW_MS RETURNING pieces`, []any{digest, int64(len(wasm)), b.inRow, b.pieces}, &has); err != nil || has != b.pieces {
+				return err // another one put it meanwhile
+			}
+			return b.take(t)
+		})
+	}, wasm)
 }
 
 // Module implements [Store].
 func (s *store) Module(ctx context.Context, digest string) ([]byte, error) {
 	var wasm []byte
 	err := s.view(ctx, func(t tx) error {
-		var b []byte
-		found, err := one(t, `SELECT wasm FROM modules WHERE digest = $1`, []any{digest}, &b)
-		if err == nil && !found {
-			err = ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+		var b body
+		found, err := one(t, `SELECT wasm, pieces FROM modules WHERE digest = $1`, []any{digest}, &b.inRow, &b.pieces)
+		if err != nil {
+			return err
 		}
-		wasm = bytes.Clone(b)
+		if !found {
+			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
+		}
+		b.inRow = bytes.Clone(b.inRow)
+		wasm, err = b.whole(t)
 		return err
 	})
 	if err != nil {

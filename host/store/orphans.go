@@ -22,8 +22,11 @@ func (s *store) DeleteOrphans(ctx context.Context, age time.Duration) (n int64, 
 	after := ""
 	for {
 		since, orphans, err := s.unnamed(ctx, age, after)
-		if err != nil || len(orphans) == 0 {
+		if err != nil {
 			return n, err
+		}
+		if len(orphans) == 0 {
+			return n, s.sweep(ctx)
 		}
 		after = orphans[len(orphans)-1]
 		had, err := s.inRuns(ctx, orphans)
@@ -107,15 +110,28 @@ func deleteOrphans(t tx, orphans []string, age time.Duration, since int64) (n in
 		if taken[d] {
 			continue
 		}
-		gone, err := t.exec(`DELETE FROM modules WHERE digest = $1 AND created_ms < NOW_MS - $2
-			AND NOT EXISTS (SELECT 1 FROM tenant_modules WHERE tenant_modules.digest = modules.digest)`, d, age.Milliseconds())
+		gone, err := deleteOrphan(t, d, age)
 		if err != nil {
 			return 0, orphans, err
 		}
-		n += gone
+		if gone {
+			n++
+		}
 		if time.Since(began) > forgetTime {
 			return n, orphans[i+1:], nil
 		}
 	}
 	return n, nil, nil
+}
+
+// deleteOrphan deletes a module that no tenant names; its pieces are left to be swept.
+func deleteOrphan(t tx, digest string, age time.Duration) (gone bool, err error) {
+	var pieces string
+	gone, err = one(t, `DELETE FROM modules WHERE digest = $1 AND created_ms < NOW_MS - $2
+		AND NOT EXISTS (SELECT 1 FROM tenant_modules WHERE tenant_modules.digest = modules.digest) RETURNING pieces`, []any{digest, age.Milliseconds()}, &pieces)
+	if err != nil || pieces == "" {
+		return gone, err
+	}
+	_, err = t.exec(`INSERT INTO staged (id, written_ms) VALUES ($1, 0)`, pieces)
+	return gone, err
 }

@@ -18,8 +18,8 @@ import (
 // The steps of a plan that read tables which grow with each run, and each version of an
 // agent, that is kept, or with what is used, and those of them that find its own rows.
 var (
-	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage)\b`)
-	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces|agents) .*_autoindex_\w+_1 \((id=\?|run=\?|tenant=\? AND name=\?)`)
+	growing = regexp.MustCompile(`^(SCAN|SEARCH) (runs|run_log|run_events|run_traces|agents|tenant_usage|pieces)\b`)
+	ownRows = regexp.MustCompile(`^SEARCH (runs|run_log|run_events|run_traces|agents|pieces) .*(_autoindex_\w+_1|_pieces) \((id=\?|run=\?|tenant=\? AND name=\?)`)
 )
 
 // otherwise are statements that look at more than a run's own rows, by how they begin or

@@ -229,13 +229,16 @@ func (s *store) DeleteTenant(ctx context.Context, id string) error {
 	if id == Operator {
 		return fmt.Errorf("tenant %q: %w: it is the operator", id, ErrInUse)
 	}
-	return inTurns(ctx, func() (more bool, err error) {
+	if err := inTurns(ctx, func() (more bool, err error) {
 		err = s.update(ctx, false, func(t tx) error {
 			more, err = deleteTenant(t, id)
 			return err
 		})
 		return more, err
-	})
+	}); err != nil {
+		return err
+	}
+	return s.sweep(ctx)
 }
 
 // deleteTenant deletes runs of a tenant, and itself with the last of them. It reports

@@ -47,7 +47,10 @@ func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error
 		}
 		return more, err
 	})
-	return total, err
+	if err != nil {
+		return total, err
+	}
+	return total, s.sweep(ctx)
 }
 
 // inTurns does something as long as there is more of it, and lets others use the database
@@ -85,7 +88,7 @@ func forgetSome(t tx, which string, args []any) (n int, more bool, err error) {
 		gone, err := t.exec(one, append(args, id)...)
 		if err == nil && gone > 0 { // nobody went on with it meanwhile
 			n++
-			err = forget(t, id)
+			_, err = forget(t, id) // the pieces are swept
 		}
 		if err != nil {
 			return 0, false, err
@@ -97,14 +100,22 @@ func forgetSome(t tx, which string, args []any) (n int, more bool, err error) {
 	return n, len(ids) == forgetBatch, nil
 }
 
-// forget deletes what belongs to a run, whose own row is gone.
-func forget(t tx, id string) error {
+// forget deletes what belongs to a run, whose own row is gone. It returns the pieces that
+// are left.
+func forget(t tx, id string) (pieces []string, err error) {
+	for _, table := range []string{"run_log", "run_events"} {
+		ids, err := unrefer(t, table, id)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, ids...)
+	}
 	for _, table := range []string{"run_log", "run_events", "run_traces"} {
 		if _, err := t.exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return pieces, nil
 }
 
 // retain prunes from time to time, until the store is closed. What goes wrong with

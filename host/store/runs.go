@@ -58,16 +58,18 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, r.Lazy, func(t tx) error {
-		if err := insert(t); err != nil {
-			return err
-		}
-		return leavePlace(t, r.Tenant, r.ID)
-	})
+	return s.staged(ctx, nil, func(log []*body) error {
+		return s.update(ctx, r.Lazy, func(t tx) error {
+			if err := insert(t, log[0]); err != nil {
+				return err
+			}
+			return leavePlace(t, r.Tenant, r.ID)
+		})
+	}, r.Log)
 }
 
-// inserted is what puts a new run into the journal.
-func inserted(r *agent.NewRun) (func(tx) error, error) {
+// inserted is what puts a new run into the journal, with the first entry of its log.
+func inserted(r *agent.NewRun) (func(tx, *body) error, error) {
 	usage, err := marshal(abi.Usage{})
 	if err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func inserted(r *agent.NewRun) (func(tx) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(t tx) error {
+	return func(t tx, log *body) error {
 		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '') ON CONFLICT (id) DO NOTHING`,
 			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
@@ -86,9 +88,24 @@ func inserted(r *agent.NewRun) (func(tx) error, error) {
 		if n == 0 {
 			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
 		}
-		_, err = t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, 1, $2)`, r.ID, r.Log)
-		return err
+		return insertLog(t, r.ID, 1, log)
 	}, nil
+}
+
+func insertLog(t tx, run string, entry int64, b *body) error {
+	if err := b.take(t); err != nil {
+		return err
+	}
+	_, err := t.exec(`INSERT INTO run_log (run, entry, body, pieces) VALUES ($1, $2, $3, $4)`, run, entry, b.inRow, b.pieces)
+	return err
+}
+
+func insertEvents(t tx, run string, first, last int64, b *body) error {
+	if err := b.take(t); err != nil {
+		return err
+	}
+	_, err := t.exec(`INSERT INTO run_events (run, first_seq, last_seq, body, pieces) VALUES ($1, $2, $3, $4, $5)`, run, first, last, b.inRow, b.pieces)
+	return err
 }
 
 // leavePlace gives back the place that a run was let in with: from here on the run
@@ -115,23 +132,33 @@ func load(t tx, id string) (*agent.KeptRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &agent.KeptRun{RunInfo: *info}
+	var log []body
 	err = t.query(func(scan func(...any) error) error {
 		var n int64
-		var body []byte
-		if err := scan(&n, &body); err != nil {
+		var b body
+		if err := scan(&n, &b.inRow, &b.pieces); err != nil {
 			return err
 		}
-		if n != int64(len(kept.Log))+1 {
-			return ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s goes from entry %d to %d", id, len(kept.Log), n)}}
+		if n != int64(len(log))+1 {
+			return ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s goes from entry %d to %d", id, len(log), n)}}
 		}
-		kept.Log = append(kept.Log, bytes.Clone(body))
+		b.inRow = bytes.Clone(b.inRow)
+		log = append(log, b)
 		return nil
-	}, `SELECT entry, body FROM run_log WHERE run = $1 ORDER BY entry`, id)
-	if err == nil && int64(len(kept.Log)) != info.Entries {
-		err = ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s has %d of %d entries", id, len(kept.Log), info.Entries)}}
+	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 ORDER BY entry`, id)
+	if err == nil && int64(len(log)) != info.Entries {
+		err = ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s has %d of %d entries", id, len(log), info.Entries)}}
 	}
-	return kept, err
+	if err != nil {
+		return nil, err
+	}
+	kept := &agent.KeptRun{RunInfo: *info, Log: make([][]byte, len(log))}
+	for i := range log {
+		if kept.Log[i], err = log[i].whole(t); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
 }
 
 func run(t tx, id string) (info *agent.RunInfo, err error) {
@@ -160,17 +187,13 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 		if err != nil {
 			return err
 		}
+		if n == 0 {
+			return unclaimed(t, c)
+		}
 		if kept, err = load(t, c.Run); err != nil {
 			return err
 		}
-		switch {
-		case n == 1:
-			return leavePlace(t, kept.Tenant, c.Run)
-		case kept.Status == agent.StatusFinished:
-			return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFinished, kept.FinishReason)}
-		default:
-			return ownError{fmt.Errorf("run %s: %w: %s, for at least %v after its last sign of life", c.Run, agent.ErrBusy, kept.Owner, c.Lease)}
-		}
+		return leavePlace(t, kept.Tenant, c.Run)
 	})
 	if err != nil {
 		return nil, err
@@ -178,62 +201,89 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 	return kept, nil
 }
 
+// unclaimed says why a claim changed nothing.
+func unclaimed(t tx, c *agent.Claim) error {
+	r, err := run(t, c.Run)
+	switch {
+	case err != nil:
+		return err
+	case r.Status == agent.StatusFinished:
+		return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFinished, r.FinishReason)}
+	}
+	return ownError{fmt.Errorf("run %s: %w: %s, for at least %v after its last sign of life", c.Run, agent.ErrBusy, r.Owner, c.Lease)}
+}
+
 // Commit implements [agent.Journal].
 func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
-	before := c.Entry
-	if c.Log != nil {
-		before--
-	}
-	set, args := "", []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds()}
-	if p := c.Progress; p != nil {
-		usage, err := marshal(p.Usage)
-		if err != nil {
-			return err
-		}
-		pending := ""
-		if len(p.Pending) > 0 {
-			if pending, err = marshal(p.Pending); err != nil {
-				return err
-			}
-		}
-		stats, err := marshal(p.Stats)
-		if err != nil {
-			return err
-		}
-		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
-		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
+	advance, args, err := advanced(c)
+	if err != nil {
+		return err
 	}
 	update := func(fn func(tx) error) error { return s.commit(ctx, c.Written, fn) }
 	if c.Lazy {
 		update = func(fn func(tx) error) error { return s.update(ctx, true, fn) }
 	}
-	return update(func(t tx) error {
-		before, err := metered(t, c)
-		if err != nil {
-			return err
-		}
-		n, err := t.exec(`UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7`+set+`
-			WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args...)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return refused(t, c)
-		}
-		if err := before.count(t, c.Progress); err != nil {
-			return err
-		}
-		if c.Log != nil {
-			if _, err := t.exec(`INSERT INTO run_log (run, entry, body) VALUES ($1, $2, $3)`, c.Run, c.Entry, c.Log); err != nil {
+	alive := func(t tx) error { // meanwhile nobody else shows a sign of life for the run
+		_, err := t.exec(renewal, c.Run, c.Epoch, c.Lease.Milliseconds())
+		return err
+	}
+	return s.staged(ctx, alive, func(bodies []*body) error {
+		return update(func(t tx) error {
+			before, err := metered(t, c)
+			if err != nil {
 				return err
 			}
+			n, err := t.exec(advance, args...)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return refused(t, c)
+			}
+			if err := before.count(t, c.Progress); err != nil {
+				return err
+			}
+			if c.Log != nil {
+				if err := insertLog(t, c.Run, c.Entry, bodies[0]); err != nil {
+					return err
+				}
+			}
+			if c.Last < c.First {
+				return nil
+			}
+			return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
+		})
+	}, c.Log, c.Events)
+}
+
+// advanced is the statement that brings a run to where it is after a commit, if it is
+// where it was before.
+func advanced(c *agent.Commit) (text string, args []any, err error) {
+	before, set := c.Entry, ""
+	if c.Log != nil {
+		before--
+	}
+	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds()}
+	if p := c.Progress; p != nil {
+		usage, err := marshal(p.Usage)
+		if err != nil {
+			return "", nil, err
 		}
-		if c.Last < c.First {
-			return nil
+		pending := ""
+		if len(p.Pending) > 0 {
+			if pending, err = marshal(p.Pending); err != nil {
+				return "", nil, err
+			}
 		}
-		_, err = t.exec(`INSERT INTO run_events (run, first_seq, last_seq, body) VALUES ($1, $2, $3, $4)`, c.Run, c.First, c.Last, c.Events)
-		return err
-	})
+		stats, err := marshal(p.Stats)
+		if err != nil {
+			return "", nil, err
+		}
+		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
+		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
+	}
+	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
+		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
 }
 
 // refused says why a commit changed nothing; nil if it was made before, and the
@@ -251,10 +301,12 @@ func refused(t tx, c *agent.Commit) error {
 	return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFenced, r.Owner)}
 }
 
+const renewal = `UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch = $2 AND status = 'running'`
+
 // Renew implements [agent.Journal].
 func (s *store) Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error) {
 	err = s.update(ctx, true, func(t tx) error {
-		n, err := t.exec(`UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch = $2 AND status = 'running'`, id, epoch, lease.Milliseconds())
+		n, err := t.exec(renewal, id, epoch, lease.Milliseconds())
 		if err != nil {
 			return err
 		}
@@ -317,22 +369,21 @@ var errEnough = errors.New("enough")
 // events returns events until there are so many, or so many bytes of them.
 func (s *store) events(ctx context.Context, id string, after int64, limit, most int) ([]abi.Event, error) {
 	var out []abi.Event
-	size := 0
 	err := s.view(ctx, func(t tx) error {
-		out, size = nil, 0
+		out = nil
 		if _, err := run(t, id); err != nil {
 			return err
 		}
-		err := t.query(func(scan func(...any) error) error {
-			var body []byte
-			if err := scan(&body); err != nil {
+		bodies, err := eventBodies(t, id, after, limit, most)
+		if err != nil {
+			return err
+		}
+		for i := range bodies {
+			lines, err := bodies[i].whole(t)
+			if err != nil {
 				return err
 			}
-			if len(out) >= limit || size >= most {
-				return errEnough
-			}
-			size += len(body)
-			for line := range bytes.Lines(body) {
+			for line := range bytes.Lines(lines) {
 				var e abi.Event
 				if err := json.Unmarshal(line, &e); err != nil {
 					return ownError{&Error{Corrupt, "", fmt.Errorf("an event of run %s: %w", id, err)}}
@@ -341,14 +392,33 @@ func (s *store) events(ctx context.Context, id string, after int64, limit, most 
 					out = append(out, e)
 				}
 			}
-			return nil
-		}, `SELECT body FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, id, after, int64(limit))
-		if errors.Is(err, errEnough) {
-			return nil
 		}
-		return err
+		return nil
 	})
 	return out, err
+}
+
+// eventBodies returns the rows that have these events.
+func eventBodies(t tx, run string, after int64, limit, most int) (rows []body, err error) {
+	events, size := int64(0), 0
+	err = t.query(func(scan func(...any) error) error {
+		var first, last int64
+		var b body
+		if err := scan(&first, &last, &b.inRow, &b.pieces); err != nil {
+			return err
+		}
+		if events >= int64(limit) || size >= most {
+			return errEnough
+		}
+		n, err := b.size()
+		b.inRow = bytes.Clone(b.inRow)
+		rows, events, size = append(rows, b), events+last-max(first-1, after), size+n
+		return err
+	}, `SELECT first_seq, last_seq, body, pieces FROM run_events WHERE run = $1 AND last_seq > $2 ORDER BY first_seq LIMIT $3`, run, after, int64(limit))
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return rows, err
 }
 
 // Cancel implements [Store].
@@ -390,14 +460,14 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(`INSERT INTO run_events (run, first_seq, last_seq, body) VALUES ($1, $2, $2, $3)`, id, e.Seq, append(b, '\n'))
-		return err
+		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: append(b, '\n')})
 	})
 }
 
 // Delete implements [Store].
 func (s *store) Delete(ctx context.Context, id string) error {
-	return s.update(ctx, false, func(t tx) error {
+	var pieces []string
+	err := s.update(ctx, false, func(t tx) error {
 		n, err := t.exec(`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`, id)
 		if err != nil {
 			return err
@@ -409,6 +479,11 @@ func (s *store) Delete(ctx context.Context, id string) error {
 			}
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		return forget(t, id)
+		pieces, err = forget(t, id)
+		return err
 	})
+	if err == nil {
+		s.discard(ctx, pieces...)
+	}
+	return err
 }

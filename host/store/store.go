@@ -7,7 +7,9 @@
 // entry of the log, the events that it led to and the run's counters, and
 // checks that whoever writes has the run's last claim, and has seen all that
 // was written before. So there is no state without its events, no number of an
-// event that is missing, and no second process that writes to the same run.
+// event that is missing, and no second process that writes to the same run. Large
+// bytes are written before their transaction, in pieces with transactions of their own, and rests
+// between them: a megabyte holds up others who write no longer than a few words do.
 package store
 
 import (
@@ -130,7 +132,7 @@ func Open(ctx context.Context, where string, o *Options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{database: d, quota: o.Quota.complete(), keyring: o.Keyring, stop: func() {}}
+	s := &store{database: d, quota: o.Quota.complete(), keyring: o.Keyring, piece: make(chan struct{}, 1), stop: func() {}}
 	if err := s.migrate(ctx); err != nil {
 		_ = d.close()
 		return nil, err
@@ -146,7 +148,8 @@ type store struct {
 	database
 	quota   Quota
 	keyring *Keyring
-	stop    func() // what goes on beside
+	piece   chan struct{} // of large bytes: one is written at a time
+	stop    func()        // what goes on beside
 }
 
 // A database is what is different between the databases.

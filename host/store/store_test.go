@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/store/storetest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
@@ -101,7 +102,8 @@ func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
 }
 
 // TestAnOlderVersionIsCounted opens a database that was made before what agents take,
-// which modules they name, and what was used on a day, was kept beside them.
+// which modules they name, and what was used on a day, was kept beside them, and large
+// bytes in pieces.
 func TestAnOlderVersionIsCounted(t *testing.T) {
 	t.Parallel()
 	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")
@@ -119,6 +121,7 @@ func TestAnOlderVersionIsCounted(t *testing.T) {
 		require.NoError(t, err)
 		digests = append(digests, d)
 	}
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Log: []byte("x")}))
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	for _, agent := range []string{"a", "b"} {
@@ -127,11 +130,16 @@ func TestAnOlderVersionIsCounted(t *testing.T) {
 	require.NoError(t, s.Close())
 	db, err := sql.Open("sqlite", where)
 	require.NoError(t, err)
-	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; UPDATE schema_version SET version = 6`)
+	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; DROP TABLE pieces; DROP TABLE staged;
+		DROP INDEX run_log_pieces; DROP INDEX run_events_pieces; ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
+		ALTER TABLE modules DROP COLUMN pieces; UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 
 	s = open(t, where, nil)
+	kept, err := s.Load(ctx, "r")
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, kept.Log, "large bytes stay where they are")
 	acme = s.Tenant("acme")
 	require.ErrorIs(t, acme.DeleteModule(ctx, digests[1]), store.ErrInUse)
 	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version names it")

@@ -204,16 +204,18 @@ func (j *tenantJournal) Create(ctx context.Context, r *agent.NewRun) error {
 	if err != nil {
 		return err
 	}
-	return j.tenant.in(ctx, r.Lazy, func(t scoped) error {
-		at, err := admitIn(t, r.ID, true)
-		if err != nil {
-			return err
-		}
-		if err := insert(t.tx); err != nil {
-			return err
-		}
-		return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
-	})
+	return j.staged(ctx, nil, func(log []*body) error {
+		return j.tenant.in(ctx, r.Lazy, func(t scoped) error {
+			at, err := admitIn(t, r.ID, true)
+			if err != nil {
+				return err
+			}
+			if err := insert(t.tx, log[0]); err != nil {
+				return err
+			}
+			return addUsage(t, Usage{Day: Day(at), Agent: r.Agent, Runs: 1})
+		})
+	}, r.Log)
 }
 
 // admitIn fails if the tenant's quotas have no room for a run. It returns what time it
