@@ -191,8 +191,10 @@ func (w *writer) raw(v JSON) {
 		w.null()
 		return
 	}
-	s := scanner{b: v}
-	if s.value(nil) == nil && s.i == len(v) && !s.spaced {
+	s := newScanner(v, nil)
+	asIs := s.value(nil) == nil && s.i == len(v) && !s.spaced
+	s.giveBack()
+	if asIs {
 		w.b = Append(w.b, v)
 		return
 	}

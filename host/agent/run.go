@@ -314,7 +314,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 		if r.within != nil {
 			ctx, r.within = r.within, nil
 		}
-		r.state.Phase, r.state.Record = next, chain.NewRecord()
+		r.state.Phase, r.state.Record = next, r.state.Record.Next()
 		r.keepPhase()
 		if r.mustHandBack() {
 			return &JournalError{r.state.ID, ErrHandedBack}

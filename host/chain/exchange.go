@@ -172,7 +172,10 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	if !tells && len(s.members) == 0 {
 		return rep, nil
 	}
-	chunks := x.kind.chunks(q, rep.res)
+	var chunks []abi.Chunk
+	if s.n == 0 || len(s.members) > 0 { // else nobody looks at them
+		chunks = x.kind.chunks(q, rep.res)
+	}
 	var err error
 	if tells {
 		rest := chunks

@@ -61,6 +61,17 @@ func NewRecord() *Record {
 	return &Record{} // its maps are made when they are needed: most phases need few
 }
 
+// Next returns the record of the phase that follows that of r, which has come to its
+// end. What r counted in is used again.
+func (r *Record) Next() *Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := r.counts
+	r.counts = nil
+	clear(counts)
+	return &Record{counts: counts}
+}
+
 // put sets a key of a map, which is made if it is not there.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {

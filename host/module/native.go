@@ -204,6 +204,16 @@ func (v *visit) settle(g *sandbox.Guest, reply []byte, err error) int32 {
 
 // take copies what the guest hands over from its memory.
 func (v *visit) take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	return v.takeInto(nil, g, what, ptr, n)
+}
+
+// takeBriefly is take of what nobody keeps, nor looks at when more is taken so.
+func (v *visit) takeBriefly(g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	return v.takeInto(&v.takeRoom, g, what, ptr, n)
+}
+
+// takeInto is take into a room, if there is one and what is taken is not recorded.
+func (v *visit) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
 	if n == 0 {
 		return nil
 	}
@@ -214,7 +224,11 @@ func (v *visit) take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
 		g.Abort(&limitError{"output_bytes", v.limits.OutputBytes, fmt.Sprintf("%s: %d bytes", what, n), ""})
 	}
 	v.bytesOut += int64(n)
-	return g.Read(uint32(ptr), uint32(n))
+	if room == nil || v.recorder != nil {
+		return g.Read(uint32(ptr), uint32(n))
+	}
+	*room = g.ReadInto(*room, uint32(ptr), uint32(n))
+	return *room
 }
 
 // holds reports whether n bytes at ptr lie in the guest's memory.
@@ -224,7 +238,7 @@ func (v *visit) takeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
 	if n > abi.MaxKey && holds(g, ptr, n) {
 		return "", &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
 	}
-	key := v.take(g, "key", ptr, n)
+	key := v.takeBriefly(g, "key", ptr, n)
 	if !utf8.Valid(key) {
 		return "", &abi.Error{Code: abi.CodeInvalid, Message: "the key is not valid UTF-8"}
 	}
@@ -247,7 +261,7 @@ func nativeRead(v *visit, g *sandbox.Guest, p []uint64) {
 }
 
 func nativeWrite(v *visit, g *sandbox.Guest, p []uint64) {
-	v.output = v.take(g, "the answer", u32(p[0]), u32(p[1]))
+	v.output = v.takeInto(&v.outputRoom, g, "the answer", u32(p[0]), u32(p[1]))
 }
 
 func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
@@ -290,7 +304,7 @@ func nativeChanged(v *visit, g *sandbox.Guest, p []uint64) {
 }
 
 func nativeNext(ctx context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {
-	reply, err := v.next(ctx, v.take(g, "next", u32(p[0]), u32(p[1])))
+	reply, err := v.next(ctx, v.takeBriefly(g, "next", u32(p[0]), u32(p[1])))
 	g.Tick()
 	return reply, err
 }
@@ -320,7 +334,7 @@ func nativeLocalSet(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) (
 	if err != nil {
 		return nil, err
 	}
-	return v.localSet(key, v.take(g, "local_set", u32(p[2]), u32(p[3])), int64(p[4]))
+	return v.localSet(key, v.takeBriefly(g, "local_set", u32(p[2]), u32(p[3])), int64(p[4]))
 }
 
 func nativeLocalDelete(_ context.Context, v *visit, g *sandbox.Guest, p []uint64) ([]byte, error) {

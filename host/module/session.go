@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -34,7 +33,6 @@ type session struct {
 	calls  int64
 	closed bool
 	stats  abi.EntryStats
-	seed   string // what the seeds of its calls begin with; empty until one needs it
 }
 
 // A worker is an instance of a session.
@@ -218,10 +216,7 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 	s.live++
 	s.calls++
 	if v.seed == "" {
-		if s.seed == "" {
-			s.seed = strconv.Quote(s.run) + " " + strconv.Quote(s.entry) + " "
-		}
-		v.seed, v.nth = s.seed, s.calls
+		v.session, v.nth = s, s.calls
 	}
 	var w *worker
 	if n := len(s.idle); n > 0 {

@@ -29,8 +29,10 @@ type visit struct {
 	now       int64 // what the guest's clock shows, in nanoseconds
 
 	input []byte
-	seed  string // determines the guest's random bytes, together with nth
-	nth   int64  // of the session's calls; 0: that is not known yet, or in seed
+	// What determines the guest's random bytes: seed, or that it is the nth call of session.
+	seed    string
+	session *session
+	nth     int64
 
 	entered  bool           // the guest was called
 	inside   bool           // a host call is under way, or ended the guest
@@ -55,6 +57,7 @@ type visit struct {
 	bytesOut  int64 // copied from it
 
 	inputRoom, replyRoom []byte // for its input, and for replies with messages: nobody keeps them
+	outputRoom, takeRoom []byte // for its answer, and what it hands to host calls
 }
 
 // visits are such as are used again, with their rooms.
@@ -72,15 +75,16 @@ func (v *visit) giveBack() {
 	if v.recorder != nil {
 		return
 	}
-	input, reply := v.inputRoom, v.replyRoom
-	if cap(input) > mostRoom {
-		input = nil
-	}
-	if cap(reply) > mostRoom {
-		reply = nil
-	}
-	*v = visit{inputRoom: input[:0], replyRoom: reply[:0]}
+	*v = visit{inputRoom: again(v.inputRoom), replyRoom: again(v.replyRoom), outputRoom: again(v.outputRoom), takeRoom: again(v.takeRoom)}
 	visits.Put(v)
+}
+
+// again is a room that is used again, or none if it has become too large.
+func again(room []byte) []byte {
+	if cap(room) > mostRoom {
+		return nil
+	}
+	return room[:0]
 }
 
 // log logs a text of the guest's, or about it.
@@ -103,10 +107,10 @@ func (v *visit) readable(text string) string {
 
 // randomSeed determines the guest's random bytes.
 func (v *visit) randomSeed() string {
-	if v.nth == 0 {
+	if v.session == nil {
 		return v.seed
 	}
-	return v.seed + strconv.FormatInt(v.nth, 10)
+	return strconv.Quote(v.session.run) + " " + strconv.Quote(v.session.entry) + " " + strconv.FormatInt(v.nth, 10)
 }
 
 type visitKey struct{}

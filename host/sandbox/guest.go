@@ -24,7 +24,17 @@ func (g *Guest) Export() string { return g.in.export }
 // in it, Read does not return: the call ends with a Fault of kind FaultBounds.
 // It may be as long as the memory is large: check the length first. Each 16
 // bytes cost one fuel, and the call ends there if that was the last.
-func (g *Guest) Read(ptr, length uint32) []byte { return clonePieces(g.view(ptr, length)) }
+func (g *Guest) Read(ptr, length uint32) []byte { return g.ReadInto(nil, ptr, length) }
+
+// ReadInto is Read into the room of b, or a new one where that is too small.
+func (g *Guest) ReadInto(b []byte, ptr, length uint32) []byte {
+	from := g.view(ptr, length)
+	if len(from) > cap(b) {
+		return clonePieces(from)
+	}
+	copyPieces(b[:len(from)], from)
+	return b[:len(from)]
+}
 
 // Write copies b to the guest's memory. If it does not fit there, Write does not
 // return: the call ends with a Fault of kind FaultBounds. It costs what Read does.
