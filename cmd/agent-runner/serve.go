@@ -192,6 +192,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer flush()
 	o.Tracer = tracer
+	defer collectLater(c.env.getenv)()
 	processors, restore := spread(c.env.getenv)
 	defer restore()
 	o.Processors = processors
