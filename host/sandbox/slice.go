@@ -40,7 +40,8 @@ const (
 	// which is to be looked at wherever it can be. No code of compilers that was
 	// measured comes near that; it would run half as fast. That a slice took so long
 	// says little: others may have had the processor. To ask how long it kept that takes
-	// 0.3 us, so it is asked of code that is suspect.
+	// 0.3 to 1 us, so it is asked of code that is suspect, and when its calls begin only so
+	// exactly that none is missed which kept it for turn longer.
 	mostHeld   = 4 * time.Millisecond
 	shortSlice = 250
 	shortFor   = time.Minute

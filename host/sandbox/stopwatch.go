@@ -16,7 +16,7 @@ type stopwatch struct {
 
 	marks  bool          // there are marks
 	thread int           // that it ran on at the last mark; 0: not known
-	busy   time.Duration // how much processor time the thread had used then
+	busy   time.Duration // how much processor time the thread had used then, at most
 	marked time.Duration // how long the guest had run then
 }
 
@@ -52,12 +52,12 @@ func (w *stopwatch) turn() {
 	}
 }
 
-// mark notes what the thread has worked so far.
+// mark notes what the thread has worked so far, at most.
 func (w *stopwatch) mark() {
 	if !w.marks {
 		return
 	}
-	w.thread, w.busy = threadTime()
+	w.thread, w.busy = threadTimeAtMost()
 	w.marked = w.used
 }
 
