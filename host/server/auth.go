@@ -112,7 +112,7 @@ func (s *Server) authenticate(r *http.Request) (*Caller, error) {
 	if !strings.EqualFold(scheme, "Bearer") || shown == "" {
 		return nil, unauthorized("send a key of this server, as Authorization: Bearer ar_…")
 	}
-	k, err := s.store.Authenticate(r.Context(), strings.TrimSpace(shown))
+	k, info, err := s.store.Authenticate(r.Context(), strings.TrimSpace(shown))
 	var wrong *store.KeyError
 	if errors.As(err, &wrong) {
 		return nil, unauthorized(wrong.Error())
@@ -120,14 +120,11 @@ func (s *Server) authenticate(r *http.Request) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Caller{Key: k, Tenant: s.store.Tenant(k.Tenant)}
-	if c.Info, err = c.Tenant.Info(r.Context()); errors.Is(err, store.ErrNoTenant) {
-		return nil, unauthorized("the key's tenant is no more")
-	}
+	c := &Caller{Key: k, Tenant: s.store.Tenant(k.Tenant), Info: info}
 	if a := answerOf(r.Context()); a != nil {
 		a.caller = c
 	}
-	return c, err
+	return c, nil
 }
 
 func unauthorized(why string) *Problem {

@@ -244,7 +244,7 @@ func (f *fixture) expired(tenant string) string {
 	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.NewKey{Scopes: OperatorScopes(), Life: time.Millisecond})
 	require.NoError(f.t, err)
 	require.Eventually(f.t, func() bool {
-		_, err := f.store.Authenticate(f.t.Context(), shown)
+		_, _, err := f.store.Authenticate(f.t.Context(), shown)
 		return err != nil
 	}, 10*time.Second, time.Millisecond)
 	return shown

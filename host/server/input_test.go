@@ -172,7 +172,7 @@ func TestLargeInputsAreNotAwaited(t *testing.T) {
 func TestUnsizedInputsAreHeld(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	info, err := f.store.Tenant("acme").Info(t.Context())
+	info, err := f.store.TenantInfo(t.Context(), "acme")
 	require.NoError(t, err)
 	c := &Caller{Info: info}
 	req := &http.Request{ContentLength: -1, Body: io.NopCloser(strings.NewReader(""))}

@@ -216,31 +216,36 @@ func (n *Tenant) RotateKey(ctx context.Context, id string, grace time.Duration) 
 
 // Authenticate implements [Platform]. What a key that is not known takes is the
 // same whatever is wrong with it, but for whether its public name is in use.
-func (s *store) Authenticate(ctx context.Context, shown string) (*Key, error) {
+func (s *store) Authenticate(ctx context.Context, shown string) (*Key, *TenantInfo, error) {
 	id, secret, ok := strings.Cut(strings.TrimPrefix(shown, keyPrefix), "_")
 	if !ok || !strings.HasPrefix(shown, keyPrefix) || len(id) != keyIDLen || len(secret) != keyText.EncodedLen(keySecret) {
-		return nil, errUnknownKey
+		return nil, nil, errUnknownKey
 	}
 	given := sha256.Sum256([]byte(secret))
 	var k *Key
+	var info *TenantInfo
 	var hash []byte
 	var now int64
 	err := s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) (err error) {
+		err := t.query(func(scan func(...any) error) (err error) {
 			k, err = scanKey(scan, &hash, &now)
 			hash = bytes.Clone(hash)
 			return err
 		}, `SELECT `+keyColumns+`, hash, NOW_MS FROM api_keys WHERE id = $1`, id)
+		if err == nil && k != nil {
+			info, err = tenantIn(t, k.Tenant) // its keys go with it
+		}
+		return err
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case k == nil || subtle.ConstantTimeCompare(hash, given[:]) != 1:
-		return nil, errUnknownKey
+		return nil, nil, errUnknownKey
 	case !k.Revoked.IsZero():
-		return nil, &KeyError{k.ID, fmt.Sprintf("key %s was revoked at %s", k.ID, k.Revoked.UTC().Format(time.RFC3339))}
+		return nil, nil, &KeyError{k.ID, fmt.Sprintf("key %s was revoked at %s", k.ID, k.Revoked.UTC().Format(time.RFC3339))}
 	case !k.Expires.IsZero() && k.Expires.UnixMilli() <= now:
-		return nil, &KeyError{k.ID, fmt.Sprintf("key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))}
+		return nil, nil, &KeyError{k.ID, fmt.Sprintf("key %s expired at %s", k.ID, k.Expires.UTC().Format(time.RFC3339))}
 	}
 	if now-k.Used.UnixMilli() > keyUseEvery.Milliseconds() {
 		err = s.update(ctx, true, func(t tx) error {
@@ -248,5 +253,5 @@ func (s *store) Authenticate(ctx context.Context, shown string) (*Key, error) {
 			return err
 		})
 	}
-	return k, err
+	return k, info, err
 }

@@ -45,9 +45,9 @@ type Platform interface {
 	// without those that were forgotten before one began: [ErrInUse].
 	DeleteTenant(ctx context.Context, id string) error
 
-	// Authenticate returns the key that a caller shows, and counts its use. It
-	// fails with a [*KeyError].
-	Authenticate(ctx context.Context, shown string) (*Key, error)
+	// Authenticate returns the key that a caller shows, with its tenant, and counts
+	// its use. It fails with a [*KeyError].
+	Authenticate(ctx context.Context, shown string) (*Key, *TenantInfo, error)
 
 	// Block keeps a module from being called for any tenant, until Unblock.
 	Block(ctx context.Context, digest, reason string) error

@@ -75,6 +75,3 @@ func (n *Tenant) in(ctx context.Context, lazy bool, fn func(scoped) error) error
 		return fn(scoped{t, n.id})
 	})
 }
-
-// Info is what the operator keeps of the tenant.
-func (n *Tenant) Info(ctx context.Context) (*TenantInfo, error) { return n.s.TenantInfo(ctx, n.id) }

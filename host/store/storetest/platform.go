@@ -164,21 +164,23 @@ func testIsolation(t *testing.T, open Opener) {
 func testKeys(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
-	acme := newTenant(t, s, "acme", store.TenantQuota{})
+	acme := newTenant(t, s, "acme", store.TenantQuota{Requests: 3})
 	k, shown, err := acme.CreateKey(ctx, &store.NewKey{Name: "ci", Scopes: []string{"runs:read"}})
 	require.NoError(t, err)
 	require.Regexp(t, `^ar_`+k.ID+`_[a-z2-7]{52}$`, shown)
 
-	got, err := again(t, where).Authenticate(ctx, shown)
+	got, info, err := again(t, where).Authenticate(ctx, shown)
 	require.NoError(t, err)
 	require.Equal(t, []any{"acme", "ci", []string{"runs:read"}}, []any{got.Tenant, got.Name, got.Scopes})
+	require.Equal(t, "acme", info.ID)
+	require.EqualValues(t, 3, info.Quota.Requests)
 	got, err = acme.Key(ctx, k.ID)
 	require.NoError(t, err)
 	require.False(t, got.Used.IsZero())
 
 	refused := func(shown, why string) {
 		t.Helper()
-		_, err := s.Authenticate(ctx, shown)
+		_, _, err := s.Authenticate(ctx, shown)
 		var wrong *store.KeyError
 		require.ErrorAs(t, err, &wrong)
 		require.Contains(t, err.Error(), why)
@@ -194,7 +196,7 @@ func testKeys(t *testing.T, open Opener) {
 	next, shown2, err := acme.RotateKey(ctx, k.ID, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, k.Scopes, next.Scopes)
-	_, err = s.Authenticate(ctx, shown)
+	_, _, err = s.Authenticate(ctx, shown)
 	require.NoError(t, err, "the old one works for an hour")
 	_, _, err = acme.RotateKey(ctx, k.ID, 0)
 	require.NoError(t, err)
@@ -206,7 +208,7 @@ func testKeys(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, store.ErrNoKey)
 	_, short, err := acme.CreateKey(ctx, &store.NewKey{Life: time.Millisecond})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, _, err := s.Authenticate(ctx, short); return err != nil }, 10*time.Second, time.Millisecond)
 	refused(short, "expired")
 
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
