@@ -75,6 +75,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 		_ = d.reads.Close()
 		return nil, d.failed(err)
 	}
+	keepMemory()
 	go d.work()
 	return d, nil
 }
