@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ const (
 	mostInRow   = 2 * pieceBytes
 	longestRest = 20 * time.Millisecond // behind a piece
 	stagedLasts = time.Hour             // behind the last piece, until they are nobody's
+	mostAtOnce  = 64 << 20              // bytes that there is room made for before there are so many
 	dropBatch   = 8                     // pieces that are deleted before the clock is looked at
 	discardTime = 5 * time.Second       // at most, for who has failed already
 )
@@ -124,11 +126,11 @@ func (b *body) whole(t tx) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []byte
+	out := make([]byte, 0, min(size, mostAtOnce))
 	next := int64(0)
 	err = t.query(func(scan func(...any) error) error {
 		var n int64
-		var piece []byte
+		var piece sql.RawBytes
 		if err := scan(&n, &piece); err != nil {
 			return err
 		}
@@ -142,7 +144,10 @@ func (b *body) whole(t tx) ([]byte, error) {
 	if err == nil && len(out) < size {
 		err = corruptPieces(b.pieces, next)
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // size is how many bytes it is.
@@ -152,10 +157,10 @@ func (b *body) size() (int, error) {
 	}
 	_, text, _ := strings.Cut(b.pieces, "-")
 	size, err := strconv.Atoi(text)
-	if err != nil {
-		err = corruptPieces(b.pieces, 0)
+	if err != nil || size < 0 {
+		return 0, corruptPieces(b.pieces, 0)
 	}
-	return size, err
+	return size, nil
 }
 
 func corruptPieces(id string, n int64) error {

@@ -135,6 +135,42 @@ func requireNoPieces(t *testing.T, s *store) {
 	}))
 }
 
+// A noting database has the statements of its updates.
+type noting struct {
+	database
+	statements []string
+}
+
+type notingTx struct {
+	tx
+	of *noting
+}
+
+func (t notingTx) query(scan func(scan func(...any) error) error, sql string, args ...any) error {
+	t.of.statements = append(t.of.statements, sql)
+	return t.tx.query(scan, sql, args...)
+}
+
+func (d *noting) update(ctx context.Context, lazy bool, fn func(tx) error) error {
+	return d.database.update(ctx, lazy, func(t tx) error { return fn(notingTx{t, d}) })
+}
+
+// Who claims a run with a long log holds up nobody who writes while it is read.
+func TestClaimReadsBesideTheWriter(t *testing.T) {
+	t.Parallel()
+	s := withRuns(t, 1, "")
+	d := &noting{database: s.database}
+	s.database = d
+	kept, err := s.Claim(t.Context(), &agent.Claim{Run: "run-00000", Epoch: 1, Lease: time.Hour})
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{[]byte("{}")}, kept.Log)
+	require.NotEmpty(t, d.statements)
+	for _, statement := range d.statements {
+		require.NotContains(t, statement, "run_log")
+		require.NotContains(t, statement, "pieces")
+	}
+}
+
 // A halting database stops before its second update.
 type halting struct {
 	database

@@ -121,33 +121,34 @@ func leavePlace(t tx, tenant, run string) error {
 // Load implements [agent.Journal].
 func (s *store) Load(ctx context.Context, id string) (kept *agent.KeptRun, err error) {
 	err = s.view(ctx, func(t tx) error {
-		kept, err = load(t, id)
+		info, err := run(t, id)
+		if err != nil {
+			return err
+		}
+		kept, err = withLog(t, info)
 		return err
 	})
 	return kept, err
 }
 
-func load(t tx, id string) (*agent.KeptRun, error) {
-	info, err := run(t, id)
-	if err != nil {
-		return nil, err
-	}
+// withLog reads the log of a run, up to where it was.
+func withLog(t tx, info *agent.RunInfo) (*agent.KeptRun, error) {
 	var log []body
-	err = t.query(func(scan func(...any) error) error {
+	err := t.query(func(scan func(...any) error) error {
 		var n int64
 		var b body
 		if err := scan(&n, &b.inRow, &b.pieces); err != nil {
 			return err
 		}
 		if n != int64(len(log))+1 {
-			return ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s goes from entry %d to %d", id, len(log), n)}}
+			return ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s goes from entry %d to %d", info.ID, len(log), n)}}
 		}
 		b.inRow = bytes.Clone(b.inRow)
 		log = append(log, b)
 		return nil
-	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 ORDER BY entry`, id)
+	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 AND entry <= $2 ORDER BY entry`, info.ID, info.Entries)
 	if err == nil && int64(len(log)) != info.Entries {
-		err = ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s has %d of %d entries", id, len(log), info.Entries)}}
+		err = ownError{&Error{Corrupt, "", fmt.Errorf("the log of run %s has %d of %d entries", info.ID, len(log), info.Entries)}}
 	}
 	if err != nil {
 		return nil, err
@@ -174,8 +175,10 @@ func run(t tx, id string) (info *agent.RunInfo, err error) {
 
 func noRun(id string) error { return fmt.Errorf("run %s: %w", id, agent.ErrNoRun) }
 
-// Claim implements [agent.Journal].
+// Claim implements [agent.Journal]. The log is read once the run is claimed: nobody who
+// writes waits for that.
 func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+	var info *agent.RunInfo
 	err = s.update(ctx, false, func(t tx) error {
 		steal := int64(0)
 		if c.Steal {
@@ -190,15 +193,22 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 		if n == 0 {
 			return unclaimed(t, c)
 		}
-		if kept, err = load(t, c.Run); err != nil {
+		if info, err = run(t, c.Run); err != nil {
 			return err
 		}
-		return leavePlace(t, kept.Tenant, c.Run)
+		return leavePlace(t, info.Tenant, c.Run)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return kept, nil
+	err = s.view(context.WithoutCancel(ctx), func(t tx) error { // it is claimed, whoever has left
+		if _, err := run(t, c.Run); err != nil { // it may have been deleted, if it was claimed for no time
+			return err
+		}
+		kept, err = withLog(t, info)
+		return err
+	})
+	return kept, err
 }
 
 // unclaimed says why a claim changed nothing.

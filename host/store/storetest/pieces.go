@@ -255,6 +255,7 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		"one is cut":            "UPDATE pieces SET body = substr(body, 2) WHERE piece = 1",
 		"an id is not one":      "UPDATE run_log SET pieces = 'x'",
 		"the id says fewer":     "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
+		"the id says less":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
 		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
