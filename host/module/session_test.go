@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 )
 
 // TestIsolation checks that the instances of a run are its own, that a run
@@ -448,4 +449,42 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	require.NoError(t, err, "what was taken was given back")
 	s.Close()
 	reservation.Release()
+}
+
+// What a guest hands over after its answer does not stand in its place.
+func TestAnswerBeforeHostCall(t *testing.T) {
+	t.Parallel()
+	const answer, key, value = `{"instruction":"first"}`, "key", `"later, and longer than the answer is"`
+	i32 := wasm.I32
+	at := func(offset uint64, text string) wasm.Data {
+		return wasm.Data{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: offset}, Init: []byte(text)}
+	}
+	guest := wasm.Module{
+		Types: []wasm.FuncType{
+			{Params: []wasm.ValueType{i32, i32}},
+			{Params: []wasm.ValueType{i32, i32, i32, i32, wasm.I64}, Results: []wasm.ValueType{i32}},
+			{Params: []wasm.ValueType{i32}, Results: []wasm.ValueType{i32}},
+		},
+		Imports: []wasm.Import{
+			{Module: abi.ImportModule, Name: "write", Kind: wasm.ExternalFunction, Type: 0},
+			{Module: abi.ImportModule, Name: "local_set", Kind: wasm.ExternalFunction, Type: 1},
+		},
+		Functions: []uint32{2},
+		Memories:  []wasm.Memory{{Size: wasm.Range{Min: 1}}},
+		Exports:   []wasm.Export{{Name: "memory", Kind: wasm.ExternalMemory}, {Name: "before_agent", Kind: wasm.ExternalFunction, Index: 2}},
+		Data:      []wasm.Data{at(0, answer), at(32, key), at(40, value)},
+		Code: []wasm.Code{{Body: []byte{
+			0x41, 0, 0x41, byte(len(answer)), 0x10, 0, // write
+			0x41, 32, 0x41, byte(len(key)), 0x41, 40, 0x41, byte(len(value)), 0x42, 0x7f, 0x10, 1, 0x1a, // local_set, with whatever version
+			0x41, 0, 0x0b,
+		}}},
+	}
+	m, err := loadBytes(t, guest.Encode(), Limits{})
+	require.NoError(t, err)
+	r := open(t, configure(t, m, "{}"))
+	for range 3 {
+		start, err := r.beforeAgent(t)
+		require.NoError(t, err)
+		require.Equal(t, "first", start.Instruction)
+	}
 }
