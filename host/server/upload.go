@@ -194,6 +194,7 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 
 // take verifies, compiles and describes what came, and keeps it.
 func (u *upload) take(ctx context.Context, content []byte, contentType string) (*Module, error) {
+	whole := len(content)
 	name, content, warnings, err := unwrap(content, contentType)
 	if err != nil {
 		return nil, err
@@ -202,8 +203,8 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	if q := u.caller.Info.Quota.UploadBytes; q > 0 && q < most && int64(len(content)) > q {
 		return nil, tooLarge(q)
 	}
-	if bytes.HasPrefix(content, []byte("\x00asm")) { // what a script comes to is not known yet
-		if err := u.room(ctx, content); err != nil {
+	if len(content) == whole && bytes.HasPrefix(content, []byte("\x00asm")) { // what others come to is not known yet
+		if err := u.caller.Tenant.RoomForModule(ctx, u.digest, u.size); err != nil {
 			return nil, err
 		}
 	}
@@ -224,12 +225,6 @@ func (u *upload) take(ctx context.Context, content []byte, contentType string) (
 	return u.keep(ctx, m, content, warnings)
 }
 
-// room fails if the tenant's quotas have none for a module.
-func (u *upload) room(ctx context.Context, content []byte) error {
-	sum := sha256.Sum256(content)
-	return u.caller.Tenant.RoomForModule(ctx, hex.EncodeToString(sum[:]), int64(len(content)))
-}
-
 // keep stores a module that was loaded.
 func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, warnings []string) (*Module, error) {
 	kind := "wasm"
@@ -242,7 +237,7 @@ func (u *upload) keep(ctx context.Context, m *module.Module, content []byte, war
 	if err != nil {
 		return nil, err
 	}
-	if err := u.room(ctx, content); err != nil {
+	if err := u.caller.Tenant.RoomForModule(ctx, m.Digest(), int64(len(content))); err != nil {
 		return nil, err // or it would be kept for nobody
 	}
 	digest, err := u.modules.store.PutModule(ctx, content)
