@@ -7,9 +7,10 @@
 // entry of the log, the events that it led to and the run's counters, and
 // checks that whoever writes has the run's last claim, and has seen all that
 // was written before. So there is no state without its events, no number of an
-// event that is missing, and no second process that writes to the same run. Large
-// bytes are written before their transaction, in pieces with transactions of their own, and rests
-// between them: a megabyte holds up others who write no longer than a few words do.
+// event that is missing, and no second process that writes to the same run.
+//
+// Large bytes are written before their transaction, in pieces with transactions of
+// their own and rests between them: others who write wait for one piece at most.
 package store
 
 import (
