@@ -25,7 +25,7 @@ var keepMemory = sync.OnceFunc(func() {
 	for _, kept := range keptMemory {
 		var rest []uintptr
 		for seen := map[uintptr]bool{}; len(seen) < kept.of; {
-			p := libc.Xmalloc(tls, libc.Tsize_t(kept.size))
+			p := libc.Xmalloc(tls, kept.size)
 			if p == 0 {
 				break // SQLite says so when it matters
 			}

@@ -19,12 +19,12 @@ func TestMemoryIsKept(t *testing.T) {
 		for round := range 2 {
 			var all []uintptr
 			for range n {
-				p := libc.Xmalloc(tls, libc.Tsize_t(kept.size))
+				p := libc.Xmalloc(tls, kept.size)
 				require.NotZero(t, p)
 				if round == 1 {
 					require.True(t, bytes.Equal(mark, libc.GoBytes(p+64, len(mark))), "%d bytes", kept.size)
 				}
-				libc.Xmemset(tls, p+64, 7, libc.Tsize_t(len(mark)))
+				libc.Xmemset(tls, p+64, 7, uint64(len(mark)))
 				all = append(all, p)
 			}
 			for _, p := range all {
