@@ -14,8 +14,8 @@ import (
 // these is kept for as long as the process lives: 8 MiB, of which the system only has
 // what was used.
 var keptMemory = []struct {
-	size uint64 // of a piece, in bytes
-	of   int    // how many times 64 KiB are kept
+	size libc.Tsize_t // of a piece, in bytes
+	of   int          // how many times 64 KiB are kept
 }{{200, 8}, {400, 8}, {1000, 8}, {2000, 32}, {4000, 16}, {8000, 48}, {16000, 8}}
 
 // keepMemory has the allocator keep memory; see [keptMemory].

@@ -24,7 +24,7 @@ func TestMemoryIsKept(t *testing.T) {
 				if round == 1 {
 					require.True(t, bytes.Equal(mark, libc.GoBytes(p+64, len(mark))), "%d bytes", kept.size)
 				}
-				libc.Xmemset(tls, p+64, 7, uint64(len(mark)))
+				libc.Xmemset(tls, p+64, 7, libc.Tsize_t(len(mark)))
 				all = append(all, p)
 			}
 			for _, p := range all {
