@@ -62,8 +62,11 @@ func NewRecord() *Record {
 }
 
 // Next returns the record of the phase that follows that of r, which has come to its
-// end. What r counted in is used again.
+// end; that of a first one if r is nil. What r counted in is used again.
 func (r *Record) Next() *Record {
+	if r == nil {
+		return NewRecord()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := r.counts

@@ -10,7 +10,7 @@ import (
 // does not count in it.
 func TestRecordNext(t *testing.T) {
 	t.Parallel()
-	first := NewRecord()
+	first := (*Record)(nil).Next()
 	require.Equal(t, "a/b#1", first.next("a", "b"))
 	require.Equal(t, "a/b#2", first.next("a", "b"))
 	second := first.Next()
