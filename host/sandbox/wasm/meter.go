@@ -29,7 +29,7 @@ const (
 
 // MeterVersion changes whenever Meter writes something else for the same
 // module, so that what was compiled before is not taken for it.
-const MeterVersion = 6
+const MeterVersion = 7
 
 // GlobalExport is the name under which Meter exports the mutable global with
 // that index, unless it is of a type that is no number.

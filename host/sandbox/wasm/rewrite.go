@@ -199,10 +199,17 @@ func (w *rewriter) charge(a *assembler, cost int) {
 	}
 }
 
+// add adds to a counter. What is negative is subtracted: wazero puts a positive number
+// into the instruction, and a negative one into a register first, 10 bytes more for each
+// charge.
 func (w *rewriter) add(a *assembler, global uint32, n int64) {
+	op := opI64Add
+	if n < 0 {
+		op, n = opI64Sub, -n
+	}
 	a.index(OpGlobalGet, global)
 	a.i64(n)
-	a.op(opI64Add)
+	a.op(op)
 	a.index(OpGlobalSet, global)
 }
 
