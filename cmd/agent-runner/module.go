@@ -29,11 +29,16 @@ func newModule(e *env) *cobra.Command {
 	}
 	cmd.AddCommand(newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
 	for _, builds := range cmd.Commands() {
-		if slices.Contains([]string{"build", "test", "call", "inspect", "bench"}, builds.Name()) {
-			builds.Flags().BoolVar(&e.tinyGo, "tinygo", false, "build a module in Go with TinyGo, if its folder is given")
+		if slices.Contains([]string{"build", "test", "call", "inspect", "bench", "replay"}, builds.Name()) {
+			tinyGoFlag(builds, e)
 		}
 	}
 	return cmd
+}
+
+// tinyGoFlag is of every command that builds modules from the folders of their sources.
+func tinyGoFlag(cmd *cobra.Command, e *env) {
+	cmd.Flags().BoolVar(&e.tinyGo, "tinygo", false, "build a module in Go with TinyGo, if its folder is given")
 }
 
 // moduleFlags are those of every command that looks at one module.

@@ -90,6 +90,7 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVarP(&c.modules, "module", "m", nil, "a module `PATH`, or the folder of its sources, which are built; after those of -f; may be given more than once")
+	tinyGoFlag(cmd, e)
 	f.StringArrayVar(&c.configs, "module-config", nil, "a module's configuration, `NAME=JSON` or NAME=@FILE")
 	f.StringArrayVar(&c.grants, "grant", nil, "a power of a module, `NAME=POWER`, as in agent.yaml: notify=http:hooks.example.com")
 	networkFlags(cmd, c)
