@@ -28,9 +28,9 @@ func newModule(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newModuleNew(e), newBuild(e), newTest(e), newCall(e), newInspect(e), newBench(e), newReplay(e))
-	for _, builds := range cmd.Commands() {
-		if slices.Contains([]string{"build", "test", "call", "inspect", "bench", "replay"}, builds.Name()) {
-			tinyGoFlag(builds, e)
+	for _, sub := range cmd.Commands() {
+		if sub.Name() != "new" {
+			tinyGoFlag(sub, e)
 		}
 	}
 	return cmd

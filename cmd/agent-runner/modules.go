@@ -50,8 +50,8 @@ itself. A version stays what it is: another module needs another one. With
 		return r.print(m, func() string { return pushedText(m, name) })
 	})
 	cmd.Flags().StringVar(&name, "name", "", "keep it as `NAME`; default: that of the file")
-	tinyGoFlag(cmd, e)
 	cmd.Flags().StringVar(&version, "version", "", "keep it as version `V` of its name; default: what the module says")
+	tinyGoFlag(cmd, e)
 	return cmd
 }
 

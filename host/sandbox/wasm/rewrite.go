@@ -200,8 +200,7 @@ func (w *rewriter) charge(a *assembler, cost int) {
 }
 
 // add adds to a counter. What is negative is subtracted: wazero puts a positive number
-// into the instruction, and a negative one into a register first, 10 bytes more for each
-// charge.
+// into the instruction that adds, and has another instruction for a negative one.
 func (w *rewriter) add(a *assembler, global uint32, n int64) {
 	op := opI64Add
 	if n < 0 {
