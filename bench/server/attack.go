@@ -19,14 +19,18 @@ type mallory struct {
 	*tenant
 }
 
-// attacks are what it does, all at once and without end.
-var attacks = map[string]func(m *mallory){
-	"uploads": (*mallory).upload,
-	"runs":    (*mallory).runs,
-	"floods":  (*mallory).flood,
-	"bodies":  (*mallory).bodies,
-	"agents":  (*mallory).agents,
-	"stalls":  (*mallory).stall,
+// attacks are what it does, all at once and without end. What runs is first: it brings
+// its modules and agents, for which it has no requests left once the others have begun.
+var attacks = []struct {
+	name  string
+	begin func(m *mallory)
+}{
+	{"runs", (*mallory).runs},
+	{"uploads", (*mallory).upload},
+	{"floods", (*mallory).flood},
+	{"bodies", (*mallory).bodies},
+	{"agents", (*mallory).agents},
+	{"stalls", (*mallory).stall},
 }
 
 // attackUntilKilled attacks in the ways that are named; all when none is.
@@ -38,9 +42,9 @@ func attackUntilKilled(address, key, guest, ways string) {
 	}
 	m := &mallory{&platform{url: address, wasm: wasm, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: 30 * time.Second}}, &tenant{"mallory", key}}
 	_ = m.furnish(m.tenant, "quick", []int{0, 10})
-	for name, attack := range attacks {
-		if ways == "" || slices.Contains(strings.Split(ways, ","), name) {
-			attack(m)
+	for _, attack := range attacks {
+		if ways == "" || slices.Contains(strings.Split(ways, ","), attack.name) {
+			attack.begin(m)
 		}
 	}
 	select {}
