@@ -76,7 +76,7 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 	}
 	done := func() {}
 	if len(body) > smallBody {
-		if done, err = a.modules.sharer(c.Key.Tenant).Turn(ctx); err != nil {
+		if done, err = a.modules.guests.sharer(c.Key.Tenant).Turn(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -100,7 +100,7 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	}
 	var checked *checkedAgent
 	lowly(func() {
-		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.sharer(c.Key.Tenant)), c, name, body)
+		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.guests.sharer(c.Key.Tenant)), c, name, body)
 	})
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
 	done, err := f.making.take(ctx, r.tenant)
 	var a *host.Agent
 	if err == nil {
-		a, err = f.fit(sandbox.Sharing(ctx, f.server.sharer(r.tenant)), p, r.tenant)
+		a, err = f.fit(sandbox.Sharing(ctx, f.server.guests.sharer(r.tenant)), p, r.tenant)
 		done()
 	}
 	bytes := p.bytes()

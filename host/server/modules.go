@@ -13,7 +13,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -24,7 +23,7 @@ type modules struct {
 	blocks *blocks
 	log    *slog.Logger
 	times  *times
-	sharer func(tenant string) *sandbox.Sharer
+	guests *guests
 	limit  int64 // bytes of one
 
 	shelf     *shelf
@@ -45,7 +44,7 @@ const (
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, sharer: s.sharer, limit: s.options.MaxUpload,
+	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, guests: s.guests, limit: s.options.MaxUpload,
 		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 	m.shelf = newShelf(m.load, s.now)
 	return m

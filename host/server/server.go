@@ -78,6 +78,7 @@ type Server struct {
 	// What is under way, by tenant.
 	underway   *underway
 	processors *turns
+	guests     *guests
 	reading    *turns // of large inputs
 	keeping    *turns // of them, in the journal
 	ownLooks   *turns // of requests that only read: one of a tenant
@@ -116,6 +117,7 @@ func New(o *Options) (*Server, error) {
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
+	s.guests = newGuests(s.processors)
 	s.reading, s.keeping = newLarge(), newLarge()
 	s.ownLooks, s.looks = newLooks()
 	s.blocks = newBlocks(s.store, s.log)

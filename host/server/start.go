@@ -362,7 +362,7 @@ var errGoesOn = errors.New("it goes on already")
 // it. Of several that have its id at once, one gets as far as that. The agent is
 // released by it.
 func (r *runs) run(t *store.Tenant, id string, o *opened, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*live, error) {
-	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.server.sharer(t.ID())))
+	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.server.guests.sharer(t.ID())))
 	pins := o.Pins()
 	hide := hiddenIn(pins)
 	l := r.lives.add(id, t.ID(), pins, cancel)

@@ -3,11 +3,8 @@ package server
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"sync"
 	"time"
-
-	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
 // turns let so much work go on at once, and share it between tenants: who has waited
@@ -44,19 +41,6 @@ const smallBody = 32 << 10
 // half of them.
 func newProcessors(all int) *turns {
 	return newTurns("turns of a processor", all, max(1, all/2), 1<<20)
-}
-
-// sharer is a tenant as those see it who share memory and processors.
-func (s *Server) sharer(tenant string) *sandbox.Sharer {
-	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) {
-		done, err := s.processors.take(ctx, tenant)
-		// Whoever gets a turn from another guest is run in that one's place, before all that
-		// Go has in its common queue: what comes from the disk, say, which would wait for
-		// dozens of turns. So it goes to the end of that queue first.
-		runtime.Gosched()
-		standBack() // threads of this process wait in the system's queue, too
-		return done, err
-	}}
 }
 
 // read calls fn, which reads a body of so many bytes of the caller's, when it is its turn.

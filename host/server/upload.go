@@ -135,7 +135,7 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 	}
 	var shown *Module
 	lowly(func() {
-		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.guests.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
 	return shown, err
 }

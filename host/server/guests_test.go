@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGuestsRest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		before time.Duration // what the tenant's guests had lately
+		idle   time.Duration // for how long they did nothing since
+		wanted time.Duration // what others had of the processor before the turn
+		rest   time.Duration // behind a turn of 10 ms
+	}{
+		{"few turns", guestBurst / 2, 0, time.Second, 0},
+		{"many turns, and nobody else wants the processor", time.Minute, 0, crowded, 0},
+		{"many turns", time.Minute, 0, 2 * crowded, 30 * time.Millisecond},
+		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, 30 * time.Millisecond},
+		{"many turns, a while ago", time.Minute, 50 * time.Millisecond, time.Second, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuests(newProcessors(4))
+				g.processors.each, g.own.each = 1, 1
+				g.yield = func() time.Duration { return 0 }
+				turn := func(took time.Duration) (waited time.Duration) {
+					asked := time.Now()
+					done, err := g.turn(t.Context(), "mallory")
+					require.NoError(t, err)
+					waited = time.Since(asked)
+					time.Sleep(took)
+					done()
+					return waited
+				}
+				turn(c.before)
+				time.Sleep(c.idle)
+				g.yield = func() time.Duration { return c.wanted }
+				turn(10 * time.Millisecond)
+				if c.rest > 0 {
+					asked := time.Now()
+					done, err := g.turn(t.Context(), "acme")
+					require.NoError(t, err)
+					done()
+					require.Zero(t, time.Since(asked), "another tenant waits for nobody's rest")
+					left, cancel := context.WithTimeout(t.Context(), c.rest/2)
+					_, err = g.turn(left, "mallory")
+					cancel()
+					require.ErrorIs(t, err, context.DeadlineExceeded, "who waits for its rest can be ended")
+					require.Equal(t, c.rest-c.rest/2, turn(0))
+					return
+				}
+				require.Zero(t, turn(0))
+			})
+		})
+	}
+}
+
+// A rest is no longer than a second, and a turn that is waited for in vain leaves nothing.
+func TestGuestsAreGivenTurnsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuests(newProcessors(2))
+		g.yield = func() time.Duration { return time.Second }
+		done, err := g.processors.take(t.Context(), "mallory") // a large body of its own
+		require.NoError(t, err)
+		gone, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = g.turn(gone, "mallory")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		done()
+		done, err = g.turn(t.Context(), "mallory")
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		done()
+		asked := time.Now()
+		done, err = g.turn(t.Context(), "mallory")
+		require.NoError(t, err)
+		done()
+		require.Equal(t, mostRest, time.Since(asked))
+		synctest.Wait()
+		require.Empty(t, g.own.tenants)
+		require.Empty(t, g.processors.tenants)
+	})
+}
+
+func TestPacesAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaces()
+		for i := range maxRates {
+			p.after(fmt.Sprint(i), time.Second)
+		}
+		time.Sleep(guestBurst*guestShare + 1)
+		require.Zero(t, p.after("another", 0))
+		require.Len(t, p.tenants, 1)
+	})
+}
