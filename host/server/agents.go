@@ -98,6 +98,11 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	case !utf8.Valid(body):
 		return problem(codeInvalid, "the body is not UTF-8")
 	}
+	brought, err := a.modules.bringing.take(r.Context(), c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer brought()
 	var checked *checkedAgent
 	lowly(func() {
 		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.guests.sharer(c.Key.Tenant)), c, name, body)

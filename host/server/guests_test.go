@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +21,14 @@ func TestGuestsRest(t *testing.T) {
 		{"few turns", guestBurst / 2, 0, time.Second, 0},
 		{"many turns, and nobody else wants the processor", time.Minute, 0, crowded, 0},
 		{"many turns", time.Minute, 0, 2 * crowded, 30 * time.Millisecond},
-		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, 30 * time.Millisecond},
+		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, 10 * time.Millisecond},
 		{"many turns, a while ago", time.Minute, 50 * time.Millisecond, time.Second, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGuests(newProcessors(4))
-				g.processors.each, g.own.each = 1, 1
+				g.processors.each, g.own.turns.each = 1, 1
 				g.yield = func() time.Duration { return 0 }
 				turn := func(took time.Duration) (waited time.Duration) {
 					asked := time.Now()
@@ -86,20 +85,7 @@ func TestGuestsAreGivenTurnsAgain(t *testing.T) {
 		done()
 		require.Equal(t, mostRest, time.Since(asked))
 		synctest.Wait()
-		require.Empty(t, g.own.tenants)
+		require.Empty(t, g.own.turns.tenants)
 		require.Empty(t, g.processors.tenants)
-	})
-}
-
-func TestPacesAreForgotten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPaces()
-		for i := range maxRates {
-			p.after(fmt.Sprint(i), time.Second)
-		}
-		time.Sleep(guestBurst*guestShare + 1)
-		require.Zero(t, p.after("another", 0))
-		require.Len(t, p.tenants, 1)
 	})
 }

@@ -27,7 +27,8 @@ type modules struct {
 	limit  int64 // bytes of one
 
 	shelf     *shelf
-	compiling *turns
+	bringing  *paced // modules and agents of a tenant, one at a time
+	compiling *turns // of all tenants
 	mu        sync.Mutex
 	uploading map[string]int // by tenant
 }
@@ -38,6 +39,10 @@ const (
 	maxCompiling = 2
 	maxUploading = 4  // of a tenant
 	maxWaiting   = 16 // of a tenant for compilers
+
+	// bringBurst is for how long a tenant's modules and agents are looked at before it rests
+	// between two: it could bring some without end, which takes a processor.
+	bringBurst = 5 * time.Second
 )
 
 // moduleVersion is what a version of a module may be called.
@@ -45,7 +50,7 @@ var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
 	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, guests: s.guests, limit: s.options.MaxUpload,
-		compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
+		bringing: newPaced("compiles", 1, maxWaiting, bringBurst), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 	m.shelf = newShelf(m.load, s.now)
 	return m
 }

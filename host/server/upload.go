@@ -124,6 +124,11 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
 	}
 	u.tell("waiting", nil)
+	brought, err := u.modules.bringing.take(r.Context(), u.caller.Key.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer brought()
 	done, err := u.modules.compiling.take(r.Context(), u.caller.Key.Tenant)
 	if err != nil {
 		return nil, err

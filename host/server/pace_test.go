@@ -1,0 +1,55 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who brings modules and agents without end has a quarter of the time; others do not wait.
+func TestPacedTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaced("compiles", 1, 16, 5*time.Second)
+		turn := func(tenant string, took time.Duration) (waited time.Duration) {
+			asked := time.Now()
+			done, err := p.take(t.Context(), tenant)
+			require.NoError(t, err)
+			waited = time.Since(asked)
+			time.Sleep(took)
+			done()
+			return waited
+		}
+		require.Zero(t, turn("mallory", 2*time.Second))
+		require.Zero(t, turn("mallory", 3*time.Second), "its burst was not used up")
+		require.Zero(t, turn("acme", time.Second))
+		began := time.Now()
+		for range 100 {
+			turn("mallory", 100*time.Millisecond)
+		}
+		require.InDelta(t, 36, time.Since(began).Seconds(), 1, "10 seconds, and three times as much rest, but for the second that was left of its burst")
+		require.Equal(t, 300*time.Millisecond, turn("mallory", time.Hour))
+		require.Equal(t, mostRest, turn("mallory", 0))
+		time.Sleep(20 * time.Second)
+		require.Zero(t, turn("mallory", 5*time.Second))
+		require.Zero(t, turn("mallory", 0))
+		synctest.Wait()
+		require.Empty(t, p.turns.tenants)
+	})
+}
+
+func TestPacesAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaced("compiles", 1, 16, time.Second)
+		for i := range maxRates {
+			p.rest(fmt.Sprint(i), time.Second, true)
+		}
+		time.Sleep(paceShare*time.Second + 1)
+		require.Zero(t, p.rest("another", 0, true))
+		require.Len(t, p.paces, 1)
+	})
+}
