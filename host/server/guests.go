@@ -10,9 +10,9 @@ import (
 
 // Guests that run for longer than a moment have turns of a processor. Whose guests have
 // had many of them lately rests between two, if others wanted the processor meanwhile: it
-// has a quarter of one then, and all of one where nobody else wants it. Without that, who
-// calculates without end is there at each moment, as a tenant's half of the processors,
-// which is one of two, and each short thing that others do waits for one of its turns.
+// has a quarter of a tenant's half of the processors then, and all of that half where nobody
+// else wants it. Without that, who calculates without end has one of two processors at each
+// moment, and each short thing that others do waits for one of its turns.
 const (
 	guestBurst = 250 * time.Millisecond // that a tenant's guests have without a rest
 	crowded    = 50 * time.Microsecond  // what a turn that others wanted is waited for

@@ -10,10 +10,11 @@ import (
 const paceShare = 4
 
 // paced are turns of a tenant's, behind which one rests that has had much lately: it has a
-// quarter of the time then. A rest is no longer than mostRest.
+// quarter of the time then, of each turn that it may have at once. A rest is no longer than
+// mostRest.
 type paced struct {
 	turns *turns
-	burst time.Duration // that a tenant has without a rest
+	burst time.Duration // that a tenant has without a rest, of each turn
 
 	mu    sync.Mutex
 	paces map[string]*pace
@@ -53,6 +54,7 @@ func (p *paced) end(tenant string, took time.Duration, wanted bool, end func()) 
 // rest counts a turn that took so long, and returns how long the tenant is to rest.
 func (p *paced) rest(tenant string, took time.Duration, wanted bool) time.Duration {
 	now := time.Now()
+	took /= time.Duration(p.turns.each)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.paces[tenant]

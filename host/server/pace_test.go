@@ -41,6 +41,18 @@ func TestPacedTurns(t *testing.T) {
 	})
 }
 
+// Where there are more processors a tenant has more of them.
+func TestPaceOfSeveralTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for each, rest := range map[int]time.Duration{1: 400 * time.Millisecond, 4: 100 * time.Millisecond} {
+			p := newPaced("turns of a processor", each, 16, time.Second)
+			require.Zero(t, p.rest("mallory", time.Duration(each)*time.Second, true))
+			require.Equal(t, rest, p.rest("mallory", 100*time.Millisecond, true))
+		}
+	})
+}
+
 func TestPacesAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
