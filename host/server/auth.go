@@ -98,7 +98,7 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, &r, c))
 		}
 		if err != nil {
-			writeProblem(w, req, err)
+			s.refuse(w, req, err)
 			return
 		}
 		defer leave()

@@ -118,7 +118,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		err = checkEncoding(r)
 	}
 	if err != nil {
-		writeProblem(w, r, err)
+		s.refuse(w, r, err)
 		return
 	}
 	if _, pattern := s.mux.Handler(r); pattern != "" {
@@ -130,10 +130,10 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
 		p := problem(codeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow)
 		p.header = http.Header{"Allow": {allow}}
-		writeProblem(w, r, p)
+		s.refuse(w, r, p)
 		return
 	}
-	writeProblem(w, r, problem(codeNotFound, "%s %s is not here; /openapi.json lists what is", r.Method, r.URL.Path))
+	s.refuse(w, r, problem(codeNotFound, "%s %s is not here; /openapi.json lists what is", r.Method, r.URL.Path))
 }
 
 // checkEncoding refuses bodies that are to be unpacked: nothing grows here.

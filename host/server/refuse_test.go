@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// refusals asks for what is refused, so many times, and returns how long that took.
+func refusals(ctx context.Context, s *Server, who string, n int) time.Duration {
+	asked := time.Now()
+	for range n {
+		s.hold(ctx, s.refused.rest(who, refusalTime, true))
+	}
+	return time.Since(asked)
+}
+
+func refusing() *Server { return &Server{refused: newRefused(), draining: make(chan struct{})} }
+
+// Who is refused without end waits; who is refused now and then does not.
+func TestRefusalsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := refusing()
+		require.Zero(t, refusals(t.Context(), s, "mallory", 600))
+		require.InDelta(t, 10, refusals(t.Context(), s, "mallory", 500).Seconds(), 0.1, "50 a second")
+		require.Zero(t, refusals(t.Context(), s, "acme", 1))
+		require.Zero(t, refusals(t.Context(), s, noKey, 1))
+		for range 100 { // at once
+			go func() { refusals(t.Context(), s, "mallory", 1) }()
+		}
+		synctest.Wait()
+		require.Equal(t, mostRest, refusals(t.Context(), s, "mallory", 1), "none waits for longer")
+		time.Sleep(12 * time.Second)
+		require.Zero(t, refusals(t.Context(), s, "mallory", 600))
+	})
+}
+
+// What waits has a bound, and an end.
+func TestRefusalsDoNotWaitInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := refusing()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		refusals(gone, s, "mallory", 10_000)
+		require.Zero(t, refusals(gone, s, "mallory", 1), "nobody wants it any more")
+		for range mostHeld {
+			go func() { refusals(t.Context(), s, "mallory", 1) }()
+		}
+		synctest.Wait()
+		require.EqualValues(t, mostHeld, s.held.Load())
+		require.Zero(t, refusals(t.Context(), s, "mallory", 1), "too many wait")
+		close(s.draining)
+		synctest.Wait()
+		require.Zero(t, s.held.Load())
+	})
+}
+
+func TestRefusedRequestsWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 1}}, nil)
+	f.ok("GET", "/v1/keys", f.acme, nil, nil)
+	for _, c := range []struct {
+		name, who, path, key string
+		status               int
+	}{
+		{"a quota", "acme", "/v1/keys", f.acme, http.StatusTooManyRequests},
+		{"a key that there is not", noKey, "/v1/keys", "ar_x", http.StatusUnauthorized},
+		{"nothing here", noKey, "/v1/nothing", "", http.StatusNotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 10_000 {
+				f.server.refused.rest(c.who, refusalTime, true)
+			}
+			asked := time.Now()
+			f.send("GET", c.path, c.key, nil).problem(t, c.status)
+			require.Greater(t, time.Since(asked), mostRest/2)
+			f.ok("GET", "/v1/keys", f.beta, nil, nil)
+		})
+	}
+}
