@@ -105,16 +105,26 @@ func TestLargeInputsRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		large := newLarge()
-		c := &Caller{Key: &store.Key{Tenant: "acme"}, body: largeInput + 1}
-		for took, rest := range map[time.Duration]time.Duration{100 * time.Millisecond: 300 * time.Millisecond, time.Hour: time.Second} {
+		for _, input := range []struct {
+			bytes      int
+			took, rest time.Duration
+		}{
+			{largeInput, 100 * time.Millisecond, 0},
+			{largeInput + 1, 100 * time.Millisecond, 300 * time.Millisecond},
+			{largeMore, 100 * time.Millisecond, 400 * time.Millisecond},
+			{1 << 20, 20 * time.Millisecond, 220 * time.Millisecond},
+			{1 << 20, 100 * time.Millisecond, time.Second},
+			{largeInput + 1, time.Hour, time.Second},
+		} {
+			c := &Caller{Key: &store.Key{Tenant: "acme"}, body: input.bytes}
 			done, err := large.largely(t.Context(), c)
 			require.NoError(t, err)
-			time.Sleep(took)
+			time.Sleep(input.took)
 			done()
 			began := time.Now()
 			done, err = large.largely(t.Context(), c)
 			require.NoError(t, err)
-			require.Equal(t, rest, time.Since(began))
+			require.Equal(t, input.rest, time.Since(began), "%+v", input)
 			done()
 			synctest.Wait()
 			time.Sleep(mostRest)

@@ -66,7 +66,8 @@ func (s *Server) read(ctx context.Context, c *Caller, bytes int, fn func() error
 // next: without that, who sends one after the other is there at each moment.
 const (
 	largeInput   = 64 << 10
-	largeRest    = 3 // times as long as it took
+	largeRest    = 3         // times as long as it took
+	largeMore    = 128 << 10 // and once more for each so many bytes: others wait for all of them at once
 	mostRest     = time.Second
 	largeWaiters = 64
 )
@@ -85,7 +86,8 @@ func (t *turns) largely(ctx context.Context, c *Caller) (done func(), err error)
 		return nil, err
 	}
 	began := time.Now()
-	return func() { time.AfterFunc(min(largeRest*time.Since(began), mostRest), end) }, nil
+	times := time.Duration(largeRest + c.body/largeMore)
+	return func() { time.AfterFunc(min(times*time.Since(began), mostRest), end) }, nil
 }
 
 // What tenants look at (lists, histories) is read for one of a tenant's requests at a time,
