@@ -28,7 +28,7 @@ func TestGuestsRest(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGuests(newProcessors(4))
-				g.processors.each, g.own.turns.each = 1, 1
+				g.processors.each, g.own.turns.each, g.own.paces.each = 1, 1, 1
 				g.yield = func() time.Duration { return 0 }
 				turn := func(took time.Duration) (waited time.Duration) {
 					asked := time.Now()

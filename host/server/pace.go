@@ -9,15 +9,14 @@ import (
 // paceShare is in how many times as long what a tenant had comes back.
 const paceShare = 4
 
-// paced are turns of a tenant's, behind which one rests that has had much lately: it has a
-// quarter of the time then, of each turn that it may have at once. A rest is no longer than
-// mostRest.
-type paced struct {
-	turns *turns
-	burst time.Duration // that a tenant has without a rest, of each turn
+// paces are how much tenants had lately, and how long one rests that has had much: it has a
+// quarter of the time then. A rest is no longer than mostRest.
+type paces struct {
+	burst time.Duration // that a tenant has without a rest
+	each  int           // that it may have at once, each with such a burst
 
-	mu    sync.Mutex
-	paces map[string]*pace
+	mu      sync.Mutex
+	tenants map[string]*pace
 }
 
 // A pace is what a tenant has left of its burst.
@@ -26,9 +25,19 @@ type pace struct {
 	at   time.Time
 }
 
+func newPaces(each int, burst time.Duration) *paces {
+	return &paces{burst: burst, each: each, tenants: map[string]*pace{}}
+}
+
+// paced are turns of a tenant's, behind which one rests that has had much lately.
+type paced struct {
+	turns *turns
+	paces *paces
+}
+
 // newPaced makes turns of which a tenant has so many at once.
 func newPaced(what string, each, waiters int, burst time.Duration) *paced {
-	return &paced{turns: newTurns(what, 1<<20, each, waiters), burst: burst, paces: map[string]*pace{}}
+	return &paced{newTurns(what, 1<<20, each, waiters), newPaces(each, burst)}
 }
 
 // take waits for a turn, which done ends.
@@ -44,24 +53,25 @@ func (p *paced) take(ctx context.Context, tenant string) (done func(), err error
 // end ends a turn that took so long, behind a rest if the tenant is to have one. It has none
 // where nobody else wants its place.
 func (p *paced) end(tenant string, took time.Duration, wanted bool, end func()) {
-	if rest := p.rest(tenant, took, wanted); rest > 0 {
+	if rest := p.paces.rest(tenant, took, wanted); rest > 0 {
 		time.AfterFunc(rest, end)
 		return
 	}
 	end()
 }
 
-// rest counts a turn that took so long, and returns how long the tenant is to rest.
-func (p *paced) rest(tenant string, took time.Duration, wanted bool) time.Duration {
+// rest counts what took so long, and returns how long the tenant is to rest: where nobody
+// else wanted its place not at all, and then it owes nothing either.
+func (p *paces) rest(tenant string, took time.Duration, wanted bool) time.Duration {
 	now := time.Now()
-	took /= time.Duration(p.turns.each)
+	took /= time.Duration(p.each)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.paces[tenant]
+	of := p.tenants[tenant]
 	if of == nil {
 		p.forget(now)
 		of = &pace{left: p.burst, at: now}
-		p.paces[tenant] = of
+		p.tenants[tenant] = of
 	}
 	least := -mostRest / paceShare
 	if !wanted {
@@ -73,13 +83,13 @@ func (p *paced) rest(tenant string, took time.Duration, wanted bool) time.Durati
 }
 
 // forget drops tenants that have all of their burst again, so that the table has a bound.
-func (p *paced) forget(now time.Time) {
-	if len(p.paces) < maxRates {
+func (p *paces) forget(now time.Time) {
+	if len(p.tenants) < maxRates {
 		return
 	}
-	for tenant, of := range p.paces {
+	for tenant, of := range p.tenants {
 		if now.Sub(of.at) > p.burst*paceShare {
-			delete(p.paces, tenant)
+			delete(p.tenants, tenant)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestPaceOfSeveralTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for each, rest := range map[int]time.Duration{1: 400 * time.Millisecond, 4: 100 * time.Millisecond} {
-			p := newPaced("turns of a processor", each, 16, time.Second)
+			p := newPaces(each, time.Second)
 			require.Zero(t, p.rest("mallory", time.Duration(each)*time.Second, true))
 			require.Equal(t, rest, p.rest("mallory", 100*time.Millisecond, true))
 		}
@@ -56,12 +56,12 @@ func TestPaceOfSeveralTurns(t *testing.T) {
 func TestPacesAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced("compiles", 1, 16, time.Second)
+		p := newPaces(1, time.Second)
 		for i := range maxRates {
 			p.rest(fmt.Sprint(i), time.Second, true)
 		}
 		time.Sleep(paceShare*time.Second + 1)
 		require.Zero(t, p.rest("another", 0, true))
-		require.Len(t, p.paces, 1)
+		require.Len(t, p.tenants, 1)
 	})
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +20,16 @@ const (
 // noKey is who has not shown a valid key: all of them are one.
 const noKey = "no key"
 
-// newRefused counts what is refused.
-func newRefused() *paced { return newPaced("refusals", 1, 0, refusalBurst) }
+// refusals are what callers are refused, and those that wait to be told.
+type refusals struct {
+	paces    *paces
+	draining <-chan struct{}
+	held     atomic.Int64
+}
+
+func newRefusals(draining <-chan struct{}) *refusals {
+	return &refusals{paces: newPaces(1, refusalBurst), draining: draining}
+}
 
 // refuse answers a request with why it is refused, if need be later than at once.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -28,22 +37,24 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if a := answerOf(r.Context()); a != nil && a.caller != nil {
 		who = a.caller.Key.Tenant
 	}
-	s.hold(r.Context(), s.refused.rest(who, refusalTime, true))
+	s.refusals.wait(r.Context(), who)
 	writeProblem(w, r, err)
 }
 
-// hold waits for so long with a refusal, unless too many wait, nobody wants it any more, or the server is to end.
-func (s *Server) hold(ctx context.Context, wait time.Duration) {
-	if wait <= 0 {
+// wait counts a refusal, and waits for when it is told, unless too many wait, nobody wants
+// it any more, or the server is to end.
+func (f *refusals) wait(ctx context.Context, who string) {
+	rest := f.paces.rest(who, refusalTime, true)
+	if rest <= 0 {
 		return
 	}
-	defer s.held.Add(-1)
-	if s.held.Add(1) > mostHeld {
+	defer f.held.Add(-1)
+	if f.held.Add(1) > mostHeld {
 		return
 	}
 	select {
 	case <-ctx.Done():
-	case <-s.draining:
-	case <-time.After(wait):
+	case <-f.draining:
+	case <-time.After(rest):
 	}
 }

@@ -10,33 +10,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusals asks for what is refused, so many times, and returns how long that took.
-func refusals(ctx context.Context, s *Server, who string, n int) time.Duration {
+// refused asks for what is refused, so many times, and returns how long that took.
+func refused(ctx context.Context, f *refusals, who string, n int) time.Duration {
 	asked := time.Now()
 	for range n {
-		s.hold(ctx, s.refused.rest(who, refusalTime, true))
+		f.wait(ctx, who)
 	}
 	return time.Since(asked)
 }
-
-func refusing() *Server { return &Server{refused: newRefused(), draining: make(chan struct{})} }
 
 // Who is refused without end waits; who is refused now and then does not.
 func TestRefusalsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := refusing()
-		require.Zero(t, refusals(t.Context(), s, "mallory", 600))
-		require.InDelta(t, 10, refusals(t.Context(), s, "mallory", 500).Seconds(), 0.1, "50 a second")
-		require.Zero(t, refusals(t.Context(), s, "acme", 1))
-		require.Zero(t, refusals(t.Context(), s, noKey, 1))
+		f := newRefusals(nil)
+		require.Zero(t, refused(t.Context(), f, "mallory", 600))
+		require.InDelta(t, 10, refused(t.Context(), f, "mallory", 500).Seconds(), 0.1, "50 a second")
+		require.Zero(t, refused(t.Context(), f, "acme", 1))
+		require.Zero(t, refused(t.Context(), f, noKey, 1))
 		for range 100 { // at once
-			go func() { refusals(t.Context(), s, "mallory", 1) }()
+			go func() { refused(t.Context(), f, "mallory", 1) }()
 		}
 		synctest.Wait()
-		require.Equal(t, mostRest, refusals(t.Context(), s, "mallory", 1), "none waits for longer")
+		require.Equal(t, mostRest, refused(t.Context(), f, "mallory", 1), "none waits for longer")
 		time.Sleep(12 * time.Second)
-		require.Zero(t, refusals(t.Context(), s, "mallory", 600))
+		require.Zero(t, refused(t.Context(), f, "mallory", 600))
 	})
 }
 
@@ -44,20 +42,21 @@ func TestRefusalsWait(t *testing.T) {
 func TestRefusalsDoNotWaitInVain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := refusing()
+		draining := make(chan struct{})
+		f := newRefusals(draining)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		refusals(gone, s, "mallory", 10_000)
-		require.Zero(t, refusals(gone, s, "mallory", 1), "nobody wants it any more")
+		refused(gone, f, "mallory", 10_000)
+		require.Zero(t, refused(gone, f, "mallory", 1), "nobody wants it any more")
 		for range mostHeld {
-			go func() { refusals(t.Context(), s, "mallory", 1) }()
+			go func() { refused(t.Context(), f, "mallory", 1) }()
 		}
 		synctest.Wait()
-		require.EqualValues(t, mostHeld, s.held.Load())
-		require.Zero(t, refusals(t.Context(), s, "mallory", 1), "too many wait")
-		close(s.draining)
+		require.EqualValues(t, mostHeld, f.held.Load())
+		require.Zero(t, refused(t.Context(), f, "mallory", 1), "too many wait")
+		close(draining)
 		synctest.Wait()
-		require.Zero(t, s.held.Load())
+		require.Zero(t, f.held.Load())
 	})
 }
 
@@ -75,7 +74,7 @@ func TestRefusedRequestsWait(t *testing.T) {
 		{"nothing here", noKey, "/v1/nothing", "", http.StatusNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			again := func() { f.server.refused.rest(c.who, refusalTime, true) }
+			again := func() { f.server.refusals.paces.rest(c.who, refusalTime, true) }
 			for range 1000 {
 				again()
 			}

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -76,10 +75,8 @@ type Server struct {
 	mux   *mux
 	api   huma.API
 	rates *rates
-	// What is refused, and refusals that wait.
-	refused *paced
-	held    atomic.Int64
-	// What is under way, by tenant.
+	// What is refused, and what is under way, by tenant.
+	refusals   *refusals
 	underway   *underway
 	processors *turns
 	guests     *guests
@@ -121,7 +118,7 @@ func New(o *Options) (*Server, error) {
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
-	s.refused = newRefused()
+	s.refusals = newRefusals(s.draining)
 	s.guests = newGuests(s.processors)
 	s.reading, s.keeping = newLarge(), newLarge()
 	s.ownLooks, s.looks = newLooks()
