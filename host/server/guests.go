@@ -8,26 +8,36 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// Guests that run for longer than a moment have turns of a processor. Whose guests have
-// had many of them lately rests between two, if others wanted the processor meanwhile: it
+// Guests that run for longer than a moment have turns of a processor. Whose work has had
+// many of them lately rests between two, if others wanted the processor meanwhile: it
 // has a quarter of a tenant's half of the processors then, and all of that half where nobody
 // else wants it. Without that, who calculates without end has one of two processors at each
 // moment, and each short thing that others do waits for one of its turns.
+//
+// It is one account for all that a tenant keeps processors busy with for long: guests, large
+// bodies that are read, lists that are looked up. Each alone may have all of it, but what
+// does all at once has no more.
 const (
-	guestBurst = 250 * time.Millisecond // that a tenant's guests have without a rest
-	crowded    = 50 * time.Microsecond  // what a turn that others wanted is waited for
+	workBurst = 250 * time.Millisecond // that a tenant's work has without a rest
+	crowded   = 50 * time.Microsecond  // what a turn that others wanted is waited for
 )
+
+// newWork is that account, of tenants who have so many processors at once.
+func newWork(each int) *paces { return newPaces(each, workBurst) }
 
 // guests give tenants' guests their turns.
 type guests struct {
-	processors *turns
-	own        *paced               // who rests has one of its own, but no processor
-	yield      func() time.Duration // lets others have the processor, and tells how long they did
+	paced
+	yield func() time.Duration // lets others have the processor, and tells how long they did
 }
 
-func newGuests(processors *turns) *guests {
-	return &guests{processors, newPaced(processors.what, processors.each, processors.waiters, guestBurst), yield}
+func newGuests(processors *turns, work *paces) *guests {
+	own := newTurns(processors.what, 1<<20, processors.each, processors.waiters)
+	return &guests{paced{own: own, all: processors, paces: work}, yield}
 }
+
+// othersWait reports whether others want a processor, and lets them have it.
+func othersWait() bool { return yield() > crowded }
 
 // yield lets all others who want a processor have it first.
 func yield() time.Duration {
@@ -47,19 +57,11 @@ func (g *guests) sharer(tenant string) *sandbox.Sharer {
 
 // turn waits for a turn of the tenant's, which done ends.
 func (g *guests) turn(ctx context.Context, tenant string) (done func(), err error) {
-	end, err := g.own.turns.take(ctx, tenant)
+	end, err := g.begin(ctx, tenant)
 	if err != nil {
-		return nil, err
-	}
-	free, err := g.processors.take(ctx, tenant)
-	if err != nil {
-		end()
 		return nil, err
 	}
 	wanted := g.yield() > crowded
 	began := time.Now()
-	return func() {
-		free()
-		g.own.end(tenant, time.Since(began), wanted, end)
-	}, nil
+	return func() { end(time.Since(began), func() bool { return wanted }) }, nil
 }

@@ -18,7 +18,7 @@ func TestGuestsRest(t *testing.T) {
 		wanted time.Duration // what others had of the processor before the turn
 		rest   time.Duration // behind a turn of 10 ms
 	}{
-		{"few turns", guestBurst / 2, 0, time.Second, 0},
+		{"few turns", workBurst / 2, 0, time.Second, 0},
 		{"many turns, and nobody else wants the processor", time.Minute, 0, crowded, 0},
 		{"many turns", time.Minute, 0, 2 * crowded, 30 * time.Millisecond},
 		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, 10 * time.Millisecond},
@@ -27,8 +27,7 @@ func TestGuestsRest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := newGuests(newProcessors(4))
-				g.processors.each, g.own.turns.each, g.own.paces.each = 1, 1, 1
+				g := newGuests(newTurns("turns of a processor", 4, 1, 10), newWork(1))
 				g.yield = func() time.Duration { return 0 }
 				turn := func(took time.Duration) (waited time.Duration) {
 					asked := time.Now()
@@ -66,9 +65,9 @@ func TestGuestsRest(t *testing.T) {
 func TestGuestsAreGivenTurnsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuests(newProcessors(2))
+		g := newGuests(newProcessors(2), newWork(1))
 		g.yield = func() time.Duration { return time.Second }
-		done, err := g.processors.take(t.Context(), "mallory") // a large body of its own
+		done, err := g.all.take(t.Context(), "mallory") // a large body of its own
 		require.NoError(t, err)
 		gone, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -85,7 +84,7 @@ func TestGuestsAreGivenTurnsAgain(t *testing.T) {
 		done()
 		require.Equal(t, mostRest, time.Since(asked))
 		synctest.Wait()
-		require.Empty(t, g.own.turns.tenants)
-		require.Empty(t, g.processors.tenants)
+		require.Empty(t, g.own.tenants)
+		require.Empty(t, g.all.tenants)
 	})
 }

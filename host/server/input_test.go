@@ -3,10 +3,13 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,7 +78,7 @@ func TestLargeInputsTakeTurns(t *testing.T) {
 	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
 	require.NoError(t, err)
 	for path := range inputs {
-		for _, turns := range []*turns{f.server.reading, f.server.keeping} {
+		for _, turns := range []*turns{f.server.reading.own, f.server.keeping} {
 			done, err := turns.take(t.Context(), "acme")
 			require.NoError(t, err)
 			body := inputOf(path, largeInput+1)
@@ -93,36 +96,37 @@ func TestLargeInputsTakeTurns(t *testing.T) {
 			require.Less(t, (<-answered).status, 300, path)
 		}
 	}
-	f.server.reading = newTurns("large inputs", 1, 1, 0)
+	f.server.reading.own = newTurns("large inputs", 1, 1, 0)
 	for path := range inputs {
 		p := f.send("POST", path, f.acme, inputOf(path, largeInput+1)).problem(t, 429, path)
 		require.Equal(t, "large inputs", p.Quota)
 	}
 }
 
-// Between two large inputs of a tenant there is time for others, which has an end.
+// Between two large inputs that a tenant keeps there is time for others, which has an end.
 func TestLargeInputsRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		large := newLarge()
 		for _, input := range []struct {
 			bytes      int
 			took, rest time.Duration
 		}{
 			{largeInput, 100 * time.Millisecond, 0},
 			{largeInput + 1, 100 * time.Millisecond, 300 * time.Millisecond},
-			{largeMore, 100 * time.Millisecond, 400 * time.Millisecond},
-			{1 << 20, 20 * time.Millisecond, 220 * time.Millisecond},
+			{largeMore, 75 * time.Millisecond, 300 * time.Millisecond},
+			{1 << 20, 21 * time.Millisecond, 231 * time.Millisecond},
+			{1 << 20, 60 * time.Millisecond, 660 * time.Millisecond},
 			{1 << 20, 100 * time.Millisecond, time.Second},
 			{largeInput + 1, time.Hour, time.Second},
 		} {
+			s := working()
 			c := &Caller{Key: &store.Key{Tenant: "acme"}, body: input.bytes}
-			done, err := large.largely(t.Context(), c)
+			done, err := s.keep(t.Context(), c)
 			require.NoError(t, err)
 			time.Sleep(input.took)
 			done()
 			began := time.Now()
-			done, err = large.largely(t.Context(), c)
+			done, err = s.keep(t.Context(), c)
 			require.NoError(t, err)
 			require.Equal(t, input.rest, time.Since(began), "%+v", input)
 			done()
@@ -132,13 +136,21 @@ func TestLargeInputsRest(t *testing.T) {
 	})
 }
 
+// working is what a server does tenants' work by, on two processors that others want.
+func working() *Server {
+	s := &Server{processors: newProcessors(2), spent: newWork(1), keeping: newLarge()}
+	s.guests, s.reading, s.looks = newGuests(s.processors, s.spent), newReading(s.processors, s.spent), newLooks(s.spent)
+	s.guests.yield = func() time.Duration { return time.Second }
+	s.looks.wanted = nil
+	return s
+}
+
 // Of requests that only read one of a tenant is answered at a time, and those of another
-// tenant do not wait for it; one that took long is followed by a rest, even if it panicked.
+// tenant do not wait for it; who had much rests, even if it panicked.
 func TestLooksTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{}
-		s.ownLooks, s.looks = newLooks()
+		s := working()
 		get := &Route{Method: http.MethodGet}
 		began := time.Now()
 		look := func(tenant string, took time.Duration) (at time.Duration) {
@@ -152,16 +164,72 @@ func TestLooksTakeTurns(t *testing.T) {
 		go func() {
 			defer func() { _ = recover() }()
 			_ = s.look(t.Context(), &Caller{Key: &store.Key{Tenant: "mallory"}}, get, func() error {
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(workBurst + 50*time.Millisecond)
 				panic("it fails")
 			})
 		}()
 		synctest.Wait()
 		require.Zero(t, look("acme", time.Millisecond))
-		require.Equal(t, 400*time.Millisecond, look("mallory", time.Millisecond), "100 for the first, and 300 of rest")
-		require.Equal(t, 401*time.Millisecond, look("mallory", 0), "a short one is followed by none")
+		require.Equal(t, 500*time.Millisecond, look("mallory", 10*time.Millisecond), "300 for the first, and four times what was too much")
+		s.looks.wanted = func() bool { return false }
+		require.Equal(t, 540*time.Millisecond, look("mallory", time.Second))
+		require.Equal(t, 1540*time.Millisecond, look("mallory", 0), "nobody else wants to")
 		require.NoError(t, s.look(t.Context(), nil, get, func() error { return nil }), "what is for everybody waits for nobody")
+		synctest.Wait()
+		require.Empty(t, s.looks.own.tenants)
+		require.Empty(t, s.looks.all.tenants)
 	})
+}
+
+// Who looks, calculates, and sends large inputs, all at once and without end, has no more
+// of the processors than who does one of these.
+func TestWorkIsCountedTogether(t *testing.T) {
+	t.Parallel()
+	const piece, span = 10 * time.Millisecond, 20 * time.Second
+	c := &Caller{Key: &store.Key{Tenant: "mallory"}}
+	kinds := map[string]func(ctx context.Context, s *Server, work func() error) error{
+		"looks": func(ctx context.Context, s *Server, work func() error) error {
+			return s.look(ctx, c, &Route{Method: http.MethodGet}, work)
+		},
+		"guests": func(ctx context.Context, s *Server, work func() error) error {
+			done, err := s.guests.turn(ctx, "mallory")
+			if err != nil {
+				return err
+			}
+			defer done()
+			return work()
+		},
+		"inputs": func(ctx context.Context, s *Server, work func() error) error {
+			return s.read(ctx, &Caller{Key: c.Key}, largeInput+1, work)
+		},
+	}
+	had := func(t *testing.T, names ...string) (share float64) {
+		synctest.Test(t, func(t *testing.T) {
+			s := working()
+			ctx, cancel := context.WithTimeout(t.Context(), span)
+			defer cancel()
+			var took atomic.Int64
+			var all sync.WaitGroup
+			for _, name := range names {
+				all.Go(func() {
+					for kinds[name](ctx, s, func() error {
+						time.Sleep(piece)
+						took.Add(int64(piece))
+						return nil
+					}) == nil && ctx.Err() == nil {
+					}
+				})
+			}
+			all.Wait()
+			time.Sleep(mostRest) // the last one's
+			share = float64(took.Load()-int64(workBurst)) / float64(span)
+		})
+		return share
+	}
+	for name := range kinds {
+		require.InDelta(t, 0.25, had(t, name), 0.03, name)
+	}
+	require.InDelta(t, 0.25, had(t, "looks", "guests", "inputs"), 0.08)
 }
 
 // A request that says that it is too large is answered without what it would send.

@@ -45,12 +45,17 @@ const (
 	bringBurst = 5 * time.Second
 )
 
+// newBringing are turns of those who bring modules and agents.
+func newBringing() *paced {
+	return &paced{own: newTurns("compiles", 1<<20, 1, maxWaiting), paces: newPaces(1, bringBurst)}
+}
+
 // moduleVersion is what a version of a module may be called.
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
 	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, guests: s.guests, limit: s.options.MaxUpload,
-		bringing: newPaced("compiles", 1, maxWaiting, bringBurst), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
+		bringing: newBringing(), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 	m.shelf = newShelf(m.load, s.now)
 	return m
 }

@@ -6,11 +6,14 @@ import (
 	"time"
 )
 
+// mostRest is how long a rest is at most.
+const mostRest = time.Second
+
 // paceShare is in how many times as long what a tenant had comes back.
 const paceShare = 4
 
 // paces are how much tenants had lately, and how long one rests that has had much: it has a
-// quarter of the time then. A rest is no longer than mostRest.
+// quarter of the time then.
 type paces struct {
 	burst time.Duration // that a tenant has without a rest
 	each  int           // that it may have at once, each with such a burst
@@ -29,40 +32,61 @@ func newPaces(each int, burst time.Duration) *paces {
 	return &paces{burst: burst, each: each, tenants: map[string]*pace{}}
 }
 
-// paced are turns of a tenant's, behind which one rests that has had much lately.
+// paced is work of one kind that goes on by turns, behind which a tenant rests that has had
+// much lately, of this work or of another one that is counted together with it.
 type paced struct {
-	turns *turns
-	paces *paces
-}
-
-// newPaced makes turns of which a tenant has so many at once.
-func newPaced(what string, each, waiters int, burst time.Duration) *paced {
-	return &paced{newTurns(what, 1<<20, each, waiters), newPaces(each, burst)}
+	own    *turns // a tenant's: who rests has one
+	all    *turns // that all tenants share, of which who rests has none; nil: there are none
+	paces  *paces
+	wanted func() bool // whether others want what it takes; nil: they do
 }
 
 // take waits for a turn, which done ends.
 func (p *paced) take(ctx context.Context, tenant string) (done func(), err error) {
-	end, err := p.turns.take(ctx, tenant)
+	end, err := p.begin(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	return func() { p.end(tenant, time.Since(began), true, end) }, nil
+	return func() { end(time.Since(began), p.wanted) }, nil
 }
 
-// end ends a turn that took so long, behind a rest if the tenant is to have one. It has none
-// where nobody else wants its place.
-func (p *paced) end(tenant string, took time.Duration, wanted bool, end func()) {
-	if rest := p.paces.rest(tenant, took, wanted); rest > 0 {
-		time.AfterFunc(rest, end)
-		return
+// begin waits for a turn. end ends it, and is told for how long the tenant worked, and
+// whether others wanted what that took.
+func (p *paced) begin(ctx context.Context, tenant string) (end func(took time.Duration, wanted func() bool), err error) {
+	rested, err := p.own.take(ctx, tenant)
+	if err != nil {
+		return nil, err
 	}
-	end()
+	free := func() {}
+	if p.all != nil {
+		if free, err = p.all.take(ctx, tenant); err != nil {
+			rested()
+			return nil, err
+		}
+	}
+	return func(took time.Duration, wanted func() bool) {
+		free()
+		if rest := p.paces.rest(tenant, took, wanted); rest > 0 {
+			time.AfterFunc(rest, rested)
+			return
+		}
+		rested()
+	}, nil
 }
 
-// rest counts what took so long, and returns how long the tenant is to rest: where nobody
-// else wanted its place not at all, and then it owes nothing either.
-func (p *paces) rest(tenant string, took time.Duration, wanted bool) time.Duration {
+// rest counts what took so long, and returns how long the tenant is to rest. If it had too
+// much, and nobody else wants what it took, it rests not at all, and owes nothing either.
+func (p *paces) rest(tenant string, took time.Duration, wanted func() bool) time.Duration {
+	rest := p.spend(tenant, took)
+	if rest > 0 && wanted != nil && !wanted() {
+		p.forgive(tenant)
+		return 0
+	}
+	return rest
+}
+
+func (p *paces) spend(tenant string, took time.Duration) time.Duration {
 	now := time.Now()
 	took /= time.Duration(p.each)
 	p.mu.Lock()
@@ -73,13 +97,17 @@ func (p *paces) rest(tenant string, took time.Duration, wanted bool) time.Durati
 		of = &pace{left: p.burst, at: now}
 		p.tenants[tenant] = of
 	}
-	least := -mostRest / paceShare
-	if !wanted {
-		least = 0
-	}
-	of.left = max(least, min(p.burst, of.left+now.Sub(of.at)/paceShare)-took)
+	of.left = max(-mostRest/paceShare, min(p.burst, of.left+now.Sub(of.at)/paceShare)-took)
 	of.at = now
 	return max(0, -of.left*paceShare)
+}
+
+func (p *paces) forgive(tenant string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.tenants[tenant]; of != nil {
+		of.left = max(of.left, 0)
+	}
 }
 
 // forget drops tenants that have all of their burst again, so that the table has a bound.

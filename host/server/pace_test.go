@@ -13,7 +13,7 @@ import (
 func TestPacedTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPaced("compiles", 1, 16, 5*time.Second)
+		p := newBringing()
 		turn := func(tenant string, took time.Duration) (waited time.Duration) {
 			asked := time.Now()
 			done, err := p.take(t.Context(), tenant)
@@ -37,7 +37,7 @@ func TestPacedTurns(t *testing.T) {
 		require.Zero(t, turn("mallory", 5*time.Second))
 		require.Zero(t, turn("mallory", 0))
 		synctest.Wait()
-		require.Empty(t, p.turns.tenants)
+		require.Empty(t, p.own.tenants)
 	})
 }
 
@@ -47,8 +47,8 @@ func TestPaceOfSeveralTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for each, rest := range map[int]time.Duration{1: 400 * time.Millisecond, 4: 100 * time.Millisecond} {
 			p := newPaces(each, time.Second)
-			require.Zero(t, p.rest("mallory", time.Duration(each)*time.Second, true))
-			require.Equal(t, rest, p.rest("mallory", 100*time.Millisecond, true))
+			require.Zero(t, p.rest("mallory", time.Duration(each)*time.Second, nil))
+			require.Equal(t, rest, p.rest("mallory", 100*time.Millisecond, nil))
 		}
 	})
 }
@@ -58,10 +58,10 @@ func TestPacesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(1, time.Second)
 		for i := range maxRates {
-			p.rest(fmt.Sprint(i), time.Second, true)
+			p.rest(fmt.Sprint(i), time.Second, nil)
 		}
 		time.Sleep(paceShare*time.Second + 1)
-		require.Zero(t, p.rest("another", 0, true))
+		require.Zero(t, p.rest("another", 0, nil))
 		require.Len(t, p.tenants, 1)
 	})
 }

@@ -44,7 +44,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // wait counts a refusal, and waits for when it is told, unless too many wait, nobody wants
 // it any more, or the server is to end.
 func (f *refusals) wait(ctx context.Context, who string) {
-	rest := f.paces.rest(who, refusalTime, true)
+	rest := f.paces.rest(who, refusalTime, nil)
 	if rest <= 0 {
 		return
 	}

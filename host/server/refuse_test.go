@@ -74,7 +74,7 @@ func TestRefusedRequestsWait(t *testing.T) {
 		{"nothing here", noKey, "/v1/nothing", "", http.StatusNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			again := func() { f.server.refusals.paces.rest(c.who, refusalTime, true) }
+			again := func() { f.server.refusals.paces.rest(c.who, refusalTime, nil) }
 			for range 1000 {
 				again()
 			}

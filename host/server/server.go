@@ -79,11 +79,11 @@ type Server struct {
 	refusals   *refusals
 	underway   *underway
 	processors *turns
+	spent      *paces // what tenants had of the processors, for these:
 	guests     *guests
-	reading    *turns // of large inputs
+	reading    *paced // of large inputs
 	keeping    *turns // of them, in the journal
-	ownLooks   *turns // of requests that only read: one of a tenant
-	looks      *turns // of them, of all tenants
+	looks      *paced // of requests that only read
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
@@ -119,9 +119,8 @@ func New(o *Options) (*Server, error) {
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
 	s.refusals = newRefusals(s.draining)
-	s.guests = newGuests(s.processors)
-	s.reading, s.keeping = newLarge(), newLarge()
-	s.ownLooks, s.looks = newLooks()
+	s.spent = newWork(s.processors.each)
+	s.guests, s.reading, s.keeping, s.looks = newGuests(s.processors, s.spent), newReading(s.processors, s.spent), newLarge(), newLooks(s.spent)
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

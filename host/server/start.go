@@ -259,7 +259,7 @@ func (r *runs) begin(ctx context.Context, c *Caller, name string, version int64,
 		o.release()
 		return nil, err
 	}
-	done, err := r.server.keeping.largely(ctx, c)
+	done, err := r.server.keep(ctx, c)
 	if err != nil {
 		o.release()
 		return nil, err
