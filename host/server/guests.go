@@ -9,7 +9,7 @@ import (
 )
 
 // Guests that run for longer than a moment have turns of a processor. Whose work has had
-// many of them lately rests between two, if others wanted the processor meanwhile: it
+// many of them lately rests between two, if other tenants wanted the processor meanwhile: it
 // has a quarter of a tenant's half of the processors then, and all of that half where nobody
 // else wants it. Without that, who calculates without end has one of two processors at each
 // moment, and each short thing that others do waits for one of its turns.
@@ -28,16 +28,19 @@ func newWork(each int) *paces { return newPaces(each, workBurst) }
 // guests give tenants' guests their turns.
 type guests struct {
 	paced
-	yield func() time.Duration // lets others have the processor, and tells how long they did
+	besides func(tenant string) bool // whether there are other tenants
+	yield   func() time.Duration     // lets others have the processor, and tells how long they did
 }
 
-func newGuests(processors *turns, work *paces) *guests {
+func newGuests(processors *turns, work *paces, besides func(tenant string) bool) *guests {
 	own := newTurns(processors.what, 1<<20, processors.each, processors.waiters)
-	return &guests{paced{own: own, all: processors, paces: work}, yield}
+	return &guests{paced{own: own, all: processors, paces: work}, besides, yield}
 }
 
-// othersWait reports whether others want a processor, and lets them have it.
-func othersWait() bool { return yield() > crowded }
+// othersWait reports whether other tenants want a processor, and lets them have it.
+func (s *Server) othersWait(tenant string) bool {
+	return s.underway.besides(tenant) && yield() > crowded
+}
 
 // yield lets all others who want a processor have it first.
 func yield() time.Duration {
@@ -61,7 +64,9 @@ func (g *guests) turn(ctx context.Context, tenant string) (done func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	wanted := g.yield() > crowded
+	waited := g.yield()
 	began := time.Now()
-	return func() { end(time.Since(began), func() bool { return wanted }) }, nil
+	return func() {
+		end(time.Since(began), func(string) bool { return waited > crowded && g.besides(tenant) })
+	}, nil
 }

@@ -16,18 +16,20 @@ func TestGuestsRest(t *testing.T) {
 		before time.Duration // what the tenant's guests had lately
 		idle   time.Duration // for how long they did nothing since
 		wanted time.Duration // what others had of the processor before the turn
+		alone  bool          // there is no other tenant: what it waits for is its own
 		rest   time.Duration // behind a turn of 10 ms
 	}{
-		{"few turns", workBurst / 2, 0, time.Second, 0},
-		{"many turns, and nobody else wants the processor", time.Minute, 0, crowded, 0},
-		{"many turns", time.Minute, 0, 2 * crowded, 30 * time.Millisecond},
-		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, 10 * time.Millisecond},
-		{"many turns, a while ago", time.Minute, 50 * time.Millisecond, time.Second, 0},
+		{"few turns", workBurst / 2, 0, time.Second, false, 0},
+		{"many turns, and nobody else wants the processor", time.Minute, 0, crowded, false, 0},
+		{"many turns, and nobody else is there", time.Minute, 0, time.Second, true, 0},
+		{"many turns", time.Minute, 0, 2 * crowded, false, 30 * time.Millisecond},
+		{"many turns, and a moment of nothing", time.Minute, 20 * time.Millisecond, time.Second, false, 10 * time.Millisecond},
+		{"many turns, a while ago", time.Minute, 50 * time.Millisecond, time.Second, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := newGuests(newTurns("turns of a processor", 4, 1, 10), newWork(1))
+				g := newGuests(newTurns("turns of a processor", 4, 1, 10), newWork(1), func(string) bool { return !c.alone })
 				g.yield = func() time.Duration { return 0 }
 				turn := func(took time.Duration) (waited time.Duration) {
 					asked := time.Now()
@@ -65,7 +67,7 @@ func TestGuestsRest(t *testing.T) {
 func TestGuestsAreGivenTurnsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuests(newProcessors(2), newWork(1))
+		g := newGuests(newProcessors(2), newWork(1), func(string) bool { return true })
 		g.yield = func() time.Duration { return time.Second }
 		done, err := g.all.take(t.Context(), "mallory") // a large body of its own
 		require.NoError(t, err)
@@ -86,5 +88,32 @@ func TestGuestsAreGivenTurnsAgain(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, g.own.tenants)
 		require.Empty(t, g.all.tenants)
+	})
+}
+
+// A tenant is alone when no other one asked for anything in some time.
+func TestTenantsBesides(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnderway()
+		enter := func(tenant string) (leave func()) {
+			_, leave, err := u.enter(tenant, 0, 0)
+			require.NoError(t, err)
+			return leave
+		}
+		require.False(t, u.besides("acme"))
+		enter("acme")()
+		enter("acme")()
+		require.False(t, u.besides("acme"))
+		require.True(t, u.besides("beta"))
+		leave := enter("beta")
+		enter("acme")()
+		time.Sleep(lately)
+		require.True(t, u.besides("acme"), "it is still answered")
+		require.False(t, u.besides("beta"))
+		leave()
+		require.False(t, u.besides("acme"))
+		enter("beta")()
+		require.True(t, u.besides("acme"), "it was there a moment ago")
 	})
 }

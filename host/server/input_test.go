@@ -139,9 +139,9 @@ func TestLargeInputsRest(t *testing.T) {
 // working is what a server does tenants' work by, on two processors that others want.
 func working() *Server {
 	s := &Server{processors: newProcessors(2), spent: newWork(1), keeping: newLarge()}
-	s.guests, s.reading, s.looks = newGuests(s.processors, s.spent), newReading(s.processors, s.spent), newLooks(s.spent)
+	s.guests = newGuests(s.processors, s.spent, func(string) bool { return true })
 	s.guests.yield = func() time.Duration { return time.Second }
-	s.looks.wanted = nil
+	s.reading, s.looks = newReading(s.processors, s.spent), newLooks(s.spent, nil)
 	return s
 }
 
@@ -171,7 +171,7 @@ func TestLooksTakeTurns(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, look("acme", time.Millisecond))
 		require.Equal(t, 500*time.Millisecond, look("mallory", 10*time.Millisecond), "300 for the first, and four times what was too much")
-		s.looks.wanted = func() bool { return false }
+		s.looks.wanted = func(string) bool { return false }
 		require.Equal(t, 540*time.Millisecond, look("mallory", time.Second))
 		require.Equal(t, 1540*time.Millisecond, look("mallory", 0), "nobody else wants to")
 		require.NoError(t, s.look(t.Context(), nil, get, func() error { return nil }), "what is for everybody waits for nobody")

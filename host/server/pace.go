@@ -32,13 +32,16 @@ func newPaces(each int, burst time.Duration) *paces {
 	return &paces{burst: burst, each: each, tenants: map[string]*pace{}}
 }
 
+// wanted is whether others want what a tenant takes.
+type wanted func(tenant string) bool
+
 // paced is work of one kind that goes on by turns, behind which a tenant rests that has had
 // much lately, of this work or of another one that is counted together with it.
 type paced struct {
 	own    *turns // a tenant's: who rests has one
 	all    *turns // that all tenants share, of which who rests has none; nil: there are none
 	paces  *paces
-	wanted func() bool // whether others want what it takes; nil: they do
+	wanted wanted // nil: they do
 }
 
 // take waits for a turn, which done ends.
@@ -53,7 +56,7 @@ func (p *paced) take(ctx context.Context, tenant string) (done func(), err error
 
 // begin waits for a turn. end ends it, and is told for how long the tenant worked, and
 // whether others wanted what that took.
-func (p *paced) begin(ctx context.Context, tenant string) (end func(took time.Duration, wanted func() bool), err error) {
+func (p *paced) begin(ctx context.Context, tenant string) (end func(took time.Duration, w wanted), err error) {
 	rested, err := p.own.take(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -65,9 +68,9 @@ func (p *paced) begin(ctx context.Context, tenant string) (end func(took time.Du
 			return nil, err
 		}
 	}
-	return func(took time.Duration, wanted func() bool) {
+	return func(took time.Duration, w wanted) {
 		free()
-		if rest := p.paces.rest(tenant, took, wanted); rest > 0 {
+		if rest := p.paces.rest(tenant, took, w); rest > 0 {
 			time.AfterFunc(rest, rested)
 			return
 		}
@@ -77,9 +80,9 @@ func (p *paced) begin(ctx context.Context, tenant string) (end func(took time.Du
 
 // rest counts what took so long, and returns how long the tenant is to rest. If it had too
 // much, and nobody else wants what it took, it rests not at all, and owes nothing either.
-func (p *paces) rest(tenant string, took time.Duration, wanted func() bool) time.Duration {
+func (p *paces) rest(tenant string, took time.Duration, w wanted) time.Duration {
 	rest := p.spend(tenant, took)
-	if rest > 0 && wanted != nil && !wanted() {
+	if rest > 0 && w != nil && !w(tenant) {
 		p.forgive(tenant)
 		return 0
 	}

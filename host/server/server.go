@@ -120,7 +120,8 @@ func New(o *Options) (*Server, error) {
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
 	s.refusals = newRefusals(s.draining)
 	s.spent = newWork(s.processors.each)
-	s.guests, s.reading, s.keeping, s.looks = newGuests(s.processors, s.spent), newReading(s.processors, s.spent), newLarge(), newLooks(s.spent)
+	s.guests, s.looks = newGuests(s.processors, s.spent, s.underway.besides), newLooks(s.spent, s.othersWait)
+	s.reading, s.keeping = newReading(s.processors, s.spent), newLarge()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

@@ -116,9 +116,9 @@ const (
 )
 
 // newLooks are turns of those who look.
-func newLooks(work *paces) *paced {
+func newLooks(work *paces, w wanted) *paced {
 	const what = "reading requests"
-	return &paced{own: newTurns(what, 1<<20, 1, looksWaiters), all: newTurns(what, looksMost, 1, 1), paces: work, wanted: othersWait}
+	return &paced{own: newTurns(what, 1<<20, 1, looksWaiters), all: newTurns(what, looksMost, 1, 1), paces: work, wanted: w}
 }
 
 // look calls fn for a request, when it may read, if that is all that it does.

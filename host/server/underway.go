@@ -17,7 +17,18 @@ const (
 type underway struct {
 	mu      sync.Mutex
 	tenants map[string]*load
+	latest  [2]arrival // of two tenants, the later one first
 }
+
+// An arrival is when a tenant's last request came.
+type arrival struct {
+	tenant string
+	at     time.Time
+}
+
+// lately is for how long a tenant that asks for nothing more is still there: what it asked
+// for may go on.
+const lately = 10 * time.Second
 
 // A load is what the requests of one tenant take.
 type load struct {
@@ -47,6 +58,10 @@ func (u *underway) enter(tenant string, most, bytes int64) (read, leave func(), 
 	}
 	l.requests++
 	l.bytes += bytes
+	if u.latest[0].tenant != tenant {
+		u.latest[1] = u.latest[0]
+	}
+	u.latest[0] = arrival{tenant, time.Now()}
 	read = sync.OnceFunc(func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -60,6 +75,21 @@ func (u *underway) enter(tenant string, most, bytes int64) (read, leave func(), 
 			delete(u.tenants, tenant)
 		}
 	}, nil
+}
+
+// besides reports whether there is another tenant: it asks for something, or did so lately.
+func (u *underway) besides(tenant string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	others := len(u.tenants)
+	if u.tenants[tenant] != nil {
+		others--
+	}
+	last := u.latest[0]
+	if last.tenant == tenant {
+		last = u.latest[1]
+	}
+	return others > 0 || time.Since(last.at) < lately
 }
 
 // held is how much of a request's body a route may come to hold in memory: what the
