@@ -60,6 +60,7 @@ func hostility(p *plan, s *platform, text *bytes.Buffer) error {
 		"The time of each counts from when it was to begin, so that none waits unseen. Another tenant uploads what the catalogue of hostile modules has, runs modules that fault and that "+
 		"use up their time, floods the server with requests, sends bodies of 8 MB and of 1 MB, stalls uploads and reads no events; by turns it does so, and stands still. "+
 		"What sends all that has what nobody else wants of the processors; the model, and what runs the others' agents, share them with the server. "+
+		"Somebody who attacks has a machine of their own for that: the row in which all is sent to another address tells what its sender takes by itself here. "+
 		"Behind its turns it is deleted, with its runs, before the next one comes. There were %d turns of %v each; behind the ratio is where it lies in 90 of 100 draws of as many turns out of these. "+
 		"A disk that stands still for a second, as a shared one does now and then, with and without that tenant, is all of what p99 says of a row; the p99 of the middle turn does not have it. "+
 		"Processor is what the server had of them, where %d00 %% is all there is.\n\n"+
