@@ -141,7 +141,7 @@ func working() *Server {
 	s := &Server{processors: newProcessors(2), spent: newWork(1), keeping: newLarge()}
 	s.guests = newGuests(s.processors, s.spent, func(string) bool { return true })
 	s.guests.yield = func() time.Duration { return time.Second }
-	s.reading, s.looks = newReading(s.processors, s.spent), newLooks(s.spent, nil)
+	s.reading, s.looks = newReading(s.processors, s.spent, nil), newLooks(s.spent, nil)
 	return s
 }
 

@@ -46,8 +46,8 @@ const (
 )
 
 // newBringing are turns of those who bring modules and agents.
-func newBringing() *paced {
-	return &paced{own: newTurns("compiles", 1<<20, 1, maxWaiting), paces: newPaces(1, bringBurst)}
+func newBringing(others wanted) *paced {
+	return &paced{own: newTurns("compiles", 1<<20, 1, maxWaiting), paces: newPaces(1, bringBurst), wanted: others}
 }
 
 // moduleVersion is what a version of a module may be called.
@@ -55,7 +55,7 @@ var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
 	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, guests: s.guests, limit: s.options.MaxUpload,
-		bringing: newBringing(), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
+		bringing: newBringing(s.underway.besides), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
 	m.shelf = newShelf(m.load, s.now)
 	return m
 }

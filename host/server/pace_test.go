@@ -13,7 +13,7 @@ import (
 func TestPacedTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newBringing()
+		p := newBringing(nil)
 		turn := func(tenant string, took time.Duration) (waited time.Duration) {
 			asked := time.Now()
 			done, err := p.take(t.Context(), tenant)
@@ -35,6 +35,9 @@ func TestPacedTurns(t *testing.T) {
 		require.Equal(t, mostRest, turn("mallory", 0))
 		time.Sleep(20 * time.Second)
 		require.Zero(t, turn("mallory", 5*time.Second))
+		require.Zero(t, turn("mallory", time.Hour))
+		p.wanted = func(string) bool { return false } // who is alone
+		require.Equal(t, mostRest, turn("mallory", time.Hour))
 		require.Zero(t, turn("mallory", 0))
 		synctest.Wait()
 		require.Empty(t, p.own.tenants)

@@ -121,7 +121,7 @@ func New(o *Options) (*Server, error) {
 	s.refusals = newRefusals(s.draining)
 	s.spent = newWork(s.processors.each)
 	s.guests, s.looks = newGuests(s.processors, s.spent, s.underway.besides), newLooks(s.spent, s.othersWait)
-	s.reading, s.keeping = newReading(s.processors, s.spent), newLarge()
+	s.reading, s.keeping = newReading(s.processors, s.spent, s.underway.besides), newLarge()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -33,105 +32,11 @@ func newTurns(what string, all, each, waiters int) *turns {
 	return &turns{what: what, each: each, waiters: waiters, free: all, tenants: map[string]*turnsOf{}}
 }
 
-// smallBody is the size of a body that is read without a turn: it takes less than one.
-const smallBody = 32 << 10
-
 // newProcessors are turns of the processors, for what keeps one busy for longer than
 // others should wait: guests that run for long, large bodies that are read. A tenant has
 // half of them.
 func newProcessors(all int) *turns {
 	return newTurns("turns of a processor", all, max(1, all/2), 1<<20)
-}
-
-// Of large inputs of a tenant one is read, and one is written into the journal, at a time.
-// Each counts for more than that took, the more the larger it is, since it is sent to
-// modules and models as well. What is written leaves the disk, which all tenants share, to
-// others before the next, too: without that, who sends one after the other is there at
-// each moment.
-const (
-	largeInput   = 64 << 10
-	largeRest    = 3         // times as long as it took
-	largeMore    = 128 << 10 // and once more for each so many bytes: others wait for all of them at once, see [Caller.weigh]
-	largeWaiters = 64
-)
-
-func newLarge() *turns { return newTurns("large inputs", 1<<20, 1, largeWaiters) }
-
-// newReading are turns of those who read large inputs, on a processor.
-func newReading(processors *turns, work *paces) *paced {
-	return &paced{own: newLarge(), all: processors, paces: work}
-}
-
-// read calls fn, which reads a body of so many bytes of the caller's, when it is its turn.
-func (s *Server) read(ctx context.Context, c *Caller, bytes int, fn func() error) error {
-	c.body = bytes
-	if bytes <= smallBody {
-		return fn()
-	}
-	if bytes <= largeInput {
-		done, err := s.processors.take(ctx, c.Key.Tenant)
-		if err != nil {
-			return err
-		}
-		defer done()
-		return fn()
-	}
-	end, err := s.reading.begin(ctx, c.Key.Tenant)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	defer func() { end(c.weigh(time.Since(began)), nil) }()
-	return fn()
-}
-
-// weigh is what it counts as that the caller's large input was worked on for so long.
-func (c *Caller) weigh(took time.Duration) time.Duration {
-	return took + took*time.Duration(c.body/largeMore)/largeRest
-}
-
-// keep waits until an input of the caller's may be written, which done ends. One that is
-// not large does not wait.
-func (s *Server) keep(ctx context.Context, c *Caller) (done func(), err error) {
-	if c.body <= largeInput {
-		return func() {}, nil
-	}
-	end, err := s.keeping.take(ctx, c.Key.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	return func() {
-		took := c.weigh(time.Since(began))
-		time.AfterFunc(max(s.spent.rest(c.Key.Tenant, took, nil), min(largeRest*took, mostRest)), end)
-	}, nil
-}
-
-// What tenants look at (lists, histories) is read for one of a tenant's requests at a time,
-// and of all tenants on fewer connections than the store has: runs and keys are read on the
-// same ones.
-const (
-	looksMost    = 3
-	looksWaiters = 256
-)
-
-// newLooks are turns of those who look.
-func newLooks(work *paces, w wanted) *paced {
-	const what = "reading requests"
-	return &paced{own: newTurns(what, 1<<20, 1, looksWaiters), all: newTurns(what, looksMost, 1, 1), paces: work, wanted: w}
-}
-
-// look calls fn for a request, when it may read, if that is all that it does.
-func (s *Server) look(ctx context.Context, c *Caller, r *Route, fn func() error) error {
-	if c == nil || r.Method != http.MethodGet {
-		return fn()
-	}
-	done, err := s.looks.take(ctx, c.Key.Tenant)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return fn()
 }
 
 // turnRetry is when another try is worth it where too much waits.

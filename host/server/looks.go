@@ -1,0 +1,33 @@
+package server
+
+import (
+	"context"
+	"net/http"
+)
+
+// What tenants look at (lists, histories) is read for one of a tenant's requests at a time,
+// and of all tenants on fewer connections than the store has: runs and keys are read on the
+// same ones.
+const (
+	looksMost    = 3
+	looksWaiters = 256
+)
+
+// newLooks are turns of those who look.
+func newLooks(work *paces, others wanted) *paced {
+	const what = "reading requests"
+	return &paced{own: newTurns(what, 1<<20, 1, looksWaiters), all: newTurns(what, looksMost, 1, 1), paces: work, wanted: others}
+}
+
+// look calls fn for a request, when it may read, if that is all that it does.
+func (s *Server) look(ctx context.Context, c *Caller, r *Route, fn func() error) error {
+	if c == nil || r.Method != http.MethodGet {
+		return fn()
+	}
+	done, err := s.looks.take(ctx, c.Key.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return fn()
+}
