@@ -17,6 +17,23 @@ func Clone(b []byte) []byte {
 	return out
 }
 
+// CloneUntil is Clone that calls stop between two pieces and fails with its error. A nil stop is
+// not called.
+func CloneUntil(b []byte, stop func() error) ([]byte, error) {
+	if stop == nil || len(b) <= pieceBytes {
+		return Clone(b), nil
+	}
+	out := make([]byte, 0, len(b))
+	for len(b) > 0 {
+		if err := stop(); err != nil {
+			return nil, err
+		}
+		n := min(len(b), pieceBytes)
+		out, b = Append(out, b[:n]), b[n:]
+	}
+	return out, nil
+}
+
 // Append appends a text to another, in pieces as Clone does.
 func Append[T ~string | ~[]byte](b []byte, text T) []byte {
 	b = growPieces(b, len(text))

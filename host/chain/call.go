@@ -221,17 +221,44 @@ func (c *Call) LocalSet(key string, value json.RawMessage, version int64) (int64
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}
+	// Reject first what needs neither reading nor copying the value: both take milliseconds for 4 MB.
+	if err := c.checkLocalSet(key, value, version); err != nil {
+		return 0, err
+	}
 	if err := abi.ValidUntil(value, c.stop); err != nil {
 		return 0, &abi.Error{Code: abi.CodeInvalid, Message: "the value of run-local key " + key + " is not JSON: " + err.Error()}
 	}
+	value, err := abi.CloneUntil(value, c.stop)
+	if err != nil {
+		return 0, err
+	}
 	if version == abi.LocalAlways {
-		return c.stage(localWrite{key: key, value: abi.Clone(value)})
+		return c.stage(localWrite{key: key, value: value})
 	}
 	if err := c.flush(key); err != nil {
 		return 0, err
 	}
 	c.touch(key, 0)
 	return c.run.locals.set(c.member, key, value, version)
+}
+
+// checkLocalSet returns the error of a LocalSet that exceeds a limit or has an outdated version.
+// The write itself checks both again, since other calls may write in between.
+func (c *Call) checkLocalSet(key string, value json.RawMessage, version int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version == abi.LocalAlways {
+		return c.checkStaged(key, value)
+	}
+	if len(key)+len(value) > maxLocalBytes {
+		return errLocalsFull()
+	}
+	for _, w := range c.staged {
+		if w.key == key {
+			return nil // LocalSet writes it first, which changes the version
+		}
+	}
+	return c.run.locals.checkSet(c.member, key, version)
 }
 
 // LocalDelete deletes a run-local value once the hook has succeeded.
@@ -246,12 +273,8 @@ func (c *Call) LocalDelete(key string) error {
 func (c *Call) stage(w localWrite) (version int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := len(w.key) + len(w.value)
-	for _, s := range c.staged {
-		size += len(s.key) + len(s.value)
-	}
-	if size > maxLocalBytes || len(c.staged) >= maxLocalKeys {
-		return 0, &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxLocalBytes, maxLocalKeys)}
+	if err := c.checkStaged(w.key, w.value); err != nil {
+		return 0, err
 	}
 	if w.version, err = c.run.locals.reserve(c.member, w.key); err != nil {
 		return 0, err
@@ -261,6 +284,19 @@ func (c *Call) stage(w localWrite) (version int64, err error) {
 	}
 	c.staged = append(c.staged, w)
 	return w.version, nil
+}
+
+// checkStaged returns an error if another staged write would exceed the limits of a hook. Its caller
+// holds the lock.
+func (c *Call) checkStaged(key string, value json.RawMessage) error {
+	size := len(key) + len(value)
+	for _, s := range c.staged {
+		size += len(s.key) + len(s.value)
+	}
+	if size > maxLocalBytes || len(c.staged) >= maxLocalKeys {
+		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may write %d bytes and %d keys of run-local values", maxLocalBytes, maxLocalKeys)}
+	}
+	return nil
 }
 
 // flush makes the waiting writes to key now, for one that takes effect at once.

@@ -128,20 +128,35 @@ func (l *Locals) writable(m *member, key string) error {
 	return nil
 }
 
-// set sets a key if it has that version still, or in any case for
-// abi.LocalAlways.
+// set sets a key if its version is still version, or unconditionally for
+// abi.LocalAlways. It keeps value.
 func (l *Locals) set(m *member, key string, value json.RawMessage, version int64) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.writable(m, key); err != nil {
+	if err := l.settable(m, key, version); err != nil {
 		return 0, err
 	}
+	l.last++
+	return l.last, l.put(m, key, value, l.last)
+}
+
+// checkSet returns the error of a set with that version, except that of its size.
+func (l *Locals) checkSet(m *member, key string, version int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settable(m, key, version)
+}
+
+// settable is checkSet for callers that hold the lock.
+func (l *Locals) settable(m *member, key string, version int64) error {
+	if err := l.writable(m, key); err != nil {
+		return err
+	}
 	if now := l.scopes[m.scope(key)][key].Version; version != abi.LocalAlways && version != now {
-		return 0, &abi.Error{Code: abi.CodeConflict, Retryable: true,
+		return &abi.Error{Code: abi.CodeConflict, Retryable: true,
 			Message: "run-local key " + key + " has version " + strconv.FormatInt(now, 10) + ", not " + strconv.FormatInt(version, 10)}
 	}
-	l.last++
-	return l.last, l.put(m, key, abi.Clone(value), l.last)
+	return nil
 }
 
 // reserve refuses a write that could not be made, and takes a version for it.
@@ -184,11 +199,15 @@ func (l *Locals) put(m *member, key string, value json.RawMessage, version int64
 		size -= len(key) + len(old.Value)
 	}
 	if size > maxLocalBytes || !had && len(values) >= maxLocalKeys {
-		return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
-			strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
+		return errLocalsFull()
 	}
 	values[key], l.sizes[scope] = localValue{value, version}, size
 	return nil
+}
+
+func errLocalsFull() error {
+	return &abi.Error{Code: abi.CodeLimit, Message: "run-local values are limited to " +
+		strconv.Itoa(maxLocalBytes) + " bytes and " + strconv.Itoa(maxLocalKeys) + " keys"}
 }
 
 // remove deletes a value. Its callers hold the lock.

@@ -3,6 +3,7 @@ package chain
 import (
 	"encoding/json"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -157,4 +158,52 @@ func TestLocalsSizesStayRight(t *testing.T) {
 		want += len(key) + len(v.Value)
 	}
 	require.Equal(t, want, locals.sizes["entry:a"])
+}
+
+// TestRejectedLocalSetCopiesNothing checks that a write beyond the limits costs the host no copy of
+// its value: a hook can repeat such a write thousands of times.
+func TestRejectedLocalSetCopiesNothing(t *testing.T) {
+	value := json.RawMessage(`"` + strings.Repeat("x", maxLocalBytes-100) + `"`)
+	outdated := func(c *Call) error {
+		_, err := c.LocalSet("k", value, 1000)
+		return err
+	}
+	for name, test := range map[string]struct {
+		write func(c *Call) error
+		want  abi.Code
+	}{
+		"beyond the limit of a hook": {func(c *Call) error {
+			_, err := c.LocalSet("k", value, abi.LocalAlways)
+			return err
+		}, abi.CodeLimit},
+		"with an outdated version": {outdated, abi.CodeConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := localCall(NewLocals(), "a", Tenant)
+			if test.want == abi.CodeLimit {
+				require.NoError(t, test.write(c), "the first write")
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range 10 {
+				require.ErrorIs(t, test.write(c), &abi.Error{Code: test.want})
+			}
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(len(value)))
+		})
+	}
+}
+
+// TestLocalSetStopsWhileItCopies checks that a long copy ends when the call has to.
+func TestLocalSetStopsWhileItCopies(t *testing.T) {
+	t.Parallel()
+	c := localCall(NewLocals(), "a", Tenant)
+	value := json.RawMessage(`"` + strings.Repeat("x", 3<<20) + `"`)
+	asked := 0
+	c.Until(func() error { asked++; return nil })
+	require.NoError(t, abi.ValidUntil(value, c.stop))
+	reading := asked
+	_, err := c.LocalSet("k", value, abi.LocalAlways)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, asked-2*reading, 10, "stop is asked between pieces of the copy")
 }
