@@ -35,6 +35,8 @@ var otherwise = []struct{ statement, step, why string }{
 	{"DELETE FROM tenant_usage WHERE tenant = $1", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=?)", "deletes a tenant"},
 	{"ORDER BY day, agent, module LIMIT $4", "SEARCH tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1 (tenant=? AND day>? AND day<?)", "lists what was used"},
 	{"FROM tenant_usage GROUP BY tenant, day", "SCAN tenant_usage USING INDEX sqlite_autoindex_tenant_usage_1", "brings an older database up to date"},
+	{"FROM runs WHERE tenant <> '' GROUP BY tenant", "SCAN runs USING INDEX runs_created", "brings an older database up to date"},
+	{"UPDATE runs SET journal_bytes = 256", "SCAN runs", "brings an older database up to date"},
 	{"status IN ('finished', $2, $3)", "SEARCH runs USING INDEX runs_status (status=? AND created_ms<?)", "looks for runs that are kept no longer"},
 	{"SELECT id, modules FROM runs", "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id>?)", "looks for modules that no run has, some runs at a time, beside those who write"},
 	{"SELECT modules FROM runs", "SEARCH runs USING INDEX runs_status (status=? AND created_ms>?)", "looks whether runs that have just begun have a module"},

@@ -84,17 +84,19 @@ type TenantInfo struct {
 
 // A TenantQuota bounds a tenant; what is zero is not bounded.
 type TenantQuota struct {
-	ConcurrentRuns int64 `json:"concurrent_runs,omitempty" minimum:"0" doc:"Runs under way at once."`
-	RunsPerDay     int64 `json:"runs_per_day,omitempty" minimum:"0" doc:"Runs that begin on a day (UTC)."`
-	TokensPerDay   int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
-	FuelPerDay     int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
-	Modules        int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
-	StorageBytes   int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
-	ValueBytes     int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
-	UploadBytes    int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
-	InputBytes     int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
-	Requests       int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
-	RequestsPerMin int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
+	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty" minimum:"0" doc:"Runs under way at once."`
+	RunsPerDay         int64 `json:"runs_per_day,omitempty" minimum:"0" doc:"Runs that begin on a day (UTC)."`
+	TokensPerDay       int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
+	FuelPerDay         int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
+	Modules            int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
+	StorageBytes       int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
+	ValueBytes         int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
+	JournalBytes       int64 `json:"journal_bytes,omitempty" minimum:"0" doc:"Bytes of the journals of runs that are kept. A run in progress that passes it ends. Default: 4294967296."`
+	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty" minimum:"0" doc:"Bytes that runs write to their journals on a day (UTC). A run in progress that passes it ends. Default: 2147483648."`
+	UploadBytes        int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
+	InputBytes         int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
+	Requests           int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
+	RequestsPerMin     int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
 }
 
 // A TenantUpdate says what of a tenant changes.
@@ -221,7 +223,7 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 }
 
 // ofTenants are the tables that have a tenant's rows, beside those of its runs.
-var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "run_places", "secrets",
+var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "journal_room", "run_places", "secrets",
 	"module_values", "module_usage"}
 
 // DeleteTenant implements [Platform].

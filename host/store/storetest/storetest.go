@@ -24,7 +24,7 @@ func Run(t *testing.T, open Opener) {
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
-		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
+		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "journal bytes": testJournalBytes, "journal quotas": testJournalQuotas, "journal bytes at once": testJournalBytesAtOnce, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
 		"large bytes": testLarge, "large bytes at once": testLargeAtOnce, "large bytes refused": testLargeRefused, "large bytes deleted": testLargeDeleted, "large bytes swept": testLargeSwept, "large bytes corrupt": testLargeCorrupt,
 	} {
 		t.Run(name, func(t *testing.T) {
