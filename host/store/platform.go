@@ -36,8 +36,9 @@ type Platform interface {
 	CreateTenant(ctx context.Context, id, name string, q TenantQuota, policy json.RawMessage) (*TenantInfo, error)
 	// TenantInfo fails with [ErrNoTenant].
 	TenantInfo(ctx context.Context, id string) (*TenantInfo, error)
-	// Tenants lists the tenants after one, in the order of their ids.
-	Tenants(ctx context.Context, after string, limit int) ([]TenantInfo, error)
+	// Tenants returns a page of the tenants in the order of their ids, and the position of
+	// its last tenant if more follow.
+	Tenants(ctx context.Context, p Page) ([]TenantInfo, *Position, error)
 	// UpdateTenant changes what is not nil.
 	UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*TenantInfo, error)
 	// DeleteTenant forgets a tenant and everything that belongs to it: its runs first,
@@ -52,7 +53,10 @@ type Platform interface {
 	// Block keeps a module from being called for any tenant, until Unblock.
 	Block(ctx context.Context, digest, reason string) error
 	Unblock(ctx context.Context, digest string) error
+	// Blocked returns all blocks. Blocks returns a page of them in the order of their
+	// digests, and the position of its last block if more follow.
 	Blocked(ctx context.Context) ([]Block, error)
+	Blocks(ctx context.Context, p Page) ([]Block, *Position, error)
 
 	// LostKeys names the keys that sealed secrets which this store's keyring cannot
 	// open: of each name the oldest and the newest secret are tried.
@@ -180,17 +184,19 @@ func (s *store) TenantInfo(ctx context.Context, id string) (info *TenantInfo, er
 }
 
 // Tenants implements [Platform].
-func (s *store) Tenants(ctx context.Context, after string, limit int) (out []TenantInfo, err error) {
-	err = s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) error {
+func (s *store) Tenants(ctx context.Context, p Page) (tenants []TenantInfo, next *Position, err error) {
+	err = s.view(ctx, func(t tx) (err error) {
+		tenants, next, err = list(t, p, func(scan func(...any) error) (i TenantInfo, err error) {
 			info, err := scanTenant(scan)
 			if err == nil {
-				out = append(out, *info)
+				i = *info
 			}
-			return err
-		}, `SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> '' ORDER BY id LIMIT $2`, after, int64(limit))
+			return i, err
+		}, func(i *TenantInfo) Position { return Position{Name: i.ID} },
+			`SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> '' ORDER BY id LIMIT $2`, p.name())
+		return err
 	})
-	return out, err
+	return tenants, next, err
 }
 
 // UpdateTenant implements [Platform].
@@ -327,15 +333,29 @@ func (s *store) Unblock(ctx context.Context, digest string) error {
 func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 	err = s.view(ctx, func(t tx) error {
 		return t.query(func(scan func(...any) error) error {
-			var b Block
-			var created int64
-			err := scan(&b.Digest, &b.Reason, &created)
-			b.Created = time.UnixMilli(created)
+			b, err := scanBlock(scan)
 			out = append(out, b)
 			return err
 		}, `SELECT digest, reason, created_ms FROM blocked_modules ORDER BY digest`)
 	})
 	return out, err
+}
+
+func scanBlock(scan func(...any) error) (b Block, err error) {
+	var created int64
+	err = scan(&b.Digest, &b.Reason, &created)
+	b.Created = time.UnixMilli(created)
+	return b, err
+}
+
+// Blocks implements [Platform].
+func (s *store) Blocks(ctx context.Context, p Page) (blocks []Block, next *Position, err error) {
+	err = s.view(ctx, func(t tx) (err error) {
+		blocks, next, err = list(t, p, scanBlock, func(b *Block) Position { return Position{Name: b.Digest} },
+			`SELECT digest, reason, created_ms FROM blocked_modules WHERE digest > $1 ORDER BY digest LIMIT $2`, p.name())
+		return err
+	})
+	return blocks, next, err
 }
 
 // Now implements [Platform].

@@ -360,29 +360,43 @@ func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err er
 }
 
 // Runs implements [Store].
-func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
+func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next *Position, err error) {
 	if f == nil {
 		f = &Filter{}
 	}
-	before, limit := int64(1)<<62, f.Limit
-	if !f.Before.IsZero() {
-		before = f.Before.UnixMilli()
+	created, id := f.older()
+	sql, args := `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{f.Tenant, created, id}
+	where := func(field, value string) {
+		args = append(args, value)
+		sql += fmt.Sprintf(` AND %s = $%d`, field, len(args))
 	}
-	if limit <= 0 {
-		limit = 100
+	switch {
+	case f.Agent == "" && f.Status == "":
+	case f.Agent == "":
+		where(`status`, string(f.Status))
+	case f.Status == "":
+		where(`agent`, f.Agent)
+	// Of two filters, the more selective one uses its index, and the other one is an
+	// expression, which has none. Few runs have not finished.
+	case f.Status == agent.StatusFinished:
+		where(`agent`, f.Agent)
+		where(`status || ''`, string(f.Status))
+	default:
+		where(`status`, string(f.Status))
+		where(`agent || ''`, f.Agent)
 	}
-	var out []agent.RunInfo
-	err := s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) error {
+	sql += fmt.Sprintf(` ORDER BY created_ms DESC, id DESC LIMIT $%d`, len(args)+1)
+	err = s.view(ctx, func(t tx) (err error) {
+		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r agent.RunInfo, err error) {
 			info, err := scanRun(scan)
 			if err == nil {
-				out = append(out, *info)
+				r = *info
 			}
-			return err
-		}, `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) AND created_ms < $4
-			ORDER BY created_ms DESC, id DESC LIMIT $5`, f.Tenant, f.Agent, string(f.Status), before, int64(limit))
+			return r, err
+		}, func(r *agent.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
+		return err
 	})
-	return out, err
+	return runs, next, err
 }
 
 // Events implements [agent.Journal].

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -135,21 +136,36 @@ func addDay(t scoped, u *Usage) error {
 	return err
 }
 
-// maxUsageRows is how many rows are listed at most.
-const maxUsageRows = 10_000
+// Usage returns a page of what was used from one day to another, both included, by day,
+// agent and module, and the position of its last row if more follow.
+func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usage, next *Position, err error) {
+	day, rest, _ := strings.Cut(p.name(), "/")
+	agent, module, _ := strings.Cut(rest, "/")
+	err = n.view(ctx, func(t scoped) (err error) {
+		rows, next, err = list(t, p, scanUsage, func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
+			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes FROM tenant_usage
+			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6) ORDER BY day, agent, module LIMIT $7`,
+			max(from, day), to, day, agent, module)
+		return err
+	})
+	return rows, next, err
+}
 
-// Usage lists what was used on the days from one to another, both included.
-func (n *Tenant) Usage(ctx context.Context, from, to string) (out []Usage, err error) {
+func scanUsage(scan func(...any) error) (u Usage, err error) {
+	err = scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls, &u.JournalBytes)
+	return u, err
+}
+
+// UsageTotal returns the sum of what was used from one day to another, both included.
+func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		return t.query(func(scan func(...any) error) error {
-			var u Usage
-			err := scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls, &u.JournalBytes)
-			out = append(out, u)
-			return err
-		}, `SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes FROM tenant_usage
-			WHERE tenant = $1 AND day >= $2 AND day <= $3 ORDER BY day, agent, module LIMIT $4`, from, to, int64(maxUsageRows))
+			return scan(&total.Runs, &total.PromptTokens, &total.CompletionTokens, &total.Fuel, &total.WallMS, &total.Calls, &total.JournalBytes)
+		}, `SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT), CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT), CAST(COALESCE(sum(completion_tokens), 0) AS BIGINT),
+			CAST(COALESCE(sum(fuel), 0) AS BIGINT), CAST(COALESCE(sum(wall_ms), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT), CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
+			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`, from, to)
 	})
-	return out, err
+	return total, err
 }
 
 // placeTime is how long a run that was let in may take to be in the journal.

@@ -59,7 +59,7 @@ func requireJournal(t *testing.T, n *store.Tenant, kept, today int64) {
 	require.NoError(t, err)
 	require.Equal(t, kept, got, "kept")
 	day := store.Day(time.Now())
-	rows, err := n.Usage(t.Context(), day, day)
+	rows, _, err := n.Usage(t.Context(), day, day, store.Page{})
 	require.NoError(t, err)
 	var total store.Usage
 	for _, r := range rows {

@@ -37,7 +37,7 @@ func testMeter(t *testing.T, open Opener) {
 	info, err := s.Run(ctx, "r")
 	require.NoError(t, err)
 	today := store.Day(time.Now())
-	rows, err := acme.Usage(ctx, today, today)
+	rows, _, err := acme.Usage(ctx, today, today, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, rows, 2, "the operator's modules are not the tenant's to see")
 	require.GreaterOrEqual(t, rows[0].WallMS, int64(0))

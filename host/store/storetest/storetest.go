@@ -20,7 +20,7 @@ type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
-		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
+		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of all": testPagesOfAll, "page bytes": testPageBytes,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
