@@ -156,13 +156,9 @@ func aboutText(m *client.Module) string {
 }
 
 func modulesList(e *env) *cobra.Command {
-	var limit listLimit
+	var limit int
 	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, the newest first"}, func(ctx context.Context, r *remote, _ []string) error {
-		rows, err := limit.max()
-		if err != nil {
-			return err
-		}
-		list, err := client.Collect(rows, client.MaxPage, func(p client.Page) ([]*client.Module, string, error) { return r.Modules(ctx, p) })
+		list, err := r.Modules(ctx, limit)
 		if err != nil {
 			return err
 		}
@@ -184,7 +180,7 @@ func modulesList(e *env) *cobra.Command {
 			return table("no modules at "+r.Server(), rows)
 		})
 	})
-	limit.add(cmd, 100)
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N`, up to 1000")
 	return cmd
 }
 

@@ -51,12 +51,11 @@ type client struct {
 }
 
 // begin sets how long events are translated.
-func (c *client) begin(caller, run context.Context) (stop func()) {
+func (c *client) begin(run context.Context) (stop func()) {
 	until, cancel := context.WithCancel(context.WithoutCancel(run))
 	c.until = until
-	canceled := context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })
-	over := context.AfterFunc(run, func() { time.AfterFunc(endBudget, cancel) })
-	return func() { canceled(); over(); cancel() }
+	over := context.AfterFunc(run, func() { time.AfterFunc(translateBudget, cancel) })
+	return func() { over(); cancel() }
 }
 
 // prepare numbers an event, and translates it if there is a client. What its

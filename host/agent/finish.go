@@ -12,19 +12,24 @@ import (
 
 // How long after_agent and the last observe may take together.
 const (
-	endBudget      = 10 * time.Second
-	canceledBudget = 2 * time.Second // from the cancel on
+	endBudget     = 10 * time.Second
+	stoppedBudget = 600 * time.Millisecond // since the run was canceled or its time was up
+	// translateBudget is for how long the last events of a stopped run are translated: its
+	// end is translated even if after_agent used all its time.
+	translateBudget = stoppedBudget + 200*time.Millisecond
 )
 
 // finish ends the run, however it came to its end: open calls are answered,
 // after_agent and the observers learn of it, and run_finished is last.
 func (r *run) finish(caller, ctx context.Context, err error) {
 	s := &r.state
+	if r.keeper != nil {
+		r.keeper.settle()
+	}
 	e := r.ended(caller, ctx, err)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
-	defer context.AfterFunc(caller, func() { time.AfterFunc(canceledBudget, cancel) })()
-	defer r.boundEnd(cancel)()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stoppedBudget, cancel) })()
 	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
 	usage := r.Where().Usage // with that of what after_agent asked
@@ -92,7 +97,6 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		stop *chain.Stop
 		over *chain.Over
 		most *chain.Limited
-		full *JournalFullError
 	)
 	switch {
 	case errors.As(err, &done):
@@ -110,10 +114,6 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 			return e
 		}
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
-	case errors.As(err, &full):
-		r.tell(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
-		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
-		err = full
 	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{errCanceledByJournal}

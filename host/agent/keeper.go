@@ -64,13 +64,13 @@ type keeper struct {
 	unsafe  bool     // the last commit was lazy
 	landing *landing // of the last commit that was waited for
 
-	size     *journalSize
 	landings chan struct{} // holds a token for each that has not come to its end
 
 	wake    chan struct{}
 	closing chan struct{}
 	done    chan struct{} // the commits have ended
 	backlog backlog
+	shedder shedder
 }
 
 // newKeeper returns a keeper of a run that is claimed.
@@ -78,8 +78,8 @@ func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
 	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
 		pending: newEntry(), progress: &Progress{Status: StatusRunning, Step: r.state.Step},
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
-		landing: landed(), size: newJournalSize(o, r), landings: make(chan struct{}, maxLandings),
-		backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
+		landing: landed(), landings: make(chan struct{}, maxLandings),
+		shedder: newShedder(), backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
 }
 
 // begin starts to keep. The run is ended by cancel if that fails.
@@ -114,6 +114,10 @@ func (k *keeper) failed() error {
 // hand takes an event; held ones wait for the change that they tell of.
 func (k *keeper) hand(e ClientEvent, held bool) {
 	k.mu.Lock()
+	if k.shedder.drops(&e.Event) {
+		k.mu.Unlock()
+		return
+	}
 	k.events = append(k.events, e)
 	if !held {
 		k.safe = len(k.events)
@@ -346,13 +350,14 @@ func (k *keeper) commit() {
 	c, events, waiters, err := k.collect()
 	var disk <-chan error
 	if err == nil && c != nil {
-		disk, err = k.write(c)
+		if disk, err = k.write(c); errors.Is(err, ErrAborted) {
+			events, disk, err = k.retry(c, events)
+		}
 	}
 	if err != nil {
 		err = k.fail(err)
 	} else if c != nil {
 		k.entries, k.last, k.unsafe = c.Entry, c.Last, c.Lazy
-		k.size.add(c.Bytes(), c.Full, k.cancel)
 	}
 	waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return !w.wrote(err) })
 	if err == nil {
@@ -403,7 +408,9 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 			return nil, nil, waiters, err
 		}
 	}
+	number(events, c.First)
 	c.Last += int64(len(events))
+	c.Abort, c.Urgent = k.shedder.stopped, k.shedder.isStopped()
 	c.Events, err = lines(events)
 	return c, events, waiters, err
 }

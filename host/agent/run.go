@@ -196,10 +196,13 @@ func (r *run) execute(ctx context.Context) {
 		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
 		defer cancel()
 	}
+	if k := r.keeper; k != nil {
+		defer context.AfterFunc(ctx, k.stop)()
+	}
 	r.state.Deadline, _ = ctx.Deadline()
 	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationRun, Model: r.agent.ModelName})
 	defer func() { end(r.traced) }()
-	defer r.client.begin(caller, ctx)()
+	defer r.client.begin(ctx)()
 	err := refused
 	if r.wrong != nil {
 		err = r.wrong

@@ -95,7 +95,7 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		}
 		var leave func()
 		if err == nil {
-			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, c.Info.Quota.Requests, held(req, &r, c))
+			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, r.atOnce(c), held(req, &r, c))
 		}
 		if err != nil {
 			s.refuse(w, req, err)
@@ -137,6 +137,9 @@ func unauthorized(why string) *Problem {
 func (s *Server) allow(c *Caller, r Route) error {
 	if !c.Has(r.Scope) {
 		return problem(codeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
+	}
+	if r.Control {
+		return s.controls.take(c.Key.Tenant, c.Info.Quota.RequestsPerMin)
 	}
 	return s.rates.take(c.Key.Tenant, c.Info.Quota.RequestsPerMin)
 }

@@ -11,7 +11,14 @@ import (
 const (
 	looksMost    = 3
 	looksWaiters = 256
+	statesMost   = 2 // requests for the state of a run
 )
+
+// newStates returns the semaphore of requests for the state of a run: one of a tenant at a
+// time, which waits for no list.
+func newStates() *turns {
+	return newTurns("requests for the state of a run", statesMost, 1, looksWaiters)
+}
 
 // newLooks are turns of those who look.
 func newLooks(work *paces, others wanted) *paced {
@@ -24,7 +31,11 @@ func (s *Server) look(ctx context.Context, c *Caller, r *Route, fn func() error)
 	if c == nil || r.Method != http.MethodGet {
 		return fn()
 	}
-	done, err := s.looks.take(ctx, c.Key.Tenant)
+	take := s.looks.take
+	if r.Control {
+		take = s.states.take
+	}
+	done, err := take(ctx, c.Key.Tenant)
 	if err != nil {
 		return err
 	}

@@ -153,14 +153,12 @@ type (
 	listRunInput struct {
 		Agent  string    `query:"agent" maxLength:"63" doc:"Runs of this agent only."`
 		Status string    `query:"status" enum:"running,paused,finished" doc:"Runs of this status only."`
-		Before time.Time `query:"before" deprecated:"true" doc:"Runs that were created before this time. Deprecated: use cursor. Runs that were created in the same millisecond as the last run of a page are lost."`
-		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"Maximum number of runs. A page of large runs has fewer."`
-		CursorInput
+		Before time.Time `query:"before" doc:"Runs that were created before: the created of the last one of the page before."`
+		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500"`
 	}
 	listRunOutput struct {
 		Body struct {
-			Runs []*Run `json:"runs" nullable:"false"`
-			ListOutput
+			Runs []*Run `json:"runs"`
 		}
 	}
 )
@@ -171,8 +169,8 @@ func (r *runs) routes(s *Server) {
 		Summary: "Start a run, or go on with one that waits",
 		About:   "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
 		describeStart, r.start)
-	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first", About: aboutLists}, r.list)
-	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Summary: "Show a run"}, r.get)
+	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first"}, r.list)
+	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Control: true, Summary: "Show a run"}, r.get)
 	s.raw(Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: RunsRead, Tag: tag, Summary: "The events of a run",
 		About: "With Accept: text/event-stream a stream, from behind Last-Event-ID on, until the run ends or waits for answers; otherwise a page of JSON."},
 		describeEvents, r.events)
@@ -180,8 +178,8 @@ func (r *runs) routes(s *Server) {
 		Summary: "What a run did, step by step", About: "Its messages, and in each phase what hooks answered and changed, what gates decided, and what tools answered."}, r.history)
 	route(s, Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: RunsRead, Tag: tag, Summary: "The timeline of a run",
 		About: "Its hooks, model calls and tool calls as spans within each other, with time, fuel and failures. It is there when the run has ended or waits."}, r.trace)
-	route(s, Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: RunsWrite, Tag: tag, Status: 202, Summary: "Cancel a run",
-		About: "One that goes on ends soon, and its modules learn of it."}, r.cancel)
+	route(s, Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: RunsWrite, Tag: tag, Control: true, Status: 202, Summary: "Cancel a run",
+		About: "One that goes on ends within a second, and its modules learn of it. Custom events and log lines that are not persisted by then are dropped."}, r.cancel)
 	route(s, Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: RunsWrite, Tag: tag, Summary: "Forget a run that has ended or waits"}, r.delete)
 }
 
@@ -211,23 +209,12 @@ func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*agent.Run
 }
 
 func (r *runs) list(ctx context.Context, c *Caller, in *listRunInput) (*listRunOutput, error) {
-	page, err := in.page(listRuns, c.Tenant.ID(), in.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if !in.Before.IsZero() {
-		if page.After != nil {
-			return nil, invalidParameter("before", "before and cursor exclude each other; send the cursor alone")
-		}
-		page.After = &store.Position{Created: in.Before}
-	}
-	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Page: page})
+	infos, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Before: in.Before, Limit: in.Limit})
 	if err != nil {
 		return nil, err
 	}
 	out := &listRunOutput{}
 	out.Body.Runs = []*Run{}
-	out.Body.setNext(listRuns, c.Tenant.ID(), next)
 	for i := range infos {
 		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))
 	}

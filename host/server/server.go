@@ -75,6 +75,8 @@ type Server struct {
 	mux   *mux
 	api   huma.API
 	rates *rates
+	// controls are requests that control runs, which are counted by themselves.
+	controls *rates
 	// What is refused, and what is under way, by tenant.
 	refusals   *refusals
 	underway   *underway
@@ -84,6 +86,7 @@ type Server struct {
 	reading    *paced // of large inputs
 	keeping    *turns // of them, in the journal
 	looks      *paced // of requests that only read
+	states     *turns // of requests for the state of a run
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
 	modules *modules
@@ -118,6 +121,7 @@ func New(o *Options) (*Server, error) {
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
 	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
+	s.controls, s.states = newRates(s.now), newStates()
 	s.refusals = newRefusals(s.draining)
 	s.spent = newWork(s.processors.each)
 	s.guests, s.looks = newGuests(s.processors, s.spent, s.underway.besides), newLooks(s.spent, s.othersWait)

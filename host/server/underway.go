@@ -13,6 +13,20 @@ const (
 	maxBodyBytes = 64 << 20 // of bodies that are held in memory
 )
 
+// controlRequests is how many requests a tenant may have under way beyond its quota, if
+// they control its runs.
+const controlRequests = 64
+
+// atOnce returns how many requests the caller's tenant may have under way, this one
+// included.
+func (r *Route) atOnce(c *Caller) int64 {
+	most := cmp.Or(c.Info.Quota.Requests, maxRequests)
+	if r.Control {
+		most += controlRequests
+	}
+	return most
+}
+
 // underway are the requests of tenants that are being answered.
 type underway struct {
 	mu      sync.Mutex

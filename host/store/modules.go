@@ -21,7 +21,7 @@ func (s *store) PutModule(ctx context.Context, wasm []byte) (string, error) {
 	if err != nil || known > 0 {
 		return digest, err
 	}
-	return digest, s.staged(ctx, nil, func(bodies []*body) error {
+	return digest, s.staged(ctx, nil, nil, func(bodies []*body) error {
 		return s.update(ctx, false, func(t tx) error {
 			b, has := bodies[0], ""
 			if _, err := one(t, `INSERT INTO modules (digest, size, created_ms, wasm, pieces) VALUES ($1, $2, NOW_MS, $3, $4)

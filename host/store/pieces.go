@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/host/agent"
 )
 
 // How large bytes are written. Whoever writes waits for what is written to SQLite's log
@@ -35,8 +37,9 @@ type body struct {
 }
 
 // staged calls write with bytes as rows are to have them, and deletes those that its
-// transaction did not take. With each piece sign is called, if it is not nil.
-func (s *store) staged(ctx context.Context, sign func(tx) error, write func([]*body) error, all ...[]byte) (err error) {
+// transaction did not take. With each piece sign is called, if it is not nil. If abort is
+// closed before write is called, it fails with [agent.ErrAborted].
+func (s *store) staged(ctx context.Context, abort <-chan struct{}, sign func(tx) error, write func([]*body) error, all ...[]byte) (err error) {
 	var bodies []*body
 	defer func() {
 		for _, b := range bodies {
@@ -52,35 +55,55 @@ func (s *store) staged(ctx context.Context, sign func(tx) error, write func([]*b
 			continue
 		}
 		b.inRow, b.pieces = []byte{}, fmt.Sprintf("%s-%d", newSecret(20, 32), len(bytes))
-		if err := s.stage(ctx, b.pieces, bytes, sign); err != nil {
+		if err := s.stage(ctx, abort, b.pieces, bytes, sign); err != nil {
 			return err
 		}
 	}
 	return write(bodies)
 }
 
-// stage writes pieces. Of all that are being written one is at a time, and behind each
-// the database is left to others for as long as it took.
-func (s *store) stage(ctx context.Context, id string, bytes []byte, sign func(tx) error) error {
+// stage writes pieces. One piece of all those that are being written is written at a time,
+// and after each the database is left to others for as long as it took. Pieces of an urgent
+// write wait for none of that.
+func (s *store) stage(ctx context.Context, abort <-chan struct{}, id string, bytes []byte, sign func(tx) error) error {
 	for n := 0; n*pieceBytes < len(bytes); n++ {
-		select {
-		case s.piece <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		done, err := s.pieceTurn(ctx, abort)
+		if err != nil {
+			return err
 		}
-		began := time.Now()
-		err := s.update(ctx, false, func(t tx) error {
+		err = s.update(ctx, false, func(t tx) error {
 			if err := stagePiece(t, id, int64(n), bytes[n*pieceBytes:min((n+1)*pieceBytes, len(bytes))]); err != nil || sign == nil {
 				return err
 			}
 			return sign(t)
 		})
-		time.AfterFunc(min(time.Since(began), longestRest), func() { <-s.piece })
+		done()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pieceTurn waits until a piece may be written. done is called once it is.
+func (s *store) pieceTurn(ctx context.Context, abort <-chan struct{}) (done func(), err error) {
+	select {
+	case <-abort:
+		return nil, agent.ErrAborted
+	default:
+	}
+	if isUrgent(ctx) {
+		return func() {}, nil
+	}
+	select {
+	case s.piece <- struct{}{}:
+	case <-abort:
+		return nil, agent.ErrAborted
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	began := time.Now()
+	return func() { time.AfterFunc(min(time.Since(began), longestRest), func() { <-s.piece }) }, nil
 }
 
 // errSwept is the error of who was so slow that the pieces were swept.

@@ -114,7 +114,7 @@ func TestSweptWhileItIsWritten(t *testing.T) {
 		require.Equal(t, Gone, gone.Kind)
 		requireNoPieces(t, s)
 	}
-	requireGone(s.staged(ctx, nil, func(bodies []*body) error {
+	requireGone(s.staged(ctx, nil, nil, func(bodies []*body) error {
 		sweep()
 		return s.update(ctx, false, func(t tx) error { return insertLog(t, "r", 1, bodies[0]) })
 	}, make([]byte, 200_000)))

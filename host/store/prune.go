@@ -83,27 +83,21 @@ func forgetSome(t tx, which string, args []any) (n int, more bool, err error) {
 	}, fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, which, len(args)+1), append(args, int64(forgetBatch))...); err != nil {
 		return 0, false, err
 	}
-	remove := fmt.Sprintf(`DELETE FROM runs WHERE %s AND id = $%d`, which, len(args)+1) + deletedRun
-	room := freed{}
-	more = len(ids) == forgetBatch
+	one := fmt.Sprintf(`DELETE FROM runs WHERE %s AND id = $%d`, which, len(args)+1)
 	for _, id := range ids {
-		var tenant string
-		var size int64
-		gone, err := one(t, remove, append(args, id), &tenant, &size)
-		if err == nil && gone { // else it was resumed in the meantime
+		gone, err := t.exec(one, append(args, id)...)
+		if err == nil && gone > 0 { // nobody went on with it meanwhile
 			n++
-			room.add(tenant, size)
 			_, err = forget(t, id) // the pieces are swept
 		}
 		if err != nil {
 			return 0, false, err
 		}
 		if time.Since(began) > forgetTime {
-			more = true
-			break
+			return n, true, nil
 		}
 	}
-	return n, more, room.give(t)
+	return n, len(ids) == forgetBatch, nil
 }
 
 // forget deletes what belongs to a run, whose own row is gone. It returns the pieces that

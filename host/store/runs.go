@@ -14,7 +14,7 @@ import (
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
-	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes`
+	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
@@ -23,7 +23,7 @@ func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
 	var spec []byte
 	var step, lease, cancel, created, updated int64
 	if err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage, &r.Fuel, &pending,
-		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats, &r.JournalBytes); err != nil {
+		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats); err != nil {
 		return nil, err
 	}
 	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)
@@ -58,7 +58,7 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 	if err != nil {
 		return err
 	}
-	return s.staged(ctx, nil, func(log []*body) error {
+	return s.staged(ctx, nil, nil, func(log []*body) error {
 		return s.update(ctx, r.Lazy, func(t tx) error {
 			if err := insert(t, log[0]); err != nil {
 				return err
@@ -78,29 +78,15 @@ func inserted(r *agent.NewRun) (func(tx, *body) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := r.Bytes()
-	counted := int64(0)
-	if r.Tenant != Operator {
-		counted = dueBytes(agent.StatusRunning, size)
-	}
 	return func(t tx, log *body) error {
-		n, err := t.exec(`INSERT INTO runs (`+runColumns+`, journal_due)
-			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '', $12, $13) ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec), size, size-counted)
+		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '') ON CONFLICT (id) DO NOTHING`,
+			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
-		}
-		if counted > 0 {
-			var now int64
-			if _, err := one(t, `SELECT NOW_MS`, nil, &now); err != nil {
-				return err
-			}
-			if err := countJournal(scoped{t, r.Tenant}, r.Agent, time.UnixMilli(now), counted); err != nil {
-				return err
-			}
 		}
 		return insertLog(t, r.ID, 1, log)
 	}, nil
@@ -243,6 +229,9 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 	if err != nil {
 		return err
 	}
+	if c.Urgent {
+		ctx = urgent(ctx)
+	}
 	update := func(fn func(tx) error) error { return s.commit(ctx, c.Written, fn) }
 	if c.Lazy {
 		update = func(fn func(tx) error) error { return s.update(ctx, true, fn) }
@@ -251,21 +240,20 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 		_, err := t.exec(renewal, c.Run, c.Epoch, c.Lease.Milliseconds())
 		return err
 	}
-	return s.staged(ctx, alive, func(bodies []*body) error {
+	return s.staged(ctx, c.Abort, alive, func(bodies []*body) error {
 		return update(func(t tx) error {
 			before, err := metered(t, c)
 			if err != nil {
 				return err
 			}
-			lacking := int64(0)
-			moved, err := one(t, advance, append(args[:len(args):len(args)], before.due(c)), &lacking)
+			n, err := t.exec(advance, args...)
 			if err != nil {
 				return err
 			}
-			if !moved {
+			if n == 0 {
 				return refused(t, c)
 			}
-			if c.Full, err = before.count(t, c, lacking); err != nil {
+			if err := before.count(t, c.Progress); err != nil {
 				return err
 			}
 			if c.Log != nil {
@@ -282,14 +270,13 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 }
 
 // advanced is the statement that brings a run to where it is after a commit, if it is
-// where it was before. Its last argument, which the caller adds, is the change of
-// journal_due.
+// where it was before.
 func advanced(c *agent.Commit) (text string, args []any, err error) {
 	before, set := c.Entry, ""
 	if c.Log != nil {
 		before--
 	}
-	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds(), c.Bytes()}
+	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds()}
 	if p := c.Progress; p != nil {
 		usage, err := marshal(p.Usage)
 		if err != nil {
@@ -305,12 +292,11 @@ func advanced(c *agent.Commit) (text string, args []any, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		set = ", status = $9, finish_reason = $10, step = $11, usage = $12, fuel = $13, pending = $14, stats = $15"
+		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
 		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
 	}
-	set += fmt.Sprintf(", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d", len(args)+1)
 	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
-		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished' RETURNING journal_due`, args, nil
+		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
 }
 
 // refused says why a commit changed nothing; nil if it was made before, and the
@@ -332,7 +318,7 @@ const renewal = `UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch 
 
 // Renew implements [agent.Journal].
 func (s *store) Renew(ctx context.Context, id string, epoch int64, lease time.Duration) (cancel bool, err error) {
-	err = s.update(ctx, true, func(t tx) error {
+	err = s.update(urgent(ctx), true, func(t tx) error {
 		n, err := t.exec(renewal, id, epoch, lease.Milliseconds())
 		if err != nil {
 			return err
@@ -360,43 +346,29 @@ func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err er
 }
 
 // Runs implements [Store].
-func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next *Position, err error) {
+func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
 	if f == nil {
 		f = &Filter{}
 	}
-	created, id := f.older()
-	sql, args := `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{f.Tenant, created, id}
-	where := func(field, value string) {
-		args = append(args, value)
-		sql += fmt.Sprintf(` AND %s = $%d`, field, len(args))
+	before, limit := int64(1)<<62, f.Limit
+	if !f.Before.IsZero() {
+		before = f.Before.UnixMilli()
 	}
-	switch {
-	case f.Agent == "" && f.Status == "":
-	case f.Agent == "":
-		where(`status`, string(f.Status))
-	case f.Status == "":
-		where(`agent`, f.Agent)
-	// Of two filters, the more selective one uses its index, and the other one is an
-	// expression, which has none. Few runs have not finished.
-	case f.Status == agent.StatusFinished:
-		where(`agent`, f.Agent)
-		where(`status || ''`, string(f.Status))
-	default:
-		where(`status`, string(f.Status))
-		where(`agent || ''`, f.Agent)
+	if limit <= 0 {
+		limit = 100
 	}
-	sql += fmt.Sprintf(` ORDER BY created_ms DESC, id DESC LIMIT $%d`, len(args)+1)
-	err = s.view(ctx, func(t tx) (err error) {
-		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r agent.RunInfo, err error) {
+	var out []agent.RunInfo
+	err := s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
 			info, err := scanRun(scan)
 			if err == nil {
-				r = *info
+				out = append(out, *info)
 			}
-			return r, err
-		}, func(r *agent.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
-		return err
+			return err
+		}, `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) AND created_ms < $4
+			ORDER BY created_ms DESC, id DESC LIMIT $5`, f.Tenant, f.Agent, string(f.Status), before, int64(limit))
 	})
-	return runs, next, err
+	return out, err
 }
 
 // Events implements [agent.Journal].
@@ -464,7 +436,7 @@ func eventBodies(t tx, run string, after int64, limit, most int) (rows []body, e
 
 // Cancel implements [Store].
 func (s *store) Cancel(ctx context.Context, id string) error {
-	return s.update(ctx, false, func(t tx) error {
+	return s.update(urgent(ctx), false, func(t tx) error {
 		n, err := t.exec(`UPDATE runs SET cancel = 1 WHERE id = $1 AND status <> 'finished'`, id)
 		if err != nil || n == 1 {
 			return err
@@ -479,21 +451,14 @@ func (s *store) Cancel(ctx context.Context, id string) error {
 
 // Abandon implements [Store].
 func (s *store) Abandon(ctx context.Context, id, reason string) error {
-	return s.update(ctx, false, func(t tx) error {
+	return s.update(urgent(ctx), false, func(t tx) error {
 		r, err := run(t, id)
 		if err != nil {
 			return err
 		}
-		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
-			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
-		b, err := abi.Marshal(&e)
-		if err != nil {
-			return err
-		}
-		c := &agent.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
 		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
-			updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
-			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch, c.Bytes())
+			updated_ms = NOW_MS, last_seq = last_seq + 1
+			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch)
 		switch {
 		case err != nil:
 			return err
@@ -502,10 +467,13 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		case n == 0:
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		if _, _, err := countDue(t, id, agent.StatusFinished); err != nil {
+		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
+			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
+		b, err := abi.Marshal(&e)
+		if err != nil {
 			return err
 		}
-		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: c.Events})
+		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: append(b, '\n')})
 	})
 }
 
@@ -513,25 +481,19 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 func (s *store) Delete(ctx context.Context, id string) error {
 	var pieces []string
 	err := s.update(ctx, false, func(t tx) error {
-		var tenant string
-		var size int64
-		found, err := one(t, `DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+deletedRun, []any{id}, &tenant, &size)
+		n, err := t.exec(`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`, id)
 		if err != nil {
 			return err
 		}
-		if !found {
+		if n == 0 {
 			r, err := run(t, id)
 			if err != nil {
 				return err
 			}
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		if pieces, err = forget(t, id); err != nil {
-			return err
-		}
-		gone := freed{}
-		gone.add(tenant, size)
-		return gone.give(t)
+		pieces, err = forget(t, id)
+		return err
 	})
 	if err == nil {
 		s.discard(ctx, pieces...)

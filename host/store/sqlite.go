@@ -20,7 +20,7 @@ import (
 // How SQLite is used.
 const (
 	busyTimeout = 10_000 // milliseconds that a writer waits for another process
-	readers     = 4      // connections
+	readers     = 6      // connections
 	maxGroup    = 64     // writes that share a transaction
 )
 
@@ -39,6 +39,7 @@ type sqliteDB struct {
 	closed bool
 	ended  chan struct{} // closed with it
 	queue  chan *write
+	first  chan *write // urgent ones, which are made before those in queue
 	done   chan struct{}
 }
 
@@ -57,7 +58,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	d := &sqliteDB{where: path, idle: make(chan *sqliteConn, readers), ended: make(chan struct{}), queue: make(chan *write, maxGroup), done: make(chan struct{})}
+	d := &sqliteDB{where: path, idle: make(chan *sqliteConn, readers), ended: make(chan struct{}), queue: make(chan *write, maxGroup), first: make(chan *write, maxGroup), done: make(chan struct{})}
 	if err := d.makeFile(); err != nil {
 		return nil, d.failed(err)
 	}
@@ -123,6 +124,7 @@ func (d *sqliteDB) close() error {
 	d.closed = true
 	close(d.ended)
 	close(d.queue)
+	close(d.first)
 	d.mu.Unlock()
 	<-d.done
 	err := errors.Join(d.disk.close(), d.writer.close())
@@ -151,8 +153,12 @@ func (d *sqliteDB) make(w *write) error {
 		d.mu.RUnlock()
 		return &Error{Broken, d.where, errClosed}
 	}
+	queue := d.queue
+	if isUrgent(w.ctx) {
+		queue = d.first
+	}
 	select {
-	case d.queue <- w:
+	case queue <- w:
 		d.mu.RUnlock()
 	case <-w.ctx.Done():
 		d.mu.RUnlock()
@@ -171,20 +177,7 @@ func (d *sqliteDB) exclusive(ctx context.Context, fn func(tx) error) error {
 // work makes writes until the database is closed.
 func (d *sqliteDB) work() {
 	defer close(d.done)
-	for first := range d.queue {
-		group := []*write{first}
-	gather:
-		for len(group) < maxGroup {
-			select {
-			case w, ok := <-d.queue:
-				if !ok {
-					break gather
-				}
-				group = append(group, w)
-			default:
-				break gather
-			}
-		}
+	for group := d.next(); group != nil; group = d.next() {
 		if err := d.group(group); err != nil {
 			for _, w := range group {
 				w.err = err
@@ -192,6 +185,54 @@ func (d *sqliteDB) work() {
 		}
 		d.disk.await(group)
 	}
+}
+
+// next waits for writes and returns those that share a transaction: the urgent ones if there
+// are any, else others. It returns none once the database is closed.
+func (d *sqliteDB) next() []*write {
+	select {
+	case w, ok := <-d.first:
+		if ok {
+			return gathered(w, d.first)
+		}
+		if w, ok = <-d.queue; ok { // it is closed too
+			return gathered(w, d.queue)
+		}
+		return nil
+	default:
+	}
+	select {
+	case w, ok := <-d.first:
+		if ok {
+			return gathered(w, d.first)
+		}
+	case w, ok := <-d.queue:
+		if ok {
+			return gathered(w, d.queue)
+		}
+		if w, ok = <-d.first; ok {
+			return gathered(w, d.first)
+		}
+		return nil
+	}
+	return d.next()
+}
+
+// gathered returns a write and those of its queue that wait, at most maxGroup.
+func gathered(first *write, queue chan *write) []*write {
+	group := []*write{first}
+	for len(group) < maxGroup {
+		select {
+		case w, ok := <-queue:
+			if !ok {
+				return group
+			}
+			group = append(group, w)
+		default:
+			return group
+		}
+	}
+	return group
 }
 
 // group makes writes in one transaction. One that fails takes back what it did
