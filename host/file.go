@@ -45,7 +45,8 @@ type FileOptions struct {
 	WrapModel func(model.Model) (model.Model, error)
 	// Getenv reads keys and addresses of endpoints; os.Getenv when nil.
 	Getenv func(string) string
-	// Logger hears what MCP servers print, at level debug. Nil: nobody.
+	// Logger receives what MCP servers print, at level debug, and the file's numbers that are
+	// lowered to their bounds, as warnings. Optional.
 	Logger *slog.Logger
 
 	// Journal keeps the agent's runs; nil: they end with the process.
@@ -86,6 +87,11 @@ type FileOptions struct {
 func (h *Host) NewAgentFromFile(ctx context.Context, f *agentfile.File, o *FileOptions) (*Agent, error) {
 	if o == nil {
 		o = &FileOptions{}
+	}
+	for _, text := range f.Bound() {
+		if o.Logger != nil {
+			o.Logger.Warn("a limit of the agent is lowered", slog.String("agent", f.Name), slog.String("limit", text))
+		}
 	}
 	b := &builder{host: h, file: f, opts: *o}
 	if b.opts.Getenv == nil {

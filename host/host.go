@@ -173,7 +173,7 @@ type AgentOptions struct {
 	Inner       []Middleware
 	chain.Options
 
-	MaxSteps  int           // agent.DefaultMaxSteps when 0
+	MaxSteps  int           // agent.DefaultMaxSteps when 0, at most agent.MaxStepsBound
 	Limits    agent.Limits  // of model calls and tool calls
 	Timeout   time.Duration // of a run; 0: none
 	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0

@@ -56,7 +56,10 @@ func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 	if err := c.grant(f); err != nil {
 		return nil, err
 	}
-	return f, c.configure(f)
+	if err := c.configure(f); err != nil {
+		return nil, err
+	}
+	return f, f.CheckBounds()
 }
 
 func (c *runCommand) addTools(t *agentfile.Tools) error {

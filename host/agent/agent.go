@@ -28,6 +28,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
+// MaxStepsBound is the largest Options.MaxSteps.
+const MaxStepsBound = 100_000
+
 // Defaults of Options.
 const (
 	DefaultMaxSteps  = 20
@@ -61,7 +64,7 @@ type Options struct {
 	// Chain are the middlewares; nil: none.
 	Chain *chain.Chain
 
-	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0
+	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
 	Limits    Limits        // of the calls of a run
 	Timeout   time.Duration // of a run; 0: none
 	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
@@ -124,6 +127,9 @@ func New(o *Options) (*Agent, error) {
 	}
 	if a.Name == "" {
 		a.Name = "agent"
+	}
+	if a.MaxSteps > MaxStepsBound {
+		return nil, fmt.Errorf("an agent may have %d steps at most, not %d; lower MaxSteps", MaxStepsBound, a.MaxSteps)
 	}
 	if a.MaxSteps <= 0 {
 		a.MaxSteps = DefaultMaxSteps

@@ -57,7 +57,7 @@ type File struct {
 type Model struct {
 	Endpoint
 	Params    abi.Params `json:"params,omitempty" jsonschema:"Parameters of each call by their OpenAI names: temperature, max_tokens, …"`
-	Retries   *int       `json:"retries,omitempty" jsonschema:"How often a call that failed is made again, where that makes sense. Default: 2."`
+	Retries   *int       `json:"retries,omitempty" jsonschema:"How often a call that failed is made again, where that makes sense. Default: 2, at most 100."`
 	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models that are asked, in this order, when the one before does not answer."`
 }
 
@@ -89,7 +89,7 @@ type MCPServer struct {
 	// Dir is the directory of the file, in which the command runs.
 	Dir string `json:"-"`
 
-	Timeout Duration `json:"timeout,omitempty" jsonschema:"How long the server may take to answer when it is connected to, and again to list its tools. Default: 10s."`
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"How long the server may take to answer when it is connected to, and again to list its tools. Default: 10s, at most 10m."`
 }
 
 // A Secret is a value of the environment that the host fills into requests of
@@ -136,15 +136,15 @@ type ModuleLimits struct {
 
 // Limits bound a run; what is zero has its default.
 type Limits struct {
-	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"Steps of a run, each one call of the model. Default: 20."`
-	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The time of a run. Default: none."`
-	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The time of one tool call. Default: 2m."`
-	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h, a week."`
-	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8."`
+	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"Steps of a run, each one call of the model. Default: 20, at most 100000."`
+	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The time of a run. Default: none, at most 720h."`
+	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The time of one tool call. Default: 2m, at most 24h."`
+	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h, a week; at most 8784h."`
+	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8, at most 256."`
 
-	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked, also by modules and by agents that are tools. Retries do not count. Default: no limit."`
-	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"Tool calls that the model, modules, and agents that are tools may make, all tools together. Default: no limit."`
-	Tools       map[string]int `json:"tools,omitempty" jsonschema:"Calls of single tools, by their names. Default: no limit."`
+	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked, also by modules and by agents that are tools. Retries do not count. Default: no limit, at most 1000000."`
+	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"Tool calls that the model, modules, and agents that are tools may make, all tools together. Default: no limit, at most 1000000."`
+	Tools       map[string]int `json:"tools,omitempty" jsonschema:"Calls of single tools, by their names. Default: no limit, at most 1000000."`
 	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"What happens at max_steps and model_calls: error ends the run (default), end ends it with the answer so far, answer makes the last call one without tools so that the model answers."`
 	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"What happens at tool_calls and tools: error ends the run (default), end ends it with the answer so far, answer refuses calls beyond the limit and lets the model answer without tools, refuse only refuses them."`
 
@@ -171,6 +171,9 @@ func load(path string, files []string) (*File, error) {
 		return nil, err
 	}
 	if err := f.locate(filepath.Dir(path), append(slices.Clone(files), at)); err != nil {
+		return nil, err
+	}
+	if err := f.CheckBounds(); err != nil {
 		return nil, err
 	}
 	return f, nil

@@ -149,8 +149,11 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 			return err
 		}
 	}
-	if most := p.MaxSteps; !operator && most > 0 && f.Limits.MaxSteps > most {
-		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: the operator lets this tenant have %d", most))
+	if most := p.maxSteps(); !operator && f.Limits.MaxSteps > most {
+		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: %d is more than %d, the most that this tenant may have; lower it, or ask the operator for a policy with a larger max_steps", f.Limits.MaxSteps, most))
+	}
+	if err := f.CheckBounds(); err != nil {
+		return err
 	}
 	for i := range f.Agents {
 		inner := f.Agents[i].Spec()

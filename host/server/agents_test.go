@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -124,6 +126,58 @@ func TestPolicy(t *testing.T) {
 	}
 	r := f.apply(f.acme, "helper", "middlewares: [{module: wrap, grants: ['http:api.example.com']}]")
 	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
+}
+
+// TestStepsAreBounded checks the most steps that agents may have: 1,000 without a policy, and 100,000
+// with any.
+func TestStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	put := func(steps int) *reply {
+		return f.apply(f.acme, "helper", fmt.Sprintf("limits: {max_steps: %d}", steps))
+	}
+	require.Equal(t, 200, put(1000).status)
+	for _, steps := range []int{1001, 100_000_000} {
+		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d is more than 1000, the most that this tenant may have", steps))
+	}
+	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_001}}).problem(t, 422)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_000}}, nil)
+	require.Equal(t, 200, put(100_000).status)
+	put(100_001).problem(t, 422)
+	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 is more than 100000")
+	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s is more than 720h0m0s")
+}
+
+// TestStoredStepsAreLowered checks that an agent which was stored with more steps than it may have now
+// runs with fewer.
+func TestStoredStepsAreLowered(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		policy, file, want int
+		lowered            bool
+	}{
+		{0, 0, agent.DefaultMaxSteps, false},
+		{0, 1000, 1000, false},
+		{0, 100_000_000, 1000, true},
+		{5, 0, 5, false},
+		{5, 6, 5, true},
+		{200_000, 100_000_000, 100_000, true},
+	} {
+		text := "{}"
+		if tc.file > 0 {
+			text = fmt.Sprintf("limits: {max_steps: %d}\nagents: [{name: a, agent: {limits: {max_steps: %[1]d}}}]", tc.file)
+		}
+		file, err := agentfile.Parse("helper", []byte(text))
+		require.NoError(t, err)
+		require.Equal(t, tc.lowered, limitSteps(file, (&Policy{MaxSteps: tc.policy}).maxSteps()))
+		require.Equal(t, tc.want, file.Limits.MaxSteps, "%+v", tc)
+		if len(file.Agents) > 0 {
+			require.Equal(t, tc.want, file.Agents[0].Spec().Limits.MaxSteps, "%+v", tc)
+		}
+	}
+	require.Equal(t, agent.MaxStepsBound, agentfile.MaxSteps)
+	_, err := agent.New(&agent.Options{Model: scripted.New(), MaxSteps: agentfile.MaxSteps + 1})
+	require.ErrorContains(t, err, "an agent may have 100000 steps at most, not 100001")
 }
 
 // Ports count as they do when a request is made: an agent that is kept is not refused then.

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host"
@@ -138,8 +140,8 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	if p.rings != nil {
 		file.Rings = *p.rings
 	}
-	if most := p.policy.MaxSteps; most > 0 && p.tenant.ID() != store.Operator {
-		limitSteps(file, most)
+	if most := p.policy.maxSteps(); p.tenant.ID() != store.Operator && limitSteps(file, most) {
+		s.log.Warn("an agent runs with fewer steps than its file says", slog.String("tenant", p.tenant.ID()), slog.String("agent", p.spec.Agent), slog.Int("max_steps", most))
 	}
 	spec, err := json.Marshal(p.spec)
 	if err != nil {
@@ -181,16 +183,17 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	return a, err
 }
 
-// limitSteps lets an agent, and each of those inside of it, have no more steps.
-func limitSteps(f *agentfile.File, most int) {
-	if f.Limits.MaxSteps == 0 || f.Limits.MaxSteps > most {
-		f.Limits.MaxSteps = most
-	}
+// limitSteps lowers the steps of an agent, and of each agent inside it, to most. It reports whether a
+// file says more.
+func limitSteps(f *agentfile.File, most int) (lowered bool) {
+	lowered = f.Limits.MaxSteps > most
+	f.Limits.MaxSteps = min(cmp.Or(f.Limits.MaxSteps, agent.DefaultMaxSteps), most)
 	for i := range f.Agents {
-		if inner := f.Agents[i].Spec(); inner != nil {
-			limitSteps(inner, most)
+		if inner := f.Agents[i].Spec(); inner != nil && limitSteps(inner, most) {
+			lowered = true
 		}
 	}
+	return lowered
 }
 
 // A notReadyError says that an agent, which was checked when it was kept, cannot be

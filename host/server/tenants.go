@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
 
+	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -21,8 +23,15 @@ type Policy struct {
 	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may ask; a trailing * stands for anything. Default: any, with the tenant's own credentials."`
 	Params   []string `json:"params,omitempty" doc:"Parameters that the tenant's agents and modules may pass to models, beside those that choose nothing that costs more; a trailing * stands for anything. Default: none where models are named, and any where they are not."`
 	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
-	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" doc:"Steps of a run at most. Default: what the agent says."`
+	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Steps of a run at most, up to 100,000. Default: 1,000."`
 }
+
+// defaultMaxSteps is the policy's max_steps where the operator says nothing.
+const defaultMaxSteps = 1_000
+
+// maxSteps returns the most steps that a run of the tenant may have. A policy that was stored before
+// there was a maximum may exceed it.
+func (p *Policy) maxSteps() int { return min(cmp.Or(p.MaxSteps, defaultMaxSteps), agentfile.MaxSteps) }
 
 // A Tenant is one as the API shows it.
 type Tenant struct {

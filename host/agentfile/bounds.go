@@ -1,0 +1,126 @@
+package agentfile
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// The largest numbers that a file may have. They are far above what an agent needs, and low enough
+// that a mistake or a hostile file holds a host for a bounded time.
+const (
+	MaxSteps       = 100_000
+	maxTimeout     = Duration(30 * 24 * time.Hour)
+	maxToolTimeout = Duration(24 * time.Hour)
+	maxPause       = Duration(366 * 24 * time.Hour)
+	maxParallel    = 256
+	maxCalls       = 1_000_000
+	maxRetries     = 100
+	maxMCPTimeout  = Duration(10 * time.Minute)
+)
+
+// runBounds are the bounds of Limits, and moduleBounds those of ModuleLimits, by name. A host bounds
+// journal_bytes itself.
+var (
+	runBounds = map[string]int64{
+		"max_steps": MaxSteps, "timeout": int64(maxTimeout), "tool_timeout": int64(maxToolTimeout), "pause": int64(maxPause),
+		"parallel": maxParallel, "model_calls": maxCalls, "tool_calls": maxCalls,
+	}
+	moduleBounds = map[string]int64{
+		"timeout": int64(time.Hour), "memory": 4 << 30, "fuel": 1e15, "run_fuel": 1e17, "stack_bytes": 256 << 20,
+		"module_bytes": 1 << 30, "input_bytes": 1 << 30, "output_bytes": 1 << 30, "reply_bytes": 1 << 30,
+		"log_bytes": 64 << 20, "log_line_bytes": 64 << 20, "host_calls": 1 << 30, "instances": 1 << 16, "nesting": 1024,
+	}
+)
+
+// A bounded is a number of a file that is above its bound.
+type bounded struct {
+	at, name     string
+	value, bound string
+	lower        func() // sets it to its bound
+}
+
+func (b *bounded) err() error {
+	return fmt.Errorf("%s: %s is more than %s, the most that an agent may have; lower it", b.name, b.value, b.bound)
+}
+
+// CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
+// agent inside it. Parse does not check them, so that files from before there were bounds can be read.
+func (f *File) CheckBounds() error {
+	if beyond := f.beyond(); len(beyond) > 0 {
+		return f.ErrorAt(beyond[0].at, beyond[0].err())
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			if err := inner.CheckBounds(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Bound lowers numbers that CheckBounds rejects to their bounds, and returns a sentence for each.
+func (f *File) Bound() []string {
+	var out []string
+	for _, b := range f.beyond() {
+		b.lower()
+		out = append(out, fmt.Sprintf("%s is %s; the agent runs with %s, the most that an agent may have", b.at, b.value, b.bound))
+	}
+	for i := range f.Agents {
+		if inner := f.Agents[i].Spec(); inner != nil {
+			for _, text := range inner.Bound() {
+				out = append(out, fmt.Sprintf("agents[%d]: %s", i, text))
+			}
+		}
+	}
+	return out
+}
+
+// beyond returns the numbers of f that are above their bounds, without those of agents inside it.
+func (f *File) beyond() []bounded {
+	out := over("limits", &f.Limits, runBounds)
+	for _, name := range slices.Sorted(maps.Keys(f.Limits.Tools)) {
+		if n := f.Limits.Tools[name]; n > maxCalls {
+			out = append(out, bounded{"limits.tools." + name, name, fmt.Sprint(n), fmt.Sprint(maxCalls), func() { f.Limits.Tools[name] = maxCalls }})
+		}
+	}
+	if n := f.Model.Retries; n != nil && *n > maxRetries {
+		out = append(out, bounded{"model.retries", "retries", fmt.Sprint(*n), fmt.Sprint(maxRetries), func() { *n = maxRetries }})
+	}
+	for i := range f.Tools.MCP {
+		out = append(out, over(fmt.Sprintf("tools.mcp[%d]", i), &f.Tools.MCP[i], map[string]int64{"timeout": int64(maxMCPTimeout)})...)
+	}
+	for _, list := range []struct {
+		at      string
+		entries []Middleware
+	}{{"rings.outer", f.Rings.Outer}, {"middlewares", f.Middlewares}, {"rings.inner", f.Rings.Inner}} {
+		for i := range list.entries {
+			out = append(out, over(fmt.Sprintf("%s[%d].limits", list.at, i), &list.entries[i].Limits, moduleBounds)...)
+		}
+	}
+	return out
+}
+
+// over returns the fields of a struct that are above their bounds, which have the fields' names.
+func over[T any](at string, of *T, bounds map[string]int64) (out []bounded) {
+	v := reflect.ValueOf(of).Elem()
+	fields := fieldsOf(v.Type())
+	for _, name := range slices.Sorted(maps.Keys(bounds)) {
+		field, bound := v.FieldByIndex(fields[name]), bounds[name]
+		if field.Int() > bound {
+			out = append(out, bounded{at + "." + name, name, numberText(field.Type(), field.Int()), numberText(field.Type(), bound), func() { field.SetInt(bound) }})
+		}
+	}
+	return out
+}
+
+// numberText writes a number as a file has it.
+func numberText(t reflect.Type, n int64) string {
+	if t == reflect.TypeFor[Duration]() {
+		return time.Duration(n).String()
+	}
+	return fmt.Sprint(n)
+}
