@@ -65,6 +65,10 @@ type FileOptions struct {
 	// gives its keys, models are not to be a way into the host's own network.
 	GuardModels bool
 	ModelURL    string
+	// ModelFailed, unless it is nil, is called with what the model, or its endpoint, says
+	// of a failed call. Runs then have only how it failed: what they store is for
+	// somebody who may not know the operator's model.
+	ModelFailed func(context.Context, *model.Request, *model.Error)
 	// MayAsk says whether modules may choose a model; nil: as the file says.
 	MayAsk func(model string) bool
 	// MayPass says why modules may not pass a parameter of the model; nil: they may pass any.
@@ -346,7 +350,7 @@ func (b *builder) model() (m model.Model, err error) {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):
 		m = b.around.asked
 	case b.opts.Model != nil:
-		m, err = b.wrap(b.opts.Model)
+		m, err = b.wrap(b.private(b.opts.Model))
 	default:
 		if m, err = b.endpoints(); err == nil {
 			m, err = b.wrap(m)
@@ -437,7 +441,16 @@ func (b *builder) endpoint(base, key string) (model.Model, error) {
 	if r := b.file.Model.Retries; r != nil {
 		retries = cmp.Or(*r, -1)
 	}
-	return model.WithRetry(c, model.RetryOptions{MaxRetries: retries}), nil
+	return model.WithRetry(b.private(c), model.RetryOptions{MaxRetries: retries}), nil
+}
+
+// private returns m without what its errors say of its endpoint, if the options ask for
+// it.
+func (b *builder) private(m model.Model) model.Model {
+	if b.opts.ModelFailed == nil {
+		return m
+	}
+	return model.Private(m, b.opts.ModelFailed)
 }
 
 // guardedModels is the way to models that somebody else chose.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
@@ -214,7 +215,11 @@ func result(a *Agent, last *abi.Event, ended error) (*abi.Result, error) {
 	}
 	switch {
 	case ended != nil:
-		res := abi.ErrorResult(fmt.Sprintf("Agent %s came to no answer: %v", a.Name, ended))
+		why, ok := model.EndedBy(last) // whoever is shown the result is not shown the endpoint
+		if !ok {
+			why = ended.Error()
+		}
+		res := abi.ErrorResult(fmt.Sprintf("Agent %s came to no answer: %s", a.Name, why))
 		res.Extra = extra
 		return res, nil
 	case last.Message == nil || last.Message.Content.IsNull():

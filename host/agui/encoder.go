@@ -8,6 +8,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/model"
 )
 
 // Options make an encoder.
@@ -471,10 +472,7 @@ func (l *lane) finish(ev abi.Event) {
 	case abi.RunCanceled:
 		x.Outcome.Type = "cancelled"
 	default:
-		x = &event{Type: typeRunError, Code: ev.FinishReason, Message: either(ev.Reason, "the run ended: "+ev.FinishReason)}
-		if ev.Error != nil && ev.Reason == "" {
-			x.Message = ev.Error.Message
-		}
+		x = &event{Type: typeRunError, Code: ev.FinishReason, Message: l.failure(ev)}
 	}
 	if u := ev.Usage; u != nil && u.TotalTokens > 0 {
 		x.Usage = []usage{{Model: l.model, InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}}
@@ -492,11 +490,22 @@ func (l *lane) finishChild(ev abi.Event) {
 		l.send(x)
 		return
 	}
-	x := &event{Type: typeSubagentError, Code: ev.FinishReason, Message: either(ev.Reason, "the run ended: "+ev.FinishReason)}
-	if ev.Error != nil && ev.Reason == "" {
-		x.Message = ev.Error.Message
+	l.send(&event{Type: typeSubagentError, Code: ev.FinishReason, Message: l.failure(ev)})
+}
+
+// failure says why a run ended. Only a client that may see internals learns where the
+// model is and what its endpoint said.
+func (l *lane) failure(ev abi.Event) string {
+	how, byModel := model.EndedBy(&ev)
+	switch {
+	case ev.Reason != "":
+		return ev.Reason
+	case byModel && !l.e.o.Internals:
+		return how
+	case ev.Error != nil:
+		return ev.Error.Message
 	}
-	l.send(x)
+	return "the run ended: " + ev.FinishReason
 }
 
 // correct puts the run's final message in the place of the last one that was

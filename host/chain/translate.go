@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -120,38 +121,109 @@ func (t *translation) call(ctx context.Context, m *member, h abi.Hook, event jso
 
 // before runs translate_before over an event. It returns false if one of them
 // drops it.
+//
+// The message at the end of a run repeats what clients have had as a message
+// event, and an encoder may send it again. A member that does not change it
+// there is called with it as a message event.
 func (t *translation) before(ctx context.Context, e abi.Event) (abi.Event, bool) {
 	for _, m := range t.members(abi.HookTranslateBefore) {
-		event, err := abi.Marshal(e)
+		changed, ok, err := t.translate(ctx, m, e)
 		if err != nil {
-			return e, true // nothing that a module could be shown
+			continue // the event goes on as it was
 		}
-		dropped := false
-		t.call(ctx, m, abi.HookTranslateBefore, event, func(out *abi.TranslateAnswer) error {
-			switch {
-			case out.Drop && t.ends:
-				return faultf("drops %s; the end of a run cannot be dropped", e.Type)
-			case out.Drop:
-				dropped = true
-				return nil
-			case out.Event == nil:
-				return nil
-			}
-			var changed abi.Event
-			if _, err := abi.Decode(out.Event, &changed); err != nil {
-				return faultf("event: %w", err)
-			}
-			if err := keepIdentity(&changed, &e); err != nil {
-				return err
-			}
-			e = changed
-			return nil
-		})
-		if dropped {
+		if !ok {
 			return e, false
 		}
+		last, ok := lastMessage(e)
+		if now, still := lastMessage(changed); ok && still && sameMessage(last.Message, now.Message) {
+			m := t.translateMessage(ctx, m, changed, now)
+			changed = withLast(changed, m)
+		}
+		e = changed
 	}
 	return e, true
+}
+
+// translate runs a member's translate_before over an event. It returns false if
+// the member drops it, and an error if it is left as it was because the member failed.
+func (t *translation) translate(ctx context.Context, m *member, e abi.Event) (out abi.Event, ok bool, failed error) {
+	event, err := abi.Marshal(e)
+	if err != nil {
+		return e, true, err // nothing that a module could be shown
+	}
+	out, ok, failed = e, true, errNotTranslated
+	t.call(ctx, m, abi.HookTranslateBefore, event, func(answer *abi.TranslateAnswer) error {
+		switch {
+		case answer.Drop && t.ends && isEnd(e):
+			return faultf("drops %s; the end of a run cannot be dropped", e.Type)
+		case answer.Drop:
+			ok, failed = false, nil
+			return nil
+		case answer.Event == nil:
+			failed = nil
+			return nil
+		}
+		var changed abi.Event
+		if _, err := abi.Decode(answer.Event, &changed); err != nil {
+			return faultf("event: %w", err)
+		}
+		if err := keepIdentity(&changed, &e); err != nil {
+			return err
+		}
+		out, failed = changed, nil
+		return nil
+	})
+	return out, ok, failed
+}
+
+var errNotTranslated = errors.New("the hook failed")
+
+func isEnd(e abi.Event) bool { return e.Type == abi.EventRunFinished || e.Type == abi.EventRunPaused }
+
+// translateMessage runs a member's translate_before over the message at the end of
+// a run, in a message event. It returns nil if the member drops it.
+func (t *translation) translateMessage(ctx context.Context, m *member, e, last abi.Event) *abi.Message {
+	asked := inside(e, func(abi.Event) abi.Event {
+		return abi.Event{Type: abi.EventMessage, Seq: last.Seq, Run: last.Run, Agent: last.Agent, TimeMS: last.TimeMS, Step: last.Step, StepID: last.StepID, Message: last.Message}
+	})
+	if !m.mayTranslate(&asked) {
+		return last.Message
+	}
+	out, ok, err := t.translate(ctx, m, asked)
+	switch {
+	case err != nil:
+		return last.Message
+	case !ok:
+		return nil
+	}
+	for out.Event != nil {
+		out = *out.Event
+	}
+	return out.Message
+}
+
+// lastMessage returns the end of a run, or of a run inside it, if e tells of one
+// that has a message.
+func lastMessage(e abi.Event) (abi.Event, bool) {
+	for e.Type == abi.EventChild && e.Event != nil {
+		e = *e.Event
+	}
+	return e, e.Type == abi.EventRunFinished && e.Message != nil
+}
+
+// withLast returns e with another message at the end of its run.
+func withLast(e abi.Event, m *abi.Message) abi.Event {
+	return inside(e, func(last abi.Event) abi.Event { last.Message = m; return last })
+}
+
+// inside returns e with change applied to the innermost event.
+func inside(e abi.Event, change func(abi.Event) abi.Event) abi.Event {
+	if e.Type != abi.EventChild || e.Event == nil {
+		return change(e)
+	}
+	inner := inside(*e.Event, change)
+	e.Event = &inner
+	return e
 }
 
 // keepIdentity puts back what a translator does not change of an event: what

@@ -236,7 +236,7 @@ func TestTranslateRead(t *testing.T) {
 		{Type: abi.EventRunPaused, Interrupts: []abi.Pending{{ID: "i", Payload: json.RawMessage(`"secret"`)}}},
 		{Type: abi.EventRunFinished, Message: &message},
 	}
-	for read, want := range map[Read]string{ReadAll: "[run_started chunk message tool_call run_paused run_finished]",
+	for read, want := range map[Read]string{ReadAll: "[run_started chunk message tool_call run_paused run_finished message]",
 		ReadLast: "[run_started run_finished]", ReadNone: "[run_started]"} {
 		var seen []any
 		e := translating("m", Tenant, func(_ *Call, e map[string]any) (*abi.TranslateAnswer, error) {
@@ -282,4 +282,76 @@ func TestTranslateInOneRing(t *testing.T) {
 	require.Equal(t, map[string][]string{
 		"blind": {"log", "log", "log"}, "first": {"chunk", "log", "chunk", "log", "chunk", "log"}, "second": {"chunk", "log", "chunk", "log", "chunk", "log"},
 	}, seen)
+}
+
+// A client gets no text that a translator removed from the messages before: neither in the
+// end of the run, nor in that of a run inside it.
+func TestTranslateLastMessage(t *testing.T) {
+	t.Parallel()
+	hide := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) { // of messages alone, as modules do
+		e := event
+		for e["type"] == "child" {
+			e = e["event"].(map[string]any)
+		}
+		m, ok := e["message"].(map[string]any)
+		if e["type"] != "message" || !ok {
+			return &abi.TranslateAnswer{}, nil
+		}
+		m["content"] = strings.ReplaceAll(m["content"].(string), "secret", "***")
+		return answered(event)
+	}
+	mark := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) { // of any event
+		if m, ok := event["message"].(map[string]any); ok {
+			m["content"] = m["content"].(string) + "!"
+		}
+		return answered(event)
+	}
+	drop := func(_ *Call, event map[string]any) (*abi.TranslateAnswer, error) {
+		return &abi.TranslateAnswer{Drop: event["type"] == "message"}, nil
+	}
+	fail := func(*Call, map[string]any) (*abi.TranslateAnswer, error) { panic("mistake") }
+	said := abi.Assistant("my secret")
+	said.ID = "m1"
+	finished := abi.Event{Type: abi.EventRunFinished, Run: "run-1", Seq: 9, FinishReason: abi.RunStop, Message: &said}
+	inner := finished
+	inner.Run = "run-2"
+	child := abi.Event{Type: abi.EventChild, Run: "run-1", Seq: 8, Event: &inner}
+	for name, tc := range map[string]struct {
+		event   abi.Event
+		entries []Entry
+		want    string
+	}{
+		"nobody":          {finished, nil, "my secret"},
+		"one":             {finished, []Entry{translating("hide", Tenant, hide, nil)}, "my ***"},
+		"of a run inside": {child, []Entry{translating("hide", Tenant, hide, nil)}, "my ***"},
+		"all events":      {finished, []Entry{translating("mark", Tenant, mark, nil)}, "my secret!"},
+		"after another":   {finished, []Entry{translating("mark", Tenant, mark, nil), translating("hide", Outer, hide, nil)}, "my ***!"},
+		"before another":  {finished, []Entry{translating("hide", Tenant, hide, nil), translating("mark", Outer, mark, nil)}, "my ***!"},
+		"dropped":         {finished, []Entry{translating("drop", Tenant, drop, nil)}, ""},
+		"failed":          {finished, []Entry{translating("fail", Tenant, fail, nil)}, "my secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := openTranslators(t, tc.entries...)
+			enc := &lastSaid{}
+			r.Translate(t.Context(), tc.event, enc)
+			require.Equal(t, tc.want, enc.text)
+			require.Equal(t, "my secret", said.Content.String(), "the run's own stays")
+		})
+	}
+}
+
+// lastSaid is a protocol that keeps the message at the end of a run.
+type lastSaid struct{ text string }
+
+func (*lastSaid) Protocol() string { return "last" }
+
+func (l *lastSaid) Encode(e abi.Event) []Encoded {
+	for e.Event != nil {
+		e = *e.Event
+	}
+	if e.Message != nil {
+		l.text = e.Message.Content.String()
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/egress"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
@@ -168,6 +169,9 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	}
 	if p.shared() {
 		o.Model = s.options.Model
+		if !operator {
+			o.ModelFailed = f.modelFailed(p)
+		}
 	}
 	a, err := s.host.NewAgentFromFile(ctx, file, o)
 	if lost := vault.lost(); lost != nil {
@@ -181,6 +185,14 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 		return nil, &notReadyError{p.spec.Agent, err}
 	}
 	return a, err
+}
+
+// modelFailed logs what the operator's model says of a failed call. The tenant is not
+// shown it: it has the address of the model and the text of its endpoint.
+func (f *fleet) modelFailed(p *agentPlan) func(context.Context, *model.Request, *model.Error) {
+	return func(ctx context.Context, req *model.Request, e *model.Error) {
+		f.server.log.WarnContext(ctx, "a call of the operator's model failed", "tenant", p.tenant.ID(), "agent", p.spec.Agent, "model", req.Model, "code", e.Code, "status", e.Status, "error", e.Message)
+	}
 }
 
 // limitSteps lowers the steps of an agent, and of each agent inside it, to most. It reports whether a

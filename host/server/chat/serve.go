@@ -8,11 +8,11 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
@@ -83,6 +83,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 func (s *sender) failure(e abi.Event, err error) error {
 	var journal *agent.JournalError
 	var ended *agent.Error
+	how, byModel := model.EndedBy(&e)
 	switch {
 	case errors.As(err, &journal):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "the run goes no further here; ask again later", Code: "run_interrupted"}
@@ -92,8 +93,8 @@ func (s *sender) failure(e abi.Event, err error) error {
 		return &Error{Status: http.StatusGatewayTimeout, Message: text(e), Code: e.FinishReason}
 	case e.FinishReason == abi.RunCanceled:
 		return &Error{Status: http.StatusConflict, Message: "the run was canceled" + because(e.Error), Code: e.FinishReason}
-	case e.Error != nil && (e.Error.Code == abi.CodeModel || e.Error.Code == abi.CodeUnavailable && e.Source == sourceModel):
-		return modelFailed(e)
+	case byModel:
+		return modelFailed(e, how)
 	case e.Error != nil && e.Error.Code == abi.CodeUnavailable:
 		return &Error{Status: http.StatusServiceUnavailable, Message: text(e), Code: string(e.Error.Code), Header: retryAfter(e.Error)}
 	case e.FinishReason == abi.RunMaxSteps || e.FinishReason == abi.RunLimit:
@@ -103,22 +104,10 @@ func (s *sender) failure(e abi.Event, err error) error {
 	}
 }
 
-// sourceModel is the source of a failed model call that no module failed.
-const sourceModel = "model"
-
-// modelFailed says that the model which the agent asks failed, and how. What its endpoint
-// said in its own words, and where it is, is not for every client of the agent: the run's
-// events have it.
-func modelFailed(e abi.Event) *Error {
-	how := "it answered with an error, or broke off"
-	switch {
-	case e.Error.Code == abi.CodeUnavailable:
-		how = "it was not reached"
-	case e.Error.Status != 0:
-		how = strings.TrimSpace(fmt.Sprintf("it answered %d %s", e.Error.Status, http.StatusText(e.Error.Status)))
-	}
-	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error),
-		Message: fmt.Sprintf("the model that the agent asks failed: %s; run %s has what it said", how, e.Run)}
+// modelFailed says how the model failed. Its address and the text of its endpoint are not
+// for the users of an agent; the run's events have what the tenant may see.
+func modelFailed(e abi.Event, how string) *Error {
+	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error), Message: fmt.Sprintf("%s; run %s has its events", how, e.Run)}
 }
 
 // retryAfter tells the client when to ask again, if somebody knows.

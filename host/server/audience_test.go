@@ -1,0 +1,77 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+)
+
+// A failed model call is shown to each audience as far as it may know: the operator has all
+// of it in the log, a tenant only what its own model says, and the users of an agent how it
+// failed.
+func TestModelFailuresByAudience(t *testing.T) {
+	t.Parallel()
+	const words, short = "quota of project 12345 exceeded", "the model that the agent asks failed: it answered 403 Forbidden"
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, fmt.Sprintf(`{"error":{"message":%q}}`, words), http.StatusForbidden)
+	}))
+	t.Cleanup(endpoint.Close)
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprint("own model ", own), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			var log lockedBuffer
+			f.server.log = testLogger(&log)
+			f.server.options.Private = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+			file := "model: {name: small, retries: 0}\n"
+			if own {
+				f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-acme-very-own-key"}, nil)
+				file = "model: {name: small, retries: 0, base_url: '" + endpoint.URL + "'}\n"
+			} else {
+				f.server.options.Getenv = func(name string) string {
+					return map[string]string{host.EnvBaseURL: endpoint.URL, host.EnvAPIKey: operatorsKey}[name]
+				}
+				f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
+			}
+			require.Equal(t, 200, f.apply(f.acme, "inner", file).status)
+			require.Equal(t, 200, f.apply(f.acme, "helper", file).status)
+
+			var run Run
+			f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "helper", Input: "hi"}, &run)
+			run = *f.finished(f.acme, run.ID)
+			tenant := run.Error
+			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/history", "/v1/runs/" + run.ID + "/trace"} {
+				tenant += string(f.ok("GET", path, f.acme, nil, nil).body)
+			}
+			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {
+				tenant += e.data
+			}
+			users := string(f.send("POST", "/v1/agents/helper/agui", f.acme, []byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`)).body)
+			require.Contains(t, users, `"RUN_ERROR"`)
+			chat := map[string]any{"model": "helper", "messages": []any{map[string]any{"role": "user", "content": "hi"}}}
+			users += string(f.send("POST", "/v1/chat/completions", f.acme, chat).body)
+			chat["stream"] = true
+			users += string(f.send("POST", "/v1/chat/completions", f.acme, chat).body)
+
+			for _, private := range []string{words, endpoint.URL, endpoint.Listener.Addr().String()} {
+				require.NotContains(t, users, private)
+				if own {
+					require.Contains(t, tenant, private)
+				} else {
+					require.NotContains(t, tenant, private)
+					require.Contains(t, log.String(), private)
+				}
+			}
+			require.Contains(t, users, short)
+			if !own {
+				require.Equal(t, short, run.Error)
+			}
+		})
+	}
+}
