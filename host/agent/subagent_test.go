@@ -123,7 +123,7 @@ func TestAChildsFailureIsAnErrorResult(t *testing.T) {
 		reply []scripted.Reply
 		want  string
 	}{
-		{"its model fails", agent.Options{}, []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "overloaded"))}, "Agent researcher came to no answer: overloaded"},
+		{"its model fails", agent.Options{}, []scripted.Reply{scripted.Error(model.Errorf(abi.CodeModel, "overloaded"))}, "Agent researcher came to no answer: the model that the agent asks failed: it answered with an error, or broke off"},
 		{"it is stopped", agent.Options{Chain: with(t, stop)}, nil, "Agent researcher came to no answer: guard stopped the run: enough"},
 		{"its time-out", agent.Options{Timeout: time.Millisecond}, []scripted.Reply{scripted.Hang()}, "Agent researcher came to no answer: the run did not end within its time-out of 1ms"},
 		{"its limit", agent.Options{MaxSteps: 1, Limits: agent.Limits{OnLimit: agent.LimitEnd}}, []scripted.Reply{calls("none#1")}, "Agent researcher ended without an answer (max_steps)."},
