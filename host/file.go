@@ -293,7 +293,7 @@ func (b *builder) load(ctx context.Context) error {
 }
 
 func callLimits(l *agentfile.Limits) agent.Limits {
-	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools,
+	return agent.Limits{ModelCalls: l.ModelCalls, ToolCalls: l.ToolCalls, Tools: l.Tools, JournalBytes: l.JournalBytes,
 		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
 }
 

@@ -49,8 +49,7 @@ The file has to say the agent's name.`,
 
 func agentsList(e *env) *cobra.Command {
 	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List agents"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := all(func(after string, limit int) ([]*client.Agent, error) { return r.Agents(ctx, after, limit) },
-			func(a *client.Agent) string { return a.Name })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Agent, string, error) { return r.Agents(ctx, p) })
 		if err != nil {
 			return err
 		}

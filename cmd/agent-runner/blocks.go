@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agent-runner/agent-runner/host/client"
 )
 
 func newBlocks(e *env) *cobra.Command {
@@ -32,7 +34,7 @@ func blocksAdd(e *env) *cobra.Command {
 
 func blocksList(e *env) *cobra.Command {
 	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List blocked modules"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := r.Blocks(ctx)
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.Block, string, error) { return r.Blocks(ctx, p) })
 		if err != nil {
 			return err
 		}

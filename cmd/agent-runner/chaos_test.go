@@ -336,7 +336,7 @@ func (v *victim) find() *agent.RunInfo {
 		require.NoError(v.t, err, "%s is lost", v.key)
 		return info
 	}
-	runs, err := v.w.at.Runs(v.t.Context(), &store.Filter{Limit: 1000})
+	runs, err := listRuns(v.t.Context(), v.w.at, store.Filter{}, 0)
 	require.NoError(v.t, err)
 	for i := range runs {
 		if runs[i].Title == v.prompt() {
@@ -463,7 +463,7 @@ func chaos(t *testing.T, where string) {
 		})
 	}
 	wg.Wait()
-	runs, err := w.at.Runs(t.Context(), &store.Filter{Limit: 10_000})
+	runs, err := listRuns(t.Context(), w.at, store.Filter{}, 0)
 	require.NoError(t, err)
 	t.Logf("%d runs came to their end, through %d processes, of which %d were killed", len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {

@@ -69,7 +69,7 @@ func (r *remote) showSecret(k *client.Key, what string) error {
 func keysList(e *env) *cobra.Command {
 	var tenant string
 	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without the keys themselves"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := r.Keys(ctx, tenant)
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return r.Keys(ctx, tenant, p) })
 		if err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 		return nil, usagef("this is no key of a server: want one such as ar_…_…")
 	}
 	h := &holder{Server: c.Server(), ID: part[1]}
-	list, err := c.Keys(ctx, "")
+	list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return c.Keys(ctx, "", p) })
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p) && p.Code() == client.Forbidden:

@@ -156,9 +156,13 @@ func aboutText(m *client.Module) string {
 }
 
 func modulesList(e *env) *cobra.Command {
-	var limit int
+	var limit listLimit
 	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, the newest first"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := r.Modules(ctx, limit)
+		rows, err := limit.max()
+		if err != nil {
+			return err
+		}
+		list, err := client.Collect(rows, client.MaxPage, func(p client.Page) ([]*client.Module, string, error) { return r.Modules(ctx, p) })
 		if err != nil {
 			return err
 		}
@@ -180,7 +184,7 @@ func modulesList(e *env) *cobra.Command {
 			return table("no modules at "+r.Server(), rows)
 		})
 	})
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most `N`, up to 1000")
+	limit.add(cmd, 100)
 	return cmd
 }
 

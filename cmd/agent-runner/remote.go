@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agent-runner/agent-runner/host/client"
 )
@@ -272,17 +273,29 @@ func shortDigest(d string) string {
 // since is how long ago something was.
 func since(t time.Time) string { return ago(time.Since(t)) }
 
-// all reads a list to its end, page by page.
-func all[T any](read func(after string, limit int) ([]T, error), id func(T) string) ([]T, error) {
-	const most = 1000
-	out := []T{}
-	for after := ""; ; after = id(out[len(out)-1]) {
-		list, err := read(after, most)
-		if err != nil {
-			return nil, err
-		}
-		if out = append(out, list...); len(list) < most {
-			return out, nil
-		}
+// A listLimit is the flags --limit and --all of a list.
+type listLimit struct {
+	rows  int
+	all   bool
+	flags *pflag.FlagSet
+}
+
+// add adds the flags to a command.
+func (l *listLimit) add(cmd *cobra.Command, rows int) {
+	l.flags = cmd.Flags()
+	l.flags.IntVar(&l.rows, "limit", rows, "list at most `N`")
+	l.flags.BoolVar(&l.all, "all", false, "list all")
+}
+
+// max returns the maximum number of rows; 0 if there is none.
+func (l *listLimit) max() (int, error) {
+	switch {
+	case l.all && l.flags.Changed("limit"):
+		return 0, usagef("--limit and --all exclude each other")
+	case l.all:
+		return 0, nil
+	case l.rows < 1:
+		return 0, usagef("--limit is %d; want at least 1, or --all", l.rows)
 	}
+	return l.rows, nil
 }

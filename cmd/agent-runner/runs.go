@@ -115,21 +115,19 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 
 func (c *runsCommand) list() *cobra.Command {
 	var status, named string
-	var limit int
-	check := func() error {
+	var limit listLimit
+	check := func() (int, error) {
 		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) {
-			return usagef("--status is %q; want running, paused or finished", status)
+			return 0, usagef("--status is %q; want running, paused or finished", status)
 		}
-		if limit < 1 {
-			return usagef("--limit is %d; want at least 1", limit)
-		}
-		return nil
+		return limit.max()
 	}
 	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
-		if err := check(); err != nil {
+		rows, err := check()
+		if err != nil {
 			return err
 		}
-		runs, err := c.store.Runs(ctx, &store.Filter{Status: agent.Status(status), Agent: named, Limit: limit})
+		runs, err := listRuns(ctx, c.store, store.Filter{Status: agent.Status(status), Agent: named}, rows)
 		if err != nil {
 			return err
 		}
@@ -137,23 +135,41 @@ func (c *runsCommand) list() *cobra.Command {
 			for i := range runs {
 				runs[i].Spec = nil
 			}
-			if runs == nil {
-				runs = []agent.RunInfo{}
-			}
 			return printJSON(c.env, runs)
 		}
 		_, err = fmt.Fprint(c.env.out, clean(listText(runs, time.Now())))
 		return err
 	}, func(ctx context.Context, _ string) error {
-		if err := check(); err != nil {
+		rows, err := check()
+		if err != nil {
 			return err
 		}
-		return c.listAtServer(ctx, &client.RunFilter{Agent: named, Status: status}, limit)
+		return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
 	})
 	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused or finished")
 	cmd.Flags().StringVar(&named, "agent", "", "only those of the agent of that `NAME`")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most `N`")
+	limit.add(cmd, 50)
 	return cmd
+}
+
+// listRuns reads at most limit runs of a store; all if limit is 0.
+func listRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]agent.RunInfo, error) {
+	all := []agent.RunInfo{}
+	for {
+		f.Limit = client.MaxRunPage
+		if limit > 0 {
+			f.Limit = min(f.Limit, limit-len(all))
+		}
+		runs, next, err := s.Runs(ctx, &f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, runs...)
+		if next == nil || limit > 0 && len(all) >= limit {
+			return all, nil
+		}
+		f.After = next
+	}
 }
 
 func listText(runs []agent.RunInfo, now time.Time) string {

@@ -40,22 +40,11 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 	return c.env.explain(ctx, c.remote.Server(), run(ctx, id))
 }
 
-// maxRunPage is how many runs a server lists at once.
-const maxRunPage = 500
-
-func (c *runsCommand) listAtServer(ctx context.Context, f *client.RunFilter, limit int) error {
-	runs := []*client.Run{}
-	for limit > 0 {
-		f.Limit = min(limit, maxRunPage)
-		list, err := c.remote.Runs(ctx, f)
-		if err != nil {
-			return err
-		}
-		runs = append(runs, list...)
-		if limit -= len(list); len(list) < f.Limit {
-			break
-		}
-		f.Before = list[len(list)-1].Created
+// listAtServer lists at most limit runs; all if limit is 0.
+func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
+	runs, err := client.Collect(limit, client.MaxRunPage, func(p client.Page) ([]*client.Run, string, error) { return c.remote.Runs(ctx, f, p) })
+	if err != nil {
+		return err
 	}
 	return c.remote.print(runs, func() string {
 		infos := make([]agent.RunInfo, len(runs))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/agent-runner/agent-runner/host/client"
 )
 
 // maxSecret is the length of the longest secret, in bytes.
@@ -76,7 +78,7 @@ func (e *env) readSecret(name, path string) (string, error) {
 
 func secretsList(e *env) *cobra.Command {
 	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without what is in them"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := r.Secrets(ctx)
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.Secret, string, error) { return r.Secrets(ctx, p) })
 		if err != nil {
 			return err
 		}

@@ -114,8 +114,7 @@ func tenantsCreate(e *env) *cobra.Command {
 
 func tenantsList(e *env) *cobra.Command {
 	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List tenants"}, func(ctx context.Context, r *remote, _ []string) error {
-		list, err := all(func(after string, limit int) ([]*client.Tenant, error) { return r.Tenants(ctx, after, limit) },
-			func(t *client.Tenant) string { return t.ID })
+		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Tenant, string, error) { return r.Tenants(ctx, p) })
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,16 @@ A row without a module is the agent itself: its runs, and the calls of its model
 of a module are those of its hooks. Time is in whole milliseconds.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *remote, _ []string) error {
-		u, err := r.Usage(ctx, tenant, from, to)
-		if err != nil {
+		u := &client.Usage{}
+		var err error
+		if u.Rows, err = client.Collect(0, client.MaxUsagePage, func(p client.Page) ([]client.UsageRow, string, error) {
+			page, err := r.Usage(ctx, tenant, from, to, p)
+			if err != nil {
+				return nil, "", err
+			}
+			u.Total = page.Total
+			return page.Rows, page.Next, nil
+		}); err != nil {
 			return err
 		}
 		return r.print(u, func() string { return usageText(u) })

@@ -18,6 +18,7 @@ import (
 //	timeout        *[TimedOut]                the time-out or deadline; errors.Is context.DeadlineExceeded
 //	max_steps      *[chain.Limited]           the limit of steps
 //	limit          *[chain.Limited]           which limit of model or tool calls, and of which tool
+//	limit          *[JournalFullError]        the limit or quota of journal bytes
 //	error          *[chain.Fault]             what an entry's code did: hook, stage, limit, cause, stderr
 //	error          *[chain.Failed]            the entry and hook that returned an error, and the error
 //	error          *[ModelError]              the model's error, or that of the entry that answered for it

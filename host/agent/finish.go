@@ -30,6 +30,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stoppedBudget, cancel) })()
+	defer r.boundEnd(cancel)()
 	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
 		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
 	usage := r.Where().Usage // with that of what after_agent asked
@@ -97,6 +98,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		stop *chain.Stop
 		over *chain.Over
 		most *chain.Limited
+		full *JournalFullError
 	)
 	switch {
 	case errors.As(err, &done):
@@ -114,6 +116,10 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 			return e
 		}
 		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	case errors.As(err, &full):
+		r.tell(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
+		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
+		err = full
 	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{errCanceledByJournal}

@@ -80,10 +80,12 @@ type RunInfo struct {
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
-	Entries int64           `json:"entries"`  // of its log
-	LastSeq int64           `json:"last_seq"` // of its events
-	Modules []Pin           `json:"modules,omitempty"`
-	Spec    json.RawMessage `json:"spec,omitempty"` // see [JournalOptions]
+	Entries int64 `json:"entries"` // of its log
+	// JournalBytes is how much the run wrote to the journal, as [Commit.Bytes] counts.
+	JournalBytes int64           `json:"journal_bytes"`
+	LastSeq      int64           `json:"last_seq"` // of its events
+	Modules      []Pin           `json:"modules,omitempty"`
+	Spec         json.RawMessage `json:"spec,omitempty"` // see [JournalOptions]
 }
 
 // Progress is how far a run has come.
@@ -153,6 +155,9 @@ type Commit struct {
 	// Lazy says that the change has to outlast the process, and a failure of power
 	// only together with the next one of the run that is not lazy.
 	Lazy bool
+	// Full is set by the journal, before Written is called or Commit returns, if a
+	// quota of the run's tenant is used up. The commit is made; the run then ends.
+	Full *JournalFullError
 	// Urgent says that the run is to end: the commit goes before those of other runs.
 	Urgent bool
 	// Abort, once it is closed, lets Commit return [ErrAborted] if it has persisted nothing
@@ -190,6 +195,10 @@ type JournalOptions struct {
 	Leave <-chan struct{}
 	// Spec is kept with each run: from it the agent can be made again. JSON.
 	Spec json.RawMessage
+	// MaxBytes caps what a run and the sub-agents in it write to the journal. A run
+	// that exceeds it ends with a [*JournalFullError]. Defaults to
+	// DefaultMaxJournalBytes; an agent's Limits.JournalBytes may lower it.
+	MaxBytes int64
 }
 
 // Defaults of JournalOptions.
@@ -208,6 +217,9 @@ func (o *JournalOptions) complete() *JournalOptions {
 	}
 	if out.Patience <= 0 {
 		out.Patience = DefaultPatience
+	}
+	if out.MaxBytes <= 0 {
+		out.MaxBytes = DefaultMaxJournalBytes
 	}
 	return &out
 }

@@ -51,13 +51,14 @@ func (m *busyModel) Generate(_ context.Context, req *model.Request, sink func(ab
 // BenchmarkJournal measures a step with one tool call that is not idempotent,
 // with and without a journal. The model and the tool take no time.
 func BenchmarkJournal(b *testing.B) {
+	owner := ""
 	run := func(b *testing.B, j agent.Journal) {
 		o := &agent.Options{Model: &busyModel{history: 1}, MaxSteps: 2 * benchSteps, Tools: []tool.Tool{
 			tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 				return abi.TextResult("a result of some words"), nil
 			})}}
 		if j != nil {
-			o.Journal = &agent.JournalOptions{Journal: j}
+			o.Journal = &agent.JournalOptions{Journal: j, Tenant: owner}
 		}
 		a, err := agent.New(o)
 		require.NoError(b, err)
@@ -77,6 +78,15 @@ func BenchmarkJournal(b *testing.B) {
 		return s
 	}
 	b.Run("none", func(b *testing.B) { run(b, nil) })
+	tenant := func(b *testing.B, s store.Store) agent.Journal {
+		_, err := s.CreateTenant(b.Context(), "acme", "", store.TenantQuota{RunsPerDay: 1 << 40, JournalBytes: 1 << 50, JournalBytesPerDay: 1 << 50}, nil)
+		require.NoError(b, err)
+		owner = "acme"
+		b.Cleanup(func() { owner = "" })
+		return s.Tenant("acme").Journal()
+	}
+	b.Run("tenant of SQLite", func(b *testing.B) { run(b, tenant(b, open(b, filepath.Join(b.TempDir(), "runs.db")))) })
+	b.Run("tenant of PostgreSQL", func(b *testing.B) { run(b, tenant(b, open(b, postgrestest.Start(b).Create(b, "tenant")))) })
 	b.Run("SQLite", func(b *testing.B) { run(b, open(b, filepath.Join(b.TempDir(), "runs.db"))) })
 	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
 }

@@ -64,6 +64,7 @@ type keeper struct {
 	unsafe  bool     // the last commit was lazy
 	landing *landing // of the last commit that was waited for
 
+	size     *journalSize
 	landings chan struct{} // holds a token for each that has not come to its end
 
 	wake    chan struct{}
@@ -78,7 +79,7 @@ func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
 	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
 		pending: newEntry(), progress: &Progress{Status: StatusRunning, Step: r.state.Step},
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
-		landing: landed(), landings: make(chan struct{}, maxLandings),
+		landing: landed(), size: newJournalSize(o, r), landings: make(chan struct{}, maxLandings),
 		shedder: newShedder(), backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
 }
 
@@ -358,6 +359,7 @@ func (k *keeper) commit() {
 		err = k.fail(err)
 	} else if c != nil {
 		k.entries, k.last, k.unsafe = c.Entry, c.Last, c.Lazy
+		k.size.add(c.Bytes(), c.Full, k.cancel)
 	}
 	waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return !w.wrote(err) })
 	if err == nil {

@@ -45,6 +45,10 @@ type Limits struct {
 	// reach no tool.
 	ToolCalls int
 	Tools     map[string]int
+	// JournalBytes is how much the run may write to its journal; see
+	// JournalOptions.MaxBytes, which it may lower. A run that exceeds it ends with a
+	// [*JournalFullError], whatever OnLimit says.
+	JournalBytes int64
 
 	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer
 	OnToolLimit OnLimit // for ToolCalls and Tools: any of them
@@ -52,9 +56,10 @@ type Limits struct {
 
 // The limits of a run, as events and errors call them.
 const (
-	LimitMaxSteps   = "max_steps"
-	LimitModelCalls = "model_calls"
-	LimitToolCalls  = "tool_calls"
+	LimitMaxSteps     = "max_steps"
+	LimitModelCalls   = "model_calls"
+	LimitToolCalls    = "tool_calls"
+	LimitJournalBytes = "journal_bytes"
 )
 
 // complete checks the limits, and fills in what they leave out.
@@ -69,6 +74,8 @@ func (l Limits) complete() (Limits, error) {
 	switch {
 	case l.ModelCalls < 0 || l.ToolCalls < 0:
 		return l, fmt.Errorf("limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit", l.ModelCalls, l.ToolCalls)
+	case l.JournalBytes < 0:
+		return l, fmt.Errorf("limits: %d journal bytes; want a number above 0, or 0 for the default", l.JournalBytes)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer}, l.OnLimit):
 		return l, fmt.Errorf("limits: what happens at the limit of model calls is %q; want error, end or answer", l.OnLimit)
 	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer, LimitRefuse}, l.OnToolLimit):

@@ -111,6 +111,7 @@ func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
 	r.journal = o
 	r.keeper = newKeeper(o, r, kept.Epoch, kept.Entries, kept.LastSeq)
 	r.keeper.phase = phase
+	r.keeper.size.used = kept.JournalBytes
 	r.keeper.revision = r.state.Messages.Revision()
 	r.keeper.rounds = len(r.state.Rounds)
 	r.keeper.fixed = &fixed{r.state.Instruction, r.state.Tools, r.state.Input}
@@ -220,12 +221,14 @@ func (r *run) create(ctx context.Context) error {
 		return err
 	}
 	s := &r.state
-	err = k.Journal.Create(context.WithoutCancel(ctx), &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
-		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true}) // until run_started is told
-	if err == nil {
-		k.entries = 1
+	begun := &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
+		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // until run_started is told
+	if err := k.Journal.Create(context.WithoutCancel(ctx), begun); err != nil {
+		return err
 	}
-	return err
+	k.entries = 1
+	k.size.add(begun.Bytes(), nil, k.cancel)
+	return nil
 }
 
 // maxTitle is the length of a run's title, in characters.

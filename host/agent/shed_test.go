@@ -11,7 +11,9 @@ import (
 // A stopped run keeps its events in their order, but for what modules emitted and logged.
 func TestStopShedsEvents(t *testing.T) {
 	k := &keeper{shedder: newShedder(), wake: make(chan struct{}, 1)}
-	hand := func(kind abi.EventType, held bool) { k.hand(ClientEvent{Event: abi.Event{Type: kind, Data: []byte(`1`)}}, held) }
+	hand := func(kind abi.EventType, held bool) {
+		k.hand(ClientEvent{Event: abi.Event{Type: kind, Data: []byte(`1`)}}, held)
+	}
 	hand(abi.EventStepStarted, false)
 	hand(abi.EventCustom, false)
 	hand(abi.EventMessage, false)

@@ -148,6 +148,8 @@ type Limits struct {
 	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"What happens at max_steps and model_calls: error ends the run (default), end ends it with the answer so far, answer makes the last call one without tools so that the model answers."`
 	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"What happens at tool_calls and tools: error ends the run (default), end ends it with the answer so far, answer refuses calls beyond the limit and lets the model answer without tools, refuse only refuses them."`
 
+	JournalBytes int64 `json:"journal_bytes,omitempty" jsonschema:"Bytes that a run and its sub-agents write to the journal. The run ends beyond it. Default: 67108864, which a file cannot raise."`
+
 	Models []string `json:"models,omitzero" jsonschema:"Models that modules may choose beside the agent's own. Default: any at its endpoint; [] for none."`
 }
 

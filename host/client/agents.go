@@ -45,14 +45,15 @@ func (c *Client) Agent(ctx context.Context, name string, version int64) (*Agent,
 	return out, c.get(ctx, path("/v1/agents/%s", name), q, out)
 }
 
-// Agents lists the newest versions of at most limit agents (1 to 1000) whose names
-// are behind after.
-func (c *Client) Agents(ctx context.Context, after string, limit int) ([]*Agent, error) {
+// Agents returns a page of the newest versions of agents in the order of their names, and
+// the next page's cursor.
+func (c *Client) Agents(ctx context.Context, p Page) (agents []*Agent, next string, err error) {
 	var out struct {
 		Agents []*Agent `json:"agents"`
+		Next   string   `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/agents", page(after, limit), &out)
-	return out.Agents, err
+	err = c.get(ctx, "/v1/agents", p.query(), &out)
+	return out.Agents, out.Next, err
 }
 
 // DeleteAgent forgets one, with all its versions. Its runs stay.

@@ -90,47 +90,49 @@ type use struct {
 func uses() map[string]use {
 	type list[T any] struct{ V T }
 	one := func(_ any, err error) error { return err }
+	page := func(_ any, _ string, err error) error { return err }
+	second := client.Page{Cursor: "c", Limit: 3}
 	return map[string]use{
 		"create-tenant": {func(ctx context.Context, c *client.Client) error {
 			return one(c.CreateTenant(ctx, &client.NewTenant{ID: "x"}))
 		}, client.NewTenant{}, client.Tenant{}},
-		"list-tenants": {func(ctx context.Context, c *client.Client) error { return one(c.Tenants(ctx, "a", 3)) }, nil, list[[]*client.Tenant]{}},
+		"list-tenants": {func(ctx context.Context, c *client.Client) error { return page(c.Tenants(ctx, second)) }, nil, list[[]*client.Tenant]{}},
 		"get-tenant":   {func(ctx context.Context, c *client.Client) error { return one(c.Tenant(ctx, "x")) }, nil, client.Tenant{}},
 		"update-tenant": {func(ctx context.Context, c *client.Client) error {
 			return one(c.UpdateTenant(ctx, "x", &client.TenantUpdate{}))
 		}, client.TenantUpdate{}, client.Tenant{}},
 		"delete-tenant":     {func(ctx context.Context, c *client.Client) error { return c.DeleteTenant(ctx, "x") }, nil, nil},
 		"create-key":        {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
-		"list-keys":         {func(ctx context.Context, c *client.Client) error { return one(c.Keys(ctx, "")) }, nil, list[[]*client.Key]{}},
+		"list-keys":         {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "", second)) }, nil, list[[]*client.Key]{}},
 		"rotate-key":        {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "", "k", time.Minute)) }, nil, client.Key{}},
 		"revoke-key":        {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "", "k") }, nil, nil},
 		"create-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.CreateKey(ctx, "x", &client.NewKey{})) }, client.NewKey{}, client.Key{}},
-		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return one(c.Keys(ctx, "x")) }, nil, list[[]*client.Key]{}},
+		"list-tenant-keys":  {func(ctx context.Context, c *client.Client) error { return page(c.Keys(ctx, "x", second)) }, nil, list[[]*client.Key]{}},
 		"rotate-tenant-key": {func(ctx context.Context, c *client.Client) error { return one(c.RotateKey(ctx, "x", "k", 0)) }, nil, client.Key{}},
 		"revoke-tenant-key": {func(ctx context.Context, c *client.Client) error { return c.RevokeKey(ctx, "x", "k") }, nil, nil},
 		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
 		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
-		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return one(c.Blocks(ctx)) }, nil, list[[]client.Block]{}},
+		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) }, nil, list[[]client.Block]{}},
 		"get-usage": {func(ctx context.Context, c *client.Client) error {
-			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02"))
+			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02", second))
 		}, nil, client.Usage{}},
-		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "")) }, nil, client.Usage{}},
+		"get-tenant-usage": {func(ctx context.Context, c *client.Client) error { return one(c.Usage(ctx, "x", "", "", second)) }, nil, client.Usage{}},
 		"put-module": {func(ctx context.Context, c *client.Client) error {
 			return one(c.PutModule(ctx, &client.Upload{Name: "n", Version: "1", Type: "application/wasm", Body: strings.NewReader("x")}))
 		}, nil, client.Module{}},
-		"list-modules":  {func(ctx context.Context, c *client.Client) error { return one(c.Modules(ctx, 3)) }, nil, list[[]*client.Module]{}},
+		"list-modules":  {func(ctx context.Context, c *client.Client) error { return page(c.Modules(ctx, second)) }, nil, list[[]*client.Module]{}},
 		"get-module":    {func(ctx context.Context, c *client.Client) error { return one(c.Module(ctx, "m")) }, nil, client.Module{}},
 		"delete-module": {func(ctx context.Context, c *client.Client) error { return c.DeleteModule(ctx, "m") }, nil, nil},
 		"put-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.PutAgent(ctx, "a", []byte("{}"))) }, nil, client.Agent{}},
-		"list-agents":   {func(ctx context.Context, c *client.Client) error { return one(c.Agents(ctx, "a", 3)) }, nil, list[[]*client.Agent]{}},
+		"list-agents":   {func(ctx context.Context, c *client.Client) error { return page(c.Agents(ctx, second)) }, nil, list[[]*client.Agent]{}},
 		"get-agent":     {func(ctx context.Context, c *client.Client) error { return one(c.Agent(ctx, "a", 3)) }, nil, client.Agent{}},
 		"delete-agent":  {func(ctx context.Context, c *client.Client) error { return c.DeleteAgent(ctx, "a") }, nil, nil},
 		"put-secret":    {func(ctx context.Context, c *client.Client) error { return c.SetSecret(ctx, "s", "v") }, nil, nil},
-		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return one(c.Secrets(ctx)) }, nil, list[[]client.Secret]{}},
+		"list-secrets":  {func(ctx context.Context, c *client.Client) error { return page(c.Secrets(ctx, second)) }, nil, list[[]client.Secret]{}},
 		"delete-secret": {func(ctx context.Context, c *client.Client) error { return c.DeleteSecret(ctx, "s") }, nil, nil},
 		"create-run":    {func(ctx context.Context, c *client.Client) error { return one(c.StartRun(ctx, &client.StartRun{}, "")) }, client.StartRun{}, client.Run{}},
 		"list-runs": {func(ctx context.Context, c *client.Client) error {
-			return one(c.Runs(ctx, &client.RunFilter{Agent: "a", Status: "paused", Before: time.Now(), Limit: 3}))
+			return page(c.Runs(ctx, client.RunFilter{Agent: "a", Status: "paused"}, second))
 		}, nil, list[[]*client.Run]{}},
 		"get-run": {func(ctx context.Context, c *client.Client) error { return one(c.Run(ctx, "run_x")) }, nil, client.Run{}},
 		"run-events": {func(ctx context.Context, c *client.Client) error {
@@ -257,7 +259,12 @@ func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 func (d *document) wrapped(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	properties, _ := s["properties"].(map[string]any)
+	properties = maps.Clone(properties)
 	delete(properties, "$schema")
+	if strings.HasPrefix(at, "list-") {
+		require.Contains(t, properties, "next_cursor", at)
+		delete(properties, "next_cursor")
+	}
 	require.Len(t, properties, 1, at)
 	for name, p := range properties {
 		inner, _ := p.(map[string]any)

@@ -41,13 +41,15 @@ func (c *Client) CreateKey(ctx context.Context, tenant string, k *NewKey) (*Key,
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant), in: k}, out)
 }
 
-// Keys lists them, without the keys themselves.
-func (c *Client) Keys(ctx context.Context, tenant string) ([]*Key, error) {
+// Keys returns a page of a tenant's keys, the newest first, without their secrets, and the
+// next page's cursor. An empty tenant is the caller's own.
+func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*Key, next string, err error) {
 	var out struct {
 		Keys []*Key `json:"keys"`
+		Next string `json:"next_cursor"`
 	}
-	err := c.get(ctx, keysOf(tenant), nil, &out)
-	return out.Keys, err
+	err = c.get(ctx, keysOf(tenant), p.query(), &out)
+	return out.Keys, out.Next, err
 }
 
 // RotateKey replaces a key by its id; the old one works on for grace, in whole

@@ -140,13 +140,14 @@ func (u *Upload) take(e *serverEvent) (*Module, error) {
 	return nil, nil
 }
 
-// Modules lists at most limit modules (1 to 1000), the newest first.
-func (c *Client) Modules(ctx context.Context, limit int) ([]*Module, error) {
+// Modules returns a page of the modules, the newest first, and the next page's cursor.
+func (c *Client) Modules(ctx context.Context, p Page) (modules []*Module, next string, err error) {
 	var out struct {
 		Modules []*Module `json:"modules"`
+		Next    string    `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/modules", page("", limit), &out)
-	return out.Modules, err
+	err = c.get(ctx, "/v1/modules", p.query(), &out)
+	return out.Modules, out.Next, err
 }
 
 // Module returns one by its digest, its name, or name@version.

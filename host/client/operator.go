@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -27,13 +26,15 @@ func (c *Client) Unblock(ctx context.Context, digest string) error {
 	return c.delete(ctx, path("/v1/blocks/%s", digest))
 }
 
-// Blocks lists blocked modules.
-func (c *Client) Blocks(ctx context.Context) ([]Block, error) {
+// Blocks returns a page of the blocked modules in the order of their digests, and the next
+// page's cursor.
+func (c *Client) Blocks(ctx context.Context, p Page) (blocks []Block, next string, err error) {
 	var out struct {
 		Blocks []Block `json:"blocks"`
+		Next   string  `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/blocks", nil, &out)
-	return out.Blocks, err
+	err = c.get(ctx, "/v1/blocks", p.query(), &out)
+	return out.Blocks, out.Next, err
 }
 
 // A Secret is what is told of one.
@@ -50,13 +51,15 @@ func (c *Client) SetSecret(ctx context.Context, name, value string) error {
 	return c.call(ctx, &request{method: http.MethodPut, path: path("/v1/secrets/%s", name), in: in}, nil)
 }
 
-// Secrets lists secrets, without what is in them.
-func (c *Client) Secrets(ctx context.Context) ([]Secret, error) {
+// Secrets returns a page of the secrets in the order of their names, without their values,
+// and the next page's cursor.
+func (c *Client) Secrets(ctx context.Context, p Page) (secrets []Secret, next string, err error) {
 	var out struct {
 		Secrets []Secret `json:"secrets"`
+		Next    string   `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/secrets", nil, &out)
-	return out.Secrets, err
+	err = c.get(ctx, "/v1/secrets", p.query(), &out)
+	return out.Secrets, out.Next, err
 }
 
 // DeleteSecret forgets one.
@@ -66,8 +69,9 @@ func (c *Client) DeleteSecret(ctx context.Context, name string) error {
 
 // Usage is what a tenant used.
 type Usage struct {
-	Total UsageRow   `json:"total"` // its day, agent and module are empty
+	Total UsageRow   `json:"total"` // the sum of all pages' rows; its day, agent and module are empty
 	Rows  []UsageRow `json:"rows"`
+	Next  string     `json:"next_cursor,omitempty"` // the next page's cursor
 }
 
 // A UsageRow is what one agent, or one of its modules, used on a day (UTC).
@@ -83,14 +87,14 @@ type UsageRow struct {
 	Calls            int64  `json:"calls"` // of the model, or of the module's hooks
 }
 
-// Usage is what a tenant, or the caller's own where none is named, used from one day
-// to another, as 2006-01-02; today where they are empty.
-func (c *Client) Usage(ctx context.Context, tenant, from, to string) (*Usage, error) {
+// Usage returns a page of what a tenant used from one day to another, such as 2006-01-02. An
+// empty tenant is the caller's own, an empty day is today.
+func (c *Client) Usage(ctx context.Context, tenant, from, to string, p Page) (*Usage, error) {
 	at := "/v1/usage"
 	if tenant != "" {
 		at = path("/v1/tenants/%s/usage", tenant)
 	}
-	q := url.Values{}
+	q := p.query()
 	for name, day := range map[string]string{"from": from, "to": to} {
 		if day != "" {
 			q.Set(name, day)

@@ -96,33 +96,27 @@ func (c *Client) StartRun(ctx context.Context, s *StartRun, key string) (*Run, e
 	return out, err
 }
 
-// A RunFilter says which runs are listed; its zero value all.
+// A RunFilter selects runs. Its zero value selects all.
 type RunFilter struct {
 	Agent  string
-	Status string    // running, paused or finished
-	Before time.Time // created before
-	Limit  int       // 1 to 500; 50 when 0
+	Status string // running, paused or finished
 }
 
-// Runs lists runs, the newest first.
-func (c *Client) Runs(ctx context.Context, f *RunFilter) ([]*Run, error) {
-	if f == nil {
-		f = &RunFilter{}
-	}
-	q := page("", f.Limit)
+// Runs returns a page of the runs that a filter selects, the newest first, and the next
+// page's cursor.
+func (c *Client) Runs(ctx context.Context, f RunFilter, p Page) (runs []*Run, next string, err error) {
+	q := p.query()
 	for name, value := range map[string]string{"agent": f.Agent, "status": f.Status} {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	if !f.Before.IsZero() {
-		q.Set("before", f.Before.UTC().Format(time.RFC3339Nano))
-	}
 	var out struct {
 		Runs []*Run `json:"runs"`
+		Next string `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/runs", q, &out)
-	return out.Runs, err
+	err = c.get(ctx, "/v1/runs", q, &out)
+	return out.Runs, out.Next, err
 }
 
 // Run returns one.

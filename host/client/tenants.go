@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -63,25 +61,15 @@ func (c *Client) CreateTenant(ctx context.Context, t *NewTenant) (*Tenant, error
 	return out, c.call(ctx, &request{method: http.MethodPost, path: "/v1/tenants", in: t}, out)
 }
 
-// Tenants lists at most limit tenants (1 to 1000) whose ids are behind after.
-func (c *Client) Tenants(ctx context.Context, after string, limit int) ([]*Tenant, error) {
+// Tenants returns a page of the tenants in the order of their ids, and the next page's
+// cursor.
+func (c *Client) Tenants(ctx context.Context, p Page) (tenants []*Tenant, next string, err error) {
 	var out struct {
 		Tenants []*Tenant `json:"tenants"`
+		Next    string    `json:"next_cursor"`
 	}
-	err := c.get(ctx, "/v1/tenants", page(after, limit), &out)
-	return out.Tenants, err
-}
-
-// page is the part of a list.
-func page(after string, limit int) url.Values {
-	q := url.Values{}
-	if after != "" {
-		q.Set("after", after)
-	}
-	if limit != 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	return q
+	err = c.get(ctx, "/v1/tenants", p.query(), &out)
+	return out.Tenants, out.Next, err
 }
 
 // Tenant returns one.

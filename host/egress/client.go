@@ -218,7 +218,14 @@ func (c *Client) exchange(ctx context.Context, next *request, granted []Pattern)
 		if hop == maxRedirects {
 			return nil, failed(abi.CodeLimit, "more than %d redirects", maxRedirects)
 		}
-		if next, err = next.redirected(res.StatusCode, location, f.redact); err != nil {
+		// A secret in the location is filled in again, if it is for the new host.
+		if strings.Contains(location, opening) {
+			return nil, failed(abi.CodeDenied, "%s redirects to a URL that asks for a secret", next.to)
+		}
+		if location, err = f.redact(location); err != nil {
+			return nil, err
+		}
+		if next, err = next.redirected(res.StatusCode, location); err != nil {
 			return nil, err
 		}
 	}
@@ -263,6 +270,9 @@ func (c *Client) send(ctx context.Context, r *request, f *filler) (*http.Respons
 		}
 		req.Header.Add(h.Name, value)
 	}
+	if err := f.checkSlicing(r.headers); err != nil {
+		return nil, err
+	}
 	return c.transport.RoundTrip(req)
 }
 
@@ -301,6 +311,8 @@ func (c *Client) failure(ctx context.Context, to endpoint, err error, f *filler)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		why = "the answer broke off"
 	}
-	out.Message = f.redact(fmt.Sprintf("http: %s: %s", to, why))
+	if out.Message, err = f.redact(fmt.Sprintf("http: %s: %s", to, why)); err != nil {
+		return err
+	}
 	return out
 }

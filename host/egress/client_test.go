@@ -7,14 +7,17 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -261,7 +264,7 @@ func TestRedirects(t *testing.T) {
 	}
 	refused(t, c, abi.CodeDenied, "private or reserved", ask("/?to=http://10.0.0.1/"), "*:*")
 	refused(t, c, abi.CodeLimit, "more than 5 redirects", ask("/loop"), own, other)
-	_, err := (&request{url: "https://a.org/", to: endpoint{"https", "a.org", "443"}}).redirected(302, "http://a.org/", func(s string) string { return s })
+	_, err := (&request{url: "https://a.org/", to: endpoint{"https", "a.org", "443"}}).redirected(302, "http://a.org/")
 	require.ErrorContains(t, err, "from https to http")
 	r := ask("/?status=307&to=http://127.0.0.1:PORT/x")
 	r.Body = "{{secret:K}}"
@@ -298,6 +301,120 @@ func TestSecrets(t *testing.T) {
 	refused(t, c, abi.CodeLimit, "more than 64 secrets", &abi.HTTPRequest{URL: "https://" + host, Body: strings.Repeat("{{secret:K}}", 65)}, "*:*")
 	s.Close()
 	refused(t, c, abi.CodeUnavailable, "http: "+host, &abi.HTTPRequest{URL: "https://" + host + "/{{secret:K}}"}, "*:*")
+}
+
+// A server that repeats a secret in the output of another encoder, in its header or in a
+// redirect does not reveal it.
+func TestSecretsInOtherSpellings(t *testing.T) {
+	t.Parallel()
+	const value = `s3cr3t/"v+lue"&=<x>%41`
+	var answer func(w http.ResponseWriter, secret string)
+	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) { answer(w, r.Header.Get("X-Key")) })
+	host := "example.com:" + s.port
+	s.options.Secrets = []Secret{{Name: "K", Value: value, Hosts: []string{host}}, {Name: "NAME", Value: "X-Secret-Name", Hosts: []string{host}}}
+	c := s.client(t)
+	ask := func(headers ...abi.HTTPHeader) *abi.HTTPRequest {
+		return &abi.HTTPRequest{URL: "https://" + host + "/", Headers: append(headers, abi.HTTPHeader{Name: "X-Key", Value: "{{secret:K}}"})}
+	}
+	quote := func(s string) string { b, _ := json.Marshal(s); return string(b[1 : len(b)-1]) }
+	for name, encode := range map[string]func(string) string{
+		`\/`:              func(s string) string { return strings.ReplaceAll(quote(s), "/", `\/`) },
+		`\u0026`:          quote,
+		`\u0026 in upper`: func(s string) string { return strings.ReplaceAll(quote(s), `\u003c`, `\u003C`) },
+		"%2b": func(s string) string {
+			return strings.NewReplacer("%2B", "%2b", "%2F", "%2f").Replace(url.QueryEscape(s))
+		},
+		"%252B":            func(s string) string { return url.QueryEscape(url.QueryEscape(s)) },
+		"HTML":             html.EscapeString,
+		"HTML in JSON":     func(s string) string { return quote(html.EscapeString(s)) },
+		"all as &#x":       func(s string) string { return each(s, "&#x%X;") },
+		"all as %":         func(s string) string { return each(s, "%%%02x") },
+		"all as \\u":       func(s string) string { return each(s, "\\u%04X") },
+		"decoded":          func(s string) string { s, _ = url.PathUnescape(s); return s },
+		"base64":           func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+		"base64 of a user": func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s)) },
+	} {
+		answer = func(w http.ResponseWriter, secret string) {
+			w.Header().Set("X-Echo", encode(secret))
+			fmt.Fprintf(w, "it is %s.", encode(secret))
+		}
+		res, failed := send(t, c, ask(), host)
+		require.Nil(t, failed)
+		require.Contains(t, res.Body, "{{secret:K}}", name)
+		require.NotContains(t, res.Body, encode(value), name)
+		require.NotContains(t, fmt.Sprint(res.Headers), encode(value), name)
+		if name[0] != 'b' {
+			require.Equal(t, "it is {{secret:K}}.", res.Body, name)
+		}
+
+		hops := 0
+		answer = func(w http.ResponseWriter, secret string) {
+			if hops++; hops == 1 {
+				w.Header().Set("Location", "/there?k="+encode(secret))
+				w.WriteHeader(http.StatusFound)
+			}
+		}
+		res, failed = send(t, c, ask(), host)
+		require.Equal(t, 2, hops)
+		require.Nil(t, failed)
+		require.Contains(t, res.URL, "{{secret:K}}", name)
+		require.NotContains(t, res.URL, encode(value), name)
+	}
+
+	answer = func(w http.ResponseWriter, _ string) { w.Header().Set("X-Secret-Name", "1") }
+	res, failed := send(t, c, ask(abi.HTTPHeader{Name: "X-Name", Value: "{{secret:NAME}}"}), host)
+	require.Nil(t, failed)
+	require.NotContains(t, strings.ToLower(fmt.Sprint(res)), "x-secret-name", "the name of a header")
+
+	answer = func(w http.ResponseWriter, _ string) { fmt.Fprint(w, strings.Repeat("%25", 1<<18)) }
+	s.options.Secrets[0].Value = strings.Repeat("%", 1000) + "b"
+	refused(t, s.client(t), abi.CodeLimit, "too many nested escapes", ask(), host)
+}
+
+// each writes each byte of s in a format.
+func each(s, format string) string {
+	var out strings.Builder
+	for _, b := range []byte(s) {
+		fmt.Fprintf(&out, format, b)
+	}
+	return out.String()
+}
+
+// A module cannot read a secret in slices, or have it compressed.
+func TestSecretsInSlices(t *testing.T) {
+	t.Parallel()
+	s := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/gzip" {
+			w.Header().Set("Content-Encoding", r.URL.RawQuery)
+		}
+		http.ServeContent(w, r, "x.txt", time.Time{}, strings.NewReader("Hello "+r.Header.Get("X-Key")))
+	})
+	host := "example.com:" + s.port
+	s.options.Secrets = []Secret{{Name: "K", Value: secretValue, Hosts: []string{host}}}
+	c := s.client(t)
+	for _, name := range []string{"Range", "range", "If-Range", "A-IM"} {
+		h := abi.HTTPHeader{Name: name, Value: "bytes=0-9"}
+		for _, r := range []*abi.HTTPRequest{
+			{Headers: []abi.HTTPHeader{h, {Name: "X-Key", Value: "{{secret:K}}"}}},
+			{Headers: []abi.HTTPHeader{h}, Method: "POST", Body: "{{secret:K}}"},
+		} {
+			r.URL = "https://" + host + "/"
+			refused(t, c, abi.CodeDenied, "header "+name+" is not allowed in a request with a secret", r, host)
+			r.URL, r.Headers, r.Body = r.URL+"?{{secret:K}}", []abi.HTTPHeader{h}, ""
+			refused(t, c, abi.CodeDenied, "not allowed in a request with a secret", r, host)
+		}
+	}
+	res, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + "/", Headers: []abi.HTTPHeader{{Name: "Range", Value: "bytes=1-3"}}}, host)
+	require.Nil(t, failed)
+	require.Equal(t, "ell", res.Body, "without a secret it is the module's own affair")
+
+	key := []abi.HTTPHeader{{Name: "X-Key", Value: "{{secret:K}}"}}
+	refused(t, c, abi.CodeUnavailable, "content-encoding gzip", &abi.HTTPRequest{URL: "https://" + host + "/gzip?gzip", Headers: key}, host)
+	refused(t, c, abi.CodeUnavailable, "content-encoding identity,%20br", &abi.HTTPRequest{URL: "https://" + host + "/gzip?identity,%20br", Headers: key}, host)
+	for path, headers := range map[string][]abi.HTTPHeader{"/gzip?identity": key, "/gzip?gzip": nil} {
+		_, failed := send(t, c, &abi.HTTPRequest{URL: "https://" + host + path, Headers: headers}, host)
+		require.Nil(t, failed, path)
+	}
 }
 
 func TestSecretsRefused(t *testing.T) {

@@ -44,7 +44,7 @@ func FuzzRedirect(f *testing.F) {
 		r, err := prepare(&abi.HTTPRequest{URL: "https://a.example/x", Method: "POST", Body: "b", Headers: []abi.HTTPHeader{
 			{Name: "Authorization", Value: "x"}, {Name: "X-Key", Value: "{{secret:K}}"}, {Name: "X-A", Value: "b"}}})
 		require.NoError(t, err)
-		next, err := r.redirected(status, location, func(s string) string { return s })
+		next, err := r.redirected(status, location)
 		if err != nil {
 			return
 		}

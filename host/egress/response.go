@@ -26,7 +26,8 @@ var unseen = map[string]bool{
 	"te": true, "trailer": true, "upgrade": true, "strict-transport-security": true, "report-to": true, "nel": true,
 }
 
-// answer reads a response.
+// answer reads a response. The secrets of the exchange are redacted in all that a
+// module sees of it.
 func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hops int, f *filler) (*abi.HTTPResponse, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(c.response)+1))
 	switch {
@@ -34,12 +35,24 @@ func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hop
 		return nil, tooLarge("the body of the response", c.response)
 	case err != nil:
 		return nil, c.failure(ctx, r.to, err, f)
+	case len(body) > 0 && len(f.used) > 0 && isCoded(res.Header):
+		return nil, failed(abi.CodeUnavailable, "%s answered a request with a secret in content-encoding %s, although none was asked for; the secret cannot be found in it",
+			r.to, short(res.Header.Get("Content-Encoding")))
 	}
-	out := &abi.HTTPResponse{Status: res.StatusCode, Headers: headers(res.Header, f)}
+	out := &abi.HTTPResponse{Status: res.StatusCode}
+	if out.Headers, err = headers(res.Header, f); err != nil {
+		return nil, err
+	}
 	if hops > 0 {
-		out.URL = f.redact(r.url)
+		if out.URL, err = f.redact(r.url); err != nil {
+			return nil, err
+		}
 	}
-	if text := f.redact(string(body)); utf8.ValidString(text) {
+	text, err := f.redact(string(body))
+	if err != nil {
+		return nil, err
+	}
+	if utf8.ValidString(text) {
 		out.Body = text
 	} else {
 		out.BodyBase64 = base64.StdEncoding.EncodeToString([]byte(text))
@@ -47,9 +60,21 @@ func (c *Client) answer(ctx context.Context, res *http.Response, r *request, hop
 	return out, nil
 }
 
-// headers are those of a response that a module sees, in an order that is the
-// same each time.
-func headers(h http.Header, f *filler) []abi.HTTPHeader {
+// isCoded reports whether a body is compressed or otherwise transformed.
+func isCoded(h http.Header) bool {
+	for _, line := range h.Values("Content-Encoding") {
+		for coding := range strings.SplitSeq(line, ",") {
+			if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// headers returns the lines of a response's header that a module sees, in a stable
+// order. A line whose name holds a secret is left out.
+func headers(h http.Header, f *filler) ([]abi.HTTPHeader, error) {
 	var out []abi.HTTPHeader
 	size := 0
 	names := make([]string, 0, len(h))
@@ -59,7 +84,7 @@ func headers(h http.Header, f *filler) []abi.HTTPHeader {
 	slices.Sort(names)
 	for _, name := range names {
 		lower := strings.ToLower(name)
-		if unseen[lower] || strings.HasPrefix(lower, "proxy-") {
+		if unseen[lower] || strings.HasPrefix(lower, "proxy-") || f.isNamed(lower) {
 			continue
 		}
 		for _, value := range h[name] {
@@ -68,8 +93,12 @@ func headers(h http.Header, f *filler) []abi.HTTPHeader {
 				continue
 			}
 			size += n
-			out = append(out, abi.HTTPHeader{Name: lower, Value: f.redact(value)})
+			value, err := f.redact(value)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, abi.HTTPHeader{Name: lower, Value: value})
 		}
 	}
-	return out
+	return out, nil
 }

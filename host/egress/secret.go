@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
 // A Secret is a value that stands in requests as {{secret:NAME}}. Modules do
@@ -23,6 +24,7 @@ const (
 	maxSecret     = 16 << 10
 	maxSecretName = 64
 	maxFilled     = 64 // secrets filled into one request
+	maxDifferent  = 8  // different secrets in one request
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 type secret struct {
 	name, value string
 	hosts       []Pattern
-	spellings   *strings.Replacer // of what must not come back
+	redacted    *redact.Secret
 }
 
 // parse checks a secret. No error has its value.
@@ -59,14 +61,7 @@ func (s *Secret) parse() (*secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
 	}
-	quoted, err := abi.Marshal(s.Value)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s: %w", s.Name, err)
-	}
-	mark := opening + s.Name + closing
-	r := strings.NewReplacer(s.Value, mark, url.QueryEscape(s.Value), mark, url.PathEscape(s.Value), mark,
-		string(quoted[1:len(quoted)-1]), mark)
-	return &secret{name: s.Name, value: s.Value, hosts: hosts, spellings: r}, nil
+	return &secret{name: s.Name, value: s.Value, hosts: hosts, redacted: redact.NewSecret(s.Value, opening+s.Name+closing)}, nil
 }
 
 // ValidSecretName reports whether a secret may be named so.
@@ -129,6 +124,9 @@ func (f *filler) secret(where, name string) (*secret, error) {
 			return k, nil
 		}
 	}
+	if len(f.used) == maxDifferent {
+		return nil, failed(abi.CodeLimit, "more than %d different secrets in one request", maxDifferent)
+	}
 	f.used = append(f.used, k)
 	return k, nil
 }
@@ -144,13 +142,49 @@ func (f *filler) url(s string) (string, error) {
 	return path + "?" + query, err
 }
 
-// redact puts the names of the secrets that were sent in the place of their
-// values: as they are, as parts of a URL, and as parts of JSON.
-func (f *filler) redact(s string) string {
-	for _, k := range f.used {
-		s = k.spellings.Replace(s)
+// redact replaces the secrets that were sent by their names, in any canonical
+// spelling. The error is an *abi.Error.
+func (f *filler) redact(s string) (string, error) {
+	if len(f.used) == 0 {
+		return s, nil
 	}
-	return s
+	secrets := make([]*redact.Secret, len(f.used))
+	for i, k := range f.used {
+		secrets[i] = k.redacted
+	}
+	out, err := redact.Text(s, secrets)
+	if err != nil {
+		return "", failed(abi.CodeLimit, "the answer of %s cannot be returned after a request with a secret: %v", f.to, err)
+	}
+	return out, nil
+}
+
+// isNamed reports whether the name of a header, in lower case, holds a secret.
+func (f *filler) isNamed(header string) bool {
+	for _, k := range f.used {
+		if strings.Contains(header, strings.ToLower(k.value)) {
+			return true
+		}
+	}
+	return false
+}
+
+// slicing are the request headers that make a server return a part of a text or
+// a difference to another one. A part of a secret is not found.
+var slicing = map[string]bool{"range": true, "if-range": true, "a-im": true}
+
+// checkSlicing rejects a request that asks for a part of the answer and carries a
+// secret.
+func (f *filler) checkSlicing(headers []abi.HTTPHeader) error {
+	if len(f.used) == 0 {
+		return nil
+	}
+	for _, h := range headers {
+		if slicing[strings.ToLower(h.Name)] {
+			return failed(abi.CodeDenied, "header %s is not allowed in a request with a secret, which is not found in a part of an answer; leave the header out", short(h.Name))
+		}
+	}
+	return nil
 }
 
 func failed(code abi.Code, format string, args ...any) *abi.Error {

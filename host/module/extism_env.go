@@ -22,6 +22,7 @@ type extismImport struct {
 	result string
 	does   string
 	grant  string
+	fuel   fuelClass
 
 	// quick is for those that move bytes between the plug-in and its blocks. They
 	// are no host calls: a plug-in needs thousands to read its input.
@@ -57,14 +58,14 @@ func extismImports() []extismImport {
 		{name: "error_get", result: "I", quick: extismErrorGet, does: "look at why it failed"},
 		{name: "config_get", params: "I", result: "I", do: extismConfigGet, does: "read its configuration"},
 		{name: "var_get", params: "I", result: "I", do: extismVarGet, does: "read run-local values"},
-		{name: "var_set", params: "II", do: extismVarSet, does: "keep run-local values"},
+		{name: "var_set", params: "II", do: extismVarSet, fuel: fuelValue, does: "keep run-local values"},
 		{name: "http_request", params: "II", result: "I", grant: "http:HOST", send: extismHTTPRequest, does: "send HTTP requests"},
 		{name: "http_status_code", result: "i", quick: extismStatus, does: "read the reply to its request"},
 		{name: "http_headers", result: "I", quick: extismHeaders, does: "read the reply to its request"},
 		{name: "get_log_level", result: "i", quick: extismZero, does: "learn what is logged: everything"},
 	}
 	for name, level := range map[string]int32{"log_trace": abi.LogDebug, "log_debug": abi.LogDebug, "log_info": abi.LogInfo, "log_warn": abi.LogWarn, "log_error": abi.LogError} {
-		rows = append(rows, extismImport{name: name, params: "I", does: "log", do: extismLog(level)})
+		rows = append(rows, extismImport{name: name, params: "I", fuel: fuelRecord, does: "log", do: extismLog(level)})
 	}
 	return rows
 }
@@ -80,6 +81,7 @@ func (row *extismImport) call(ctx context.Context, g *sandbox.Guest, stack []uin
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
+	v.chargeCall(g, row.fuel)
 	if row.send != nil {
 		row.send(ctx, v.asPlugin(), v, g, stack)
 	} else {
@@ -122,6 +124,7 @@ func (p *plugin) whole(v *visit, g *sandbox.Guest, name string, at uint64) []byt
 func (p *plugin) take(v *visit, g *sandbox.Guest, name string, at uint64) []byte {
 	b := p.whole(v, g, name, at)
 	g.Charge(len(b))
+	v.chargeBytes(g, len(b))
 	return abi.Clone(b)
 }
 
@@ -236,6 +239,7 @@ func extismOutputSet(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 	if len(p.output) > v.limits.OutputBytes {
 		v.abort(g, &limitError{"output_bytes", v.limits.OutputBytes, fmt.Sprintf("the answer: %d bytes", len(p.output)), ""})
 	}
+	v.chargeBytes(g, len(p.output))
 }
 
 // named returns the bytes that an offset and a length name.
@@ -260,6 +264,7 @@ func extismOutputLength(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) {
 
 func extismErrorSet(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 	p.failure, p.failureAt = p.whole(v, g, "error_set", stack[0]), stack[0]
+	v.chargeBytes(g, len(p.failure))
 }
 
 func extismErrorGet(p *plugin, _ *visit, _ *sandbox.Guest, stack []uint64) { stack[0] = p.failureAt }
@@ -337,6 +342,7 @@ func extismVarSet(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 		var value []byte
 		if value, err = variable(p.whole(v, g, "var_set: the value", at)); err == nil {
 			g.Charge(len(value))
+			v.chargeBytes(g, len(value))
 			_, err = v.localSet(key, value, abi.LocalAlways)
 		}
 		p.free(at)
@@ -361,7 +367,7 @@ func variable(b []byte) ([]byte, error) {
 func extismLog(level int32) func(*plugin, *visit, *sandbox.Guest, []uint64) {
 	return func(p *plugin, v *visit, g *sandbox.Guest, stack []uint64) {
 		text := p.whole(v, g, "log", stack[0])
-		v.say(level, len(text), func(keep int) []byte {
+		v.say(g, level, len(text), func(keep int) []byte {
 			g.Charge(keep)
 			return abi.Clone(text[:keep])
 		})

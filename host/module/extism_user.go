@@ -20,6 +20,7 @@ type userImport struct {
 	bare bool // it takes nothing
 	// waits says that time may go by, which the guest's clock shows then.
 	waits bool
+	fuel  fuelClass // of the native import of the same name
 	// do makes the call. The rules of when it may be called
 	// are those of the native import of the same name.
 	do func(ctx context.Context, v *visit, arg []byte) ([]byte, error)
@@ -28,7 +29,7 @@ type userImport struct {
 // userImports are all functions of extism:host/user, in the order of the ABI's
 // table. What is read, written and logged goes through extism:host/env.
 func userImports() []userImport {
-	return []userImport{
+	rows := []userImport{
 		{name: "next", waits: true, do: func(ctx context.Context, v *visit, arg []byte) ([]byte, error) { return v.next(ctx, arg) }},
 		{name: "next_stream", waits: true, do: func(ctx context.Context, v *visit, arg []byte) ([]byte, error) { return v.nextStream(ctx, arg) }},
 		{name: "recv", bare: true, waits: true, do: func(ctx context.Context, v *visit, _ []byte) ([]byte, error) { return v.recv(ctx) }},
@@ -55,6 +56,14 @@ func userImports() []userImport {
 			return v.storeAdd(ctx, a.Key, a.delta())
 		})},
 	}
+	for i := range rows {
+		for _, native := range nativeImports() {
+			if native.name == rows[i].name {
+				rows[i].fuel = native.fuel
+			}
+		}
+	}
+	return rows
 }
 
 func (row *userImport) params() string {
@@ -71,6 +80,7 @@ func (row *userImport) call(ctx context.Context, g *sandbox.Guest, stack []uint6
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
+	v.chargeCall(g, row.fuel)
 	p := v.asPlugin()
 	var arg []byte
 	if !row.bare {

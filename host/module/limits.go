@@ -32,6 +32,10 @@ type Limits struct {
 	// Default 10,000.
 	HostCalls int
 
+	// FuelSchedule is the version of the fuel schedule, which says what host calls cost.
+	// Default [FuelSchedule], the newest. Replays set the version of the recording.
+	FuelSchedule int
+
 	// RunFuel bounds the work of all hooks of one entry in a run, or in what is left
 	// of it after a pause. Hooks that run at once may each use up what is left.
 	// Default a hundred times Fuel.
@@ -70,6 +74,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		{"reply_bytes", &l.ReplyBytes, DefaultReplyBytes, maxBytes},
 		{"host_calls", &l.HostCalls, DefaultHostCalls, maxBytes},
 		{"instances", &l.Instances, DefaultInstances, maxBytes},
+		{"fuel_schedule", &l.FuelSchedule, FuelSchedule, FuelSchedule},
 	} {
 		switch {
 		case *f.field == 0:

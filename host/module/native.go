@@ -54,6 +54,7 @@ type nativeImport struct {
 	result string // the same
 	does   string // the power, in words
 	grant  string // without which it is denied
+	fuel   fuelClass
 
 	// do makes the host call. It is called only where there is a run, or a
 	// configuration for config.
@@ -67,26 +68,26 @@ func nativeImports() []nativeImport {
 	return []nativeImport{
 		{name: "read", params: "ii", result: "i", raw: nativeRead, does: "read its input and the replies of host calls"},
 		{name: "write", params: "ii", raw: nativeWrite, does: "answer"},
-		{name: "next", params: "ii", result: "i", do: nativeNext, does: "run what it wraps, also several times or not at all"},
-		{name: "next_stream", params: "ii", result: "i", do: nativeNextStream, does: "open the stream of what it wraps"},
+		{name: "next", params: "ii", result: "i", do: nativeNext, fuel: fuelRecord, does: "run what it wraps, also several times or not at all"},
+		{name: "next_stream", params: "ii", result: "i", do: nativeNextStream, fuel: fuelRecord, does: "open the stream of what it wraps"},
 		{name: "recv", result: "i", do: nativeRecv, does: "read the stream of what it wraps"},
-		{name: "send", params: "ii", result: "i", do: nativeSend, does: "send chunks of its own"},
+		{name: "send", params: "ii", result: "i", do: nativeSend, fuel: fuelRecord, does: "send chunks of its own"},
 		{name: "messages", params: "iii", result: "i", do: nativeMessages, does: "read the conversation, as far as it is granted"},
 		{name: "changed", params: "iI", result: "i", raw: nativeChanged, does: "learn where the conversation has changed"},
 		{name: "local_get", params: "ii", result: "i", do: nativeLocalGet, does: "read run-local values"},
-		{name: "local_set", params: "iiiiI", result: "i", do: nativeLocalSet, does: "keep run-local values"},
-		{name: "local_delete", params: "ii", result: "i", do: nativeLocalDelete, does: "delete run-local values"},
-		{name: "local_add", params: "iiI", result: "i", do: nativeLocalAdd, does: "count in run-local values"},
-		{name: "emit", params: "ii", result: "i", do: nativeEmit, does: "send events of its own"},
+		{name: "local_set", params: "iiiiI", result: "i", do: nativeLocalSet, fuel: fuelValue, does: "keep run-local values"},
+		{name: "local_delete", params: "ii", result: "i", do: nativeLocalDelete, fuel: fuelValue, does: "delete run-local values"},
+		{name: "local_add", params: "iiI", result: "i", do: nativeLocalAdd, fuel: fuelValue, does: "count in run-local values"},
+		{name: "emit", params: "ii", result: "i", do: nativeEmit, fuel: fuelRecord, does: "send events of its own"},
 		{name: "config", result: "i", do: nativeConfig, does: "read its configuration"},
-		{name: "log", params: "iii", raw: nativeLog, does: "log"},
-		{name: "model", params: "ii", result: "i", grant: "model", do: nativeModel, does: "call a model"},
-		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: nativeTool, does: "call tools of the agent"},
+		{name: "log", params: "iii", raw: nativeLog, fuel: fuelRecord, does: "log"},
+		{name: "model", params: "ii", result: "i", grant: "model", do: nativeModel, fuel: fuelRecord, does: "call a model"},
+		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: nativeTool, fuel: fuelRecord, does: "call tools of the agent"},
 		{name: "http", params: "ii", result: "i", grant: "http:HOST", do: nativeHTTP, does: "send HTTP requests"},
 		{name: "store_get", params: "ii", result: "i", grant: "store", do: nativeStoreGet, does: "read durable values"},
-		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: nativeStoreSet, does: "keep durable values"},
-		{name: "store_delete", params: "ii", result: "i", grant: "store", do: nativeStoreDelete, does: "delete durable values"},
-		{name: "store_add", params: "iiI", result: "i", grant: "store", do: nativeStoreAdd, does: "count in durable values"},
+		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: nativeStoreSet, fuel: fuelRecord, does: "keep durable values"},
+		{name: "store_delete", params: "ii", result: "i", grant: "store", do: nativeStoreDelete, fuel: fuelRecord, does: "delete durable values"},
+		{name: "store_add", params: "iiI", result: "i", grant: "store", do: nativeStoreAdd, fuel: fuelRecord, does: "count in durable values"},
 	}
 }
 
@@ -153,6 +154,7 @@ func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64)
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
+	v.chargeCall(g, row.fuel)
 	if row.raw != nil {
 		row.raw(v, g, p)
 	} else {
@@ -193,6 +195,7 @@ func (v *visit) settle(g *sandbox.Guest, reply []byte, err error) int32 {
 		err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d", len(reply), v.limits.ReplyBytes)}
 	}
 	if err == nil {
+		v.chargeReply(g, len(reply))
 		v.pending = reply
 		return int32(len(reply))
 	}
@@ -223,6 +226,7 @@ func (v *visit) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uin
 	if n > uint64(v.limits.OutputBytes) {
 		g.Abort(&limitError{"output_bytes", v.limits.OutputBytes, fmt.Sprintf("%s: %d bytes", what, n), ""})
 	}
+	v.chargeBytes(g, int(n))
 	v.bytesOut += int64(n)
 	if room == nil || v.recorder != nil {
 		return g.Read(uint32(ptr), uint32(n))
@@ -269,15 +273,16 @@ func nativeLog(v *visit, g *sandbox.Guest, p []uint64) {
 	if !holds(g, ptr, n) {
 		g.Read(uint32(ptr), uint32(n)) // does not return
 	}
-	v.say(level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
+	v.say(g, level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
 }
 
 // say logs a text of n bytes, of which read returns the first ones.
-func (v *visit) say(level int32, n int, read func(keep int) []byte) {
+func (v *visit) say(g *sandbox.Guest, level int32, n int, read func(keep int) []byte) {
 	keep := v.room(n)
 	if keep == 0 && n > 0 {
 		return
 	}
+	v.chargeBytes(g, keep)
 	text := read(keep)
 	v.bytesOut += int64(keep)
 	if keep < n {

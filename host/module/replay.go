@@ -2,6 +2,7 @@ package module
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,10 +79,12 @@ func (l *Loader) Replay(ctx context.Context, b *Bundle) (*Replay, error) {
 	return out, nil
 }
 
-// replayLimits are those of the recording, but that time does not matter: what
-// took too long there ends here where its fuel did.
+// replayLimits returns the limits of the recording with a hook time that slower machines stay below:
+// a call that exceeded its time ends at the fuel that it had used. Bundles of hosts that knew no fuel
+// schedules were recorded under version 1.
 func (b *Bundle) replayLimits() Limits {
 	l := b.Limits
+	l.FuelSchedule = cmp.Or(l.FuelSchedule, 1)
 	l.HookTime = max(minReplayTime, 10*min(l.HookTime, time.Hour))
 	return l
 }

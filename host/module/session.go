@@ -247,11 +247,12 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 	w := &worker{release: release}
 	w.seed = func() []byte { return []byte(w.visit.randomSeed()) }
 	print := func(line []byte) { w.visit.print(line) }
+	fuel := &fuelSchedules[s.mw.module.limits.FuelSchedule]
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here, and must not find
 		// the visit of a module that waits for this one.
 		&buildContext{Context: ctx, mw: s.mw},
-		sandbox.InstanceConfig{Stdout: print, Stderr: print, Clock: func() int64 { return w.visit.clock() }})
+		sandbox.InstanceConfig{Stdout: print, Stderr: print, LineFuel: fuel.record, ByteFuel: fuel.byte, Clock: func() int64 { return w.visit.clock() }})
 	if err != nil {
 		w.close()
 		return nil, err

@@ -49,6 +49,9 @@ func (g *Guest) MemorySize() uint32 { return g.in.core.memory.Size() }
 // ends the call if that was the last of the fuel.
 func (g *Guest) Charge(bytes int) { g.in.charge(int64(bytes) / fuelBytes) }
 
+// ChargeFuel adds to the fuel that the call has used, and ends the call if that was the last of it.
+func (g *Guest) ChargeFuel(fuel int64) { g.in.charge(fuel) }
+
 // Abort ends the call from inside an import: all frames of the guest are
 // discarded, and [Instance.Call] returns err as it is. It does not return. An
 // import whose call of another guest failed hands the error outward with it.

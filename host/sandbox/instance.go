@@ -29,6 +29,10 @@ type InstanceConfig struct {
 	// guest's. Nil: dropped.
 	Stdout, Stderr func(line []byte)
 
+	// LineFuel is what printing a line costs in fuel, and ByteFuel what each byte of it costs. Output
+	// beyond the limits, which is dropped, is free.
+	LineFuel, ByteFuel int64
+
 	// Seed determines the guest's random bytes. Nil: taken from the system.
 	Seed []byte
 

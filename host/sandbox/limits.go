@@ -26,7 +26,8 @@ type Limits struct {
 	// for each instruction, one for each 16 bytes that a bulk instruction or an
 	// import moves, and 100 for each import called; where a function's locals and
 	// the module's mutable globals are more than 64, also for those that are moved
-	// where ways through the code meet. Unlike HookTime it ends the same call at the
+	// where ways through the code meet. Imports and output can cost more: see
+	// Guest.ChargeFuel and InstanceConfig.LineFuel. Unlike HookTime it ends the same call at the
 	// same place on every machine. Default 10,000,000,000, which takes some seconds.
 	Fuel int64
 

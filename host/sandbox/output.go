@@ -35,10 +35,13 @@ func (l *lines) write(b []byte) {
 		line, _, complete := bytes.Cut(b[:min(len(b), left)], []byte{'\n'})
 		b = b[len(line):]
 		in.printed += len(line)
+		fuel := int64(len(line)) * in.config.ByteFuel
 		if complete {
 			b = b[1:]
 			in.printed += lineCost
+			fuel += in.config.LineFuel
 		}
+		in.charge(fuel)
 		if room := in.image.limits.LogLineBytes - len(l.buf); len(line) > room {
 			l.cut += len(line) - room
 			in.report.Dropped += len(line) - room

@@ -51,12 +51,13 @@ type (
 	}
 	agentOutput     struct{ Body *Agent }
 	listAgentsInput struct {
-		After string `query:"after" maxLength:"63" doc:"The last name of the page before."`
-		Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Agents whose names follow this one. Deprecated: use cursor."`
+		ListInput
 	}
 	listAgentsOutput struct {
 		Body struct {
 			Agents []*Agent `json:"agents" nullable:"false"`
+			ListOutput
 		}
 	}
 )
@@ -68,7 +69,7 @@ func (a *agents) routes(s *Server) {
 checked before it is kept: the modules are there, their configurations fit, and the operator's policy allows what it grants.
 What the newest version is already makes no other version.`}, describePutAgent, a.put)
 	route(s, Route{ID: "get-agent", Method: "GET", Path: one, Scope: AgentsRead, Tag: tag, Summary: "Show an agent"}, a.get)
-	route(s, Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: AgentsRead, Tag: tag, Summary: "List the newest versions of agents"}, a.list)
+	route(s, Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: AgentsRead, Tag: tag, Summary: "List the newest versions of agents", About: aboutLists}, a.list)
 	route(s, Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: AgentsWrite, Tag: tag, Summary: "Forget an agent with all its versions",
 		About: "Its runs stay."}, a.delete)
 }
@@ -124,12 +125,20 @@ func (a *agents) get(ctx context.Context, c *Caller, in *getAgentInput) (*agentO
 }
 
 func (a *agents) list(ctx context.Context, c *Caller, in *listAgentsInput) (*listAgentsOutput, error) {
-	list, err := c.Tenant.Agents(ctx, in.After, in.Limit)
+	page, err := in.page(listAgents, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if page.After, err = afterName(page.After, in.After); err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Agents(ctx, page)
 	if err != nil {
 		return nil, err
 	}
 	out := &listAgentsOutput{}
 	out.Body.Agents = []*Agent{}
+	out.Body.setNext(listAgents, c.Tenant.ID(), next)
 	for i := range list {
 		_, shown, err := pinned(&list[i])
 		if err != nil {

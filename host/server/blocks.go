@@ -107,6 +107,7 @@ type (
 	blocksOutput struct {
 		Body struct {
 			Blocks []Block `json:"blocks" nullable:"false"`
+			ListOutput
 		}
 	}
 )
@@ -116,7 +117,7 @@ func (b *blocks) routes(s *Server) {
 	route(s, Route{ID: "block-module", Method: "PUT", Path: path, Scope: OperatorScope, Tag: tag, Control: true, Summary: "Stop a module from being called",
 		About: "For all tenants, in runs under way too, within a second, on every server of the database."}, b.block)
 	route(s, Route{ID: "unblock-module", Method: "DELETE", Path: path, Scope: OperatorScope, Tag: tag, Summary: "Let a module be called again"}, b.unblock)
-	route(s, Route{ID: "list-blocks", Method: "GET", Path: "/v1/blocks", Scope: OperatorScope, Tag: tag, Summary: "List blocked modules"}, b.list)
+	route(s, Route{ID: "list-blocks", Method: "GET", Path: "/v1/blocks", Scope: OperatorScope, Tag: tag, Summary: "List blocked modules", About: aboutLists}, b.list)
 }
 
 func (b *blocks) block(ctx context.Context, _ *Caller, in *blockInput) (*struct{}, error) {
@@ -133,12 +134,20 @@ func (b *blocks) unblock(ctx context.Context, _ *Caller, in *DigestPath) (*struc
 	return nil, b.refresh(ctx)
 }
 
-func (b *blocks) list(ctx context.Context, _ *Caller, _ *struct{}) (*blocksOutput, error) {
-	list, err := b.store.Blocked(ctx)
+func (b *blocks) list(ctx context.Context, _ *Caller, in *LongListInput) (*blocksOutput, error) {
+	page, err := in.page(listBlocks, store.Operator, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := b.store.Blocks(ctx, page)
+	if err != nil {
+		return nil, err
+	}
 	out := &blocksOutput{}
 	out.Body.Blocks = []Block{}
+	out.Body.setNext(listBlocks, store.Operator, next)
 	for _, x := range list {
 		out.Body.Blocks = append(out.Body.Blocks, Block{Digest: digestPrefix + x.Digest, Reason: x.Reason, Created: x.Created.UTC()})
 	}
-	return out, err
+	return out, nil
 }

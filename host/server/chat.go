@@ -80,7 +80,7 @@ func objectSchema(about string, required map[string]string, more ...string) *hum
 }
 
 func (x *completions) models(ctx context.Context, c *Caller, _ *struct{}) (*modelsOutput, error) {
-	list, err := c.Tenant.Agents(ctx, "", 1000)
+	list, err := c.Tenant.AgentNames(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type (
 	keysOutput struct {
 		Body struct {
 			Keys []*Key `json:"keys" nullable:"false"`
+			ListOutput
 		}
 	}
 	newKeyBody struct {
@@ -54,6 +55,10 @@ type (
 	}
 	rotateBody struct {
 		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds that the old key goes on to work. Default: 0."`
+	}
+	listTenantKeysInput struct {
+		TenantPath
+		LongListInput
 	}
 	createKeyInput       struct{ Body newKeyBody }
 	createTenantKeyInput struct {
@@ -81,8 +86,10 @@ func (k *keys) routes(s *Server) {
 		func(ctx context.Context, c *Caller, in *createKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
 		})
-	route(s, Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: KeysRead, Tag: tag, Summary: "List one's own tenant's keys"},
-		func(ctx context.Context, c *Caller, _ *struct{}) (*keysOutput, error) { return k.list(ctx, c.Tenant) })
+	route(s, Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: KeysRead, Tag: tag, Summary: "List one's own tenant's keys, the newest first", About: aboutLists},
+		func(ctx context.Context, c *Caller, in *LongListInput) (*keysOutput, error) {
+			return k.list(ctx, c.Tenant, in)
+		})
 	route(s, Route{ID: "rotate-key", Method: "POST", Path: one + "/rotate", Scope: KeysWrite, Tag: tag, Status: 201, Summary: "Replace a key"},
 		func(ctx context.Context, c *Caller, in *rotateKeyInput) (*keyOutput, error) {
 			return k.rotate(ctx, c, c.Tenant, in.Key, in.Body)
@@ -95,12 +102,12 @@ func (k *keys) routes(s *Server) {
 		func(ctx context.Context, c *Caller, in *createTenantKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, k.store.Tenant(in.Tenant), texts(TenantScopes), &in.Body)
 		})
-	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys"},
-		func(ctx context.Context, _ *Caller, in *TenantPath) (*keysOutput, error) {
+	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys, the newest first", About: aboutLists},
+		func(ctx context.Context, _ *Caller, in *listTenantKeysInput) (*keysOutput, error) {
 			if _, err := k.store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err
 			}
-			return k.list(ctx, k.store.Tenant(in.Tenant))
+			return k.list(ctx, k.store.Tenant(in.Tenant), &in.LongListInput)
 		})
 	route(s, Route{ID: "rotate-tenant-key", Method: "POST", Path: of + "/rotate", Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Replace a tenant's key"},
 		func(ctx context.Context, c *Caller, in *rotateTenantKeyInput) (*keyOutput, error) {
@@ -137,13 +144,18 @@ func keyAnswer(k *store.Key, shown string, err error) (*keyOutput, error) {
 	return out, nil
 }
 
-func (k *keys) list(ctx context.Context, t *store.Tenant) (*keysOutput, error) {
-	list, err := t.Keys(ctx)
+func (k *keys) list(ctx context.Context, t *store.Tenant, in *LongListInput) (*keysOutput, error) {
+	page, err := in.page(listKeys, t.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := t.Keys(ctx, page)
 	if err != nil {
 		return nil, err
 	}
 	out := &keysOutput{}
 	out.Body.Keys = []*Key{}
+	out.Body.setNext(listKeys, t.ID(), next)
 	for i := range list {
 		out.Body.Keys = append(out.Body.Keys, showKey(&list[i]))
 	}

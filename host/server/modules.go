@@ -65,13 +65,11 @@ type (
 	ModulePath struct {
 		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, or a name, or name@version; a name alone is its newest version."`
 	}
-	moduleOutput     struct{ Body *Module }
-	listModulesInput struct {
-		Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-	}
+	moduleOutput      struct{ Body *Module }
 	listModulesOutput struct {
 		Body struct {
 			Modules []*Module `json:"modules" nullable:"false"`
+			ListOutput
 		}
 	}
 )
@@ -83,7 +81,7 @@ func (m *modules) routes(s *Server) {
 		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. It is verified,
 compiled and asked what it is before it is kept. With Accept: text/event-stream the answer is a stream of events: progress, then module or problem.`},
 		m.describeUpload, m.upload)
-	route(s, Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: ModulesRead, Tag: tag, Summary: "List modules, the newest first"}, m.list)
+	route(s, Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: ModulesRead, Tag: tag, Summary: "List modules, the newest first", About: aboutLists}, m.list)
 	route(s, Route{ID: "get-module", Method: "GET", Path: one, Scope: ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
 	route(s, Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: ModulesWrite, Tag: tag, Summary: "Forget a module and its names",
 		About: "One that the newest version of an agent names stays: 409."}, m.delete)
@@ -149,13 +147,18 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func isDigest(s string) bool { return digestForm.MatchString(s) }
 
-func (m *modules) list(ctx context.Context, c *Caller, in *listModulesInput) (*listModulesOutput, error) {
-	list, err := c.Tenant.Modules(ctx, in.Limit)
+func (m *modules) list(ctx context.Context, c *Caller, in *ListInput) (*listModulesOutput, error) {
+	page, err := in.page(listModules, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Modules(ctx, page)
 	if err != nil {
 		return nil, err
 	}
 	out := &listModulesOutput{}
 	out.Body.Modules = []*Module{}
+	out.Body.setNext(listModules, c.Tenant.ID(), next)
 	for i := range list {
 		shown, err := m.show(&list[i])
 		if err != nil {

@@ -96,6 +96,7 @@ func (s *Server) operation(r Route) huma.Operation {
 func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Caller, in *I) (*O, error)) {
 	op := s.operation(r)
 	defer s.checkParameters(r)
+	defer s.markDeprecated(r)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		c := callerOf(ctx)
 		var out *O
@@ -123,6 +124,20 @@ func (s *Server) checkParameters(r Route) {
 			if ok && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == name }) {
 				panic(fmt.Sprintf("route %s %s: its input has no field for {%s}; embedded structs have to be exported", r.Method, r.Path, name))
 			}
+		}
+	}
+}
+
+// markDeprecated marks the deprecated parameters of a route in the document: huma marks
+// their schemas alone.
+func (s *Server) markDeprecated(r Route) {
+	item := s.api.OpenAPI().Paths[r.Path]
+	for _, op := range []*huma.Operation{item.Get, item.Put, item.Post, item.Patch, item.Delete} {
+		if op == nil {
+			continue
+		}
+		for _, p := range op.Parameters {
+			p.Deprecated = p.Deprecated || p.Schema != nil && p.Schema.Deprecated
 		}
 	}
 }

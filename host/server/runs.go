@@ -153,12 +153,14 @@ type (
 	listRunInput struct {
 		Agent  string    `query:"agent" maxLength:"63" doc:"Runs of this agent only."`
 		Status string    `query:"status" enum:"running,paused,finished" doc:"Runs of this status only."`
-		Before time.Time `query:"before" doc:"Runs that were created before: the created of the last one of the page before."`
-		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500"`
+		Before time.Time `query:"before" deprecated:"true" doc:"Runs that were created before this time. Deprecated: use cursor. Runs that were created in the same millisecond as the last run of a page are lost."`
+		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"Maximum number of runs. A page of large runs has fewer."`
+		CursorInput
 	}
 	listRunOutput struct {
 		Body struct {
-			Runs []*Run `json:"runs"`
+			Runs []*Run `json:"runs" nullable:"false"`
+			ListOutput
 		}
 	}
 )
@@ -169,7 +171,7 @@ func (r *runs) routes(s *Server) {
 		Summary: "Start a run, or go on with one that waits",
 		About:   "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
 		describeStart, r.start)
-	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first"}, r.list)
+	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first", About: aboutLists}, r.list)
 	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Control: true, Summary: "Show a run"}, r.get)
 	s.raw(Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: RunsRead, Tag: tag, Summary: "The events of a run",
 		About: "With Accept: text/event-stream a stream, from behind Last-Event-ID on, until the run ends or waits for answers; otherwise a page of JSON."},
@@ -209,12 +211,23 @@ func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*agent.Run
 }
 
 func (r *runs) list(ctx context.Context, c *Caller, in *listRunInput) (*listRunOutput, error) {
-	infos, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Before: in.Before, Limit: in.Limit})
+	page, err := in.page(listRuns, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if !in.Before.IsZero() {
+		if page.After != nil {
+			return nil, invalidParameter("before", "before and cursor exclude each other; send the cursor alone")
+		}
+		page.After = &store.Position{Created: in.Before}
+	}
+	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Page: page})
 	if err != nil {
 		return nil, err
 	}
 	out := &listRunOutput{}
 	out.Body.Runs = []*Run{}
+	out.Body.setNext(listRuns, c.Tenant.ID(), next)
 	for i := range infos {
 		out.Body.Runs = append(out.Body.Runs, showRun(&infos[i]))
 	}

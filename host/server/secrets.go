@@ -29,6 +29,7 @@ type (
 	secretsOutput struct {
 		Body struct {
 			Secrets []Secret `json:"secrets" nullable:"false"`
+			ListOutput
 		}
 	}
 )
@@ -39,19 +40,27 @@ func (x *secrets) routes(s *Server) {
 		func(ctx context.Context, c *Caller, in *putSecretInput) (*struct{}, error) {
 			return nil, c.Tenant.SetSecret(ctx, in.Secret, []byte(in.Body.Value))
 		})
-	route(s, Route{ID: "list-secrets", Method: "GET", Path: "/v1/secrets", Scope: SecretsWrite, Tag: tag, Summary: "List secrets, without what is in them"}, x.list)
+	route(s, Route{ID: "list-secrets", Method: "GET", Path: "/v1/secrets", Scope: SecretsWrite, Tag: tag, Summary: "List secrets, without what is in them", About: aboutLists}, x.list)
 	route(s, Route{ID: "delete-secret", Method: "DELETE", Path: one, Scope: SecretsWrite, Tag: tag, Summary: "Forget a secret"},
 		func(ctx context.Context, c *Caller, in *SecretPath) (*struct{}, error) {
 			return nil, c.Tenant.DeleteSecret(ctx, in.Secret)
 		})
 }
 
-func (x *secrets) list(ctx context.Context, c *Caller, _ *struct{}) (*secretsOutput, error) {
-	list, err := c.Tenant.Secrets(ctx)
+func (x *secrets) list(ctx context.Context, c *Caller, in *LongListInput) (*secretsOutput, error) {
+	page, err := in.page(listSecrets, c.Tenant.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := c.Tenant.Secrets(ctx, page)
+	if err != nil {
+		return nil, err
+	}
 	out := &secretsOutput{}
 	out.Body.Secrets = []Secret{}
+	out.Body.setNext(listSecrets, c.Tenant.ID(), next)
 	for _, i := range list {
 		out.Body.Secrets = append(out.Body.Secrets, Secret{i.Name, i.Updated.UTC()})
 	}
-	return out, err
+	return out, nil
 }

@@ -27,14 +27,8 @@ func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struc
 		return nil, t.store.DeleteTenant(ctx, in.Tenant) // which refuses it
 	}
 	tenant := t.store.Tenant(in.Tenant)
-	keys, err := tenant.Keys(ctx)
-	if err != nil {
+	if err := tenant.RevokeKeys(ctx); err != nil {
 		return nil, err
-	}
-	for i := range keys {
-		if err := tenant.RevokeKey(ctx, keys[i].ID); err != nil {
-			return nil, err
-		}
 	}
 	whole, cancel := context.WithTimeout(ctx, t.runs.server.times.remove)
 	defer cancel()
@@ -68,7 +62,7 @@ func (r *runs) cancelAll(ctx context.Context, t *store.Tenant) error {
 			l.cancel(errDeleted)
 		}
 	}
-	list, err := t.Runs(ctx, &store.Filter{Status: agent.StatusRunning, Limit: 500})
+	list, _, err := t.Runs(ctx, &store.Filter{Status: agent.StatusRunning, Page: store.Page{Limit: 500}})
 	if err != nil {
 		return err
 	}

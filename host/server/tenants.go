@@ -69,12 +69,13 @@ type (
 		}
 	}
 	listTenantsInput struct {
-		After string `query:"after" maxLength:"63" doc:"The last id of the page before."`
-		Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Tenants whose ids follow this one. Deprecated: use cursor."`
+		ListInput
 	}
 	listTenantsOutput struct {
 		Body struct {
 			Tenants []*Tenant `json:"tenants" nullable:"false"`
+			ListOutput
 		}
 	}
 	updateTenantInput struct {
@@ -90,7 +91,7 @@ type (
 func (t *tenants) routes(s *Server) {
 	const tag = "tenants"
 	route(s, Route{ID: "create-tenant", Method: "POST", Path: "/v1/tenants", Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a tenant"}, t.create)
-	route(s, Route{ID: "list-tenants", Method: "GET", Path: "/v1/tenants", Scope: OperatorScope, Tag: tag, Summary: "List tenants"}, t.list)
+	route(s, Route{ID: "list-tenants", Method: "GET", Path: "/v1/tenants", Scope: OperatorScope, Tag: tag, Summary: "List tenants", About: aboutLists}, t.list)
 	route(s, Route{ID: "get-tenant", Method: "GET", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag, Summary: "Show a tenant"}, t.get)
 	route(s, Route{ID: "update-tenant", Method: "PATCH", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
 		Summary: "Change a tenant's name, quota or policy"}, t.update)
@@ -121,12 +122,20 @@ func tenantAnswer(info *store.TenantInfo, err error) (*tenantOutput, error) {
 }
 
 func (t *tenants) list(ctx context.Context, _ *Caller, in *listTenantsInput) (*listTenantsOutput, error) {
-	infos, err := t.store.Tenants(ctx, in.After, in.Limit)
+	page, err := in.page(listTenants, store.Operator, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if page.After, err = afterName(page.After, in.After); err != nil {
+		return nil, err
+	}
+	infos, next, err := t.store.Tenants(ctx, page)
 	if err != nil {
 		return nil, err
 	}
 	out := &listTenantsOutput{}
 	out.Body.Tenants = []*Tenant{}
+	out.Body.setNext(listTenants, store.Operator, next)
 	for i := range infos {
 		shown, err := showTenant(&infos[i])
 		if err != nil {

@@ -21,6 +21,8 @@ type (
 	UsageInput struct {
 		From string `query:"from" format:"date" doc:"The first day (UTC). Default: today."`
 		To   string `query:"to" format:"date" doc:"The last day (UTC). Default: today."`
+		CursorInput
+		Limit int `query:"limit" default:"10000" minimum:"1" maximum:"10000" doc:"Maximum number of rows."`
 	}
 	tenantUsageInput struct {
 		TenantPath
@@ -28,8 +30,9 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Total store.Usage   `json:"total" doc:"Of all days together. Its day, agent and module are empty."`
+			Total store.Usage   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
+			ListOutput
 		}
 	}
 )
@@ -57,14 +60,17 @@ func (u *usage) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usag
 	if to == "" {
 		to = today
 	}
-	rows, err := t.Usage(ctx, from, to)
+	page, err := in.page(listUsage, t.ID(), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	rows, next, err := t.Usage(ctx, from, to, page)
 	if err != nil {
 		return nil, err
 	}
 	out := &usageOutput{}
 	out.Body.Rows = append([]store.Usage{}, rows...)
-	for _, r := range rows {
-		out.Body.Total.Add(r)
-	}
-	return out, nil
+	out.Body.setNext(listUsage, t.ID(), next)
+	out.Body.Total, err = t.UsageTotal(ctx, from, to)
+	return out, err
 }

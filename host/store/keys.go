@@ -155,18 +155,22 @@ func keyIn(t scoped, id string) (k *Key, err error) {
 	return k, err
 }
 
-// Keys lists the tenant's keys, the newest first, revoked ones too.
-func (n *Tenant) Keys(ctx context.Context) (out []Key, err error) {
-	err = n.view(ctx, func(t scoped) error {
-		return t.query(func(scan func(...any) error) error {
-			k, err := scanKey(scan)
+// Keys returns a page of the tenant's keys, the newest first, including revoked ones, and
+// the position of its last key if more follow.
+func (n *Tenant) Keys(ctx context.Context, p Page) (keys []Key, next *Position, err error) {
+	created, id := p.older()
+	err = n.view(ctx, func(t scoped) (err error) {
+		keys, next, err = list(t, p, func(scan func(...any) error) (k Key, err error) {
+			read, err := scanKey(scan)
 			if err == nil {
-				out = append(out, *k)
+				k = *read
 			}
-			return err
-		}, `SELECT `+keyColumns+` FROM api_keys WHERE tenant = $1 ORDER BY created_ms DESC, id`)
+			return k, err
+		}, func(k *Key) Position { return Position{k.Created, k.ID} }, `SELECT `+keyColumns+` FROM api_keys
+			WHERE tenant = $1 AND (created_ms, id) < ($2, $3) ORDER BY created_ms DESC, id DESC LIMIT $4`, created, id)
+		return err
 	})
-	return out, err
+	return keys, next, err
 }
 
 // Key returns one of the tenant's keys, or fails with [ErrNoKey].
@@ -185,6 +189,14 @@ func (n *Tenant) RevokeKey(ctx context.Context, id string) error {
 			return err
 		}
 		_, err := t.exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND id = $2 AND revoked_ms = 0`, id)
+		return err
+	})
+}
+
+// RevokeKeys revokes all keys of the tenant.
+func (n *Tenant) RevokeKeys(ctx context.Context) error {
+	return n.update(ctx, func(t scoped) error {
+		_, err := t.exec(`UPDATE api_keys SET revoked_ms = NOW_MS WHERE tenant = $1 AND revoked_ms = 0`)
 		return err
 	})
 }

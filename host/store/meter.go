@@ -21,6 +21,7 @@ type meter struct {
 	own           map[string]bool // the entries that are the tenant's, not the operator's
 	ran           time.Duration   // since the commit before
 	now           time.Time
+	lacking       int64 // bytes of its journal that are not counted yet
 }
 
 // metered reads the meter of a run; nil where nobody counts.
@@ -31,8 +32,8 @@ func metered(t tx, c *agent.Commit) (*meter, error) {
 	var m meter
 	var status, usage, stats, pins string
 	var updated, now int64
-	found, err := one(t, `SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{c.Run},
-		&m.tenant, &m.agent, &m.step, &usage, &stats, &pins, &status, &updated, &now)
+	found, err := one(t, `SELECT tenant, agent, step, usage, stats, modules, status, updated_ms, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{c.Run},
+		&m.tenant, &m.agent, &m.step, &usage, &stats, &pins, &status, &updated, &m.lacking, &now)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -57,14 +58,57 @@ func metered(t tx, c *agent.Commit) (*meter, error) {
 	return &m, nil
 }
 
-// count adds what a run came to since the meter was read.
-func (m *meter) count(t tx, p *agent.Progress) error {
+// journal is how many bytes of the run's journal count with a commit.
+func (m *meter) journal(c *agent.Commit) int64 {
+	return dueBytes(c.Progress.Status, m.lacking+c.Bytes())
+}
+
+// due is by how much a commit changes the bytes that the tenant's usage lacks.
+func (m *meter) due(c *agent.Commit) int64 {
 	if m == nil {
-		return nil
+		return c.Bytes()
 	}
+	return c.Bytes() - m.journal(c)
+}
+
+// count adds what a run came to since the meter was read. Without a meter it counts only
+// a large number of bytes of its journal, of which the tenant's usage lacks so many. It
+// returns the quota that the run in progress used up, if any.
+func (m *meter) count(t tx, c *agent.Commit, lacking int64) (*agent.JournalFullError, error) {
+	tenant, counted, at := "", int64(0), time.Time{}
+	switch {
+	case m == nil && lacking < maxDueBytes:
+		return nil, nil
+	case m == nil:
+		var err error
+		if tenant, counted, err = countDue(t, c.Run, agent.StatusRunning); err != nil || counted == 0 {
+			return nil, err
+		}
+		var now int64
+		if _, err := one(t, `SELECT NOW_MS`, nil, &now); err != nil {
+			return nil, err
+		}
+		at = time.UnixMilli(now)
+	default:
+		tenant, counted, at = m.tenant, m.journal(c), m.now
+		if err := m.add(t, c.Progress, counted); err != nil {
+			return nil, err
+		}
+		if err := addRoom(scoped{t, tenant}, counted); err != nil {
+			return nil, err
+		}
+	}
+	if counted == 0 || c.Progress != nil && c.Progress.Status != agent.StatusRunning {
+		return nil, nil
+	}
+	return journalFull(t, tenant, at)
+}
+
+// add adds what a run came to since the meter was read, with bytes of its journal.
+func (m *meter) add(t tx, p *agent.Progress, journal int64) error {
 	day := Day(m.now)
 	whole := Usage{Day: day, Agent: m.agent, WallMS: m.ran.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
-		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens)}
+		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}
 	var rows []Usage
 	if whole != (Usage{Day: day, Agent: m.agent}) {
 		rows = append(rows, whole)

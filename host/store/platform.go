@@ -36,8 +36,9 @@ type Platform interface {
 	CreateTenant(ctx context.Context, id, name string, q TenantQuota, policy json.RawMessage) (*TenantInfo, error)
 	// TenantInfo fails with [ErrNoTenant].
 	TenantInfo(ctx context.Context, id string) (*TenantInfo, error)
-	// Tenants lists the tenants after one, in the order of their ids.
-	Tenants(ctx context.Context, after string, limit int) ([]TenantInfo, error)
+	// Tenants returns a page of the tenants in the order of their ids, and the position of
+	// its last tenant if more follow.
+	Tenants(ctx context.Context, p Page) ([]TenantInfo, *Position, error)
 	// UpdateTenant changes what is not nil.
 	UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (*TenantInfo, error)
 	// DeleteTenant forgets a tenant and everything that belongs to it: its runs first,
@@ -52,7 +53,10 @@ type Platform interface {
 	// Block keeps a module from being called for any tenant, until Unblock.
 	Block(ctx context.Context, digest, reason string) error
 	Unblock(ctx context.Context, digest string) error
+	// Blocked returns all blocks. Blocks returns a page of them in the order of their
+	// digests, and the position of its last block if more follow.
 	Blocked(ctx context.Context) ([]Block, error)
+	Blocks(ctx context.Context, p Page) ([]Block, *Position, error)
 
 	// LostKeys names the keys that sealed secrets which this store's keyring cannot
 	// open: of each name the oldest and the newest secret are tried.
@@ -84,17 +88,19 @@ type TenantInfo struct {
 
 // A TenantQuota bounds a tenant; what is zero is not bounded.
 type TenantQuota struct {
-	ConcurrentRuns int64 `json:"concurrent_runs,omitempty" minimum:"0" doc:"Runs under way at once."`
-	RunsPerDay     int64 `json:"runs_per_day,omitempty" minimum:"0" doc:"Runs that begin on a day (UTC)."`
-	TokensPerDay   int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
-	FuelPerDay     int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
-	Modules        int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
-	StorageBytes   int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
-	ValueBytes     int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
-	UploadBytes    int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
-	InputBytes     int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
-	Requests       int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
-	RequestsPerMin int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
+	ConcurrentRuns     int64 `json:"concurrent_runs,omitempty" minimum:"0" doc:"Runs under way at once."`
+	RunsPerDay         int64 `json:"runs_per_day,omitempty" minimum:"0" doc:"Runs that begin on a day (UTC)."`
+	TokensPerDay       int64 `json:"tokens_per_day,omitempty" minimum:"0" doc:"Tokens of models on a day, prompts and answers together. A run that has begun ends."`
+	FuelPerDay         int64 `json:"fuel_per_day,omitempty" minimum:"0" doc:"Fuel of modules on a day. A run that has begun ends."`
+	Modules            int64 `json:"modules,omitempty" minimum:"0" doc:"Modules that are kept."`
+	StorageBytes       int64 `json:"storage_bytes,omitempty" minimum:"0" doc:"Bytes of modules, agents and secrets that are kept."`
+	ValueBytes         int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
+	JournalBytes       int64 `json:"journal_bytes,omitempty" minimum:"0" doc:"Bytes of the journals of runs that are kept. A run in progress that passes it ends. Default: 4294967296."`
+	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty" minimum:"0" doc:"Bytes that runs write to their journals on a day (UTC). A run in progress that passes it ends. Default: 2147483648."`
+	UploadBytes        int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
+	InputBytes         int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
+	Requests           int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`
+	RequestsPerMin     int64 `json:"requests_per_minute,omitempty" minimum:"0" doc:"Requests a minute, on one server."`
 }
 
 // A TenantUpdate says what of a tenant changes.
@@ -178,17 +184,19 @@ func (s *store) TenantInfo(ctx context.Context, id string) (info *TenantInfo, er
 }
 
 // Tenants implements [Platform].
-func (s *store) Tenants(ctx context.Context, after string, limit int) (out []TenantInfo, err error) {
-	err = s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) error {
+func (s *store) Tenants(ctx context.Context, p Page) (tenants []TenantInfo, next *Position, err error) {
+	err = s.view(ctx, func(t tx) (err error) {
+		tenants, next, err = list(t, p, func(scan func(...any) error) (i TenantInfo, err error) {
 			info, err := scanTenant(scan)
 			if err == nil {
-				out = append(out, *info)
+				i = *info
 			}
-			return err
-		}, `SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> '' ORDER BY id LIMIT $2`, after, int64(limit))
+			return i, err
+		}, func(i *TenantInfo) Position { return Position{Name: i.ID} },
+			`SELECT `+tenantColumns+` FROM tenants WHERE id > $1 AND id <> '' ORDER BY id LIMIT $2`, p.name())
+		return err
 	})
-	return out, err
+	return tenants, next, err
 }
 
 // UpdateTenant implements [Platform].
@@ -221,7 +229,7 @@ func (s *store) UpdateTenant(ctx context.Context, id string, u *TenantUpdate) (i
 }
 
 // ofTenants are the tables that have a tenant's rows, beside those of its runs.
-var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "run_places", "secrets",
+var ofTenants = []string{"api_keys", "tenant_modules", "module_names", "agents", "agent_room", "agent_modules", "tenant_usage", "usage_days", "journal_room", "run_places", "secrets",
 	"module_values", "module_usage"}
 
 // DeleteTenant implements [Platform].
@@ -325,15 +333,29 @@ func (s *store) Unblock(ctx context.Context, digest string) error {
 func (s *store) Blocked(ctx context.Context) (out []Block, err error) {
 	err = s.view(ctx, func(t tx) error {
 		return t.query(func(scan func(...any) error) error {
-			var b Block
-			var created int64
-			err := scan(&b.Digest, &b.Reason, &created)
-			b.Created = time.UnixMilli(created)
+			b, err := scanBlock(scan)
 			out = append(out, b)
 			return err
 		}, `SELECT digest, reason, created_ms FROM blocked_modules ORDER BY digest`)
 	})
 	return out, err
+}
+
+func scanBlock(scan func(...any) error) (b Block, err error) {
+	var created int64
+	err = scan(&b.Digest, &b.Reason, &created)
+	b.Created = time.UnixMilli(created)
+	return b, err
+}
+
+// Blocks implements [Platform].
+func (s *store) Blocks(ctx context.Context, p Page) (blocks []Block, next *Position, err error) {
+	err = s.view(ctx, func(t tx) (err error) {
+		blocks, next, err = list(t, p, scanBlock, func(b *Block) Position { return Position{Name: b.Digest} },
+			`SELECT digest, reason, created_ms FROM blocked_modules WHERE digest > $1 ORDER BY digest LIMIT $2`, p.name())
+		return err
+	})
+	return blocks, next, err
 }
 
 // Now implements [Platform].

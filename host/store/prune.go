@@ -83,21 +83,27 @@ func forgetSome(t tx, which string, args []any) (n int, more bool, err error) {
 	}, fmt.Sprintf(`SELECT id FROM runs WHERE %s LIMIT $%d`, which, len(args)+1), append(args, int64(forgetBatch))...); err != nil {
 		return 0, false, err
 	}
-	one := fmt.Sprintf(`DELETE FROM runs WHERE %s AND id = $%d`, which, len(args)+1)
+	remove := fmt.Sprintf(`DELETE FROM runs WHERE %s AND id = $%d`, which, len(args)+1) + deletedRun
+	room := freed{}
+	more = len(ids) == forgetBatch
 	for _, id := range ids {
-		gone, err := t.exec(one, append(args, id)...)
-		if err == nil && gone > 0 { // nobody went on with it meanwhile
+		var tenant string
+		var size int64
+		gone, err := one(t, remove, append(args, id), &tenant, &size)
+		if err == nil && gone { // else it was resumed in the meantime
 			n++
+			room.add(tenant, size)
 			_, err = forget(t, id) // the pieces are swept
 		}
 		if err != nil {
 			return 0, false, err
 		}
 		if time.Since(began) > forgetTime {
-			return n, true, nil
+			more = true
+			break
 		}
 	}
-	return n, len(ids) == forgetBatch, nil
+	return n, more, room.give(t)
 }
 
 // forget deletes what belongs to a run, whose own row is gone. It returns the pieces that

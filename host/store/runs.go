@@ -14,7 +14,7 @@ import (
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
-	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats`
+	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes`
 
 // scanRun reads a row of runColumns.
 func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
@@ -23,7 +23,7 @@ func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
 	var spec []byte
 	var step, lease, cancel, created, updated int64
 	if err := scan(&r.ID, &r.Tenant, &r.Agent, &r.Parent, &r.Title, &r.Status, &r.FinishReason, &step, &usage, &r.Fuel, &pending,
-		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats); err != nil {
+		&r.Epoch, &r.Owner, &lease, &cancel, &created, &updated, &r.Entries, &r.LastSeq, &modules, &spec, &stats, &r.JournalBytes); err != nil {
 		return nil, err
 	}
 	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)
@@ -78,15 +78,29 @@ func inserted(r *agent.NewRun) (func(tx, *body) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	size := r.Bytes()
+	counted := int64(0)
+	if r.Tenant != Operator {
+		counted = dueBytes(agent.StatusRunning, size)
+	}
 	return func(t tx, log *body) error {
-		n, err := t.exec(`INSERT INTO runs (`+runColumns+`)
-			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '') ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec))
+		n, err := t.exec(`INSERT INTO runs (`+runColumns+`, journal_due)
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '', $12, $13) ON CONFLICT (id) DO NOTHING`,
+			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec), size, size-counted)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
+		}
+		if counted > 0 {
+			var now int64
+			if _, err := one(t, `SELECT NOW_MS`, nil, &now); err != nil {
+				return err
+			}
+			if err := countJournal(scoped{t, r.Tenant}, r.Agent, time.UnixMilli(now), counted); err != nil {
+				return err
+			}
 		}
 		return insertLog(t, r.ID, 1, log)
 	}, nil
@@ -246,14 +260,15 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 			if err != nil {
 				return err
 			}
-			n, err := t.exec(advance, args...)
+			lacking := int64(0)
+			moved, err := one(t, advance, append(args[:len(args):len(args)], before.due(c)), &lacking)
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if !moved {
 				return refused(t, c)
 			}
-			if err := before.count(t, c.Progress); err != nil {
+			if c.Full, err = before.count(t, c, lacking); err != nil {
 				return err
 			}
 			if c.Log != nil {
@@ -270,13 +285,14 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 }
 
 // advanced is the statement that brings a run to where it is after a commit, if it is
-// where it was before.
+// where it was before. Its last argument, which the caller adds, is the change of
+// journal_due.
 func advanced(c *agent.Commit) (text string, args []any, err error) {
 	before, set := c.Entry, ""
 	if c.Log != nil {
 		before--
 	}
-	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds()}
+	args = []any{c.Run, c.Epoch, before, c.First - 1, c.Entry, c.Last, c.Lease.Milliseconds(), c.Bytes()}
 	if p := c.Progress; p != nil {
 		usage, err := marshal(p.Usage)
 		if err != nil {
@@ -292,11 +308,12 @@ func advanced(c *agent.Commit) (text string, args []any, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		set = ", status = $8, finish_reason = $9, step = $10, usage = $11, fuel = $12, pending = $13, stats = $14"
+		set = ", status = $9, finish_reason = $10, step = $11, usage = $12, fuel = $13, pending = $14, stats = $15"
 		args = append(args, string(p.Status), p.FinishReason, int64(p.Step), usage, p.Fuel, pending, stats)
 	}
+	set += fmt.Sprintf(", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d", len(args)+1)
 	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
-		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
+		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished' RETURNING journal_due`, args, nil
 }
 
 // refused says why a commit changed nothing; nil if it was made before, and the
@@ -346,29 +363,43 @@ func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err er
 }
 
 // Runs implements [Store].
-func (s *store) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
+func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next *Position, err error) {
 	if f == nil {
 		f = &Filter{}
 	}
-	before, limit := int64(1)<<62, f.Limit
-	if !f.Before.IsZero() {
-		before = f.Before.UnixMilli()
+	created, id := f.older()
+	sql, args := `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND (created_ms, id) < ($2, $3)`, []any{f.Tenant, created, id}
+	where := func(field, value string) {
+		args = append(args, value)
+		sql += fmt.Sprintf(` AND %s = $%d`, field, len(args))
 	}
-	if limit <= 0 {
-		limit = 100
+	switch {
+	case f.Agent == "" && f.Status == "":
+	case f.Agent == "":
+		where(`status`, string(f.Status))
+	case f.Status == "":
+		where(`agent`, f.Agent)
+	// Of two filters, the more selective one uses its index, and the other one is an
+	// expression, which has none. Few runs have not finished.
+	case f.Status == agent.StatusFinished:
+		where(`agent`, f.Agent)
+		where(`status || ''`, string(f.Status))
+	default:
+		where(`status`, string(f.Status))
+		where(`agent || ''`, f.Agent)
 	}
-	var out []agent.RunInfo
-	err := s.view(ctx, func(t tx) error {
-		return t.query(func(scan func(...any) error) error {
+	sql += fmt.Sprintf(` ORDER BY created_ms DESC, id DESC LIMIT $%d`, len(args)+1)
+	err = s.view(ctx, func(t tx) (err error) {
+		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r agent.RunInfo, err error) {
 			info, err := scanRun(scan)
 			if err == nil {
-				out = append(out, *info)
+				r = *info
 			}
-			return err
-		}, `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND ($2 = '' OR agent = $2) AND ($3 = '' OR status = $3) AND created_ms < $4
-			ORDER BY created_ms DESC, id DESC LIMIT $5`, f.Tenant, f.Agent, string(f.Status), before, int64(limit))
+			return r, err
+		}, func(r *agent.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
+		return err
 	})
-	return out, err
+	return runs, next, err
 }
 
 // Events implements [agent.Journal].
@@ -456,9 +487,16 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		if err != nil {
 			return err
 		}
+		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
+			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
+		b, err := abi.Marshal(&e)
+		if err != nil {
+			return err
+		}
+		c := &agent.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
 		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
-			updated_ms = NOW_MS, last_seq = last_seq + 1
-			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch)
+			updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
+			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch, c.Bytes())
 		switch {
 		case err != nil:
 			return err
@@ -467,13 +505,10 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		case n == 0:
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		e := abi.Event{Type: abi.EventRunFinished, Seq: r.LastSeq + 1, Run: id, TimeMS: time.Now().UnixMilli(), Step: r.Step,
-			FinishReason: abi.RunCanceled, Usage: &r.Usage, Reason: reason}
-		b, err := abi.Marshal(&e)
-		if err != nil {
+		if _, _, err := countDue(t, id, agent.StatusFinished); err != nil {
 			return err
 		}
-		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: append(b, '\n')})
+		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: c.Events})
 	})
 }
 
@@ -481,19 +516,25 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 func (s *store) Delete(ctx context.Context, id string) error {
 	var pieces []string
 	err := s.update(ctx, false, func(t tx) error {
-		n, err := t.exec(`DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`, id)
+		var tenant string
+		var size int64
+		found, err := one(t, `DELETE FROM runs WHERE id = $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`+deletedRun, []any{id}, &tenant, &size)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if !found {
 			r, err := run(t, id)
 			if err != nil {
 				return err
 			}
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		pieces, err = forget(t, id)
-		return err
+		if pieces, err = forget(t, id); err != nil {
+			return err
+		}
+		gone := freed{}
+		gone.add(tenant, size)
+		return gone.give(t)
 	})
 	if err == nil {
 		s.discard(ctx, pieces...)

@@ -86,25 +86,24 @@ func (s *store) LostKeys(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// Secrets lists the tenant's secrets, without what is in them.
-func (n *Tenant) Secrets(ctx context.Context) (out []SecretInfo, err error) {
-	err = n.view(ctx, func(t scoped) error {
-		out, err = secretsIn(t)
+// Secrets returns a page of the tenant's secrets in the order of their names, without
+// their values, and the position of its last secret if more follow.
+func (n *Tenant) Secrets(ctx context.Context, p Page) (secrets []SecretInfo, next *Position, err error) {
+	err = n.view(ctx, func(t scoped) (err error) {
+		secrets, next, err = secretsIn(t, p)
 		return err
 	})
-	return out, err
+	return secrets, next, err
 }
 
-func secretsIn(t scoped) (out []SecretInfo, err error) {
-	err = t.query(func(scan func(...any) error) error {
-		var i SecretInfo
+func secretsIn(t scoped, p Page) ([]SecretInfo, *Position, error) {
+	return list(t, p, func(scan func(...any) error) (i SecretInfo, err error) {
 		var updated int64
-		err := scan(&i.Name, &i.SealedBy, &updated)
+		err = scan(&i.Name, &i.SealedBy, &updated)
 		i.Updated = time.UnixMilli(updated)
-		out = append(out, i)
-		return err
-	}, `SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 ORDER BY name`)
-	return out, err
+		return i, err
+	}, func(i *SecretInfo) Position { return Position{Name: i.Name} },
+		`SELECT name, sealed_by, updated_ms FROM secrets WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`, p.name())
 }
 
 // DeleteSecret forgets one, or fails with [ErrNoSecret].

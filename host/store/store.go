@@ -34,8 +34,9 @@ type Store interface {
 
 	// Run returns what is known of a run, or fails with agent.ErrNoRun.
 	Run(ctx context.Context, id string) (*agent.RunInfo, error)
-	// Runs lists runs, the newest first.
-	Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error)
+	// Runs returns a page of the runs that the filter selects, the newest first, and the
+	// position of its last run if more follow.
+	Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error)
 	// Cancel asks whoever runs a run to cancel it.
 	Cancel(ctx context.Context, run string) error
 	// Abandon ends a run that nobody runs any more and that cannot go on, with the
@@ -58,13 +59,12 @@ type Store interface {
 	Close() error
 }
 
-// A Filter says which runs are listed. The zero value lists the newest 100.
+// A Filter selects a page of runs. The zero value selects the operator's newest 100.
 type Filter struct {
 	Tenant string
 	Agent  string
 	Status agent.Status
-	Before time.Time // created
-	Limit  int       // 100 when 0
+	Page
 }
 
 // PruneOptions say which runs are forgotten.

@@ -164,7 +164,7 @@ func (n *Tenant) Parts(ctx context.Context, name string, version int64, around s
 		if p.Agent, err = agentIn(t, name, version); err != nil {
 			return err
 		}
-		if p.Secrets, err = secretsIn(t); err != nil || around == "" {
+		if p.Secrets, _, err = secretsIn(t, Page{Limit: maxSecrets}); err != nil || around == "" {
 			return err
 		}
 		if p.Around, err = agentIn(scoped{t.tx, Operator}, around, aroundVersion); errors.Is(err, ErrNoAgent) {
@@ -175,20 +175,40 @@ func (n *Tenant) Parts(ctx context.Context, name string, version int64, around s
 	return &p, err
 }
 
-// Agents lists the newest version of each agent, in the order of their names.
-func (n *Tenant) Agents(ctx context.Context, after string, limit int) (out []StoredAgent, err error) {
+// Agents returns a page of the tenant's agents in the order of their names, each in its
+// newest version, and the position of its last agent if more follow.
+func (n *Tenant) Agents(ctx context.Context, p Page) (agents []StoredAgent, next *Position, err error) {
+	err = n.view(ctx, func(t scoped) (err error) {
+		agents, next, err = list(t, p, func(scan func(...any) error) (a StoredAgent, err error) {
+			read, err := scanAgent(scan)
+			if err == nil {
+				a = *read
+			}
+			return a, err
+		}, func(a *StoredAgent) Position { return Position{Name: a.Name} }, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
+			AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
+			ORDER BY name LIMIT $3`, p.name())
+		return err
+	})
+	return agents, next, err
+}
+
+// AgentNames returns the name and the creation time of each agent's newest version, in
+// the order of their names. A tenant has at most 1,000 agents.
+func (n *Tenant) AgentNames(ctx context.Context) (agents []StoredAgent, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		return t.query(func(scan func(...any) error) error {
-			a, err := scanAgent(scan)
-			if err == nil {
-				out = append(out, *a)
-			}
+			var a StoredAgent
+			var created int64
+			err := scan(&a.Name, &a.Version, &created)
+			a.Created = time.UnixMilli(created)
+			agents = append(agents, a)
 			return err
-		}, `SELECT `+agentColumns+` FROM agents WHERE tenant = $1 AND name > $2
+		}, `SELECT name, version, created_ms FROM agents WHERE tenant = $1
 			AND version = (SELECT max(version) FROM agents newer WHERE newer.tenant = $1 AND newer.name = agents.name)
-			ORDER BY name LIMIT $3`, after, int64(limit))
+			ORDER BY name`)
 	})
-	return out, err
+	return agents, err
 }
 
 // agentWith names an agent whose newest version names a module, if there is one.

@@ -105,52 +105,64 @@ func (n *Tenant) RoomForModule(ctx context.Context, digest string, size int64) e
 // Module returns one of the tenant's modules, or fails with [ErrNoModule].
 func (n *Tenant) Module(ctx context.Context, digest string) (m *TenantModule, err error) {
 	err = n.view(ctx, func(t scoped) error {
-		list, err := tenantModules(t, "AND digest = $2", digest)
+		found, _, err := list(t, Page{Limit: 1}, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules WHERE tenant = $1 AND digest = $2 LIMIT $3`, digest)
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 {
+		if len(found) == 0 {
 			return ownError{fmt.Errorf("sha256:%s: %w", digest, ErrNoModule)}
 		}
-		m = &list[0]
-		return nil
+		m = &found[0]
+		return readNames(t, found)
 	})
 	return m, err
 }
 
-// Modules lists the tenant's modules, the newest first.
-func (n *Tenant) Modules(ctx context.Context, limit int) (out []TenantModule, err error) {
-	err = n.view(ctx, func(t scoped) error {
-		out, err = tenantModules(t, "ORDER BY created_ms DESC, digest LIMIT $2", int64(limit))
-		return err
+// Modules returns a page of the tenant's modules, the newest first, and the position of
+// its last module if more follow.
+func (n *Tenant) Modules(ctx context.Context, p Page) (modules []TenantModule, next *Position, err error) {
+	created, digest := p.older()
+	err = n.view(ctx, func(t scoped) (err error) {
+		if modules, next, err = list(t, p, scanModule, modulePosition, `SELECT `+moduleColumns+` FROM tenant_modules
+			WHERE tenant = $1 AND (created_ms, digest) < ($2, $3) ORDER BY created_ms DESC, digest DESC LIMIT $4`, created, digest); err != nil {
+			return err
+		}
+		return readNames(t, modules)
 	})
-	return out, err
+	return modules, next, err
 }
 
-// tenantModules reads modules with their names; more follows the tenant in SQL.
-func tenantModules(t scoped, more string, args ...any) ([]TenantModule, error) {
-	var out []TenantModule
-	at := map[string]int{}
-	err := t.query(func(scan func(...any) error) error {
-		var m TenantModule
-		var about string
-		var created int64
-		err := scan(&m.Digest, &m.Kind, &m.Size, &about, &created)
-		m.About, m.Created = json.RawMessage(about), time.UnixMilli(created)
-		at[m.Digest] = len(out)
-		out = append(out, m)
-		return err
-	}, `SELECT digest, kind, size, about, created_ms FROM tenant_modules WHERE tenant = $1 `+more, args...)
-	if err != nil || len(out) == 0 {
-		return nil, err
+const moduleColumns = `digest, kind, size, about, created_ms`
+
+func scanModule(scan func(...any) error) (m TenantModule, err error) {
+	var about string
+	var created int64
+	err = scan(&m.Digest, &m.Kind, &m.Size, &about, &created)
+	m.About, m.Created = json.RawMessage(about), time.UnixMilli(created)
+	return m, err
+}
+
+func modulePosition(m *TenantModule) Position { return Position{m.Created, m.Digest} }
+
+// readNames sets the names of modules that are in the order of their list.
+func readNames(t scoped, modules []TenantModule) error {
+	if len(modules) == 0 {
+		return nil
 	}
-	return out, t.query(func(scan func(...any) error) error {
+	at := map[string]*TenantModule{}
+	for i := range modules {
+		at[modules[i].Digest] = &modules[i]
+	}
+	first, last := &modules[0], &modules[len(modules)-1]
+	return t.query(func(scan func(...any) error) error {
 		name, err := scanModuleName(scan)
-		if i, ok := at[name.Digest]; ok {
-			out[i].Names = append(out[i].Names, name)
+		if m := at[name.Digest]; m != nil {
+			m.Names = append(m.Names, name)
 		}
 		return err
-	}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 ORDER BY name, created_ms, version`)
+	}, `SELECT name, version, digest, created_ms FROM module_names WHERE tenant = $1 AND digest IN (SELECT digest FROM tenant_modules
+		WHERE tenant = $1 AND (created_ms, digest) <= ($2, $3) AND (created_ms, digest) >= ($4, $5)) ORDER BY name, created_ms, version`,
+		first.Created.UnixMilli(), first.Digest, last.Created.UnixMilli(), last.Digest)
 }
 
 func scanModuleName(scan func(...any) error) (m ModuleName, err error) {

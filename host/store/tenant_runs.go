@@ -24,8 +24,9 @@ func (n *Tenant) own(ctx context.Context, run string) (*agent.RunInfo, error) {
 // [agent.ErrNoRun].
 func (n *Tenant) Run(ctx context.Context, id string) (*agent.RunInfo, error) { return n.own(ctx, id) }
 
-// Runs lists the tenant's runs; the filter's own tenant is not looked at.
-func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, error) {
+// Runs returns a page of the tenant's runs, as [Store] does. The filter's own tenant is
+// ignored.
+func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error) {
 	var own Filter
 	if f != nil {
 		own = *f

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
 )
@@ -11,25 +12,35 @@ import (
 // maxTraceParts is how many timelines of a run are kept: the first ones.
 const maxTraceParts = 100
 
+// traceRowBytes is the overhead that is counted for each timeline.
+const traceRowBytes = 128
+
 // AddTrace keeps another timeline of one of the tenant's runs, in a form of the
 // caller's. Of many the later are not kept. It fails with [agent.ErrNoRun].
 func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 	return n.s.update(ctx, true, func(t tx) error {
 		own := scoped{t, n.id}
-		var there int64
-		if err := own.query(func(scan func(...any) error) error { return scan(&there) },
-			`SELECT count(*) FROM runs WHERE tenant = $1 AND id = $2`, run); err != nil {
-			return err
-		}
-		if there == 0 {
-			return ownError{fmt.Errorf("run %s: %w", run, agent.ErrNoRun)}
-		}
 		var parts int64
 		if err := own.query(func(scan func(...any) error) error { return scan(&parts) },
 			`SELECT count(*) FROM run_traces WHERE tenant = $1 AND run = $2`, run); err != nil || parts >= maxTraceParts {
 			return err
 		}
-		_, err := own.exec(`INSERT INTO run_traces (tenant, run, part, body) VALUES ($1, $2, $3, $4)`, run, parts+1, body)
+		size := traceRowBytes + int64(len(body))
+		var name string
+		var now int64
+		found, err := one(t, `UPDATE runs SET journal_bytes = journal_bytes + $3 WHERE tenant = $1 AND id = $2 RETURNING agent, NOW_MS`, []any{n.id, run, size}, &name, &now)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return ownError{fmt.Errorf("run %s: %w", run, agent.ErrNoRun)}
+		}
+		if n.id != Operator {
+			if err := countJournal(own, name, time.UnixMilli(now), size); err != nil {
+				return err
+			}
+		}
+		_, err = own.exec(`INSERT INTO run_traces (tenant, run, part, body) VALUES ($1, $2, $3, $4)`, run, parts+1, body)
 		return err
 	})
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/agent"
@@ -20,6 +21,7 @@ type Usage struct {
 	Fuel             int64  `json:"fuel" doc:"Fuel of the module."`
 	WallMS           int64  `json:"wall_ms" doc:"Time of the runs, or of the module's hooks."`
 	Calls            int64  `json:"calls" doc:"Calls of the model, or of the module's hooks."`
+	JournalBytes     int64  `json:"journal_bytes" doc:"Bytes that the runs wrote to the journal. A run in progress counts up to 65536 bytes late."`
 }
 
 // Add adds what another one counts.
@@ -30,6 +32,7 @@ func (u *Usage) Add(o Usage) {
 	u.Fuel += o.Fuel
 	u.WallMS += o.WallMS
 	u.Calls += o.Calls
+	u.JournalBytes += o.JournalBytes
 }
 
 // Day is the day of a time, as usage is counted.
@@ -108,12 +111,12 @@ func addUsage(t scoped, rows ...Usage) error {
 			day = Usage{Day: u.Day}
 		}
 		day.Add(u)
-		if _, err := t.exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		if _, err := t.exec(`INSERT INTO tenant_usage (tenant, day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 			ON CONFLICT (tenant, day, agent, module) DO UPDATE SET runs = tenant_usage.runs + $5, prompt_tokens = tenant_usage.prompt_tokens + $6,
 			completion_tokens = tenant_usage.completion_tokens + $7, fuel = tenant_usage.fuel + $8, wall_ms = tenant_usage.wall_ms + $9,
-			calls = tenant_usage.calls + $10`,
-			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls); err != nil {
+			calls = tenant_usage.calls + $10, journal_bytes = tenant_usage.journal_bytes + $11`,
+			u.Day, u.Agent, u.Module, u.Runs, u.PromptTokens, u.CompletionTokens, u.Fuel, u.WallMS, u.Calls, u.JournalBytes); err != nil {
 			return err
 		}
 	}
@@ -123,30 +126,46 @@ func addUsage(t scoped, rows ...Usage) error {
 // addDay counts for the quotas of a day what was used on it.
 func addDay(t scoped, u *Usage) error {
 	tokens := u.PromptTokens + u.CompletionTokens
-	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 {
+	if u.Runs == 0 && tokens == 0 && u.Fuel == 0 && u.JournalBytes == 0 {
 		return nil
 	}
-	_, err := t.exec(`INSERT INTO usage_days (tenant, day, runs, tokens, fuel) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (tenant, day) DO UPDATE SET runs = usage_days.runs + $3, tokens = usage_days.tokens + $4, fuel = usage_days.fuel + $5`,
-		u.Day, u.Runs, tokens, u.Fuel)
+	_, err := t.exec(`INSERT INTO usage_days (tenant, day, runs, tokens, fuel, journal_bytes) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (tenant, day) DO UPDATE SET runs = usage_days.runs + $3, tokens = usage_days.tokens + $4, fuel = usage_days.fuel + $5,
+		journal_bytes = usage_days.journal_bytes + $6`,
+		u.Day, u.Runs, tokens, u.Fuel, u.JournalBytes)
 	return err
 }
 
-// maxUsageRows is how many rows are listed at most.
-const maxUsageRows = 10_000
+// Usage returns a page of what was used from one day to another, both included, by day,
+// agent and module, and the position of its last row if more follow.
+func (n *Tenant) Usage(ctx context.Context, from, to string, p Page) (rows []Usage, next *Position, err error) {
+	day, rest, _ := strings.Cut(p.name(), "/")
+	agent, module, _ := strings.Cut(rest, "/")
+	err = n.view(ctx, func(t scoped) (err error) {
+		rows, next, err = list(t, p, scanUsage, func(u *Usage) Position { return Position{Name: u.Day + "/" + u.Agent + "/" + u.Module} },
+			`SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls, journal_bytes FROM tenant_usage
+			WHERE tenant = $1 AND day >= $2 AND day <= $3 AND (day, agent, module) > ($4, $5, $6) ORDER BY day, agent, module LIMIT $7`,
+			max(from, day), to, day, agent, module)
+		return err
+	})
+	return rows, next, err
+}
 
-// Usage lists what was used on the days from one to another, both included.
-func (n *Tenant) Usage(ctx context.Context, from, to string) (out []Usage, err error) {
+func scanUsage(scan func(...any) error) (u Usage, err error) {
+	err = scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls, &u.JournalBytes)
+	return u, err
+}
+
+// UsageTotal returns the sum of what was used from one day to another, both included.
+func (n *Tenant) UsageTotal(ctx context.Context, from, to string) (total Usage, err error) {
 	err = n.view(ctx, func(t scoped) error {
 		return t.query(func(scan func(...any) error) error {
-			var u Usage
-			err := scan(&u.Day, &u.Agent, &u.Module, &u.Runs, &u.PromptTokens, &u.CompletionTokens, &u.Fuel, &u.WallMS, &u.Calls)
-			out = append(out, u)
-			return err
-		}, `SELECT day, agent, module, runs, prompt_tokens, completion_tokens, fuel, wall_ms, calls FROM tenant_usage
-			WHERE tenant = $1 AND day >= $2 AND day <= $3 ORDER BY day, agent, module LIMIT $4`, from, to, int64(maxUsageRows))
+			return scan(&total.Runs, &total.PromptTokens, &total.CompletionTokens, &total.Fuel, &total.WallMS, &total.Calls, &total.JournalBytes)
+		}, `SELECT CAST(COALESCE(sum(runs), 0) AS BIGINT), CAST(COALESCE(sum(prompt_tokens), 0) AS BIGINT), CAST(COALESCE(sum(completion_tokens), 0) AS BIGINT),
+			CAST(COALESCE(sum(fuel), 0) AS BIGINT), CAST(COALESCE(sum(wall_ms), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT), CAST(COALESCE(sum(journal_bytes), 0) AS BIGINT)
+			FROM tenant_usage WHERE tenant = $1 AND day >= $2 AND day <= $3`, from, to)
 	})
-	return out, err
+	return total, err
 }
 
 // placeTime is how long a run that was let in may take to be in the journal.
@@ -230,7 +249,7 @@ func admitIn(t scoped, run string, begins bool) (time.Time, error) {
 		return time.Time{}, err
 	}
 	at := time.UnixMilli(now).UTC()
-	if q := info.Quota; q.ConcurrentRuns <= 0 && q.RunsPerDay <= 0 && q.TokensPerDay <= 0 && q.FuelPerDay <= 0 {
+	if t.tenant == Operator {
 		return at, nil
 	}
 	return at, admit(t, info.Quota, run, at, begins)
@@ -238,17 +257,23 @@ func admitIn(t scoped, run string, begins bool) (time.Time, error) {
 
 // admit compares what is used with the quota.
 func admit(t scoped, q TenantQuota, run string, at time.Time, begins bool) error {
-	var running, runs, tokens, fuel int64
+	var running, runs, tokens, fuel, written int64
 	scan := func(out ...any) func(func(...any) error) error {
 		return func(scan func(...any) error) error { return scan(out...) }
 	}
-	if err := t.query(scan(&running), `SELECT
+	if q.ConcurrentRuns <= 0 {
+		// There is no limit to compare them with.
+	} else if err := t.query(scan(&running), `SELECT
 		(SELECT count(*) FROM runs WHERE tenant = $1 AND status = 'running' AND lease_ms > NOW_MS AND parent = '' AND id <> $2) +
 		(SELECT count(*) FROM run_places WHERE tenant = $1 AND until_ms > NOW_MS AND run <> $2
 			AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = run_places.run AND status = 'running' AND lease_ms > NOW_MS))`, run); err != nil {
 		return err
 	}
-	if err := t.query(scan(&runs, &tokens, &fuel), `SELECT runs, tokens, fuel FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+	if err := t.query(scan(&runs, &tokens, &fuel, &written), `SELECT runs, tokens, fuel, journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+		return err
+	}
+	kept, err := journalRoom(t)
+	if err != nil {
 		return err
 	}
 	tomorrow := at.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at)
@@ -261,6 +286,8 @@ func admit(t scoped, q TenantQuota, run string, at time.Time, begins bool) error
 		over("runs_per_day", q.RunsPerDay, runs, begun, tomorrow),
 		over("tokens_per_day", q.TokensPerDay, tokens, 1, tomorrow),
 		over("fuel_per_day", q.FuelPerDay, fuel, 1, tomorrow),
+		over("journal_bytes_per_day", q.journalBytesPerDay(), written, 1, tomorrow),
+		over("journal_bytes", q.journalBytes(), kept, 1, 0),
 	} {
 		if err != nil {
 			return err

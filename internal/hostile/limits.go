@@ -56,6 +56,12 @@ func LimitCases() map[string]Case {
 			f := g.abi("changed")
 			return g.hook(abi.HookBeforeAgent, count(n0, 20, i32(0), i64(0), call(f), drop)).bytes()
 		}, "", "limit host_calls of 10"), func(c *Case) { c.Limits.HostCalls = 10 }),
+		"FuelSchedule": limited(faulted(func() []byte {
+			event := `{"name":"n","data":"` + strings.Repeat("x", 10_000) + `"}`
+			g := newGuest().place(textAt, event)
+			f := g.abi("emit")
+			return g.hook(abi.HookBeforeAgent, count(n0, 50, i32(textAt), i32(len(event)), call(f), drop)).bytes()
+		}, sandbox.FaultFuel, "10000000 fuel"), func(c *Case) { c.Limits.Fuel = 10_000_000 }),
 		"RunFuel": limited(faulted(func() []byte {
 			g := newGuest()
 			for _, h := range []abi.Hook{abi.HookBeforeAgent, abi.HookBeforeModel} {

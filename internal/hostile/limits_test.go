@@ -15,6 +15,7 @@ import (
 var greatest = map[string]int64{
 	"MemoryBytes": 4 << 30,
 	"InputBytes":  1 << 30, "OutputBytes": 1 << 30, "ReplyBytes": 1 << 30, "HostCalls": 1 << 30, "Instances": 1 << 30,
+	"FuelSchedule": 1, // in which what a module hands to the host is free
 }
 
 // runLimits are the names of all limits of a module that runs.

@@ -31,7 +31,7 @@ type answer struct {
 func (a *answer) event(raw []byte) error {
 	raw, err := strict(raw)
 	if err != nil {
-		return a.client.brokenOff("an event that is not JSON: " + short(string(raw)))
+		return a.client.brokenOff("an event that is not JSON: " + a.client.short(string(raw)))
 	}
 	var e struct {
 		Error   json.RawMessage   `json:"error"`
@@ -39,7 +39,7 @@ func (a *answer) event(raw []byte) error {
 		Usage   json.RawMessage   `json:"usage"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return a.client.brokenOff("an event of another shape: " + short(string(raw)))
+		return a.client.brokenOff("an event of another shape: " + a.client.short(string(raw)))
 	}
 	if isSet(e.Error) || len(e.Choices) == 0 && isProblem(raw) {
 		return a.client.eventError(raw)
@@ -66,7 +66,7 @@ func (a *answer) choice(raw json.RawMessage) error {
 		Error   json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return a.client.brokenOff("a choice of another shape: " + short(string(raw)))
+		return a.client.brokenOff("a choice of another shape: " + a.client.short(string(raw)))
 	}
 	if c.Index != "" && c.Index != "0" {
 		return nil
@@ -95,7 +95,7 @@ func (a *answer) choice(raw json.RawMessage) error {
 func (a *answer) piece(raw json.RawMessage, whole bool) error {
 	fields, err := fieldsOf(raw)
 	if err != nil {
-		return a.client.brokenOff("a message of another shape: " + short(string(raw)))
+		return a.client.brokenOff("a message of another shape: " + a.client.short(string(raw)))
 	}
 	if err := a.think(fields); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (a *answer) say(raw json.RawMessage) error {
 	}
 	var parts []abi.Part
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return a.client.brokenOff("content of another shape: " + short(string(raw)))
+		return a.client.brokenOff("content of another shape: " + a.client.short(string(raw)))
 	}
 	for _, p := range parts {
 		if err := a.part(p); err != nil {
@@ -173,12 +173,12 @@ func (a *answer) call(raw json.RawMessage, whole bool) error {
 	}
 	var pieces []json.RawMessage
 	if err := json.Unmarshal(raw, &pieces); err != nil {
-		return a.client.brokenOff("tool calls of another shape: " + short(string(raw)))
+		return a.client.brokenOff("tool calls of another shape: " + a.client.short(string(raw)))
 	}
 	for _, p := range pieces {
 		piece, err := callPieceOf(p)
 		if err != nil {
-			return a.client.brokenOff("a tool call of another shape: " + short(string(p)))
+			return a.client.brokenOff("a tool call of another shape: " + a.client.short(string(p)))
 		}
 		if err := a.calls.add(piece, whole, a.emit); err != nil {
 			return err

@@ -28,6 +28,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
 // DefaultBaseURL is where requests go without another base URL.
@@ -108,7 +109,7 @@ type Client struct {
 	query   string
 	http    *http.Client
 	own     bool // http is the client's own
-	secrets []string
+	secrets []*redact.Secret
 
 	noStreamOptions atomic.Bool // the endpoint refused stream_options
 	saysReasoning   atomic.Bool // the endpoint calls it reasoning, not reasoning_content

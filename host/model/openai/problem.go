@@ -20,10 +20,18 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
 // maxShown is how much of an endpoint's own words is repeated, in characters.
 const maxShown = 300
+
+// maxRedacted is the number of bytes of an endpoint's text that are read for an error.
+const maxRedacted = 64 << 10
+
+// minSecret is the length of the shortest key that is redacted. The letters of a shorter
+// one are in many texts.
+const minSecret = 4
 
 // errStreamOptions marks a failure that a request without stream_options may not have.
 var errStreamOptions = errors.New("the endpoint does not know stream_options")
@@ -122,9 +130,9 @@ func (c *Client) statusError(resp *http.Response, body []byte, modelName string)
 	status := resp.StatusCode
 	p := problemOf(body)
 	p.status = status
-	said := short(p.message)
+	said := c.short(p.message)
 	if said == "" {
-		said = page(body)
+		said = c.page(body)
 	}
 	e := &model.Error{
 		Code: abi.CodeModel, Status: status, Retryable: p.retryable(), RetryAfter: retryAfter(resp.Header, time.Now()),
@@ -168,9 +176,9 @@ func (c *Client) hint(resp *http.Response, p problem, modelName string) string {
 // eventError is the failure that an answer with status 200 tells of.
 func (c *Client) eventError(raw []byte) *model.Error {
 	p := problemOf(raw)
-	said := short(p.message)
+	said := c.short(p.message)
 	if said == "" {
-		said = short(string(raw))
+		said = c.short(string(raw))
 	}
 	return &model.Error{
 		Code: abi.CodeModel, Status: p.status, Retryable: p.retryable(),
@@ -190,26 +198,27 @@ func (c *Client) tooLarge() *model.Error {
 // notJSON is the failure of an answer with status 200 that is no answer.
 func (c *Client) notJSON(body []byte) *model.Error {
 	if bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("[")) {
-		return c.brokenOff("JSON that is not whole: " + short(string(body)))
+		return c.brokenOff("JSON that is not whole: " + c.short(string(body)))
 	}
 	return model.Errorf(abi.CodeModel, "%s answered with something that is not JSON: %s; check that it is the address of an OpenAI-compatible API (--base-url or OPENAI_BASE_URL)",
-		c.shown, page(body))
+		c.shown, c.page(body))
 }
 
 // page is a short form of a body that is not an error object.
-func page(body []byte) string {
+func (c *Client) page(body []byte) string {
 	body = bytes.TrimSpace(body)
 	if !bytes.HasPrefix(body, []byte("<")) {
-		return short(string(body))
+		return c.short(string(body))
 	}
 	if m := title.FindSubmatch(body); m != nil {
-		return fmt.Sprintf("an HTML page, %q", short(string(m[1])))
+		return fmt.Sprintf("an HTML page, %q", c.short(string(m[1])))
 	}
 	return "an HTML page"
 }
 
 // short makes one line of at most maxShown characters of s.
-func short(s string) string {
+func (c *Client) short(s string) string {
+	s = c.redacted(s[:min(len(s), maxRedacted)]) // before it is cut, which would leave a part of a key
 	if len(s) > 8*maxShown {
 		s = s[:8*maxShown]
 	}
@@ -289,11 +298,11 @@ func (c *Client) unreached(err error) *model.Error {
 		e.Message = fmt.Sprintf("cannot connect to %s: host %s is not found; check the network and the address (--base-url or OPENAI_BASE_URL)", c.shown, dns.Name)
 	case isTLS(err):
 		e.Retryable = false
-		e.Message = fmt.Sprintf("cannot connect to %s securely: %s", c.shown, short(err.Error()))
+		e.Message = fmt.Sprintf("cannot connect to %s securely: %s", c.shown, c.short(err.Error()))
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return late(abi.CodeUnavailable, "cannot connect to %s in time", c.shown)
 	default:
-		e.Message = fmt.Sprintf("cannot get an answer of %s: %s", c.shown, short(err.Error()))
+		e.Message = fmt.Sprintf("cannot get an answer of %s: %s", c.shown, c.short(err.Error()))
 	}
 	return e
 }
@@ -305,17 +314,23 @@ func isTLS(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &header) || errors.As(err, &unknown)
 }
 
-// secrets are the values that no error may show.
-func secrets(opts Options, base *url.URL) []string {
-	out := []string{opts.APIKey}
+// secrets returns the values that no error may show.
+func secrets(opts Options, base *url.URL) []*redact.Secret {
+	values := []string{opts.APIKey}
 	for _, v := range opts.Headers {
-		out = append(out, v, strings.TrimPrefix(v, "Bearer "))
+		values = append(values, v, strings.TrimPrefix(v, "Bearer "))
 	}
 	for _, vs := range base.Query() {
-		out = append(out, vs...)
+		values = append(values, vs...)
 	}
 	if p, ok := base.User.Password(); ok {
-		out = append(out, p)
+		values = append(values, p)
+	}
+	var out []*redact.Secret
+	for _, v := range values {
+		if len(v) >= minSecret {
+			out = append(out, redact.NewSecret(v, "***"))
+		}
 	}
 	return out
 }
@@ -327,10 +342,15 @@ func (c *Client) failure(err error) error {
 		return err
 	}
 	shown := *e
-	for _, s := range c.secrets {
-		if len(s) >= 4 { // a shorter one is no secret, and its letters are everywhere
-			shown.Message = strings.ReplaceAll(shown.Message, s, "***")
-		}
-	}
+	shown.Message = c.redacted(shown.Message)
 	return &shown
+}
+
+// redacted returns s without the secrets of the endpoint, in any spelling.
+func (c *Client) redacted(s string) string {
+	out, err := redact.Text(s, c.secrets)
+	if err != nil {
+		return "***"
+	}
+	return out
 }

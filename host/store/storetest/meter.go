@@ -34,14 +34,16 @@ func testMeter(t *testing.T, open Opener) {
 	require.NoError(t, step(3, second))
 	require.NoError(t, step(3, second))
 
+	info, err := s.Run(ctx, "r")
+	require.NoError(t, err)
 	today := store.Day(time.Now())
-	rows, err := acme.Usage(ctx, today, today)
+	rows, _, err := acme.Usage(ctx, today, today, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, rows, 2, "the operator's modules are not the tenant's to see")
 	require.GreaterOrEqual(t, rows[0].WallMS, int64(0))
 	rows[0].WallMS = 0
 	require.Equal(t, []store.Usage{
-		{Day: today, Agent: "a", PromptTokens: 300, CompletionTokens: 30, Calls: 2},
+		{Day: today, Agent: "a", PromptTokens: 300, CompletionTokens: 30, Calls: 2, JournalBytes: info.JournalBytes},
 		{Day: today, Agent: "a", Module: "d1", Fuel: 71, Calls: 8, WallMS: 70},
 	}, rows)
 }

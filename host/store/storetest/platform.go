@@ -44,10 +44,10 @@ func testTenants(t *testing.T, open Opener) {
 	_, err = s.UpdateTenant(ctx, "none", &store.TenantUpdate{})
 	require.ErrorIs(t, err, store.ErrNoTenant)
 
-	list, err := s.Tenants(ctx, "", 10)
+	list, _, err := s.Tenants(ctx, store.Page{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, list, 2, "the operator is none of them")
-	list, err = s.Tenants(ctx, "acme", 1)
+	list, _, err = s.Tenants(ctx, store.Page{After: &store.Position{Name: "acme"}, Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, "beta", list[0].ID)
 
@@ -103,17 +103,17 @@ func has(t *testing.T, tenant *store.Tenant) (out []string) {
 			out = append(out, what)
 		}
 	}
-	agents, err := tenant.Agents(ctx, "", 10)
+	agents, _, err := tenant.Agents(ctx, store.Page{Limit: 10})
 	note("agent", len(agents), err)
-	keys, err := tenant.Keys(ctx)
+	keys, _, err := tenant.Keys(ctx, store.Page{})
 	note("key", len(keys), err)
-	modules, err := tenant.Modules(ctx, 10)
+	modules, _, err := tenant.Modules(ctx, store.Page{Limit: 10})
 	note("module", len(modules), err)
-	runs, err := tenant.Runs(ctx, &store.Filter{Tenant: "acme"})
+	runs, _, err := tenant.Runs(ctx, &store.Filter{Tenant: "acme"})
 	note("run", len(runs), err)
-	secrets, err := tenant.Secrets(ctx)
+	secrets, _, err := tenant.Secrets(ctx, store.Page{})
 	note("secret", len(secrets), err)
-	usage, err := tenant.Usage(ctx, "2026-01-01", "2026-12-31")
+	usage, _, err := tenant.Usage(ctx, "2026-01-01", "2026-12-31", store.Page{})
 	note("usage", len(usage), err)
 	return out
 }
@@ -126,9 +126,9 @@ func testIsolation(t *testing.T, open Opener) {
 	acme, beta := newTenant(t, s, "acme", store.TenantQuota{}), newTenant(t, s, "beta", store.TenantQuota{})
 	fill(t, s, acme)
 	require.Empty(t, has(t, beta))
-	keys, err := acme.Keys(ctx)
+	keys, _, err := acme.Keys(ctx, store.Page{})
 	require.NoError(t, err)
-	modules, err := acme.Modules(ctx, 1)
+	modules, _, err := acme.Modules(ctx, store.Page{Limit: 1})
 	require.NoError(t, err)
 	key, digest := keys[0].ID, modules[0].Digest
 
@@ -155,7 +155,7 @@ func testIsolation(t *testing.T, open Opener) {
 	}
 	require.NoError(t, beta.ReleaseRun(ctx, "acme-run"))
 	require.Equal(t, "agent key module run secret usage", strings.Join(has(t, acme), " "), "and it is all there")
-	all, err := acme.Keys(ctx)
+	all, _, err := acme.Keys(ctx, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Zero(t, all[0].Revoked)
@@ -319,7 +319,7 @@ func testAgents(t *testing.T, open Opener) {
 	require.Equal(t, "y", string(a.Body))
 	_, err = acme.Agent(ctx, "a", 4)
 	require.ErrorIs(t, err, store.ErrNoAgent)
-	list, err := acme.Agents(ctx, "", 10)
+	list, _, err := acme.Agents(ctx, store.Page{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, []any{"a", int64(3), []string{"d"}}, []any{list[0].Name, list[0].Version, list[0].Modules})
@@ -387,7 +387,7 @@ func testTenantQuotas(t *testing.T, open Opener) {
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: today, Agent: "b", Module: "m", Fuel: 30}))
 	over(acme.AdmitRun(ctx, "u", "a", false), "fuel_per_day")
 
-	rows, err := acme.Usage(ctx, today, today)
+	rows, _, err := acme.Usage(ctx, today, today, store.Page{})
 	require.NoError(t, err)
 	var total store.Usage
 	for _, r := range rows {

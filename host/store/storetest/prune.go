@@ -33,7 +33,7 @@ func newRuns(t *testing.T, s store.Store) {
 
 func remaining(t *testing.T, s store.Store) []string {
 	t.Helper()
-	runs, err := s.Runs(t.Context(), nil)
+	runs, _, err := s.Runs(t.Context(), nil)
 	require.NoError(t, err)
 	var ids []string
 	for _, r := range runs {

@@ -105,7 +105,7 @@ func testBounds(t *testing.T, open Opener) {
 	fill("keys", func(int) error { _, _, err := acme.CreateKey(ctx, &store.NewKey{}); return err })
 	fill("agents", func(i int) error { _, err := acme.PutAgent(ctx, fmt.Sprint("a", i), []byte("x"), nil); return err })
 	fill("secrets", func(i int) error { return acme.SetSecret(ctx, fmt.Sprint("s", i), []byte("x")) })
-	keys, err := acme.Keys(ctx)
+	keys, _, err := acme.Keys(ctx, store.Page{Limit: 10_000})
 	require.NoError(t, err)
 	for _, k := range keys {
 		require.NoError(t, acme.RevokeKey(ctx, k.ID))

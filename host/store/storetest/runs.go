@@ -154,7 +154,7 @@ func testLists(t *testing.T, open Opener) {
 		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: fmt.Sprint("r", i), Tenant: []string{"", "t"}[i%2], Agent: fmt.Sprint("a", i%3), Log: []byte("x")}))
 	}
 	ids := func(f *store.Filter) []string {
-		runs, err := s.Runs(t.Context(), f)
+		runs, _, err := s.Runs(t.Context(), f)
 		require.NoError(t, err)
 		var out []string
 		for _, r := range runs {
@@ -166,8 +166,8 @@ func testLists(t *testing.T, open Opener) {
 	require.ElementsMatch(t, []string{"r1", "r3"}, ids(&store.Filter{Tenant: "t"}))
 	require.ElementsMatch(t, []string{"r0"}, ids(&store.Filter{Agent: "a0"}))
 	require.Empty(t, ids(&store.Filter{Status: agent.StatusPaused}))
-	require.Len(t, ids(&store.Filter{Limit: 2}), 2)
-	require.Empty(t, ids(&store.Filter{Before: time.Now().Add(-time.Hour)}))
+	require.Len(t, ids(&store.Filter{Page: store.Page{Limit: 2}}), 2)
+	require.Empty(t, ids(&store.Filter{Page: store.Page{After: &store.Position{Created: time.Now().Add(-time.Hour)}}}))
 }
 
 func testCancel(t *testing.T, open Opener) {
@@ -250,7 +250,7 @@ func testMigrations(t *testing.T, open Opener) {
 		wg.Go(func() {
 			s, err := store.Open(t.Context(), where, nil)
 			require.NoError(t, err)
-			_, err = s.Runs(t.Context(), nil)
+			_, _, err = s.Runs(t.Context(), nil)
 			require.NoError(t, err)
 			require.NoError(t, s.Close())
 		})

@@ -57,7 +57,7 @@ func testSecrets(t *testing.T, open Opener) {
 	got, err = other.Secret(ctx, "openai")
 	require.NoError(t, err, "what is set again is sealed by the newest key")
 	require.Equal(t, "sk-2", string(got))
-	list, err := acme.Secrets(ctx)
+	list, _, err := acme.Secrets(ctx, store.Page{})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "b", list[0].SealedBy)

@@ -20,11 +20,11 @@ type Opener func(t *testing.T, o *store.Options) (s store.Store, where string)
 // Run runs the suite.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
-		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists,
+		"runs": testRuns, "commits": testCommits, "fence": testFence, "claims": testClaims, "lists": testLists, "pages of runs": testPagesOfRuns, "pages and writers": testPagesAndWriters, "pages of all": testPagesOfAll, "page bytes": testPageBytes,
 		"cancel": testCancel, "many": testMany, "prune": testPrune, "retention": testRetention, "modules": testModules, "migrations": testMigrations,
 		"values": testValues, "value versions": testVersions, "quotas": testQuotas, "quotas of all": testQuotasOfAll, "time to live": testTTL, "counters": testCounters,
 		"tenants": testTenants, "tenants deleted": testDeleteTenant, "isolation": testIsolation, "keys": testKeys, "first key": testFirstKey,
-		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
+		"tenant modules": testTenantModules, "blocks": testBlocks, "agents": testAgents, "tenant quotas": testTenantQuotas, "meter": testMeter, "journal bytes": testJournalBytes, "journal quotas": testJournalQuotas, "journal bytes at once": testJournalBytesAtOnce, "cut off": testCutOff, "resumes at once": testResumesAtOnce, "room": testRoom, "room of versions": testRoomOfVersions, "bounds": testBounds, "orphans": testOrphans, "secrets": testSecrets, "traces": testTraces,
 		"large bytes": testLarge, "large bytes at once": testLargeAtOnce, "large bytes refused": testLargeRefused, "large bytes deleted": testLargeDeleted, "large bytes swept": testLargeSwept, "large bytes corrupt": testLargeCorrupt,
 	} {
 		t.Run(name, func(t *testing.T) {

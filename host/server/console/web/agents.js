@@ -1,10 +1,10 @@
 // Agents with their files and versions.
 import { h, fill, none, table, when, digest, badge, facts, wrong } from "./dom.js";
-import { get } from "./api.js";
+import { get, all } from "./api.js";
 import { between } from "./changes.js";
 
 export async function agents({ signal }) {
-  const list = (await get("/v1/agents?limit=1000", signal)).agents;
+  const list = await all("/v1/agents", "agents", signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Agents"),
     table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
       h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),

@@ -56,6 +56,17 @@ export async function call(method, path, options) {
 
 export const get = (path, signal) => call("GET", path, { signal });
 
+// all reads a list to its end, page by page.
+export async function all(path, rows, signal) {
+  const list = [];
+  for (let cursor = ""; ;) {
+    const page = await get(`${path}?${new URLSearchParams({ limit: 1000, ...(cursor ? { cursor } : {}) })}`, signal);
+    list.push(...page[rows]);
+    cursor = page.next_cursor;
+    if (!cursor) return list;
+  }
+}
+
 // signIn finds out what a key may do: the operator's alone may list tenants.
 export async function signIn(text) {
   let operator = "yes";

@@ -1,13 +1,13 @@
 // Modules: what they are called for, what they can do, what to know of them.
 import { h, fill, none, doing, table, when, digest, badge, facts, bytes, count, json, sure, short } from "./dom.js";
-import { get, call } from "./api.js";
+import { get, all, call } from "./api.js";
 
 const lookBack = 50; // runs in which faults are looked for
 
 const named = (m) => m.names[0]?.name ?? m.about.name ?? m.digest.slice(7, 19);
 
 export async function modules({ signal }) {
-  const list = (await get("/v1/modules?limit=1000", signal)).modules;
+  const list = await all("/v1/modules", "modules", signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Modules"),
     table("Modules", ["Module", "Hooks", "Powers", "#Size", "Uploaded"], list.map((m) => h("tr", null,
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, named(m)), h("span", { class: "soft" }, m.names[0] ? ` ${m.names[0].version}` : ""), m.blocked && badge("blocked", "bad")),

@@ -1,6 +1,6 @@
 // The operator's pages: tenants with their quotas, and blocked modules.
 import { h, none, table, when, facts, badge, field, doing, sure, count, bytes, short, json } from "./dom.js";
-import { get, call } from "./api.js";
+import { get, all, call } from "./api.js";
 import { totals, rows } from "./usage.js";
 
 // What there is a quota of: its name, what people call it, how it is shown, and what holds
@@ -9,17 +9,17 @@ const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a da
   ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
 
 export async function tenants({ query, signal }) {
-  const after = query.get("after") ?? "";
-  const list = (await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(after ? { after } : {}) })}`, signal)).tenants;
+  const cursor = query.get("cursor") ?? "";
+  const { tenants: list, next_cursor: next } = await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(cursor ? { cursor } : {}) })}`, signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
     table("Tenants", ["Tenant", "Name", "#Runs at once", "#Runs a day", "#Tokens a day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
       ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), none("No tenants yet.", "agent-runner tenants create TENANT")),
-    list.length === 100 && h("p", null, h("a", { class: "button", href: `#/tenants?after=${encodeURIComponent(list.at(-1).id)}` }, "More tenants")));
+    next && h("p", null, h("a", { class: "button", href: `#/tenants?cursor=${next}` }, "More tenants")));
 }
 
 export async function tenant({ id, signal }) {
   const path = `/v1/tenants/${encodeURIComponent(id)}`;
-  const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), get(`${path}/keys`, signal)]);
+  const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), all(`${path}/keys`, "keys", signal)]);
   const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel };
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), " / ", t.id), h("h1", { tabindex: "-1" }, t.name),
     facts(["Id", t.id], ["Created", when(t.created)], ["Changed", when(t.updated)]),
@@ -30,7 +30,7 @@ export async function tenant({ id, signal }) {
     }))),
     h("section", null, h("h2", null, "Policy"), json(t.policy)),
     h("section", null, h("h2", null, "Used today"), totals(u.total), rows(u.rows)),
-    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.keys.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
+    h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
       h("td", null, !x.revoked && sure("Revoke", "Revoke it for good?", async () => {
         await call("DELETE", `${path}/keys/${x.id}`);
         window.dispatchEvent(new HashChangeEvent("hashchange"));
@@ -44,7 +44,7 @@ function state(k) {
 }
 
 export async function blocks({ signal, again }) {
-  const list = (await get("/v1/blocks", signal)).blocks;
+  const list = await all("/v1/blocks", "blocks", signal);
   const what = h("input", { type: "text", class: "code", required: true, pattern: "(sha256:)?[0-9a-f]{64}", placeholder: "sha256:…", spellcheck: "false", autocapitalize: "none", title: "The SHA-256 of a module in hexadecimal" });
   const why = h("input", { type: "text", required: true, maxlength: "1000" });
   const place = h("div");

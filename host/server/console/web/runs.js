@@ -1,6 +1,6 @@
 // The list of runs, and the form that begins one.
 import { h, fill, field, none, say, doing, statusOf, when, short } from "./dom.js";
-import { get, call, pause, countdown, trouble } from "./api.js";
+import { get, all, call, pause, countdown, trouble } from "./api.js";
 import { draft, sent } from "./drafts.js";
 
 const pageOf = 50;
@@ -8,22 +8,24 @@ const every = 3000; // milliseconds after which the list is asked for again
 
 export async function runs({ query, signal }) {
   const filter = { agent: query.get("agent") ?? "", status: query.get("status") ?? "" };
-  const ask = (before) => {
+  const ask = (cursor) => {
     const q = new URLSearchParams({ limit: pageOf });
-    for (const [name, value] of Object.entries({ ...filter, before })) if (value) q.set(name, value);
+    for (const [name, value] of Object.entries({ ...filter, cursor })) if (value) q.set(name, value);
     return get(`/v1/runs?${q}`, signal);
   };
   const list = new Rows(filter.agent !== "" || filter.status !== "");
   const more = h("button", { type: "button", class: "quiet" }, "Older runs");
   const place = h("div");
   more.addEventListener("click", doing(more, place, async () => {
-    const page = (await ask(list.oldest())).runs;
-    list.put(page);
-    more.hidden = page.length < pageOf;
+    const page = await ask(next);
+    list.put(page.runs);
+    next = page.next_cursor;
+    more.hidden = !next;
   }));
-  const first = (await ask()).runs;
-  list.put(first);
-  more.hidden = first.length < pageOf;
+  const first = await ask();
+  list.put(first.runs);
+  let next = first.next_cursor;
+  more.hidden = !next;
   const note = h("span", { class: "live", "aria-hidden": "true" });
   follow(() => ask(), list, note, signal);
 
@@ -88,19 +90,15 @@ class Rows {
       const known = this.#rows.get(r.id);
       if (known?.text === text) continue;
       const row = line(r);
-      this.#rows.set(r.id, { text, row, created: r.created });
+      this.#rows.set(r.id, { text, row, at: `${new Date(r.created).toISOString()} ${r.id}` });
       if (known) known.row.replaceWith(row);
     }
-    const sorted = [...this.#rows.values()].sort((a, b) => (a.created < b.created ? 1 : -1));
+    const sorted = [...this.#rows.values()].sort((a, b) => (a.at < b.at ? 1 : -1));
     sorted.forEach(({ row }, i) => {
       if (this.#body.children[i] !== row) this.#body.insertBefore(row, this.#body.children[i] ?? null);
     });
     this.#table.hidden = this.#rows.size === 0;
     this.#empty.hidden = this.#rows.size > 0;
-  }
-
-  oldest() {
-    return [...this.#rows.values()].map((r) => r.created).sort()[0];
   }
 }
 
@@ -113,7 +111,7 @@ function line(r) {
 }
 
 export async function start({ query, signal }) {
-  const list = (await get("/v1/agents?limit=1000", signal)).agents;
+  const list = await all("/v1/agents", "agents", signal);
   const asked = query.get("agent");
   const agent = h("select", { required: true }, list.map((a) => h("option", { value: a.name, selected: a.name === asked }, a.name)));
   const input = draft(h("textarea", { rows: "6", required: true, placeholder: "What the user says" }), "start");

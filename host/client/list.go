@@ -1,0 +1,57 @@
+package client
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+)
+
+// A Page selects a part of a list. Its zero value selects the first page.
+type Page struct {
+	Cursor string // the next cursor of the previous page
+	Limit  int    // maximum number of rows; 0 leaves it to the server
+}
+
+// query are the parameters of a page.
+func (p Page) query() url.Values {
+	q := url.Values{}
+	if p.Cursor != "" {
+		q.Set("cursor", p.Cursor)
+	}
+	if p.Limit != 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	return q
+}
+
+// Collect reads the pages of a list until it has limit rows, or all rows if limit is 0. The
+// server caps pages at maxPage rows. read reads one page, and returns the next one's
+// cursor, which is empty after the last page.
+func Collect[T any](limit, maxPage int, read func(Page) (rows []T, next string, err error)) ([]T, error) {
+	all := []T{}
+	for p := (Page{}); ; {
+		p.Limit = maxPage
+		if limit > 0 {
+			p.Limit = min(maxPage, limit-len(all))
+		}
+		rows, next, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		switch {
+		case next == "", limit > 0 && len(all) >= limit:
+			return all, nil
+		case next == p.Cursor:
+			return nil, fmt.Errorf("the server returned the cursor %.80q of a list twice in a row", next)
+		}
+		p.Cursor = next
+	}
+}
+
+// The maximum number of rows of a page.
+const (
+	MaxPage      = 1000
+	MaxRunPage   = 500
+	MaxUsagePage = 10_000
+)

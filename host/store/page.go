@@ -1,0 +1,91 @@
+package store
+
+import (
+	"errors"
+	"time"
+)
+
+// A Position is a place in a list: the fields of a row that the list is ordered by. They
+// never change and no two rows share them, so a position keeps its place while rows are
+// added, changed and deleted, even after its own row is deleted.
+type Position struct {
+	Created time.Time // in milliseconds; zero in a list that is ordered by name alone
+	Name    string    // the row's id, name or digest
+}
+
+// A Page selects a part of a list.
+type Page struct {
+	After *Position // where the previous page ended; nil selects the first page
+	Limit int       // maximum number of rows; 100 when 0
+}
+
+const (
+	defaultPageLimit = 100
+	// maxPageBytes bounds the text and bytes that a page reads: the row that exceeds it
+	// is the last one of its page.
+	maxPageBytes = 4 << 20
+)
+
+// name is the name that the rows of a list ordered by name follow.
+func (p Page) name() string {
+	if p.After == nil {
+		return ""
+	}
+	return p.After.Name
+}
+
+// older returns the creation time in milliseconds and the name that the rows of a list
+// ordered from the newest row to the oldest one precede.
+func (p Page) older() (createdMS int64, name string) {
+	if p.After == nil {
+		return 1 << 62, ""
+	}
+	return p.After.Created.UnixMilli(), p.After.Name
+}
+
+// A querier reads rows, as a transaction does.
+type querier interface {
+	query(scan func(scan func(...any) error) error, sql string, args ...any) error
+}
+
+// list reads a page of a list. The query's last parameter is the number of rows that it
+// returns, which list adds to args. next is the position of the page's last row if more
+// rows follow it.
+func list[T any](q querier, p Page, read func(scan func(...any) error) (T, error), at func(*T) Position, sql string, args ...any) (rows []T, next *Position, err error) {
+	limit := p.Limit
+	if limit <= 0 {
+		limit = defaultPageLimit
+	}
+	size := 0
+	err = q.query(func(scan func(...any) error) error {
+		if len(rows) == limit || size >= maxPageBytes {
+			last := at(&rows[len(rows)-1])
+			next = &last
+			return errEnough
+		}
+		row, err := read(func(out ...any) error {
+			err := scan(out...)
+			size += textSize(out)
+			return err
+		})
+		rows = append(rows, row)
+		return err
+	}, sql, append(args, int64(limit)+1)...)
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, nil, err
+	}
+	return rows, next, nil
+}
+
+// textSize is the number of bytes in the strings and byte slices of a scanned row.
+func textSize(row []any) (size int) {
+	for _, field := range row {
+		switch f := field.(type) {
+		case *string:
+			size += len(*f)
+		case *[]byte:
+			size += len(*f)
+		}
+	}
+	return size
+}

@@ -1,0 +1,86 @@
+// Package jail confines the current process: a Landlock ruleset bounds the files,
+// TCP ports and signals that it can reach, and a seccomp filter the system calls
+// that it can make. Both apply to all of its threads and to the processes that it
+// starts, and neither can be undone.
+package jail
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Profile is what a process needs. It can do nothing else of what the kernel
+// can deny: the zero Profile opens no file, no TCP port and no UDP port, and sends
+// signals only to processes that are confined with it. Files and sockets that
+// are open already stay usable.
+//
+// Landlock before ABI 9 does not restrict connections to Unix sockets that have a
+// path, before ABI 10 it does not restrict UDP, and it never restricts TCP's
+// descendants such as multipath TCP: use Syscalls where that matters.
+type Profile struct {
+	// Read are files that can be read, and directories whose files can be. Paths
+	// that do not exist are skipped.
+	Read []string
+	// Execute are files and directories that can be read and executed. Paths that
+	// do not exist are skipped.
+	Execute []string
+	// Write are files that can be read and written, and directories in which files
+	// can be read, written, created, renamed and removed. They have to exist.
+	Write []string
+
+	// BindTCP and ConnectTCP are the TCP ports to listen on and to connect to.
+	BindTCP, ConnectTCP []uint16
+	// AnyBindTCP and AnyConnectTCP allow all TCP ports.
+	AnyBindTCP, AnyConnectTCP bool
+	// AnyUDP allows all UDP ports.
+	AnyUDP bool
+
+	// AnyProcess allows signals to processes outside of the jail, and connections
+	// to their abstract Unix sockets.
+	AnyProcess bool
+
+	// NoLandlock leaves out Landlock: Syscalls restricts enough.
+	NoLandlock bool
+
+	// Syscalls is the seccomp filter, see [AllowSyscalls] and [DenySyscalls].
+	// Optional.
+	Syscalls *Filter
+}
+
+// A Report tells what confines a process, or could.
+type Report struct {
+	// LandlockABI is the version of Landlock; 0 if the kernel has none.
+	LandlockABI int
+	// Seccomp reports whether the kernel filters system calls.
+	Seccomp bool
+}
+
+// minLandlockABI is the first version that restricts all that a Profile can
+// express: files, truncation, TCP, and signals.
+const minLandlockABI = 6
+
+// Missing names the protections that the kernel does not have, as a
+// text such as "Landlock (files, TCP ports, signals)". Empty if it has all.
+func (r Report) Missing() string {
+	var missing []string
+	switch abi := r.LandlockABI; {
+	case abi == 0:
+		missing = append(missing, "Landlock (files, TCP ports and signals)")
+	case abi < 4:
+		missing = append(missing, fmt.Sprintf("Landlock ABI 6 (TCP ports and signals; the kernel has ABI %d)", abi))
+	case abi < minLandlockABI:
+		missing = append(missing, fmt.Sprintf("Landlock ABI 6 (signals; the kernel has ABI %d)", abi))
+	}
+	if !r.Seccomp {
+		missing = append(missing, "seccomp (system calls)")
+	}
+	return strings.Join(missing, ", ")
+}
+
+// Support reports what the kernel could confine this process with.
+func Support() Report { return support() }
+
+// Enforce confines this process. It enforces as much of the profile as the
+// kernel supports and reports how much that was. After an error the
+// process may be confined in part.
+func (p Profile) Enforce() (Report, error) { return p.enforce() }
