@@ -70,6 +70,12 @@ type Options struct {
 	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; DefaultParallel when 0
 	NoStream  bool          // ask the model for whole answers
+	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:
+	// the conversation, what hooks, model and tools answered in a phase, run-local
+	// values, and at most DefaultPending bytes of pending events and changes. Hooks that
+	// emit events wait while too many are pending; a run that holds more ends with a
+	// [*MemoryError]. DefaultMemory when 0.
+	Memory int64
 	// PauseLimit is how long a paused run waits for answers; resumed later, it ends
 	// with an *Expired. DefaultPauseLimit when 0, for ever when negative.
 	PauseLimit time.Duration
@@ -136,6 +142,9 @@ func New(o *Options) (*Agent, error) {
 	}
 	if a.Parallel <= 0 {
 		a.Parallel = DefaultParallel
+	}
+	if a.Memory <= 0 {
+		a.Memory = DefaultMemory
 	}
 	if a.PauseLimit == 0 {
 		a.PauseLimit = DefaultPauseLimit
@@ -226,6 +235,7 @@ func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
 			if !ok {
 				break
 			}
+			r.free(&e)
 			if gone {
 				continue
 			}

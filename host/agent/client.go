@@ -17,6 +17,8 @@ type ClientEvent struct {
 	// Encoded are the event in the client's protocol, translated by the run's
 	// middlewares, in order: none, one or several of the protocol's events.
 	Encoded []json.RawMessage
+
+	held int64 // bytes that are counted as pending
 }
 
 // RunFor is [Agent.Run] for a client with a protocol of its own: enc puts

@@ -19,6 +19,7 @@ import (
 //	max_steps      *[chain.Limited]           the limit of steps
 //	limit          *[chain.Limited]           which limit of model or tool calls, and of which tool
 //	limit          *[JournalFullError]        the limit or quota of journal bytes
+//	limit          *[MemoryError]             whose memory limit it is: the run's, the tenant's or the process's
 //	error          *[chain.Fault]             what an entry's code did: hook, stage, limit, cause, stderr
 //	error          *[chain.Failed]            the entry and hook that returned an error, and the error
 //	error          *[ModelError]              the model's error, or that of the entry that answered for it

@@ -94,11 +94,12 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 	usage := r.state.Usage
 	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
 	var (
-		done *answer
-		stop *chain.Stop
-		over *chain.Over
-		most *chain.Limited
-		full *JournalFullError
+		done   *answer
+		stop   *chain.Stop
+		over   *chain.Over
+		most   *chain.Limited
+		full   *JournalFullError
+		memory *MemoryError
 	)
 	switch {
 	case errors.As(err, &done):
@@ -120,6 +121,10 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		r.tell(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
 		err = full
+	case errors.As(err, &memory):
+		r.tell(abi.Event{Type: abi.EventLimit, Limit: chain.LimitMemory, Value: memory.Limit, Action: actionEnded})
+		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: memory.Error()}
+		err = memory
 	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{errCanceledByJournal}

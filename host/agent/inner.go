@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
@@ -188,6 +189,12 @@ func (k *keeper) inner(i int, more *innerRun) {
 	}
 	if k.pending.Inner[i] == nil {
 		k.pending.Inner[i] = &innerRun{}
+	}
+	for _, line := range more.Log {
+		k.hold(len(line))
+	}
+	for j := range more.Events {
+		k.hold(int(chain.SizeOfEvent(&more.Events[j])))
 	}
 	k.pending.Inner[i].add(more)
 	k.changed = k.changed || len(more.Log) > 0 || more.Anew || more.Gone || more.Ended != nil

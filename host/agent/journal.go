@@ -98,6 +98,10 @@ type Progress struct {
 	Pending      []abi.Pending `json:"pending,omitempty"`
 	// Stats are what each entry of its chain used, up to the end of its last phase.
 	Stats []abi.EntryStats `json:"stats,omitempty"`
+	// HeldBytes is how much memory the run makes its process hold, and PeakBytes the
+	// most that it did there; see Options.Memory. A store may leave them out.
+	HeldBytes int64 `json:"held_bytes,omitempty"`
+	PeakBytes int64 `json:"peak_bytes,omitempty"`
 }
 
 // A Pin is a module that a run began with, and goes on with.

@@ -58,11 +58,13 @@ type keeper struct {
 	used     func() []abi.EntryStats // by the entries, so far
 	waiters  []*waiter
 	err      error // of the journal: nothing is kept any more
+	bytes    int64 // of staged and pending, counted as pending memory
 
-	entries int64    // of the log
-	last    int64    // number of the last event that is kept
-	unsafe  bool     // the last commit was lazy
-	landing *landing // of the last commit that was waited for
+	collected int64    // bytes of changes in the last commit
+	entries   int64    // of the log
+	last      int64    // number of the last event that is kept
+	unsafe    bool     // the last commit was lazy
+	landing   *landing // of the last commit that was waited for
 
 	size     *journalSize
 	landings chan struct{} // holds a token for each that has not come to its end
@@ -116,6 +118,7 @@ func (k *keeper) failed() error {
 func (k *keeper) hand(e ClientEvent, held bool) {
 	k.mu.Lock()
 	if k.shedder.drops(&e.Event) {
+		k.run.free(&e)
 		k.mu.Unlock()
 		return
 	}
@@ -148,6 +151,7 @@ func (k *keeper) call(i int, c *CallState) {
 		_ = k.fail(err)
 	}
 	k.mu.Lock()
+	k.hold(len(b))
 	k.pending.Calls[i], k.changed = b, true
 	k.safe = len(k.events)
 	k.mu.Unlock()
@@ -220,6 +224,7 @@ func (k *keeper) takeState(head *State) {
 	if rev := s.Messages.Revision(); rev != k.revision {
 		from := s.Messages.Changed(k.revision)
 		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
+		k.hold(len(items))
 		p.Messages, k.revision = &messagesDelta{from, items}, rev
 	}
 	p.NoCalls = s.Calls == nil
@@ -235,9 +240,17 @@ func (k *keeper) takeRounds() {
 
 func (k *keeper) addDelta(d *chain.Delta) {
 	if !d.Empty() {
+		k.hold(d.Size())
 		k.pending.Records = append(k.pending.Records, phaseDelta{k.phase, *d})
 		k.changed = true
 	}
+}
+
+// hold counts bytes of a change as pending until they are persisted. Callers hold the
+// lock.
+func (k *keeper) hold(n int) {
+	k.bytes += copies * int64(n)
+	k.run.memory.pending.Force(copies * int64(n))
 }
 
 // look is how far the run has come.
@@ -254,11 +267,13 @@ func (k *keeper) progressed(now *live) *Progress {
 	for _, e := range p.Stats {
 		p.Fuel += e.Fuel
 	}
+	p.HeldBytes, p.PeakBytes = k.run.memory.run.Used(), k.run.memory.run.Peak()
 	return &p
 }
 
 // finish keeps how the run ended, or paused, together with its last event.
 func (k *keeper) finish(e ClientEvent, p *Progress) error {
+	k.run.hold(&e)
 	k.mu.Lock()
 	k.events = append(k.events, e)
 	k.safe, k.progress, k.changed = len(k.events), p, true
@@ -349,6 +364,8 @@ func (k *keeper) hesitate() {
 // commit commits what has gathered.
 func (k *keeper) commit() {
 	c, events, waiters, err := k.collect()
+	bytes := k.collected
+	k.collected = 0
 	var disk <-chan error
 	if err == nil && c != nil {
 		if disk, err = k.write(c); errors.Is(err, ErrAborted) {
@@ -362,9 +379,11 @@ func (k *keeper) commit() {
 		k.size.add(c.Bytes(), c.Full, k.cancel)
 	}
 	waiters = slices.DeleteFunc(waiters, func(w *waiter) bool { return !w.wrote(err) })
-	if err == nil {
-		k.land(&landing{before: k.landing, disk: disk, events: events, waiters: waiters, done: make(chan struct{})})
+	if err != nil {
+		k.run.memory.pending.Release(bytes)
+		return
 	}
+	k.land(&landing{before: k.landing, disk: disk, events: events, bytes: bytes, waiters: waiters, done: make(chan struct{})})
 }
 
 // collect takes what has gathered; nil if nothing has.
@@ -393,6 +412,7 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 		k.events, k.safe = k.events[k.safe:], 0
 		log, changed = append(k.staged, k.pending), k.changed
 		k.staged, k.pending, k.changed = nil, newEntry(), false
+		k.collected, k.bytes = k.bytes, 0
 		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Lease: k.Lease}
 		if changed {
 			c.Progress = k.progressed(&now)

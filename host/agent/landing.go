@@ -51,6 +51,7 @@ type landing struct {
 	before  *landing // its events come first
 	disk    <-chan error
 	events  []ClientEvent
+	bytes   int64 // of changes, counted as pending memory
 	waiters []*waiter
 	done    chan struct{}
 	err     error // once it is done
@@ -67,6 +68,7 @@ func landed() *landing {
 // waited for.
 func (k *keeper) land(l *landing) {
 	if l.disk == nil && len(l.waiters) == 0 && len(l.events) == 0 {
+		k.run.memory.pending.Release(l.bytes)
 		return
 	}
 	k.landing = l
@@ -99,6 +101,7 @@ func (k *keeper) landed(l *landing) {
 	} else {
 		k.backlog.add(l.events)
 	}
+	k.run.memory.pending.Release(l.bytes)
 	for _, w := range l.waiters {
 		w.kept <- l.err
 	}

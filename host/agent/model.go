@@ -178,6 +178,9 @@ func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
 		c.Seq = int64(len(r.state.Streamed))
 		r.mu.Unlock()
 		r.tell(abi.Event{Type: abi.EventChunk, Chunk: c})
+		if err := r.drain(ctx); err != nil {
+			return err
+		}
 	}
 	if r.keeper != nil {
 		r.keeper.room(ctx)

@@ -297,6 +297,7 @@ func (r *run) keepCall(i int, change func()) {
 func (r *run) last(e ClientEvent, status Status) {
 	k := r.keeper
 	if k == nil {
+		r.hold(&e)
 		r.events.send(e)
 		return
 	}

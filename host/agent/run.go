@@ -31,6 +31,7 @@ type run struct {
 	crashed  bool    // the process that ran it before has ended in the middle
 	canceled bool    // it goes on only to end
 	lost     error   // of the journal: set before the events end
+	memory   memory
 
 	out   sync.Mutex // held while an event is numbered and sent
 	mu    sync.Mutex // guards what hooks of parallel calls see of the state
@@ -141,6 +142,7 @@ func (r *run) Send(e abi.Event) abi.Event {
 // hand gives an event to the caller, once it is kept. One that tells of a change
 // of the state which is still to come is held until then.
 func (r *run) hand(e ClientEvent, held bool) {
+	r.hold(&e)
 	if r.keeper != nil {
 		r.keeper.hand(e, held)
 		return
@@ -187,6 +189,10 @@ func (r *run) stamp(e abi.Event, seq int64) abi.Event {
 func (r *run) execute(ctx context.Context) {
 	defer r.events.close()
 	caller := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.openMemory(ctx, cancel)
+	defer r.closeMemory()
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
 	ctx, refused := r.admit(ctx, r.agent)
@@ -306,6 +312,9 @@ func (r *run) loop(ctx context.Context) (err error) {
 		}
 	}()
 	for {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			return &chain.Over{Cause: cause}
 		}

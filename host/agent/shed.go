@@ -48,12 +48,13 @@ func (s *shedder) drops(e *abi.Event) bool {
 	return true
 }
 
-// thin returns the events that are kept when the run is stopped.
-func (s *shedder) thin(events []ClientEvent) []ClientEvent {
+// thin returns the events that are kept when the run is stopped, and frees the others.
+func (s *shedder) thin(events []ClientEvent, free func(*ClientEvent)) []ClientEvent {
 	kept := make([]ClientEvent, 0, 8)
 	for i := range events {
 		if droppable(&events[i].Event) {
 			s.dropped++
+			free(&events[i])
 			continue
 		}
 		kept = append(kept, events[i])
@@ -88,8 +89,8 @@ func number(events []ClientEvent, first int64) {
 func (k *keeper) stop() {
 	k.mu.Lock()
 	if !k.shedder.isStopped() {
-		safe := k.shedder.thin(k.events[:k.safe])
-		k.events = append(safe, k.shedder.thin(k.events[k.safe:])...)
+		safe := k.shedder.thin(k.events[:k.safe], k.run.free)
+		k.events = append(safe, k.shedder.thin(k.events[k.safe:], k.run.free)...)
 		k.safe = len(safe)
 		close(k.shedder.stopped)
 	}
@@ -109,7 +110,7 @@ func (k *keeper) settle() {
 // returns those that are left.
 func (k *keeper) retry(c *Commit, events []ClientEvent) (left []ClientEvent, disk <-chan error, err error) {
 	k.mu.Lock()
-	left = k.shedder.thin(events)
+	left = k.shedder.thin(events, k.run.free)
 	k.mu.Unlock()
 	number(left, c.First)
 	c.Last = c.First - 1 + int64(len(left))

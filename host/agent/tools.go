@@ -242,6 +242,9 @@ func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chain.Sink {
 			streamed.Store(true)
 			chunk.Seq, chunk.CallID = seq, c.Call.ID
 			r.tell(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
+			if err := r.drain(ctx); err != nil {
+				return err
+			}
 		}
 		if r.keeper != nil {
 			r.keeper.room(ctx)

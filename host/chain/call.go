@@ -28,6 +28,7 @@ type Call struct {
 	Hook abi.Hook
 
 	run    *Run
+	ctx    context.Context // of the hook
 	member *member
 	lists  [2]*List
 	next   func(ctx context.Context, patch any) (any, error)
@@ -349,7 +350,8 @@ func (c *Call) touch(key string, delta int64) {
 	c.touched = append(c.touched, touch{localKey{c.member.scope(key), key}, delta})
 }
 
-// Emit sends a custom event, marked with this entry.
+// Emit sends a custom event, marked with this entry. It blocks while more events of
+// the run than its memory limit allows are pending; see [Accountant].
 func (c *Call) Emit(name string, data json.RawMessage) error {
 	c.mu.Lock()
 	c.emits++
@@ -367,11 +369,15 @@ func (c *Call) Emit(name string, data json.RawMessage) error {
 	case len(data) > maxEmitBytes || n > maxEmits || sent > maxEmitted:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may emit %d events of %d bytes each, %d together", maxEmits, maxEmitBytes, maxEmitted)}
 	}
+	if err := c.awaitMemory("emit", len(data)); err != nil {
+		return err
+	}
 	c.send(abi.Event{Type: abi.EventCustom, Entry: c.member.Name, Hook: c.Hook, Name: name, Data: abi.Clone(data)})
 	return nil
 }
 
-// Log sends a log event. What passes the limits of a hook is cut or dropped.
+// Log sends a log event. It blocks as Emit does. What passes the limits of a hook is cut
+// or dropped.
 func (c *Call) Log(level int32, text string) {
 	c.mu.Lock()
 	c.logs++
@@ -384,6 +390,9 @@ func (c *Call) Log(level int32, text string) {
 		return
 	default:
 		text = clip(text, maxLogBytes)
+	}
+	if c.ctx != nil && c.awaitMemory("log", len(text)) != nil {
+		return
 	}
 	e := abi.Event{Type: abi.EventLog, Entry: c.member.Name, Hook: c.Hook, Level: abi.LogLevel(level), Text: text}
 	if c.Hook == abi.HookObserve {

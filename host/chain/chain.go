@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A Chain is a list of entries, in the order of their registration. Many
@@ -178,6 +179,9 @@ type Run struct {
 	keeping *sync.RWMutex // read-locked while something is recorded, locked while that is collected
 	owed    *owed
 
+	accountant Accountant     // nil: memory is not limited
+	recorded   *account.Share // by the record
+
 	// Of a run as a call of a middleware's own passes it; see [Call.Tool].
 	path    []frame // the calls that it is made within, itself last
 	scope   string  // sets its hooks apart in the record
@@ -206,6 +210,10 @@ func (m *member) has(h abi.Hook) bool { return m.hooks[h] }
 func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals) (*Run, error) {
 	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
 		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
+	if r.accountant, _ = host.(Accountant); r.accountant != nil {
+		a := r.accountant.Account()
+		r.recorded, r.queue.share = account.NewShare(a), account.NewShare(a)
+	}
 	members := make([]member, len(c.entries))
 	r.all = make([]*member, 0, len(c.entries))
 	for i := range c.entries {
@@ -234,10 +242,14 @@ func (r *Run) Begin(record *Record) {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
 	r.record = record
+	record.count(r.recorded)
 }
 
 // Close closes all sessions.
 func (r *Run) Close() {
+	if r.recorded != nil {
+		_, _ = r.recorded.Set(0), r.queue.share.Set(0)
+	}
 	for _, m := range r.all {
 		m.session.Close()
 	}

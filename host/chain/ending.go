@@ -9,7 +9,7 @@ import (
 )
 
 // Endings are errors that end the run: a [Stop], a [Fault] of an entry whose
-// faults fail the run, a limit of the run, and the end of its context. No middleware
+// faults fail the run, a limit of the run, a lack of memory, and the end of its context. No middleware
 // catches them: next never returns, and the frames that wait in it are
 // discarded from the inside out.
 
@@ -149,7 +149,7 @@ func over(ctx context.Context) error {
 
 // IsEnding reports whether err ends the run.
 func IsEnding(err error) bool {
-	return err != nil && (is[*Limited](err) || is[*Interrupted](err) || is[*Stop](err) || is[*Fault](err) || is[*Over](err))
+	return err != nil && (is[*Limited](err) || is[*Interrupted](err) || is[*Stop](err) || is[*Fault](err) || is[*Over](err) || is[*MemoryError](err))
 }
 
 func is[E error](err error) bool {

@@ -68,6 +68,7 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 	if err := b.allow(); err != nil {
 		return r.fault(c, StageBreaker, err)
 	}
+	c.ctx = ctx
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
 	switch {

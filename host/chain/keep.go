@@ -91,6 +91,18 @@ type LocalChange struct {
 // Empty reports whether nothing changed.
 func (d *Delta) Empty() bool { return len(d.Record) == 0 && d.Asked == nil && len(d.Locals) == 0 }
 
+// Size returns about how many bytes the changes take.
+func (d *Delta) Size() int {
+	n := len(d.Asked)
+	for key, b := range d.Record {
+		n += len(key) + len(b)
+	}
+	for i := range d.Locals {
+		n += len(d.Locals[i].Key) + len(d.Locals[i].Value)
+	}
+	return n
+}
+
 // Delta returns what changed since it was asked for the last time. take is
 // called with it while no hook's answer is being recorded, so that whoever
 // keeps it also knows which events belong to it. At the end of a phase what

@@ -53,6 +53,7 @@ func roomy(n int) []*item { return make([]*item, 0, n+n/4+8) }
 type item struct {
 	message abi.Message
 	json    atomic.Pointer[[]byte]
+	size    atomic.Int64 // of the message; 0: not known yet
 }
 
 func (it *item) encoded() []byte {
@@ -169,6 +170,29 @@ func (l *List) appendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 		b = abi.Append(b, it.encoded())
 	}
 	return append(b, ']'), true
+}
+
+// Size returns about how many bytes the messages take, with their JSON where that is
+// kept.
+func (l *List) Size() int64 {
+	var n int64
+	for _, it := range l.items {
+		n += it.bytes()
+	}
+	return n
+}
+
+// bytes returns about how many bytes an item takes.
+func (it *item) bytes() int64 {
+	n := it.size.Load()
+	if n == 0 {
+		n = SizeOf(&it.message)
+		it.size.Store(n)
+	}
+	if b := it.json.Load(); b != nil {
+		n += int64(len(*b))
+	}
+	return n
 }
 
 // Append returns the list with messages at its end.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // Limits of run-local values.
@@ -27,6 +28,8 @@ type Locals struct {
 	dirty map[localKey]bool  // changed since they were kept
 	open  map[localKey]int64 // what calls under way have added to counters
 	holds map[*hold]bool     // what changed in exchanges that are under way
+
+	share *account.Share // of the run's memory; nil: it is not counted
 }
 
 type localValue struct {
@@ -38,6 +41,24 @@ type localValue struct {
 func NewLocals() *Locals {
 	return &Locals{scopes: map[string]map[string]localValue{}, sizes: map[string]int{},
 		dirty: map[localKey]bool{}, open: map[localKey]int64{}, holds: map[*hold]bool{}}
+}
+
+// Count counts the values in an account, which has room for those that are there
+// already. Nil ends that.
+func (l *Locals) Count(a *account.Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.share != nil {
+		_ = l.share.Set(0)
+		l.share = nil
+	}
+	if a == nil {
+		return
+	}
+	l.share = account.NewShare(a)
+	for scope, values := range l.scopes {
+		l.share.Force(int64(l.sizes[scope] + len(values)*overhead))
+	}
 }
 
 // MarshalJSON writes all values with their versions.
@@ -201,6 +222,15 @@ func (l *Locals) put(m *member, key string, value json.RawMessage, version int64
 	if size > maxLocalBytes || !had && len(values) >= maxLocalKeys {
 		return errLocalsFull()
 	}
+	if l.share != nil {
+		more := int64(size - l.sizes[scope])
+		if !had {
+			more += overhead
+		}
+		if err := l.share.Add(more); err != nil {
+			return memoryError("run-local values", err)
+		}
+	}
 	values[key], l.sizes[scope] = localValue{value, version}, size
 	return nil
 }
@@ -215,6 +245,9 @@ func (l *Locals) remove(scope, key string) {
 	if v, ok := l.scopes[scope][key]; ok {
 		l.sizes[scope] -= len(key) + len(v.Value)
 		delete(l.scopes[scope], key)
+		if l.share != nil {
+			_ = l.share.Add(-int64(len(key) + len(v.Value) + overhead))
+		}
 	}
 }
 

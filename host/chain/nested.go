@@ -273,6 +273,9 @@ func (c *Call) own(ctx context.Context, of Own, fn func(Nester) error) error {
 	case n > maxOwn:
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a hook may call model and tool %d times", maxOwn)}
 	}
+	if err := c.run.mayHold(string(of)); err != nil {
+		return err
+	}
 	return c.waitFor(func() error { return fn(host) })
 }
 

@@ -8,13 +8,17 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 const (
 	// maxQueued is how many events wait for the observers; more are dropped.
 	maxQueued = 4096
-	// fullQueue is how many are worth a batch of their own.
-	fullQueue = 256
+	// maxQueuedBytes bounds the bytes of the events that wait; more are dropped.
+	maxQueuedBytes = 16 << 20
+	// fullQueue and fullQueueBytes are how many are worth a batch of their own.
+	fullQueue      = 256
+	fullQueueBytes = 1 << 20
 )
 
 // A queue holds the events that the observers have not seen, of those that any of
@@ -24,6 +28,8 @@ type queue struct {
 
 	mu      sync.Mutex
 	events  []abi.Event
+	bytes   int64
+	share   *account.Share // of the run's memory; nil: it is not counted
 	dropped int64
 }
 
@@ -33,10 +39,12 @@ func (q *queue) add(e abi.Event) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.events) >= maxQueued {
+	n := SizeOfEvent(&e)
+	if len(q.events) >= maxQueued || q.bytes+n > maxQueuedBytes || q.share != nil && q.share.Add(n) != nil {
 		q.dropped++
 		return
 	}
+	q.bytes += n
 	q.events = append(q.events, e)
 }
 
@@ -45,7 +53,10 @@ func (q *queue) take() []abi.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	events := q.events
-	q.events = nil
+	q.events, q.bytes = nil, 0
+	if q.share != nil {
+		_ = q.share.Set(0)
+	}
 	slices.SortStableFunc(events, func(a, b abi.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	return events
 }
@@ -114,7 +125,7 @@ func (r *Run) Note(e abi.Event) { r.queue.add(e) }
 func (r *Run) Observes() bool {
 	r.queue.mu.Lock()
 	defer r.queue.mu.Unlock()
-	return len(r.queue.events) >= fullQueue
+	return len(r.queue.events) >= fullQueue || r.queue.bytes >= fullQueueBytes
 }
 
 // Observers reports whether there are any.

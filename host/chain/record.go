@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A Record is what has been done in the phase that a run is in, so that the
@@ -27,9 +28,10 @@ type Record struct {
 	answers   map[string]abi.Resume  // by key
 	approvals []approval
 
-	bytes      int64    // about how many it keeps
-	dirty      []string // the keys of entries that changed since they were kept
-	askedDirty bool     // the same of what waits, was answered or approved
+	bytes      int64          // about how many it keeps
+	share      *account.Share // of the run's memory; nil: it is not counted
+	dirty      []string       // the keys of entries that changed since they were kept
+	askedDirty bool           // the same of what waits, was answered or approved
 }
 
 // A recorded is one thing that was done: an answer, or a failure.
@@ -73,6 +75,17 @@ func (r *Record) Next() *Record {
 	r.counts = nil
 	clear(counts)
 	return &Record{counts: counts}
+}
+
+// count counts what is recorded in a share of the run's memory.
+func (r *Record) count(share *account.Share) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.share = share; share == nil {
+		return
+	}
+	_ = share.Set(0)
+	share.Force(r.bytes)
 }
 
 // put sets a key of a map, which is made if it is not there.
@@ -322,7 +335,11 @@ func (r *Record) keep(key string, out any, v verdict) {
 	defer r.mu.Unlock()
 	e := r.change(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
-	r.bytes += weigh(out)
+	n := weigh(out)
+	r.bytes += n
+	if r.share != nil {
+		r.share.Force(n)
+	}
 }
 
 // begun reports whether a tool was called and nobody knows what came of it.

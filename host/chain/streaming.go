@@ -56,6 +56,9 @@ func (c *Call) Send(ctx context.Context, chunks ...abi.Chunk) error {
 func (c *Call) countNext() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.run.mayHold("next"); err != nil {
+		return err
+	}
 	if c.nexts++; c.nexts > maxNext {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("next and next_stream may be called %d times in a hook", maxNext)}
 	}

@@ -27,9 +27,9 @@ func TestAnswersOfToolsAndModelCount(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	r := NewRecord()
 	r.keep("a", abi.TextResult(long), verdict{})
-	require.EqualValues(t, 1000+keptBeside, r.bytes)
+	require.EqualValues(t, 1000+overhead, r.bytes)
 	r.keep("b", &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, ReasoningContent: long, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", long)}}}, verdict{})
-	require.EqualValues(t, 3000+2*keptBeside, r.bytes)
+	require.EqualValues(t, 3000+3*overhead, r.bytes)
 	r.keep("c", &abi.BeforeModelAnswer{}, verdict{})
-	require.EqualValues(t, 3000+2*keptBeside, r.bytes, "what hooks answer was counted before it was applied")
+	require.EqualValues(t, 3000+3*overhead, r.bytes, "what hooks answer was counted before it was applied")
 }

@@ -93,7 +93,7 @@ func (v *visit) log(level int32, text string) {
 	case v.logTo != nil:
 		v.logTo(level, text)
 	case v.call != nil:
-		v.call.Log(level, text)
+		v.wait(func() { v.call.Log(level, text) })
 	}
 }
 
@@ -343,6 +343,7 @@ const maxEmit = 1 << 20
 
 func (v *visit) emit(b []byte) ([]byte, error) {
 	return v.ask(func() HostCall { return HostCall{Name: "emit", Bytes: []Blob{b}} }, func() ([]byte, error) {
+		defer v.look()
 		var e abi.Custom
 		unknown, err := abi.DecodeUntil(b, &e, v.stop)
 		switch {

@@ -31,7 +31,7 @@ const (
 	LevelProcess Level = "process"
 	LevelTenant  Level = "tenant"
 	LevelRun     Level = "run"
-	LevelEvents  Level = "events" // the events of a run that are on their way to its caller
+	LevelPending Level = "pending" // what a run has made and the journal and the caller have not taken yet
 )
 
 // ErrClosed is the error of a reservation on a closed account.
@@ -50,7 +50,7 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	what := map[Level]string{
 		LevelProcess: "the process holds", LevelTenant: "the tenant's runs hold",
-		LevelRun: "the run holds", LevelEvents: "the run's pending events hold",
+		LevelRun: "the run holds", LevelPending: "the run's pending events and changes hold",
 	}[e.Level]
 	do := "keep less: shorter messages, results and values"
 	if e.Level == LevelTenant || e.Level == LevelProcess {

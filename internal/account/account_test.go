@@ -16,7 +16,7 @@ func tree(limits ...int64) (process, tenant, run, events *Account) {
 	process = New(LevelProcess, "process", nil, limits[0])
 	tenant = New(LevelTenant, "t", process, limits[1])
 	run = New(LevelRun, "r", tenant, limits[2])
-	return process, tenant, run, NewDraining(LevelEvents, "r", run, limits[3])
+	return process, tenant, run, NewDraining(LevelPending, "r", run, limits[3])
 }
 
 func TestReservationsCountOnAllLevels(t *testing.T) {
@@ -46,7 +46,7 @@ func TestLimitErrorNamesTheFullAccount(t *testing.T) {
 		level  Level
 		limits []int64
 	}{
-		{LevelEvents, []int64{1000, 1000, 1000, 99}},
+		{LevelPending, []int64{1000, 1000, 1000, 99}},
 		{LevelRun, []int64{1000, 1000, 99, 1000}},
 		{LevelTenant, []int64{1000, 99, 1000, 1000}},
 		{LevelProcess, []int64{99, 1000, 1000, 1000}},
@@ -67,20 +67,20 @@ func TestLimitErrorNamesTheFullAccount(t *testing.T) {
 }
 
 func TestReserveWaitsForDrainingBytesOnly(t *testing.T) {
-	for _, level := range []Level{LevelEvents, LevelRun, LevelTenant, LevelProcess} {
+	for _, level := range []Level{LevelPending, LevelRun, LevelTenant, LevelProcess} {
 		t.Run(string(level), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limits := []int64{1000, 1000, 1000, 1000}
-				limits[map[Level]int{LevelProcess: 0, LevelTenant: 1, LevelRun: 2, LevelEvents: 3}[level]] = 100
+				limits[map[Level]int{LevelProcess: 0, LevelTenant: 1, LevelRun: 2, LevelPending: 3}[level]] = 100
 				process, _, run, events := tree(limits...)
-				if level != LevelEvents {
+				if level != LevelPending {
 					require.NoError(t, run.TryReserve(50))
 				}
 				require.NoError(t, events.Reserve(t.Context(), 50))
 				done := make(chan error, 1)
 				go func() { done <- events.Reserve(t.Context(), 51) }()
 				synctest.Wait()
-				if level != LevelEvents {
+				if level != LevelPending {
 					require.Error(t, <-done, "sticky bytes will not go by themselves")
 					go func() { done <- events.Reserve(t.Context(), 50) }()
 					synctest.Wait()
@@ -98,13 +98,13 @@ func TestReserveWaitsForDrainingBytesOnly(t *testing.T) {
 
 func TestWaitersAreServedInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := NewDraining(LevelEvents, "", nil, 100)
+		a := NewDraining(LevelPending, "", nil, 100)
 		require.NoError(t, a.TryReserve(100))
 		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
 			go func() {
-				if a.Reserve(t.Context(), int64(50-i)) == nil {
+				if a.Reserve(t.Context(), int64(60-i)) == nil {
 					mu.Lock()
 					defer mu.Unlock()
 					order = append(order, i)
@@ -113,7 +113,7 @@ func TestWaitersAreServedInTheirOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		for range 5 {
-			a.Release(60)
+			a.Release(a.Used())
 			synctest.Wait()
 		}
 		mu.Lock()
@@ -188,7 +188,7 @@ func TestLargestIsTheEvictableAccountThatUsesMost(t *testing.T) {
 		for j, name := range []string{"x", "y"} {
 			run := New(LevelRun, tenant+name, parent, 0)
 			run.Evictable(func(error) { ended = tenant + name })
-			require.NoError(t, NewDraining(LevelEvents, "", run, 0).TryReserve(int64(100*(1+i)*(1+j))*chunk))
+			require.NoError(t, NewDraining(LevelPending, "", run, 0).TryReserve(int64(100*(1+i)*(1+j))*chunk))
 		}
 	}
 	largest := process.Largest()
@@ -219,7 +219,7 @@ func TestConcurrentUseLeavesNothingBehind(t *testing.T) {
 		tenant := New(LevelTenant, "", process, 12*chunk)
 		for range 4 {
 			run := New(LevelRun, "", tenant, 8*chunk)
-			events := NewDraining(LevelEvents, "", run, 4*chunk)
+			events := NewDraining(LevelPending, "", run, 4*chunk)
 			queue := make(chan int64, 100)
 			all.Go(func() {
 				for n := range queue {
@@ -261,7 +261,7 @@ func FuzzAgainstModel(f *testing.F) {
 		leaves := make([]leaf, 2)
 		for i := range leaves {
 			run := New(LevelRun, "", tenant, 200*scale)
-			leaves[i] = leaf{run: run, events: NewDraining(LevelEvents, "", run, 100*scale)}
+			leaves[i] = leaf{run: run, events: NewDraining(LevelPending, "", run, 100*scale)}
 		}
 		forced := int64(0)
 		canceled, cancel := context.WithCancel(t.Context())

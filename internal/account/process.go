@@ -21,8 +21,8 @@ const (
 	// it as messages, as their encoding for guests and in the journal's next entry;
 	// the answers of the model and of parallel tools come to about as much again.
 	DefaultRun = 64 << 20
-	// DefaultEvents is the limit of the pending events of a run.
-	DefaultEvents = 4 << 20
+	// DefaultPending is the limit of the pending events and changes of a run.
+	DefaultPending = 4 << 20
 	// tenantPart is the part of the process's limit that a tenant has by default.
 	tenantPart = 4
 )

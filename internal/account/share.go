@@ -31,6 +31,14 @@ func (s *Share) Add(n int64) error {
 	return s.set(s.n + n)
 }
 
+// Force makes the share n bytes larger, even above the limits.
+func (s *Share) Force(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of.Force(n)
+	s.n += max(n, 0)
+}
+
 func (s *Share) set(n int64) error {
 	n = max(n, 0)
 	if n > s.n {
