@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// An Assembly puts chunks together: those of a model's answer, or those of a
-// tool's result. The zero value is empty; it must not be copied.
+// An Assembly joins the chunks of a model's response or of a tool's result. The zero
+// value is empty and ready to use. An Assembly must not be copied.
 type Assembly struct {
 	text, reasoning pieces
 	calls           []callPieces
 	results         []resultPieces
 }
 
-// resultPieces are tool_result chunks put together, or a part.
+// resultPieces is the text of consecutive tool_result chunks, or a part.
 type resultPieces struct {
 	callID string
 	text   pieces
@@ -27,10 +27,10 @@ type callPieces struct {
 	arguments pieces
 }
 
-// pieces are a text put together of several. One piece is not copied.
+// pieces concatenates strings. A single string is not copied.
 type pieces struct {
 	one  string
-	many []byte // from the second piece on; what is there does not change any more
+	many []byte // set from the second piece on; append-only
 }
 
 func (p *pieces) add(piece string) {
@@ -53,7 +53,7 @@ func (p *pieces) String() string {
 	return unsafe.String(unsafe.SliceData(p.many), len(p.many))
 }
 
-// Add adds chunks that follow on those before.
+// Add appends chunks.
 func (a *Assembly) Add(chunks ...Chunk) {
 	for i := range chunks {
 		c := &chunks[i]
@@ -88,7 +88,7 @@ func (a *Assembly) call(c *Chunk) {
 	a.calls = append(a.calls, callPieces{index: c.Index, id: c.ID, name: c.Name, arguments: pieces{one: c.Arguments}})
 }
 
-// Chunks returns what was put together: one chunk for each thing.
+// Chunks returns the joined content: one chunk for each text, tool call and part.
 func (a *Assembly) Chunks() []Chunk {
 	text, reasoning := a.text.String(), a.reasoning.String()
 	n := len(a.calls) + len(a.results)
@@ -123,7 +123,7 @@ func (a *Assembly) Chunks() []Chunk {
 	return out
 }
 
-// Says reports whether other chunks say the same, however they are cut.
+// Says reports whether chunks have the same content, however it is split.
 func (a *Assembly) Says(chunks []Chunk) bool {
 	var b Assembly
 	b.Add(chunks...)
@@ -136,7 +136,7 @@ func (a *Assembly) Says(chunks []Chunk) bool {
 		})
 }
 
-// sameParts reports whether both say the same, or are none.
+// sameParts reports whether p and q are both nil or have the same encoding.
 func sameParts(p, q *Part) bool {
 	if p == nil || q == nil {
 		return p == q
@@ -146,7 +146,8 @@ func sameParts(p, q *Part) bool {
 	return string(pb) == string(qb)
 }
 
-// Message is what was put together, with whatever of m chunks cannot say.
+// Message returns m with the assembled content. It keeps the fields of m that chunks
+// cannot represent.
 func (a *Assembly) Message(m Message) Message {
 	m.ReasoningContent = a.reasoning.String()
 	text := a.text.String()
@@ -181,7 +182,8 @@ func (a *Assembly) Message(m Message) Message {
 	return m
 }
 
-// Result is what was put together, with whatever of r chunks cannot say.
+// Result returns r with the assembled content. It keeps the fields of r that chunks
+// cannot represent.
 func (a *Assembly) Result(r Result) Result {
 	inParts := r.Content.IsParts()
 	text, parts := "", []Part(nil)
@@ -200,7 +202,7 @@ func (a *Assembly) Result(r Result) Result {
 	return r
 }
 
-// Chunks are those that say what a whole result of a call says.
+// Chunks returns chunks that represent the whole result of a call.
 func (r *Result) Chunks(callID string) []Chunk {
 	if !r.Content.IsParts() {
 		return []Chunk{{Kind: ChunkToolResult, CallID: callID, Text: r.Content.String()}}

@@ -14,22 +14,22 @@ const (
 	ChunkPart       = "part"
 )
 
-// A Chunk is a piece of a streamed response or tool result. Pieces of text
-// are to be appended; pieces of a tool call belong to the call of their Index,
-// whose id and name stand in its first piece.
+// A Chunk is a piece of a streamed response or tool result. Concatenate the text of
+// successive chunks. The pieces of one tool call have the same Index; its first piece has
+// its ID and name.
 type Chunk struct {
-	Seq       int64  `json:"seq"` // the host's; ignored in answers
+	Seq       int64  `json:"seq"` // set by the host; ignored in answers
 	Kind      string `json:"kind"`
 	Text      string `json:"text"`      // text, reasoning, tool_result
 	Index     int    `json:"index"`     // tool_call
 	ID        string `json:"id"`        // tool_call
 	Name      string `json:"name"`      // tool_call
 	Arguments string `json:"arguments"` // tool_call
-	CallID    string `json:"call_id"`   // tool_result, and a part of one
+	CallID    string `json:"call_id"`   // tool_result, and part in a tool result
 	Part      *Part  `json:"part"`      // part
 }
 
-// Check reports what makes the chunk unusable.
+// Check returns an error if the chunk is invalid.
 func (c *Chunk) Check() error {
 	switch c.Kind {
 	case ChunkText, ChunkReasoning, ChunkToolResult:
@@ -90,8 +90,8 @@ func (c *Chunk) writeValue(w *writer) {
 	w.b = append(w.b, '}')
 }
 
-// Chunks are the chunks that say what a whole message says: its reasoning,
-// its content and its tool calls, in this order. Empty text makes none.
+// Chunks returns chunks that represent the whole message: its reasoning, its content and
+// its tool calls, in this order. Empty texts are omitted.
 func (m *Message) Chunks() []Chunk {
 	parts := m.Content.Parts()
 	out := make([]Chunk, 0, 1+len(parts)+len(m.ToolCalls))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hooksTypes are types that the generated code reads and writes, by hook.
+// generatedTypes returns the types with generated codecs.
 func generatedTypes() []reflect.Type {
 	var out []reflect.Type
 	for _, v := range []any{
@@ -26,8 +26,7 @@ func generatedTypes() []reflect.Type {
 	return out
 }
 
-// byReflection is what Decode did without generated code: what it accepts, and
-// what it makes of it.
+// byReflection decodes b without generated code, as the reference for the generated code.
 func byReflection(b []byte, t reflect.Type) (v any, unknown []string, err error) {
 	s := scanner{b: b}
 	s.enter = enterType
@@ -38,8 +37,8 @@ func byReflection(b []byte, t reflect.Type) (v any, unknown []string, err error)
 	return fresh.Interface(), s.unknown, json.Unmarshal(b, fresh.Interface())
 }
 
-// plainly is what encoding/json writes.
-func plainly(v any) ([]byte, error) {
+// encodeStd encodes v with encoding/json.
+func encodeStd(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -47,7 +46,7 @@ func plainly(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// checkCodec holds the generated code of a type against reflection.
+// checkCodec compares the generated code of a type with reflection.
 func checkCodec(t *testing.T, b []byte, typ reflect.Type) {
 	t.Helper()
 	want, unknown, wrong := byReflection(b, typ)
@@ -61,7 +60,7 @@ func checkCodec(t *testing.T, b []byte, typ reflect.Type) {
 	require.NoError(t, err, "%s: %s", typ, b)
 	require.Equal(t, want, fast, "%s: %s", typ, b)
 	require.Equal(t, unknown, got, "%s: %s", typ, b)
-	plain, wrong := plainly(fast)
+	plain, wrong := encodeStd(fast)
 	written, err := Marshal(fast)
 	if wrong != nil {
 		require.Error(t, err)
@@ -74,8 +73,8 @@ func checkCodec(t *testing.T, b []byte, typ reflect.Type) {
 	require.NoError(t, err, "%s: %s", typ, written)
 }
 
-// codecSeeds are texts that reach every branch: the golden vectors' inputs and
-// answers, and corner cases.
+// codecSeeds returns texts that reach every branch: the inputs and answers of the golden
+// vectors, and corner cases.
 func codecSeeds(t testing.TB) (out [][]byte) {
 	files, err := filepath.Glob("../testdata/abi/*.json")
 	require.NoError(t, err)

@@ -5,48 +5,48 @@ import (
 	"unsafe"
 )
 
-// usualCommon reads what all inputs begin with, as the host mostly writes it: the run
-// and the name of the entry, which is a third of all keys that hooks are given. They are
-// always the same, so they are not looked for, only compared. It goes on from where it
-// came to, which may be the begin: what is not as usual is read by the shapes.
-func (t *trusted) usualCommon(in *place) {
+// fastCommon is the fast path for the fields with which every input begins: the run and
+// the name of the entry. They are a third of all keys that hooks receive. It compares the
+// text with the host's usual encoding instead of searching for keys. Where the text
+// differs it stops, possibly at the start, and the object shapes read the rest.
+func (t *trusted) fastCommon(in *place) {
 	b, c, i := t.b[:len(t.b)+Pad], (*Common)(in.p), t.i
-	if !isText(b, i, `,"run":{"id":"`) {
+	if !hasKeyAt(b, i, `,"run":{"id":"`) {
 		return
 	}
 	id := i + len(`,"run":{"id":"`)
 	idEnd := textEnd(b, id)
-	if !isText(b, idEnd, `","agent":"`) {
+	if !hasKeyAt(b, idEnd, `","agent":"`) {
 		return
 	}
 	agent := idEnd + len(`","agent":"`)
 	agentEnd := textEnd(b, agent)
-	if !isText(b, agentEnd, `","step":`) {
+	if !hasKeyAt(b, agentEnd, `","step":`) {
 		return
 	}
 	i = agentEnd + len(`","step":`)
 	step, n := digits(word(b, i))
-	if i += n; !isText(b, i, `,"step_id":"`) {
+	if i += n; !hasKeyAt(b, i, `,"step_id":"`) {
 		return
 	}
 	stepID := i + len(`,"step_id":"`)
 	stepIDEnd := textEnd(b, stepID)
-	if !isText(b, stepIDEnd, `","max_steps":`) {
+	if !hasKeyAt(b, stepIDEnd, `","max_steps":`) {
 		return
 	}
 	i = stepIDEnd + len(`","max_steps":`)
 	maxSteps, n := digits(word(b, i))
-	if i += n; !isText(b, i, `,"usage":{"promp`) || !isText(b, i+16, `t_tokens":`) {
+	if i += n; !hasKeyAt(b, i, `,"usage":{"promp`) || !hasKeyAt(b, i+16, `t_tokens":`) {
 		return
 	}
 	i += len(`,"usage":{"prompt_tokens":`)
 	prompt, n := digits(word(b, i))
-	if i += n; !isText(b, i, `,"completion_tok`) || !isText(b, i+13, `tokens":`) {
+	if i += n; !hasKeyAt(b, i, `,"completion_tok`) || !hasKeyAt(b, i+13, `tokens":`) {
 		return
 	}
 	i += len(`,"completion_tokens":`)
 	completion, n := digits(word(b, i))
-	if i += n; !isText(b, i, `,"total_tokens":`) {
+	if i += n; !hasKeyAt(b, i, `,"total_tokens":`) {
 		return
 	}
 	i += len(`,"total_tokens":`)
@@ -62,12 +62,12 @@ func (t *trusted) usualCommon(in *place) {
 	r.Step, r.MaxSteps = int(step), int(maxSteps)
 	r.Usage = Usage{PromptTokens: int64(prompt), CompletionTokens: int64(completion), TotalTokens: int64(total)}
 	t.i = i
-	if isText(b, i, `,"now_ms":`) {
+	if hasKeyAt(b, i, `,"now_ms":`) {
 		i += len(`,"now_ms":`)
 		high, n := digits(word(b, i))
 		low, m := digits(word(b, i+8))
 		i += 8 + m
-		if entry := i + len(`},"entry":"`); n == 8 && m == 5 && isText(b, i, `},"entry":"`) {
+		if entry := i + len(`},"entry":"`); n == 8 && m == 5 && hasKeyAt(b, i, `},"entry":"`) {
 			if end := textEnd(b, entry); byteOf(b, end) == '"' && byteOf(b, end+1) != '"' {
 				r.NowMS = int64(high*100_000 + low)
 				setText(unsafe.Pointer(&c.Entry), b, entry, end-entry)
@@ -79,19 +79,20 @@ func (t *trusted) usualCommon(in *place) {
 	in.field = fieldSize
 	run := &t.places[t.depth]
 	t.depth++
-	run.s, run.p, run.field, run.list, run.outer = in.s.fields[0].of, unsafe.Pointer(r), usualFields*fieldSize, nil, false
+	run.s, run.p, run.field, run.list, run.outer = in.s.fields[0].of, unsafe.Pointer(r), minFastFields*fieldSize, nil, false
 }
 
-// usualFields are how many fields of a run usualCommon has read at least.
-const usualFields = 6
+// minFastFields is the minimum number of fields of a run that fastCommon reads if it
+// succeeds.
+const minFastFields = 6
 
-// isText reports whether a key of 8 to 16 bytes stands at i.
-func isText(b []byte, i int, key string) bool {
+// hasKeyAt reports whether b contains key at i. The key must have 8 to 16 bytes.
+func hasKeyAt(b []byte, i int, key string) bool {
 	return word(b, i) == wordOf(key, 0) && word(b, i+len(key)-8) == wordOf(key, len(key)-8)
 }
 
-// textEnd is where the text from i on ends, or where it has something else in it that is
-// not usual.
+// textEnd returns the index of the first byte from i on that may end the string or begin
+// an escape. See mayEnd.
 func textEnd(b []byte, i int) int {
 	found := mayEnd(word(b, i)) & highs
 	for ; found == 0; found = mayEnd(word(b, i)) & highs {
@@ -100,8 +101,8 @@ func textEnd(b []byte, i int) int {
 	return i + bits.TrailingZeros64(found)>>3
 }
 
-// digits reads the number that eight bytes begin with, and says how many digits it has,
-// at most eight.
+// digits parses the decimal number at the start of w and returns its value and its number
+// of digits, at most eight.
 func digits(w uint64) (v uint64, n int) {
 	w ^= zeros
 	n = bits.TrailingZeros64(((w+0x76*ones)|w)&highs) >> 3

@@ -11,23 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const usualBegin = `{"run":{"id":"run_1","agent":"agent","step":3,"step_id":"step_3","max_steps":20,` +
+const commonBegin = `{"run":{"id":"run_1","agent":"agent","step":3,"step_id":"step_3","max_steps":20,` +
 	`"usage":{"prompt_tokens":1234567,"completion_tokens":10,"total_tokens":0},`
 
-// What inputs begin with is read as the shapes read it, however it differs from what the
-// host mostly writes, and wherever it ends.
+// fastCommon must agree with the shapes for unusual encodings and for truncated texts.
 func TestCommon(t *testing.T) {
 	t.Parallel()
 	const rest = `,"call":{"id":"c","name":"n","arguments":"{\"a\":1}"}}`
-	whole := usualBegin + `"now_ms":1795294856590},"entry":"guard"` + rest
+	whole := commonBegin + `"now_ms":1795294856590},"entry":"guard"` + rest
 	texts := []string{
 		whole,
-		usualBegin + `"now_ms":1795294856590,"deadline_ms":5,"parent":"run_0"},"entry":"guard"` + rest,
-		usualBegin + `"metadata":{"now_ms":1,"a":{"b":[]}},"now_ms":1795294856590},"entry":"guard"` + rest,
-		usualBegin + `"now_ms":17},"entry":"guard"` + rest,
-		usualBegin + `"later":{"now_ms":7},"now_ms":1795294856590},"entry":"gu\u0061rd"` + rest,
-		usualBegin + `"now_ms":1795294856590},"entry":"guard"}`,
-		usualBegin + `"now_ms":1795294856590},"entry":"guard","resume":{"id":"i","answer":{}}` + rest,
+		commonBegin + `"now_ms":1795294856590,"deadline_ms":5,"parent":"run_0"},"entry":"guard"` + rest,
+		commonBegin + `"metadata":{"now_ms":1,"a":{"b":[]}},"now_ms":1795294856590},"entry":"guard"` + rest,
+		commonBegin + `"now_ms":17},"entry":"guard"` + rest,
+		commonBegin + `"later":{"now_ms":7},"now_ms":1795294856590},"entry":"gu\u0061rd"` + rest,
+		commonBegin + `"now_ms":1795294856590},"entry":"guard"}`,
+		commonBegin + `"now_ms":1795294856590},"entry":"guard","resume":{"id":"i","answer":{}}` + rest,
 	}
 	for _, change := range [][2]string{
 		{`"step":3,"step_id":"step_3"`, `"step":0`}, {`"step":3`, `"step":123456789`}, {`"step":3`, `"step":-1`}, {`"step":3`, `"step": 3`}, {`"step":3`, `"step":null`},
@@ -48,8 +47,8 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// It is what the host writes that is read at once.
-func TestUsualCommon(t *testing.T) {
+// The fast path must read the host's own encoding completely.
+func TestFastCommon(t *testing.T) {
 	t.Parallel()
 	in := GateToolInput{Common: Common{Entry: "guard", Run: Run{ID: "run_1", Agent: "agent", Step: 3, StepID: "step_3", MaxSteps: 20,
 		Usage: Usage{PromptTokens: 1234567, CompletionTokens: 10, TotalTokens: 99}, NowMS: 1795294856590}}}
@@ -61,7 +60,7 @@ func TestUsualCommon(t *testing.T) {
 		r.pad()
 		r.places[0] = place{s: &shapeOfGateToolInput}
 		r.enter(&r.places[0], unsafe.Pointer(out))
-		r.usualCommon(&r.places[0])
+		r.fastCommon(&r.places[0])
 		return r, out
 	}
 	r, out := read(func() {})
@@ -77,8 +76,8 @@ func TestUsualCommon(t *testing.T) {
 		require.Equal(t, in.Run.Usage, out.Run.Usage)
 		require.Zero(t, out.Run.NowMS)
 		require.Equal(t, 2, r.depth)
-		require.Equal(t, "usage", r.places[1].s.fields[usualFields-1].name)
-		require.Equal(t, usualFields*fieldSize, r.places[1].field)
+		require.Equal(t, "usage", r.places[1].s.fields[minFastFields-1].name)
+		require.Equal(t, minFastFields*fieldSize, r.places[1].field)
 	}
 }
 
@@ -116,7 +115,8 @@ func TestReadLocal(t *testing.T) {
 	require.Equal(t, Result{Content: Text("a\nb"), IsError: true}, result)
 }
 
-// Texts of each length, with each kind of byte at each place, are written as Go does.
+// Short texts of every length, with every kind of byte at every position, must be encoded
+// as encoding/json does.
 func TestShortTexts(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {

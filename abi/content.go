@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Content is what a message or a tool result says: null, a string, or parts.
-// The zero value is null.
+// Content is the content of a message or of a tool result: null, a string, or parts. The
+// zero value is null.
 type Content struct {
 	text  string
 	parts []Part
@@ -23,10 +23,10 @@ const (
 	contentParts
 )
 
-// Text is content of one string.
+// Text returns content that is a string.
 func Text(s string) Content { return Content{text: s, kind: contentText} }
 
-// Parts is content of several parts.
+// Parts returns content that consists of parts.
 func Parts(parts ...Part) Content { return Content{parts: parts, kind: contentParts} }
 
 // IsNull reports whether there is no content.
@@ -35,7 +35,7 @@ func (c Content) IsNull() bool { return c.kind == contentNull }
 // IsParts reports whether the content consists of parts.
 func (c Content) IsParts() bool { return c.kind == contentParts }
 
-// Parts returns the parts of the content; a string is one text part.
+// Parts returns the parts of the content. A string counts as one text part.
 func (c Content) Parts() []Part {
 	switch c.kind {
 	case contentText:
@@ -47,8 +47,7 @@ func (c Content) Parts() []Part {
 	}
 }
 
-// String returns the text of the content: the string, or all text parts
-// put together.
+// String returns the text of the content: the string, or the concatenated text parts.
 func (c Content) String() string {
 	if c.kind != contentParts {
 		return c.text
@@ -105,7 +104,7 @@ func (Content) shape(first byte) reflect.Type {
 	return nil
 }
 
-// The types of parts that the host knows; others pass through.
+// The part types that the host knows. Other types pass through unchanged.
 const (
 	PartText  = "text"
 	PartImage = "image_url"
@@ -113,7 +112,7 @@ const (
 	PartFile  = "file"
 )
 
-// A Part is one piece of content in the form of the OpenAI chat API.
+// A Part is one part of the content in the format of the OpenAI chat API.
 type Part struct {
 	Type       string `json:"type"`
 	Text       string `json:"text,omitempty"`
@@ -121,12 +120,12 @@ type Part struct {
 	InputAudio JSON   `json:"input_audio,omitempty"` // {"data", "format"}
 	File       JSON   `json:"file,omitempty"`        // {"file_id"} or {"filename", "file_data"}
 
-	// Unknown holds the fields that this version does not know, as they came.
+	// Unknown holds the fields that this version does not know, unchanged.
 	Unknown Fields `json:"-"`
 }
 
-// Check reports what makes the part unusable: a model would refuse all that is
-// asked with it.
+// Check returns an error if the part is invalid: a model would reject every request that
+// contains it.
 func (p *Part) Check() error {
 	var missing bool
 	switch p.Type {
@@ -145,7 +144,7 @@ func (p *Part) Check() error {
 	return nil
 }
 
-// Check reports what makes one of the parts unusable.
+// Check returns an error if one of the parts is invalid.
 func (c *Content) Check() error {
 	for i := range c.parts {
 		if err := c.parts[i].Check(); err != nil {
@@ -158,7 +157,7 @@ func (c *Content) Check() error {
 // MarshalJSON writes the known fields, then the unknown ones.
 func (p Part) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
-// UnmarshalJSON reads the known fields and keeps the others.
+// UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (p *Part) UnmarshalJSON(b []byte) error {
 	*p = Part{}
 	return unmarshal(b, p)

@@ -8,25 +8,24 @@ import (
 	"sync"
 )
 
-// Decode reads the JSON text b into v, strictly: valid UTF-8 and nothing
-// behind the value, at most [MaxDepth] levels, no number literal longer than
-// [MaxNumber], no key twice, no key that differs from a known one in case
-// only, and every value of its field's type; null counts as absent. Nothing
-// of v is set unless all of b holds. The error is a [*DecodeError] where the
-// place is known.
+// Decode decodes the JSON text b into v. It is strict: b must be valid UTF-8, a single
+// value, nested at most [MaxDepth] levels deep, without a number literal longer than
+// [MaxNumber] bytes, without duplicate keys, without keys that differ from a known key
+// only in case, and with each value of its field's type. null counts as absent. If Decode
+// fails, it leaves v unchanged. The error is a [*DecodeError] if its position is known.
 //
-// Keys that v does not have are not an error; their paths are returned.
+// Keys that v does not have are not an error; Decode returns their paths.
 func Decode(b []byte, v any) (unknown []string, err error) { return DecodeUntil(b, v, nil) }
 
-// DecodeUntil is Decode for who has not much time: every 64 KiB it asks stop,
-// and returns the error that it gives, if any.
+// DecodeUntil is like Decode, but calls stop every 64 KiB of text. If stop returns an
+// error, decoding ends with that error.
 func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err error) {
 	s := newScanner(b, stop)
 	unknown, err = s.decode(v)
 	if s.stopped != nil {
 		unknown, err = nil, s.stopped
 	}
-	s.giveBack()
+	s.release()
 	return unknown, err
 }
 
@@ -41,41 +40,41 @@ func (s *scanner) decode(v any) (unknown []string, err error) {
 	return s.decodeValue(v)
 }
 
-// Valid reports what Decode would refuse in b whatever it is read into.
+// Valid returns the error that Decode would return for b whatever its target type.
 func Valid(b []byte) error { return ValidUntil(b, nil) }
 
-// ValidUntil is Valid as DecodeUntil is Decode.
+// ValidUntil is like Valid, but calls stop as DecodeUntil does.
 func ValidUntil(b []byte, stop func() error) error {
 	s := newScanner(b, stop)
 	err := s.document(nil)
 	if s.stopped != nil {
 		err = s.stopped
 	}
-	s.giveBack()
+	s.release()
 	return err
 }
 
-// eachField calls fn with each field of the object b, which is valid JSON.
+// eachField calls fn with each field of the object b, which must be valid JSON.
 func eachField(b []byte, fn func(name string, value []byte) error) error {
 	s := scanner{b: b}
 	s.field = fn
 	return s.document(nil)
 }
 
-// A typeInfo is what the scanner knows of a Go type.
+// A typeInfo describes a Go type to the scanner.
 type typeInfo struct {
-	kind   reflect.Kind // reflect.Invalid: anything goes
+	kind   reflect.Kind // reflect.Invalid accepts any value
 	fields map[string]reflect.Type
 	elem   reflect.Type
-	open   bool // unknown fields are kept
+	open   bool // unknown fields are stored
 	shape  func(first byte) reflect.Type
 }
 
-// opener is a type that keeps the fields it does not know.
+// opener is a type that stores the fields it does not know.
 type opener interface{ open() }
 
-// shaper is a type whose JSON has several forms, told by their first byte;
-// nil stands for any.
+// shaper is a type that has several JSON forms. shape returns the type of the form that
+// starts with the byte first, or nil to accept any value.
 type shaper interface{ shape(first byte) reflect.Type }
 
 var typeInfos sync.Map // reflect.Type -> *typeInfo
@@ -132,8 +131,8 @@ func addFields(fields map[string]reflect.Type, t reflect.Type) {
 	}
 }
 
-// wants says which JSON the type takes, and whether it takes a value that
-// begins with first.
+// wants returns which JSON the type accepts, and whether it accepts a value that begins
+// with first.
 func (t *typeInfo) wants(first byte) (string, bool) {
 	switch t.kind {
 	case reflect.Invalid:
@@ -166,8 +165,8 @@ func jsonKind(first byte) string {
 	}
 }
 
-// enterType is what the scanner does before each value of a type, which begins with
-// first.
+// enterType checks the first byte of a value against type t and returns the form of the
+// value. The scanner calls it before each value of a known type.
 func enterType(s *scanner, t reflect.Type, first byte) (form, error) {
 	info := typeOf(t)
 	if info.shape != nil {
@@ -181,15 +180,15 @@ func enterType(s *scanner, t reflect.Type, first byte) (form, error) {
 		return nil, nil
 	}
 	if want, ok := info.wants(first); !ok {
-		return nil, s.refuse("want " + want + ", got " + jsonKind(first))
+		return nil, s.errorAt("want " + want + ", got " + jsonKind(first))
 	}
 	return info, nil
 }
 
 func (info *typeInfo) element() reflect.Type { return info.elem }
 
-// member finds the type of an object's field, and notes a field that the
-// type does not have.
+// member returns the type of an object's field, or nil for an unknown field, which it
+// records.
 func (info *typeInfo) member(s *scanner, key string) (reflect.Type, error) {
 	if info.kind == reflect.Invalid {
 		return nil, nil
@@ -202,7 +201,7 @@ func (info *typeInfo) member(s *scanner, key string) (reflect.Type, error) {
 	}
 	for name := range info.fields {
 		if strings.EqualFold(name, key) {
-			return nil, s.refuse("key " + strconv.Quote(key) + " differs from " + strconv.Quote(name) + " in case only")
+			return nil, s.errorAt("key " + strconv.Quote(key) + " differs from " + strconv.Quote(name) + " in case only")
 		}
 	}
 	if !info.open && len(s.unknown) < maxUnknown {
@@ -211,29 +210,29 @@ func (info *typeInfo) member(s *scanner, key string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// maxUnknown is how many unknown keys are reported.
+// maxUnknown is the maximum number of unknown keys that are reported.
 const maxUnknown = 16
 
-func (s *scanner) refuse(text string) error {
+func (s *scanner) errorAt(text string) error {
 	if at := s.where(); at != "" {
 		text = at + ": " + text
 	}
 	return &DecodeError{Offset: s.i, text: text}
 }
 
-// twice refuses a key that was there already.
-func (s *scanner) twice(key string) error {
-	return s.refuse("key " + quote(cut(key, 64)) + " stands twice")
+// duplicateKeyError returns the error for a duplicate key.
+func (s *scanner) duplicateKeyError(key string) error {
+	return s.errorAt("key " + quote(cut(key, 64)) + " stands twice")
 }
 
-// A DecodeError says what of a JSON text is refused, and where.
+// A DecodeError describes invalid JSON text and its position.
 type DecodeError struct {
-	Offset int // how many bytes come before the place
+	Offset int // byte offset of the error
 	text   string
 }
 
-// Error returns what is refused, with the path to it and the offset.
+// Error returns the reason, with the path and the offset.
 func (e *DecodeError) Error() string { return e.text + " (at byte " + strconv.Itoa(e.Offset) + ")" }
 
-// Reason is what Error returns, without the offset.
+// Reason returns the message without the offset.
 func (e *DecodeError) Reason() string { return e.text }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want string }{
 		"empty":              {"", "empty"},
@@ -52,7 +52,7 @@ func TestDecodeUnknownKeys(t *testing.T) {
 	require.Equal(t, JSON("1.50"), answer.Respond.Unknown.Get("score"))
 }
 
-func TestAbsentAndEmptyDiffer(t *testing.T) {
+func TestDecodeAbsentAndEmpty(t *testing.T) {
 	t.Parallel()
 	var absent, empty, null BeforeAgentAnswer
 	_, err := Decode([]byte(`{}`), &absent)
@@ -68,7 +68,7 @@ func TestAbsentAndEmptyDiffer(t *testing.T) {
 	require.Equal(t, absent, null)
 }
 
-func TestMessagePassesThrough(t *testing.T) {
+func TestMessageUnknownFields(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		`{"role":"user","content":"a <b> & c"}`,
@@ -122,8 +122,8 @@ func TestListPatchCheck(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds Decode against encoding/json: what it accepts,
-// encoding/json accepts too, and writing it again loses nothing.
+// FuzzDecode compares Decode with encoding/json: encoding/json must accept everything
+// that Decode accepts, and encoding the value again must lose nothing.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{}`, `{"messages":{"splice":[{"at":1,"insert":[{"role":"user","content":"x","y":1e5}]}]}}`, `{"tools":[{"name":"t"}]}`,
 		`{"respond":{"role":"assistant","content":[{"type":"text","text":"\ud83d\ude00"}]}}`} {

@@ -1,29 +1,30 @@
 package abi
 
-// How much of a list of messages a module finds in its inputs.
+// The values of Description.Messages: how a module's inputs contain a list of messages.
 const (
-	MessagesFull = "full" // all of it, as items; the default without describe
-	MessagesLazy = "lazy" // none: the module asks for the parts it wants
-	MessagesNone = "none" // none, and it never asks
+	MessagesFull = "full" // all messages, as items; the default of a module without describe
+	MessagesLazy = "lazy" // no messages; the module requests the ranges it wants
+	MessagesNone = "none" // no messages, and the module never requests any
 )
 
-// A Description is what a module says of itself in answer to describe.
+// A Description is a module's answer to describe.
 type Description struct {
 	Name        string `json:"name,omitempty"`
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Requires names the hooks and features that the module cannot do
-	// without; one that the host does not have refuses the module.
+	// Requires names the hooks and features that the module needs. The host rejects the
+	// module if it does not support one of them.
 	Requires []string `json:"requires,omitempty"`
-	// Hooks are those of the exports that are to be called; without it, all.
+	// Hooks lists the exported hooks to call. It defaults to all exported hooks.
 	Hooks    []Hook `json:"hooks,omitzero"`
-	Messages string `json:"messages,omitempty"` // MessagesFull when empty
-	// Events are the types of events for observe; without it, all but chunks.
+	Messages string `json:"messages,omitempty"` // "full" if empty
+	// Events lists the event types that observe receives. It defaults to all types except
+	// chunk.
 	Events []EventType `json:"events,omitzero"`
-	// HoldStream keeps chunks of a wrapped model call back until the wrapper returns.
+	// HoldStream holds back the chunks of a wrapped model call until the wrapper returns.
 	HoldStream bool `json:"hold_stream,omitempty"`
-	// ConfigSchema is a JSON Schema of the module's configuration, without
-	// references to other documents.
+	// ConfigSchema is a JSON Schema of the module's configuration. It must not refer to
+	// other documents.
 	ConfigSchema JSON `json:"config_schema,omitempty"`
 }
 
@@ -33,5 +34,5 @@ type ConfigureInput struct {
 	Config JSON   `json:"config"`
 }
 
-// ConfigureAnswer is the answer of configure: empty.
+// ConfigureAnswer is the answer of configure. It has no fields.
 type ConfigureAnswer struct{}

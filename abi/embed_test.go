@@ -8,8 +8,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A type that embeds one of this package's is another one.
-func TestEmbeddedIsItsOwn(t *testing.T) {
+// A type that embeds one of this package's types does not inherit its codec.
+func TestMarshalEmbedded(t *testing.T) {
 	t.Parallel()
 	type mine struct {
 		abi.Tool

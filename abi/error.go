@@ -1,37 +1,37 @@
 package abi
 
-// A Code says what kind of failure an [Error] is; programs branch on it.
+// A Code classifies an [Error] for programs.
 type Code string
 
 // The codes of version 1.
 const (
-	CodeInvalid     Code = "invalid"     // the request makes no sense: a bad key, list, patch
-	CodeDenied      Code = "denied"      // the power was not granted, or not here
-	CodeLimit       Code = "limit"       // a limit was passed; the message names it
-	CodeNotFound    Code = "not_found"   // no such thing
+	CodeInvalid     Code = "invalid"     // malformed request: a bad key, list or patch
+	CodeDenied      Code = "denied"      // permission not granted, or not available in this hook
+	CodeLimit       Code = "limit"       // a limit was exceeded; the message names it
+	CodeNotFound    Code = "not_found"   // no such value
 	CodeConflict    Code = "conflict"    // the value changed since it was read
-	CodeUnavailable Code = "unavailable" // not reached, or a breaker is open
-	CodeModel       Code = "model"       // the model answered with an error, or broke off
+	CodeUnavailable Code = "unavailable" // not reachable, or a circuit breaker is open
+	CodeModel       Code = "model"       // the model returned an error or its response was cut off
 	CodeTool        Code = "tool"        // the tool failed
-	CodeInternal    Code = "internal"    // the host failed, or a module: what has no better code
+	CodeInternal    Code = "internal"    // the host or a module failed, and no other code fits
 )
 
-// Codes lists the codes.
+// Codes returns all codes.
 func Codes() []Code {
 	return []Code{CodeInvalid, CodeDenied, CodeLimit, CodeNotFound, CodeConflict, CodeUnavailable, CodeModel, CodeTool, CodeInternal}
 }
 
-// An Error is what a failed host call leaves pending for the guest, and what
-// a hook that returns 1 writes as its output.
+// An Error is the error object of a failed host call, and the output of a hook that
+// returns 1.
 type Error struct {
 	Code         Code   `json:"code"`
 	Message      string `json:"message"`
 	Retryable    bool   `json:"retryable,omitempty"`
-	Status       int    `json:"status,omitempty"`         // HTTP status, when there was one
-	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // how long to wait, in milliseconds
+	Status       int    `json:"status,omitempty"`         // HTTP status, if there was one
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"` // when to retry, in milliseconds from now
 }
 
-// Error returns the message, or the code of an error without one.
+// Error returns the message, or the code if the message is empty.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return string(e.Code)
@@ -39,21 +39,21 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Is reports whether target is an *Error of the same code and without a
-// message, so that errors.Is(err, &abi.Error{Code: abi.CodeDenied}) works.
+// Is reports whether target is an *Error with the same code and no message, so that
+// errors.Is(err, &abi.Error{Code: abi.CodeDenied}) works.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Message == "" && t.Code == e.Code
 }
 
-// Stop ends the run: nothing catches it.
+// Stop ends the run. No hook can prevent that.
 type Stop struct {
 	Reason string `json:"reason"`
 	Code   string `json:"code,omitempty"`
 }
 
-// Interrupt pauses the run until somebody answers. As an error of a native
-// tool it does the same.
+// Interrupt pauses the run until it is answered. A native tool returns it as an error to
+// the same effect.
 type Interrupt struct {
 	Reason  string `json:"reason"`
 	Payload JSON   `json:"payload,omitempty"`
@@ -62,63 +62,61 @@ type Interrupt struct {
 // Error returns the reason.
 func (i *Interrupt) Error() string { return i.Reason }
 
-// A Pending is an interrupt that waits for an answer.
+// A Pending is an interrupt that has not been answered yet.
 type Pending struct {
 	ID      string `json:"id"`
-	Run     string `json:"run,omitempty"`   // of a run inside this one, if it waits there
-	Agent   string `json:"agent,omitempty"` // of that run
-	Entry   string `json:"entry,omitempty"` // empty for a tool's
-	Hook    Hook   `json:"hook,omitempty"`  // gate_tool: somebody is asked to approve the call
+	Run     string `json:"run,omitempty"`   // ID of the nested run that is interrupted, if any
+	Agent   string `json:"agent,omitempty"` // agent of that nested run
+	Entry   string `json:"entry,omitempty"` // empty if a tool interrupted the run
+	Hook    Hook   `json:"hook,omitempty"`  // gate_tool if the interrupt asks for approval of a call
 	Reason  string `json:"reason"`
 	Payload JSON   `json:"payload,omitempty"`
-	Call    *Call  `json:"call,omitempty"` // of the tool, with the exact arguments
-	// Asks are the questions of all gates, where more than one asks; an answer is
-	// one to all of them.
+	Call    *Call  `json:"call,omitempty"` // the tool call, with the exact arguments
+	// Asks lists the questions of all gates if several gates ask about the call. One
+	// answer applies to all of them.
 	Asks []Ask `json:"asks,omitempty"`
 }
 
-// An Ask is the question of one of several gates that ask about a call.
+// An Ask is the question of one gate, if several gates ask about a call.
 type Ask struct {
 	Entry   string `json:"entry"`
 	Reason  string `json:"reason"`
 	Payload JSON   `json:"payload,omitempty"`
 }
 
-// A Resume is what an interrupt was answered with. It is in the input of the
-// hook that interrupted, when it is called again.
+// A Resume is the answer to an interrupt. The hook that interrupted receives it in its
+// input when it is called again.
 type Resume struct {
 	ID     string `json:"id"`
 	Answer JSON   `json:"answer"`
 }
 
-// An Approval answers the question whether a tool call may be made.
+// An Approval answers the question whether a tool call is allowed.
 type Approval struct {
 	Decision  string  `json:"decision"`            // approve, deny or edit
-	Message   string  `json:"message,omitempty"`   // why not; the model reads it
-	Arguments *string `json:"arguments,omitempty"` // edit: what to call the tool with instead
+	Message   string  `json:"message,omitempty"`   // the reason; the model reads it
+	Arguments *string `json:"arguments,omitempty"` // for edit: the arguments to use instead
 }
 
-// What somebody may decide about a call.
+// The values of Approval.Decision.
 const (
 	Approve = "approve"
 	Reject  = "deny"
 	Edit    = "edit"
 )
 
-// Control is in every answer that may end or pause the run. Fields beside a
-// stop or an interrupt are not applied.
+// Control is the part of an answer that can end or pause the run. If it does, the host
+// ignores the other fields of the answer.
 type Control struct {
 	Stop      *Stop      `json:"stop,omitempty"`
 	Interrupt *Interrupt `json:"interrupt,omitempty"`
 }
 
-// Ending returns c itself; the host reads the control part of any answer
-// through it.
+// Ending returns c. The host uses it to read the control part of any answer.
 func (c *Control) Ending() *Control { return c }
 
-// Wrap returns an error that says what failed and, behind a colon, why: errors.Is and
-// errors.As see err. It is fmt.Errorf("%s: %w", what, err) for modules, which fmt would
-// make 0.7 MB larger.
+// Wrap returns an error with the message "what: err" that unwraps to err. Modules use it
+// instead of fmt.Errorf because fmt would make them 0.7 MB larger.
 func Wrap(what string, err error) error { return &wrapped{what, err} }
 
 type wrapped struct {
@@ -126,8 +124,8 @@ type wrapped struct {
 	err  error
 }
 
-// Error returns what failed and why.
+// Error returns the message with its cause.
 func (w *wrapped) Error() string { return w.what + ": " + w.err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (w *wrapped) Unwrap() error { return w.err }

@@ -4,10 +4,10 @@ import (
 	"maps"
 )
 
-// An EventType says what an event tells.
+// An EventType is the type of an event.
 type EventType string
 
-// The types of events.
+// The types of events, with the fields that each sets.
 const (
 	EventRunStarted  EventType = "run_started"
 	EventStepStarted EventType = "step_started"
@@ -18,16 +18,16 @@ const (
 	EventCustom      EventType = "custom"      // Entry, Hook, Name, Data
 	EventLog         EventType = "log"         // Entry, Hook, Level, Text
 	EventFault       EventType = "fault"       // Entry, Digest, Hook, Stage, Cause, Limit, Value, Action, Stderr
-	// EventModelAttempt tells of a model call that failed inside, at the model,
-	// and is made again: Model, Attempt, Error, DelayMS, Next. It never comes
-	// after a part of the answer was delivered.
+	// EventModelAttempt reports that a model call failed at the model and is retried:
+	// Model, Attempt, Error, DelayMS, Next. It never follows a delivered part of the
+	// answer.
 	EventModelAttempt EventType = "model_attempt"
-	EventLimit        EventType = "limit"    // Limit, Value, Action, and for a tool's own limit Name
+	EventLimit        EventType = "limit"    // Limit, Value, Action; Name for a tool's own limit
 	EventTransfer     EventType = "transfer" // From, Agent, Model
-	EventChild        EventType = "child"    // Call, Event: what happened in a run that this call made
+	EventChild        EventType = "child"    // Call, Event: an event of a run that this call started
 	EventStepFinished EventType = "step_finished"
-	EventRunPaused    EventType = "run_paused"   // Interrupts; the last of a run that waits for answers
-	EventRunResumed   EventType = "run_resumed"  // Reason; a run whose process was gone goes on: chunks after the last message come again
+	EventRunPaused    EventType = "run_paused"   // Interrupts; the last event of a run that waits for answers
+	EventRunResumed   EventType = "run_resumed"  // Reason; a run resumes after its process ended: chunks after the last message are repeated
 	EventRunFinished  EventType = "run_finished" // FinishReason, Message, Usage, Error, StoppedBy, Hook, Reason, StopCode, Entries
 )
 
@@ -38,33 +38,33 @@ func EventTypes() []EventType {
 		EventStepFinished, EventRunPaused, EventRunResumed, EventRunFinished}
 }
 
-// An Event tells of one thing that happened in a run. Which fields it has
-// depends on its type.
+// An Event reports one thing that happened in a run. Its type determines which fields are
+// set.
 type Event struct {
 	Type   EventType `json:"type"`
-	Seq    int64     `json:"seq"` // from 1, without gaps
+	Seq    int64     `json:"seq"` // starts at 1, without gaps
 	Run    string    `json:"run"`
-	TimeMS int64     `json:"time_ms"` // Unix time, milliseconds
+	TimeMS int64     `json:"time_ms"` // Unix time in milliseconds
 	Step   int       `json:"step,omitempty"`
 	StepID string    `json:"step_id,omitempty"`
 
-	Agent  string `json:"agent,omitempty"`  // run_started; transfer: who goes on
-	Model  string `json:"model,omitempty"`  // run_started, transfer; model_attempt: that was asked
-	Parent string `json:"parent,omitempty"` // run_started: the run that this one is a tool of
-	From   string `json:"from,omitempty"`   // transfer: the agent that handed over
+	Agent  string `json:"agent,omitempty"`  // run_started; transfer: the agent that continues
+	Model  string `json:"model,omitempty"`  // run_started, transfer; model_attempt: the model that failed
+	Parent string `json:"parent,omitempty"` // run_started: the parent run, if this run is a tool call of another
+	From   string `json:"from,omitempty"`   // transfer: the agent that transferred the conversation
 	Event  *Event `json:"event,omitempty"`  // child
 
-	Attempt int    `json:"attempt,omitempty"`  // model_attempt: the number of the one that failed, from 1
-	Next    string `json:"next,omitempty"`     // model_attempt: the model that is asked next
-	DelayMS int64  `json:"delay_ms,omitempty"` // model_attempt: the pause before that, milliseconds
+	Attempt int    `json:"attempt,omitempty"`  // model_attempt: number of the failed attempt, from 1
+	Next    string `json:"next,omitempty"`     // model_attempt: the model to try next
+	DelayMS int64  `json:"delay_ms,omitempty"` // model_attempt: delay before the next attempt, in milliseconds
 
 	Chunk    *Chunk   `json:"chunk,omitempty"`
 	Message  *Message `json:"message,omitempty"`
-	Replaced bool     `json:"replaced,omitempty"` // the message is not what its chunks said
+	Replaced bool     `json:"replaced,omitempty"` // the message differs from its chunks
 
 	Call   *Call   `json:"call,omitempty"`
 	Result *Result `json:"result,omitempty"`
-	Source string  `json:"source,omitempty"` // tool_result; run_finished: whose failure of the model call it was
+	Source string  `json:"source,omitempty"` // tool_result; run_finished: the source of a failed model call
 
 	Entry  string   `json:"entry,omitempty"`
 	Hook   Hook     `json:"hook,omitempty"`
@@ -72,13 +72,13 @@ type Event struct {
 	Data   JSON     `json:"data,omitempty"`
 	Level  string   `json:"level,omitempty"` // debug, info, warn, error
 	Text   string   `json:"text,omitempty"`
-	Digest string   `json:"digest,omitempty"` // of the module's bytes
+	Digest string   `json:"digest,omitempty"` // digest of the module's bytes
 	Stage  string   `json:"stage,omitempty"`  // breaker, input, hook, host_call, answer
 	Cause  string   `json:"cause,omitempty"`
-	Limit  string   `json:"limit,omitempty"`  // that was passed
-	Value  int64    `json:"value,omitempty"`  // of that limit: bytes, a count, or nanoseconds
-	Action string   `json:"action,omitempty"` // what became of it: run_ended, skipped, denied, …
-	Stderr []string `json:"stderr,omitempty"` // the guest's last lines
+	Limit  string   `json:"limit,omitempty"`  // the limit that was exceeded
+	Value  int64    `json:"value,omitempty"`  // value of that limit: bytes, a count, or nanoseconds
+	Action string   `json:"action,omitempty"` // how the host reacted: run_ended, skipped, denied, …
+	Stderr []string `json:"stderr,omitempty"` // last lines of the guest's standard error
 
 	FinishReason string       `json:"finish_reason,omitempty"`
 	Usage        *Usage       `json:"usage,omitempty"`
@@ -89,29 +89,29 @@ type Event struct {
 	Entries      []EntryStats `json:"entries,omitempty"`
 
 	Interrupts []Pending `json:"interrupts,omitempty"`
-	ExpiresMS  int64     `json:"expires_ms,omitempty"` // run_paused: until when it may be answered, Unix time, milliseconds
-	Resume     string    `json:"resume,omitempty"`     // where the run can be resumed from, if the host keeps it
+	ExpiresMS  int64     `json:"expires_ms,omitempty"` // run_paused: deadline for the answer, Unix time in milliseconds
+	Resume     string    `json:"resume,omitempty"`     // reference for resuming the run, if the host persists it
 }
 
-// EntryStats tell what one entry of the chain used in a run.
+// EntryStats counts what one entry of the chain used in a run.
 type EntryStats struct {
 	Entry     string         `json:"entry"`
-	Agent     string         `json:"agent,omitempty"`  // whose chain it is in, if the run had several agents
-	Digest    string         `json:"digest,omitempty"` // of the module's bytes; empty for native Go
-	Hooks     map[Hook]int64 `json:"hooks,omitempty"`  // calls of each hook
+	Agent     string         `json:"agent,omitempty"`  // the agent whose chain has the entry, if the run had several agents
+	Digest    string         `json:"digest,omitempty"` // digest of the module's bytes; empty for native Go
+	Hooks     map[Hook]int64 `json:"hooks,omitempty"`  // number of calls by hook
 	Calls     int64          `json:"calls"`
 	Faults    int64          `json:"faults,omitempty"`
-	WallUS    int64          `json:"wall_us"` // time in its hooks, without that of what they wrap, microseconds
+	WallUS    int64          `json:"wall_us"` // time in its hooks in microseconds, without the calls that they wrap
 	BytesIn   int64          `json:"bytes_in"`
 	BytesOut  int64          `json:"bytes_out"`
 	Fuel      int64          `json:"fuel"`
 	Instances int64          `json:"instances,omitempty"`
-	// Calls that it made of its own, through the imports model and tool.
+	// Calls that the module made through the imports model and tool.
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	ToolCalls  int64 `json:"tool_calls,omitempty"`
 }
 
-// Log levels, as numbers of the log import.
+// The levels of the log import.
 const (
 	LogDebug = iota
 	LogInfo
@@ -119,8 +119,8 @@ const (
 	LogError
 )
 
-// LogLevel returns the name of a level of the log import; numbers that are
-// none count as debug or error.
+// LogLevel returns the name of a level of the log import. Numbers out of range count as
+// debug or error.
 func LogLevel(n int32) string {
 	switch {
 	case n <= LogDebug:
@@ -134,7 +134,7 @@ func LogLevel(n int32) string {
 	}
 }
 
-// Clone returns a copy that later counts do not change.
+// Clone returns a copy that does not share memory with s.
 func (s *EntryStats) Clone() EntryStats {
 	c := *s
 	c.Hooks = maps.Clone(s.Hooks)

@@ -1,7 +1,7 @@
 package abi
 
-// Exchange returns pointers to a new input and a new answer of a hook; nil for
-// one that is not known.
+// Exchange returns pointers to a new input and a new answer of hook h, or nil if h is
+// unknown.
 func Exchange(h Hook) (in, answer any) {
 	switch h {
 	case HookDescribe:

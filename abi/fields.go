@@ -4,17 +4,16 @@ import (
 	"reflect"
 )
 
-// Fields are fields of an object that this version does not know, in the
-// order in which they came, as they came.
+// Fields holds the unknown fields of an object, unchanged and in their original order.
 type Fields []Field
 
-// A Field is one of them.
+// A Field is the name and value of one field.
 type Field struct {
 	Name  string
 	Value JSON
 }
 
-// Get returns the value of a field, or nil.
+// Get returns the value of the field called name, or nil if there is none.
 func (f Fields) Get(name string) JSON {
 	for i := range f {
 		if f[i].Name == name {
@@ -24,13 +23,13 @@ func (f Fields) Get(name string) JSON {
 	return nil
 }
 
-// with returns the fields and one more.
+// with returns f with one more field.
 func (f Fields) with(name string, raw []byte) Fields {
 	return append(f, Field{name, Clone(raw)})
 }
 
-// FieldOf returns the value of a field of the object b, which is valid JSON, as
-// the part of b that it is; nil if there is no such field.
+// FieldOf returns the value of a field of the JSON object b, or nil if there is no such
+// field. b must be valid JSON. The result is a part of b.
 func FieldOf(b []byte, name string) []byte {
 	var found []byte
 	if eachField(b, func(field string, value []byte) error {
@@ -44,8 +43,7 @@ func FieldOf(b []byte, name string) []byte {
 	return found
 }
 
-// Marshal writes v as JSON, as encoding/json does but without escaping <, >
-// and &.
+// Marshal encodes v as encoding/json does, but without escaping <, > and &.
 func Marshal(v any) ([]byte, error) {
 	if known := valueOf(v); known != nil {
 		return marshal(known)
@@ -53,8 +51,8 @@ func Marshal(v any) ([]byte, error) {
 	return MarshalValue(v)
 }
 
-// valueOf is v as a value of this package, or a pointer to one; nil for others,
-// also for those that embed one and have its methods.
+// valueOf returns v as a value if its type is one of this package's, or a pointer to one.
+// It returns nil for other types, including those that embed one and inherit its methods.
 func valueOf(v any) value {
 	t := reflect.TypeOf(v)
 	if t == nil {

@@ -2,13 +2,14 @@
 
 package abi
 
-// What a module has in its own way, so that it is small: reading the types of this
-// package, with what it has for the host's inputs, and no encoding/json.
+// This file contains the implementations that keep modules small: they decode types of
+// this package with the reader that modules need for the host's inputs anyway, without
+// encoding/json.
 
-// JSON is a JSON text as it came: what encoding/json has as RawMessage, and a host too.
+// JSON is raw JSON text, like json.RawMessage, which a host uses instead.
 type JSON []byte
 
-// MarshalJSON returns the text, null for nil.
+// MarshalJSON returns the text, or null if j is nil.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if j == nil {
 		return []byte("null"), nil
@@ -16,13 +17,13 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return j, nil
 }
 
-// UnmarshalJSON keeps a copy of the text.
+// UnmarshalJSON stores a copy of the text.
 func (j *JSON) UnmarshalJSON(b []byte) error {
 	*j = append((*j)[:0], b...)
 	return nil
 }
 
-// compact appends a JSON text without the spaces between its parts.
+// compact appends v to b without insignificant whitespace.
 func compact(b []byte, v JSON) ([]byte, error) {
 	s := scanner{b: v}
 	if err := s.document(nil); err != nil {
@@ -45,13 +46,13 @@ func compact(b []byte, v JSON) ([]byte, error) {
 	return b, nil
 }
 
-// A filled is a type that a trusted reads.
+// A filled is a type that a trusted can decode.
 type filled interface{ fill(t *trusted) }
 
 func (s *scanner) decodeKnown(v any) (unknown []string, err error) { return s.decodeValue(v) }
 
-// unmarshal is what encoding/json calls for a value of this package, with text
-// that it has checked.
+// unmarshal decodes a value of this package for encoding/json, which has already
+// validated the text.
 func unmarshal(b []byte, v filled) error {
 	t := trusted{b: Clone(b), own: true}
 	v.fill(&t)

@@ -1,10 +1,10 @@
 package abi
 
-// A Hook is the name of an export that the host calls: a point in the
+// A Hook is the name of an exported function that the host calls at one point of the
 // agent's loop.
 type Hook string
 
-// The hooks of version 1, in the order in which a run meets them.
+// The hooks of version 1, in the order in which a run calls them.
 const (
 	HookDescribe                Hook = "describe"
 	HookConfigure               Hook = "configure"
@@ -28,7 +28,7 @@ const (
 	HookTranslateAfter          Hook = "translate_after"
 )
 
-// Hooks lists every hook of version 1, in the order in which a run meets them.
+// Hooks returns all hooks of version 1, in the order in which a run calls them.
 func Hooks() []Hook {
 	return []Hook{
 		HookDescribe, HookConfigure, HookBeforeAgent,

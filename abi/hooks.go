@@ -1,7 +1,7 @@
 package abi
 
-// The inputs and answers of the hooks, in the order in which a run meets
-// them. Every field of an answer is optional: what is left out stays as it is.
+// The inputs and answers of the hooks, in the order in which a run calls them. Every
+// field of an answer is optional: an absent field leaves the value unchanged.
 
 // BeforeAgentInput is the input of before_agent.
 type BeforeAgentInput struct {
@@ -15,12 +15,12 @@ type BeforeAgentInput struct {
 	Limits         RunLimits `json:"limits"`
 }
 
-// RunLimits are the limits of a run that modules may want to know.
+// RunLimits holds the limits of a run.
 type RunLimits struct {
 	MaxSteps   int            `json:"max_steps"`
-	ModelCalls int            `json:"model_calls,omitempty"` // 0: as many as there are steps for, and what hooks ask for
-	ToolCalls  int            `json:"tool_calls,omitempty"`  // 0: any number
-	Tools      map[string]int `json:"tools,omitempty"`       // calls of single tools
+	ModelCalls int            `json:"model_calls,omitempty"` // 0 if only the steps and the hooks' requests limit it
+	ToolCalls  int            `json:"tool_calls,omitempty"`  // 0 means unlimited
+	Tools      map[string]int `json:"tools,omitempty"`       // calls by tool
 }
 
 // BeforeAgentAnswer is the answer of before_agent.
@@ -30,7 +30,7 @@ type BeforeAgentAnswer struct {
 	Tools          ToolsPatch `json:"tools,omitzero"`
 	ReturnDirectly []string   `json:"return_directly,omitzero"`
 	Messages       ListPatch  `json:"messages,omitzero"`
-	// Respond is an assistant message; the model is not called.
+	// Respond is an assistant message that ends the run without a model call.
 	Respond *Message `json:"respond,omitempty"`
 }
 
@@ -47,7 +47,7 @@ type BeforeModelRewriteStateInput struct {
 type BeforeModelRewriteStateAnswer struct {
 	Control
 	Messages ListPatch `json:"messages,omitzero"`
-	// Active are the names of the tools that the model is told of from now on.
+	// Active names the tools that the model is offered from now on.
 	Active []string `json:"active,omitzero"`
 }
 
@@ -61,11 +61,11 @@ type BeforeModelInput struct {
 type BeforeModelAnswer struct {
 	Control
 	Request  RequestPatch `json:"request,omitzero"`
-	Response *Response    `json:"response,omitempty"` // the model is not called
+	Response *Response    `json:"response,omitempty"` // used instead of calling the model
 }
 
-// WrapModelInput is the input of wrap_model; [RequestPatch] is what it gives
-// to next, and [ModelReply] what it gets.
+// WrapModelInput is the input of wrap_model. The hook passes a [RequestPatch] to next,
+// which replies with a [ModelReply].
 type WrapModelInput struct {
 	Common
 	Request Request `json:"request"`
@@ -82,24 +82,24 @@ type WrapModelAnswer struct {
 	Response *Response `json:"response,omitempty"`
 }
 
-// OnChunkInput is the input of on_chunk: all chunks that wait.
+// OnChunkInput is the input of on_chunk: all chunks that are available.
 type OnChunkInput struct {
 	Common
 	Chunks []Chunk `json:"chunks"`
-	// Stream says which stream of the run the chunks are of: one number for
-	// each attempt of a call, so that what was held of one that broke off is
-	// not taken for the begin of the next.
+	// Stream identifies the stream that the chunks belong to. It is unique within the run
+	// and differs for each attempt of a call, so that a module does not join chunks of a
+	// failed attempt with those of the next.
 	Stream int64 `json:"stream,omitempty"`
-	Final  bool  `json:"final"` // the last of this message; once a message
+	Final  bool  `json:"final"` // last call for this message; set once per message
 }
 
 // OnChunkAnswer is the answer of on_chunk.
 type OnChunkAnswer struct {
 	Control
-	Chunks []Chunk `json:"chunks,omitzero"` // replaces them; empty drops them
+	Chunks []Chunk `json:"chunks,omitzero"` // replaces the chunks; empty drops them
 }
 
-// AfterModelInput is the input of after_model: a response or an error.
+// AfterModelInput is the input of after_model. Either Response or Error is set.
 type AfterModelInput struct {
 	Common
 	Request  Request   `json:"request"`
@@ -116,7 +116,7 @@ type AfterModelAnswer struct {
 	Again    *ModelAgain `json:"again,omitempty"`
 }
 
-// ModelAgain asks for the model call once more, with a patched request.
+// ModelAgain requests another model call, with a patched request.
 type ModelAgain struct {
 	Request RequestPatch `json:"request,omitzero"`
 	Reason  string       `json:"reason,omitempty"`
@@ -125,7 +125,7 @@ type ModelAgain struct {
 // AfterModelRewriteStateInput is the input of after_model_rewrite_state.
 type AfterModelRewriteStateInput struct {
 	Common
-	Messages List        `json:"messages"` // the response last
+	Messages List        `json:"messages"` // the response is the last one
 	Tools    []StateTool `json:"tools"`
 }
 
@@ -147,11 +147,11 @@ type BeforeToolInput struct {
 type BeforeToolAnswer struct {
 	Control
 	Arguments *string `json:"arguments,omitempty"`
-	Result    *Result `json:"result,omitempty"` // the tool is not called
+	Result    *Result `json:"result,omitempty"` // used instead of calling the tool
 }
 
-// WrapToolCallInput is the input of wrap_tool_call; [CallPatch] is what it
-// gives to next, and [ToolReply] what it gets.
+// WrapToolCallInput is the input of wrap_tool_call. The hook passes a [CallPatch] to
+// next, which replies with a [ToolReply].
 type WrapToolCallInput struct {
 	Common
 	Call   Call `json:"call"`
@@ -175,7 +175,7 @@ type WrapToolCallAnswer struct {
 	Result *Result `json:"result,omitempty"`
 }
 
-// The decisions of gates, from the most lenient to the strictest.
+// The values of GateToolAnswer.Decision, from the most lenient to the strictest.
 const (
 	DecideAllow = "allow"
 	DecideAsk   = "ask"
@@ -183,22 +183,22 @@ const (
 	DecideStop  = "stop"
 )
 
-// GateToolInput is the input of gate_tool: the exact arguments.
+// GateToolInput is the input of gate_tool. Call has the exact arguments.
 type GateToolInput struct {
 	Common
 	Call Call `json:"call"`
 	Tool Tool `json:"tool"`
 }
 
-// GateToolAnswer is the answer of gate_tool. Decision must be there.
+// GateToolAnswer is the answer of gate_tool. Decision is required.
 type GateToolAnswer struct {
 	Control
 	Decision string `json:"decision,omitempty"`
-	Message  string `json:"message,omitempty"` // why; the model reads it
-	Payload  JSON   `json:"payload,omitempty"` // for the one who is asked
+	Message  string `json:"message,omitempty"` // the reason; the model reads it
+	Payload  JSON   `json:"payload,omitempty"` // shown to the person who decides
 }
 
-// AfterToolInput is the input of after_tool: a result or an error.
+// AfterToolInput is the input of after_tool. Either Result or Error is set.
 type AfterToolInput struct {
 	Common
 	Call   Call    `json:"call"`
@@ -216,7 +216,7 @@ type AfterToolAnswer struct {
 	Again  *ToolAgain `json:"again,omitempty"`
 }
 
-// ToolAgain asks for the tool call once more, with other arguments.
+// ToolAgain requests another call of the tool, with other arguments.
 type ToolAgain struct {
 	Arguments *string `json:"arguments,omitempty"`
 	Reason    string  `json:"reason,omitempty"`
@@ -228,11 +228,11 @@ type ToolMessagesInput struct {
 	Call    Call    `json:"call"`
 	Tool    Tool    `json:"tool"`
 	Result  Result  `json:"result"`
-	Default Message `json:"default"` // what would be recorded
+	Default Message `json:"default"` // the message that is recorded by default
 }
 
-// ToolMessagesAnswer is the answer of tool_messages. Exactly one of the
-// messages answers the call.
+// ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages must
+// answer the call.
 type ToolMessagesAnswer struct {
 	Messages []Message `json:"messages,omitempty"`
 }
@@ -254,7 +254,7 @@ type AfterToolsAnswer struct {
 type AfterAgentInput struct {
 	Common
 	Messages     List     `json:"messages"`
-	NewFrom      int      `json:"new_from"` // the index of the first message of this run
+	NewFrom      int      `json:"new_from"` // index of this run's first message
 	Final        *Message `json:"final,omitempty"`
 	Error        *Error   `json:"error,omitempty"`
 	FinishReason string   `json:"finish_reason"`
@@ -266,13 +266,13 @@ type AfterAgentAnswer struct {
 	Final *Message `json:"final,omitempty"`
 }
 
-// ObserveInput is the input of observe, whose answer is empty.
+// ObserveInput is the input of observe.
 type ObserveInput struct {
 	Common
 	Events []Event `json:"events"`
 }
 
-// ObserveAnswer is the answer of observe: empty.
+// ObserveAnswer is the answer of observe. It has no fields.
 type ObserveAnswer struct{}
 
 // CallToolInput is the input of call_tool.
@@ -290,14 +290,14 @@ type CallToolAnswer struct {
 // TranslateInput is the input of translate_before and translate_after.
 type TranslateInput struct {
 	Common
-	// Event is an [Event] before it is put into the client's protocol, and
-	// what the protocol made of it after.
+	// Event is the [Event] in translate_before, and its translation to the client's
+	// protocol in translate_after.
 	Event    JSON   `json:"event"`
 	Protocol string `json:"protocol"`
 }
 
 // TranslateAnswer is the answer of translate_before and translate_after.
 type TranslateAnswer struct {
-	Event JSON `json:"event,omitempty"` // replaces it
-	Drop  bool `json:"drop,omitempty"`  // it is not sent
+	Event JSON `json:"event,omitempty"` // replaces the event
+	Drop  bool `json:"drop,omitempty"`  // suppresses the event
 }

@@ -8,32 +8,31 @@ import (
 
 // The lists of messages that a hook can read.
 const (
-	ListState   = 0 // the run's state
-	ListRequest = 1 // the request of this model call
+	ListState   = 0 // the state of the run
+	ListRequest = 1 // the request of the current model call
 )
 
-// A List stands for a list of messages in a hook's input. It is immutable
-// while the hook runs.
+// A List represents a list of messages in a hook's input. It does not change while the
+// hook runs.
 type List struct {
 	List     int   `json:"list"`
 	Revision int64 `json:"revision"`
 	Total    int   `json:"total"`
-	// Items are the messages themselves, for modules whose description says
-	// "messages": "full"; otherwise the module asks for the parts it wants.
+	// Items holds the messages, for modules whose description has "messages": "full".
+	// Other modules request the ranges they want.
 	Items []Message `json:"items,omitzero"`
 }
 
-// A ListPatch changes a list of messages: splices of the list as it was
-// shown, or a whole new list. The zero value changes nothing.
+// A ListPatch changes a list of messages, by splices or by a new list. Splices refer to
+// the list in the hook's input. The zero value changes nothing.
 type ListPatch struct {
 	Splice  []Splice
-	Replace []Message // used when Whole is set
+	Replace []Message // used if Whole is set
 	Whole   bool
 }
 
-// A Splice removes Remove messages at index At and inserts others there.
-// Indices are those of the list as it was shown; splices are in ascending
-// order and do not overlap.
+// A Splice removes Remove messages at index At and inserts others there. Indices refer to
+// the list in the hook's input. Splices must be in ascending order and must not overlap.
 type Splice struct {
 	At     int       `json:"at"`
 	Remove int       `json:"remove,omitempty"`
@@ -50,8 +49,8 @@ func (p ListPatch) IsZero() bool { return !p.Whole && len(p.Splice) == 0 }
 // MarshalJSON writes {"splice": [...]} or an array of messages.
 func (p ListPatch) MarshalJSON() ([]byte, error) { return marshal(&p) }
 
-// UnmarshalJSON reads {"splice": [...]}, an array of messages, or null for
-// no change.
+// UnmarshalJSON reads {"splice": [...]}, an array of messages, or null, which means no
+// change.
 func (p *ListPatch) UnmarshalJSON(b []byte) error { return unmarshal(b, p) }
 
 func (p *ListPatch) writeValue(w *writer) {
@@ -74,7 +73,7 @@ func (ListPatch) shape(first byte) reflect.Type {
 	return reflect.TypeFor[spliceObject]()
 }
 
-// Check reports whether the patch fits a list of total messages.
+// Check returns an error if the patch does not fit a list of total messages.
 func (p *ListPatch) Check(total int) error {
 	if p.Whole {
 		return checkMessages(p.Replace)

@@ -11,13 +11,13 @@ type LocalVersion struct {
 	Version int64 `json:"version"`
 }
 
-// LocalAlways is the version with which local_set sets whatever was there.
+// LocalAlways is the version that makes local_set replace the value unconditionally.
 const LocalAlways = -1
 
-// SharedPrefix begins the keys that all entries of a ring share.
+// SharedPrefix is the prefix of keys that all entries of a chain share.
 const SharedPrefix = "run/"
 
-// Custom is what a module gives to emit.
+// Custom is the argument of the import emit.
 type Custom struct {
 	Name string `json:"name"`
 	Data JSON   `json:"data,omitempty"`

@@ -4,20 +4,21 @@ package abi
 
 import "sync"
 
-// writers are such as are used again: what is written is copied from them, so that it
-// takes one piece of memory of its own size.
+// writers pools writers. The output is copied from the writer's buffer, so that it has
+// exactly the capacity it needs.
 var writers = sync.Pool{New: func() any { return &writer{b: make([]byte, 0, 4<<10)} }}
 
-// mostPooled is the most bytes that a writer keeps. What is longer is not copied.
-const mostPooled = 64 << 10
+// maxPooledBytes is the maximum buffer size of a pooled writer, in bytes. Larger outputs are
+// returned without a copy.
+const maxPooledBytes = 64 << 10
 
-// marshal is Marshal of a value of this package.
+// marshal encodes a value of this package.
 func marshal(v value) ([]byte, error) {
 	w := writers.Get().(*writer)
 	v.writeValue(w)
 	b, err := w.b, w.err
-	if cap(b) > mostPooled {
-		return b, err // and the writer is garbage
+	if cap(b) > maxPooledBytes {
+		return b, err // w is not reused
 	}
 	out := append(make([]byte, 0, len(b)), b...)
 	w.b, w.err = b[:0], nil
@@ -25,31 +26,32 @@ func marshal(v value) ([]byte, error) {
 	return out, err
 }
 
-// scanners are such as are used again, with room for their paths.
-var scanners = sync.Pool{New: func() any { return &scanner{path: make([]segment, 0, usualDepth)} }}
+// scanners pools scanners together with their path buffers.
+var scanners = sync.Pool{New: func() any { return &scanner{path: make([]segment, 0, maxPooledPath)} }}
 
-// usualDepth is how long a path may be whose room is used again.
-const usualDepth = 16
+// maxPooledPath is the maximum capacity of a pooled path buffer.
+const maxPooledPath = 16
 
-// newScanner returns what reads b, which is to be given back.
+// newScanner returns a scanner of b. The caller must release it.
 func newScanner(b []byte, stop func() error) *scanner {
 	s := scanners.Get().(*scanner)
 	s.b, s.stop = b, stop
 	return s
 }
 
-// giveBack ends the use of a scanner.
-func (s *scanner) giveBack() {
+// release returns the scanner to the pool.
+func (s *scanner) release() {
 	path := s.path[:cap(s.path)]
-	if len(path) > usualDepth {
+	if len(path) > maxPooledPath {
 		return
 	}
-	clear(path) // keys are parts of the text
+	clear(path) // keys are slices of the text
 	*s = scanner{path: path[:0]}
 	scanners.Put(s)
 }
 
-// AppendJSON appends v to b as Marshal writes it. With an error b is as it was.
+// AppendJSON appends the JSON encoding of v to b, as Marshal encodes it. On error it
+// returns b unchanged.
 func AppendJSON(b []byte, v any) ([]byte, error) {
 	known := valueOf(v)
 	if known == nil {
@@ -69,8 +71,8 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// begin returns what reads a text, which may be nobody else's.
-func begin(b []byte, own bool) *trusted { return &trusted{b: b, own: own} }
+// newTrusted returns a trusted that reads b. If own is set, it may change b.
+func newTrusted(b []byte, own bool) *trusted { return &trusted{b: b, own: own} }
 
-// finish says whether all was well.
+// finish returns an error if the text was malformed.
 func (t *trusted) finish() error { return t.end() }

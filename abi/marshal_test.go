@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is appended is what Marshal writes, whatever stands before it, and nothing where
-// that fails.
+// AppendJSON must append what Marshal returns, whatever precedes it, and nothing on
+// error.
 func TestAppendJSON(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{

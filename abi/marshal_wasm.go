@@ -2,18 +2,19 @@ package abi
 
 import "unsafe"
 
-// marshal is Marshal of a value of this package.
+// marshal encodes a value of this package.
 func marshal(v value) ([]byte, error) {
 	w := writer{b: make([]byte, 0, 256)}
 	v.writeValue(&w)
 	return w.b, w.err
 }
 
-// spare is what reads, while nothing is read: a module does one thing at a time.
+// spare is an unused trusted, or nil. A module has a single thread, so one is enough.
 var spare *trusted
 
-// begin returns what reads a text, which may be nobody else's. It is given back by finish.
-func begin(b []byte, own bool) *trusted {
+// newTrusted returns a trusted that reads b. If own is set, it may change b. finish releases
+// it.
+func newTrusted(b []byte, own bool) *trusted {
 	t := spare
 	if spare = nil; t == nil {
 		t = &trusted{}
@@ -22,11 +23,11 @@ func begin(b []byte, own bool) *trusted {
 	return t
 }
 
-// finish says whether all was well.
+// finish releases t and returns an error if the text was malformed.
 func (t *trusted) finish() error {
 	err := t.end()
 	t.b, t.last = nil, ""
-	// simple told the collector nothing of what stands there.
+	// Clear the pointers that simple stored without a write barrier.
 	in := &t.places
 	setPointer(unsafe.Pointer(&in[0].p), nil)
 	setPointer(unsafe.Pointer(&in[1].p), nil)
@@ -40,8 +41,8 @@ func (t *trusted) finish() error {
 	return err
 }
 
-// newScanner returns what reads b.
+// newScanner returns a scanner of b.
 func newScanner(b []byte, stop func() error) *scanner { return &scanner{b: b, stop: stop} }
 
-// giveBack ends the use of a scanner.
-func (s *scanner) giveBack() {}
+// release releases the scanner.
+func (s *scanner) release() {}

@@ -14,7 +14,8 @@ const (
 	RoleTool      = "tool"
 )
 
-// The origins of messages; a module's is "module:" and the entry's name.
+// The origins of messages. The origin of a module's message is OriginModule followed by
+// the entry's name.
 const (
 	OriginUser   = "user"
 	OriginModel  = "model"
@@ -23,9 +24,9 @@ const (
 	OriginModule = "module:"
 )
 
-// A Message is one message of the conversation in the form of the OpenAI chat
-// API. ID and Origin are the host's: what a module puts there is ignored,
-// unless the same answer removed the message of that id.
+// A Message is one message of the conversation in the format of the OpenAI chat API. The
+// host sets ID and Origin. It ignores the values that a module sets, unless the same
+// answer removed the message with that ID.
 type Message struct {
 	ID               string     `json:"id,omitempty"`
 	Role             string     `json:"role"`
@@ -34,24 +35,24 @@ type Message struct {
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID       string     `json:"tool_call_id,omitempty"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	Extra            JSON       `json:"extra,omitempty"` // an object; for modules, never sent to a model
+	Extra            JSON       `json:"extra,omitempty"` // an object for modules; never sent to a model
 	Origin           string     `json:"origin,omitempty"`
 
-	// Unknown holds the fields that this version does not know, as they came.
+	// Unknown holds the fields that this version does not know, unchanged.
 	Unknown Fields `json:"-"`
 }
 
-// System, User and Assistant are messages of one text.
+// System, User and Assistant return messages with a single text.
 func System(text string) Message    { return Message{Role: RoleSystem, Content: Text(text)} }
 func User(text string) Message      { return Message{Role: RoleUser, Content: Text(text)} }
 func Assistant(text string) Message { return Message{Role: RoleAssistant, Content: Text(text)} }
 
-// ToolMessage is the message that answers a tool call.
+// ToolMessage returns the message that answers a tool call.
 func ToolMessage(callID, tool string, content Content) Message {
 	return Message{Role: RoleTool, ToolCallID: callID, Name: tool, Content: content}
 }
 
-// Check reports what makes the message unusable in a conversation.
+// Check returns an error if the message is invalid in a conversation.
 func (m *Message) Check() error {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
@@ -79,7 +80,7 @@ func (m *Message) Check() error {
 // MarshalJSON writes the known fields, then the unknown ones.
 func (m Message) MarshalJSON() ([]byte, error) { return marshal(&m) }
 
-// UnmarshalJSON reads the known fields and keeps the others.
+// UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	*m = Message{}
 	return unmarshal(b, m)
@@ -96,24 +97,24 @@ func (m *Message) keep(name string, raw []byte) { m.Unknown = m.Unknown.with(nam
 
 func (Message) open() {}
 
-// A ToolCall is one call in an assistant's message. Arguments are the model's
-// string, as it came.
+// A ToolCall is one call in an assistant's message. Its arguments are the model's string,
+// unchanged.
 type ToolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"` // "function"
 	Function FunctionCall `json:"function"`
 
-	// Unknown holds the fields that this version does not know, as they came.
+	// Unknown holds the fields that this version does not know, unchanged.
 	Unknown Fields `json:"-"`
 }
 
-// A FunctionCall names a tool and the arguments for it, a JSON object in a string.
+// A FunctionCall is the name of a tool and its arguments, a JSON object in a string.
 type FunctionCall struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
 }
 
-// NewToolCall returns a call of a function.
+// NewToolCall returns a call of type "function".
 func NewToolCall(id, name, arguments string) ToolCall {
 	return ToolCall{ID: id, Type: "function", Function: FunctionCall{Name: name, Arguments: arguments}}
 }
@@ -121,7 +122,7 @@ func NewToolCall(id, name, arguments string) ToolCall {
 // MarshalJSON writes the known fields, then the unknown ones.
 func (c ToolCall) MarshalJSON() ([]byte, error) { return marshal(&c) }
 
-// UnmarshalJSON reads the known fields and keeps the others.
+// UnmarshalJSON reads the known fields and stores the others in Unknown.
 func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	*c = ToolCall{}
 	return unmarshal(b, c)

@@ -1,10 +1,10 @@
 package abi
 
-// Params are parameters of a model call by their OpenAI names (temperature,
-// max_tokens, stop, …). Patches are merged one by one; null removes one.
+// Params holds the parameters of a model call by their OpenAI names (temperature,
+// max_tokens, stop, …). Patches are merged key by key; null removes a parameter.
 type Params map[string]JSON
 
-// A Request is a model call as it will be sent.
+// A Request is a model call as the host will send it.
 type Request struct {
 	Messages List   `json:"messages"`
 	Tools    []Tool `json:"tools"`
@@ -13,7 +13,7 @@ type Request struct {
 	Stream   bool   `json:"stream,omitempty"`
 }
 
-// A RequestPatch changes a request, for one call.
+// A RequestPatch changes the request of one model call.
 type RequestPatch struct {
 	Messages ListPatch  `json:"messages,omitzero"`
 	Tools    ToolsPatch `json:"tools,omitzero"`
@@ -26,7 +26,7 @@ func (p RequestPatch) IsZero() bool {
 	return p.Messages.IsZero() && p.Tools.IsZero() && p.Model == "" && len(p.Params) == 0
 }
 
-// Finish reasons of a model's response.
+// The finish reasons of a model's response.
 const (
 	FinishStop      = "stop"
 	FinishToolCalls = "tool_calls"
@@ -34,7 +34,7 @@ const (
 	FinishFilter    = "content_filter"
 )
 
-// A Response is a model's answer.
+// A Response is a model's response.
 type Response struct {
 	Message      Message `json:"message"`
 	FinishReason string  `json:"finish_reason,omitempty"`

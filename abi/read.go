@@ -8,15 +8,15 @@ import (
 
 //go:generate go run ../internal/jsongen BeforeAgentInput,BeforeAgentAnswer,BeforeModelRewriteStateInput,BeforeModelRewriteStateAnswer,BeforeModelInput,BeforeModelAnswer,WrapModelInput,WrapModelAnswer,OnChunkInput,OnChunkAnswer,AfterModelInput,AfterModelAnswer,AfterModelRewriteStateInput,AfterModelRewriteStateAnswer,BeforeToolInput,BeforeToolAnswer,WrapToolCallInput,WrapToolCallAnswer,GateToolInput,GateToolAnswer,AfterToolInput,AfterToolAnswer,ToolMessagesInput,ToolMessagesAnswer,AfterToolsInput,AfterToolsAnswer,AfterAgentInput,AfterAgentAnswer,ObserveInput,ObserveAnswer,CallToolInput,CallToolAnswer,TranslateInput,TranslateAnswer,ModelReply,ToolReply,ToolRequest,HTTPRequest,HTTPResponse,RequestPatch,CallPatch,Splice,LocalValue,LocalVersion,Custom,Event,Error,Approval,Description,ConfigureInput,Sent,Control BeforeAgentInput,BeforeModelRewriteStateInput,BeforeModelInput,WrapModelInput,OnChunkInput,AfterModelInput,AfterModelRewriteStateInput,BeforeToolInput,WrapToolCallInput,GateToolInput,AfterToolInput,ToolMessagesInput,AfterToolsInput,AfterAgentInput,ObserveInput,CallToolInput,TranslateInput,ConfigureInput,ModelReply,ToolReply,HTTPResponse,LocalValue,LocalVersion,Error,Received,Message,Response,Result BeforeAgentAnswer,BeforeModelRewriteStateAnswer,BeforeModelAnswer,WrapModelAnswer,OnChunkAnswer,AfterModelAnswer,AfterModelRewriteStateAnswer,BeforeToolAnswer,WrapToolCallAnswer,GateToolAnswer,AfterToolAnswer,ToolMessagesAnswer,AfterToolsAnswer,AfterAgentAnswer,ObserveAnswer,CallToolAnswer,TranslateAnswer,RequestPatch,CallPatch,Sent,Custom,ToolRequest,HTTPRequest,Control,Error,Description,Message,Response,Result,ConfigureAnswer json.go jsonread.go
 
-// A value is a type of this package that writes its JSON itself. The methods of most
-// are generated, in json.go.
+// A value is a type of this package that encodes its JSON itself. Most of the methods are
+// generated, in json.go.
 type value interface{ writeValue(w *writer) }
 
-// rawKey reads a key, and what stands between it and its value.
+// rawKey reads a key. The colon after it remains to be read.
 func (s *scanner) rawKey() ([]byte, error) {
 	s.space()
 	if s.peek() != '"' {
-		return nil, s.refuse("want a key in an object")
+		return nil, s.errorAt("want a key in an object")
 	}
 	raw, err := s.text()
 	if err != nil {
@@ -32,14 +32,15 @@ func (s *scanner) rawKey() ([]byte, error) {
 func (s *scanner) colon() error {
 	s.space()
 	if s.peek() != ':' {
-		return s.refuse("want : behind a key")
+		return s.errorAt("want : behind a key")
 	}
 	s.i++
 	s.space()
 	return nil
 }
 
-// parseInt reads a JSON number that is a whole one.
+// parseInt parses a JSON integer. It fails for fractions, exponents and values out of
+// range.
 func parseInt(b []byte) (int64, bool) {
 	negative := len(b) > 0 && b[0] == '-'
 	if negative {
@@ -66,15 +67,15 @@ func parseInt(b []byte) (int64, bool) {
 
 func escaped(raw []byte) bool { return bytes.IndexByte(raw, '\\') >= 0 }
 
-// unescape is the text of a string that was checked, or the beginning of it if
-// nobody wants it any more.
+// unescape returns the decoded text of a validated string. The result is incomplete if
+// stop ends the scan.
 func (s *scanner) unescape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
-	asked := stride
+	nextCheck := stopInterval
 	for i := 0; i < len(raw) && s.stopped == nil; {
-		if i >= asked {
-			asked = i + stride
-			s.ask()
+		if i >= nextCheck {
+			nextCheck = i + stopInterval
+			s.checkStop()
 		}
 		if raw[i] == '\\' {
 			out, i = unescape(out, raw, i)
@@ -86,8 +87,8 @@ func (s *scanner) unescape(raw []byte) []byte {
 	return out
 }
 
-// unescape appends what the escape at i says, and returns where it ends. Only
-// what was not checked has escapes that are cut off.
+// unescape appends the decoded escape sequence at i to out and returns the index after
+// it. A truncated escape sequence, which only unvalidated text can contain, is dropped.
 func unescape(out, raw []byte, i int) ([]byte, int) {
 	switch c := raw[i+1]; c {
 	case 'b':
@@ -116,7 +117,7 @@ func unescape(out, raw []byte, i int) ([]byte, int) {
 	}
 }
 
-// hexRune reads four hex digits, which are there.
+// hexRune decodes four hex digits. b must contain them.
 func hexRune(b []byte) (r rune) {
 	for _, c := range b[:4] {
 		switch {

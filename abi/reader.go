@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// A Reader reads a JSON text step by step: without reflection, which a module that
-// does without is 0.5 MB smaller. The text is to be valid JSON, as all that the host
-// gives a module is, and what [Valid] has checked.
+// A Reader reads JSON text incrementally, without reflection. A module that needs no
+// reflection is 0.5 MB smaller. The text must be valid JSON, as everything that the host
+// passes to a module is; check other text with [Valid].
 //
 //	for r.Key() {
 //		switch r.Name() {
@@ -21,29 +21,32 @@ import (
 //	}
 //	return r.Err()
 //
-// What is not of the kind that was asked for is an error, with the path to it; from
-// then on Key and Next are false and all values zero.
+// A value of another type than the requested one is an error, which contains the path to
+// the value. After an error, Key and Next return false and all other methods return zero
+// values.
 type Reader struct {
 	t    trusted
 	path []segment
 	err  error
 }
 
-// NewReader returns a reader of b, which it does not change. Texts may be parts of b.
+// NewReader returns a Reader of b, which it does not change. Strings that it returns may
+// share memory with b.
 func NewReader(b []byte) *Reader { return &Reader{t: trusted{b: b}} }
 
-// Err returns the first error, or nil. It is asked when all has been read.
+// Err returns the first error, if any. Call it after reading everything.
 func (r *Reader) Err() error {
 	if r.err == nil && r.t.bad {
-		r.err = errBroken
+		r.err = errMalformed
 	}
 	return r.err
 }
 
-// Key goes to the next field of the object that comes, whose value is then to be read
-// or skipped; false if there is none any more. null has no fields.
+// Key advances to the next field of the current object and reports whether there is one.
+// The caller must then read or skip the field's value. null counts as an object without
+// fields.
 func (r *Reader) Key() bool {
-	if !r.enters('{', "an object") {
+	if !r.enter('{', "an object") {
 		return false
 	}
 	if !r.t.key() {
@@ -54,13 +57,13 @@ func (r *Reader) Key() bool {
 	return true
 }
 
-// Name is the key of the field that Key went to.
+// Name returns the key of the current field.
 func (r *Reader) Name() string { return r.t.last }
 
-// Next goes to the next element of the array that comes, which is then to be read or
-// skipped; false if there is none any more. null has no elements.
+// Next advances to the next element of the current array and reports whether there is
+// one. The caller must then read or skip the element. null counts as an empty array.
 func (r *Reader) Next() bool {
-	if !r.enters('[', "an array") {
+	if !r.enter('[', "an array") {
 		return false
 	}
 	if c := r.t.b[r.t.i]; c == '[' || c == ',' {
@@ -74,8 +77,8 @@ func (r *Reader) Next() bool {
 	return true
 }
 
-// enters begins an object or an array if that comes, or goes on with it.
-func (r *Reader) enters(begin byte, want string) bool {
+// enter starts an object or array that begins with begin, or continues the current one.
+func (r *Reader) enter(begin byte, want string) bool {
 	if r.err != nil {
 		return false
 	}
@@ -93,18 +96,18 @@ func (r *Reader) enters(begin byte, want string) bool {
 
 func (r *Reader) leave() { r.path = r.path[:len(r.path)-1] }
 
-// Text reads a string; null is an empty one.
+// Text reads a string. null counts as "".
 func (r *Reader) Text() string {
-	if !r.comes("a string", '"') {
+	if !r.expect("a string", '"') {
 		return ""
 	}
 	return r.t.text()
 }
 
-// Bool reads true or false; null is false.
-func (r *Reader) Bool() bool { return r.comes("true or false", 't', 'f') && r.t.boolean() }
+// Bool reads a boolean. null counts as false.
+func (r *Reader) Bool() bool { return r.expect("true or false", 't', 'f') && r.t.boolean() }
 
-// Int reads a whole number; null is 0.
+// Int reads an integer. null counts as 0.
 func (r *Reader) Int() int64 {
 	text := r.number()
 	if text == "" {
@@ -117,7 +120,7 @@ func (r *Reader) Int() int64 {
 	return n
 }
 
-// Float reads a number; null is 0.
+// Float reads a number. null counts as 0.
 func (r *Reader) Float() float64 {
 	text := r.number()
 	if text == "" {
@@ -131,15 +134,15 @@ func (r *Reader) Float() float64 {
 }
 
 func (r *Reader) number() string {
-	if !r.comes("a number", '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9') {
+	if !r.expect("a number", '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9') {
 		return ""
 	}
 	return string(r.t.raw())
 }
 
-// Kind tells what comes, without reading it: '{' of an object, '[' of an array, '"' of a
-// string, '0' of a number, 't' of true or false, 'n' of null. It is 0 where there is nothing,
-// and after an error.
+// Kind returns the kind of the next value without reading it: '{' for an object, '[' for
+// an array, '"' for a string, '0' for a number, 't' for a boolean, 'n' for null. It
+// returns 0 at the end of the text and after an error.
 func (r *Reader) Kind() byte {
 	if r.err != nil {
 		return 0
@@ -154,7 +157,7 @@ func (r *Reader) Kind() byte {
 	}
 }
 
-// Raw reads any value as it stands. It is a part of the text.
+// Raw reads any value and returns its JSON text, which is a part of the Reader's text.
 func (r *Reader) Raw() JSON {
 	if r.err != nil {
 		return nil
@@ -163,11 +166,12 @@ func (r *Reader) Raw() JSON {
 	return r.t.raw()
 }
 
-// Skip passes over a value.
+// Skip skips a value.
 func (r *Reader) Skip() { r.Raw() }
 
-// comes reports whether a value that begins so comes; null is passed over.
-func (r *Reader) comes(want string, begins ...byte) bool {
+// expect reports whether the next value begins with one of begins. It skips a null, and
+// records an error for any other value.
+func (r *Reader) expect(want string, begins ...byte) bool {
 	if r.err != nil {
 		return false
 	}
@@ -185,8 +189,8 @@ func (r *Reader) comes(want string, begins ...byte) bool {
 
 func (r *Reader) want(what string) { r.Refuse("want " + what + ", got " + jsonKind(r.t.space())) }
 
-// Refuse makes text the error, behind the path to the value that is read, if there is
-// no error yet.
+// Refuse records an error with the given text and the path to the current value, unless
+// there already is an error.
 func (r *Reader) Refuse(text string) {
 	if r.err != nil {
 		return

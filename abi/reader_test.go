@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shop is what the tests below read.
+// shop is the type that the tests below read.
 type shop struct {
 	names []string
 	rows  [][]int64
@@ -69,7 +69,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-func TestReaderRefuses(t *testing.T) {
+func TestReaderErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`[]`:                                "want an object, got an array (at byte 0)",
@@ -108,7 +108,7 @@ func TestReaderKind(t *testing.T) {
 	require.Zero(t, r.Kind(), "after an error")
 }
 
-// FuzzReader reads whatever comes: it ends, with an error where the text is cut off.
+// FuzzReader checks that reading terminates, and fails for truncated text.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{`{"names":["a"],"rows":[[1]],"inner":{"x":{}}}`, `{"names":[`, `[[[`, `{"rows":[1,,]}`, `{"a"`, "", "{]"} {
 		f.Add([]byte(text))

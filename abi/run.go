@@ -1,40 +1,39 @@
 package abi
 
-// A Run says which run, and where in it, a hook is called.
+// A Run describes the run in which a hook is called, and its progress.
 type Run struct {
 	ID         string          `json:"id"`
 	Agent      string          `json:"agent"`
-	Step       int             `json:"step"` // from 1; 0 in before_agent
+	Step       int             `json:"step"` // starts at 1; 0 in before_agent
 	StepID     string          `json:"step_id,omitempty"`
 	MaxSteps   int             `json:"max_steps"`
 	Usage      Usage           `json:"usage"`
-	Metadata   map[string]JSON `json:"metadata,omitempty"`    // the caller's
-	NowMS      int64           `json:"now_ms"`                // Unix time, milliseconds
-	DeadlineMS int64           `json:"deadline_ms,omitempty"` // milliseconds left; 0: none
-	Parent     string          `json:"parent,omitempty"`      // the run that this one is a tool of
+	Metadata   map[string]JSON `json:"metadata,omitempty"`    // from the caller
+	NowMS      int64           `json:"now_ms"`                // current Unix time in milliseconds
+	DeadlineMS int64           `json:"deadline_ms,omitempty"` // milliseconds until the deadline; 0 if there is none
+	Parent     string          `json:"parent,omitempty"`      // ID of the parent run, if this run is a tool call of another
 }
 
-// Common is in every hook's input.
+// Common is the part that every hook's input has.
 type Common struct {
 	Run   Run    `json:"run"`
-	Entry string `json:"entry"` // this module's name in the chain
-	// Resume is there when this hook interrupted the run and was answered.
+	Entry string `json:"entry"` // name of this module's entry in the chain
+	// Resume is set if this hook interrupted the run and the interrupt was answered.
 	Resume *Resume `json:"resume,omitempty"`
 }
 
-// Envelope returns c itself; the host fills the common part of any input
-// through it.
+// Envelope returns c. The host uses it to set the common part of any input.
 func (c *Common) Envelope() *Common { return c }
 
-// The reasons for which a run finishes.
+// The finish reasons of a run.
 const (
 	RunStop           = "stop"            // the model answered
 	RunReturnDirectly = "return_directly" // a tool's result is the answer
-	RunTransfer       = "transfer"        // an agent's part of it: the conversation went to another
-	RunStopped        = "stopped"         // a module stopped it
-	RunCanceled       = "canceled"        // its caller did
-	RunTimeout        = "timeout"         // its deadline passed
-	RunMaxSteps       = "max_steps"       // it used all its steps
-	RunLimit          = "limit"           // it used all its model calls or tool calls
-	RunError          = "error"           // something failed
+	RunTransfer       = "transfer"        // this agent's part ended: the conversation was transferred to another agent
+	RunStopped        = "stopped"         // a module stopped the run
+	RunCanceled       = "canceled"        // the caller canceled the run
+	RunTimeout        = "timeout"         // the deadline passed
+	RunMaxSteps       = "max_steps"       // the run used all its steps
+	RunLimit          = "limit"           // the run used all its model calls or tool calls
+	RunError          = "error"           // the run failed
 )

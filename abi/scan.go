@@ -7,35 +7,35 @@ import (
 	"unicode/utf8"
 )
 
-// A scanner reads one JSON text from front to back, against a Go type where
-// it is given one, and refuses whatever is not strict JSON.
+// A scanner reads one JSON text from front to back and rejects everything that is not
+// strict JSON. It optionally checks the text against a Go type.
 type scanner struct {
 	b       []byte
 	i       int
 	path    []segment
 	unknown []string
-	spaced  bool                                                       // there were spaces between values
-	field   func(name string, value []byte) error                      // each field of the outermost object
-	enter   func(s *scanner, t reflect.Type, first byte) (form, error) // nil: no value is of a type
+	spaced  bool                                                       // whether there was whitespace between tokens
+	field   func(name string, value []byte) error                      // if set, called for each field of the outermost object
+	enter   func(s *scanner, t reflect.Type, first byte) (form, error) // if set, called before each value that has a type
 
-	stop    func() error // asked each stride; nil: nobody is
-	asked   int          // where it is asked next
-	stopped error        // what it said
+	stop      func() error // if set, called every stopInterval bytes
+	nextCheck int          // offset of the next call
+	stopped   error        // error that stop returned
 }
 
-// A form is what a scanner knows of the type of a value. It is an interface so that
-// a module that scans values of no type has nothing of it.
+// A form describes the type of a value to a scanner. It is an interface so that a module
+// that only scans untyped values does not link the code for types.
 type form interface {
-	element() reflect.Type // of an array's elements; nil: anything goes
+	element() reflect.Type // type of an array's elements; nil accepts any
 	member(s *scanner, key string) (reflect.Type, error)
 }
 
-// stride is how many bytes are read between two questions whether to stop.
-const stride = 64 << 10
+// stopInterval is the number of bytes between two calls of stop.
+const stopInterval = 64 << 10
 
-// ask asks whether to stop. If so, the text ends here.
-func (s *scanner) ask() {
-	s.asked = s.i + stride
+// checkStop calls stop. If stop fails, it truncates the text, which ends the scan.
+func (s *scanner) checkStop() {
+	s.nextCheck = s.i + stopInterval
 	if s.stop == nil || s.stopped != nil {
 		return
 	}
@@ -44,10 +44,10 @@ func (s *scanner) ask() {
 	}
 }
 
-// A segment is one step from the outermost value inwards.
+// A segment is one step of the path from the outermost value inwards.
 type segment struct {
 	key   []byte
-	index int // of an array's element, if key is nil
+	index int // index of the array element, if key is nil
 }
 
 func (s *scanner) where() string {
@@ -81,21 +81,21 @@ func cut(s string, n int) string {
 func (s *scanner) document(t reflect.Type) error {
 	s.space()
 	if s.i == len(s.b) {
-		return s.refuse("empty; want a JSON value")
+		return s.errorAt("empty; want a JSON value")
 	}
 	if err := s.value(t); err != nil {
 		return err
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.refuse("something follows the JSON value")
+		return s.errorAt("something follows the JSON value")
 	}
 	return nil
 }
 
 func (s *scanner) space() {
-	if s.i >= s.asked {
-		s.ask()
+	if s.i >= s.nextCheck {
+		s.checkStop()
 	}
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
@@ -120,9 +120,9 @@ func (s *scanner) value(t reflect.Type) error {
 	switch first {
 	case '{', '[', '"', 't', 'f', 'n', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 	case 0:
-		return s.refuse("ends in the middle of a value")
+		return s.errorAt("ends in the middle of a value")
 	default:
-		return s.refuse("want a JSON value, got " + shownByte(first))
+		return s.errorAt("want a JSON value, got " + quoteByte(first))
 	}
 	var f form
 	if t != nil {
@@ -150,8 +150,8 @@ func (s *scanner) value(t reflect.Type) error {
 	}
 }
 
-// shownByte is a byte as messages show it.
-func shownByte(c byte) string {
+// quoteByte returns c quoted for error messages.
+func quoteByte(c byte) string {
 	if c < ' ' || c >= utf8.RuneSelf-1 {
 		return `'\x` + string([]byte{hexDigits[c>>4], hexDigits[c&0xf]}) + "'"
 	}
@@ -160,7 +160,7 @@ func shownByte(c byte) string {
 
 func (s *scanner) literal(want string) error {
 	if !strings.HasPrefix(string(s.b[s.i:min(len(s.b), s.i+len(want))]), want) {
-		return s.refuse("want a JSON value, such as " + want)
+		return s.errorAt("want a JSON value, such as " + want)
 	}
 	s.i += len(want)
 	return nil
@@ -174,11 +174,11 @@ func (s *scanner) number() error {
 	if s.peek() == '0' {
 		s.i++
 	} else if !s.digits() {
-		return s.refuse("a number without digits")
+		return s.errorAt("a number without digits")
 	}
 	if s.peek() == '.' {
 		if s.i++; !s.digits() {
-			return s.refuse("a number without digits behind its point")
+			return s.errorAt("a number without digits behind its point")
 		}
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
@@ -187,11 +187,11 @@ func (s *scanner) number() error {
 			s.i++
 		}
 		if !s.digits() {
-			return s.refuse("a number without digits in its exponent")
+			return s.errorAt("a number without digits in its exponent")
 		}
 	}
 	if s.i-start > MaxNumber {
-		return s.refuse("a number of " + strconv.Itoa(s.i-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed")
+		return s.errorAt("a number of " + strconv.Itoa(s.i-start) + " bytes; at most " + strconv.Itoa(MaxNumber) + " are allowed")
 	}
 	return nil
 }
@@ -204,12 +204,12 @@ func (s *scanner) digits() bool {
 	return s.i > start
 }
 
-// text reads a string and returns it as it stands, without quotes.
+// text reads a string and returns its text between the quotes, without decoding escapes.
 func (s *scanner) text() ([]byte, error) {
 	s.i++
 	start := s.i
 	for s.i < len(s.b) {
-		for end := min(len(s.b), s.i+stride); s.i < end; {
+		for end := min(len(s.b), s.i+stopInterval); s.i < end; {
 			switch c := s.b[s.i]; {
 			case c == '"':
 				s.i++
@@ -219,20 +219,20 @@ func (s *scanner) text() ([]byte, error) {
 					return nil, err
 				}
 			case c < 0x20:
-				return nil, s.refuse("a control character in a string; want an escape")
+				return nil, s.errorAt("a control character in a string; want an escape")
 			case c < utf8.RuneSelf:
 				s.i++
 			default:
 				r, n := utf8.DecodeRune(s.b[s.i:])
 				if r == utf8.RuneError && n == 1 {
-					return nil, s.refuse("not valid UTF-8")
+					return nil, s.errorAt("not valid UTF-8")
 				}
 				s.i += n
 			}
 		}
-		s.ask()
+		s.checkStop()
 	}
-	return nil, s.refuse("ends in the middle of a string")
+	return nil, s.errorAt("ends in the middle of a string")
 }
 
 func (s *scanner) escape() error {
@@ -246,21 +246,21 @@ func (s *scanner) escape() error {
 		r, ok := s.hex4()
 		switch {
 		case !ok:
-			return s.refuse(`want four hex digits behind \u`)
+			return s.errorAt(`want four hex digits behind \u`)
 		case r >= 0xdc00 && r < 0xe000:
-			return s.refuse("half of a surrogate pair")
+			return s.errorAt("half of a surrogate pair")
 		case r >= 0xd800 && r < 0xdc00:
 			if s.peek() != '\\' || s.i+1 >= len(s.b) || s.b[s.i+1] != 'u' {
-				return s.refuse("half of a surrogate pair")
+				return s.errorAt("half of a surrogate pair")
 			}
 			s.i += 2
 			if r, ok := s.hex4(); !ok || r < 0xdc00 || r >= 0xe000 {
-				return s.refuse("half of a surrogate pair")
+				return s.errorAt("half of a surrogate pair")
 			}
 		}
 		return nil
 	default:
-		return s.refuse("an unknown escape in a string")
+		return s.errorAt("an unknown escape in a string")
 	}
 }
 
@@ -279,7 +279,7 @@ func (s *scanner) hex4() (rune, bool) {
 
 func (s *scanner) push(seg segment) error {
 	if len(s.path) >= MaxDepth {
-		return s.refuse("nested deeper than " + strconv.Itoa(MaxDepth) + " levels")
+		return s.errorAt("nested deeper than " + strconv.Itoa(MaxDepth) + " levels")
 	}
 	if s.path == nil {
 		s.path = make([]segment, 0, 8)
@@ -309,7 +309,7 @@ func (s *scanner) array(f form) error {
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
 		if elem != nil && n >= MaxElements {
-			return s.refuse("an array of more than " + strconv.Itoa(MaxElements) + " elements")
+			return s.errorAt("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := s.value(elem); err != nil {
@@ -324,12 +324,12 @@ func (s *scanner) array(f form) error {
 			s.pop()
 			return nil
 		default:
-			return s.refuse("want , or ] in an array")
+			return s.errorAt("want , or ] in an array")
 		}
 	}
 }
 
-// noKey stands in the path until the object's first key is read.
+// noKey is the key in the path until the object's first key is read.
 var noKey = []byte{}
 
 func (s *scanner) object(f form) error {
@@ -356,7 +356,7 @@ func (s *scanner) object(f form) error {
 			s.pop()
 			return nil
 		default:
-			return s.refuse("want , or } in an object")
+			return s.errorAt("want , or } in an object")
 		}
 	}
 }
@@ -364,7 +364,7 @@ func (s *scanner) object(f form) error {
 func (s *scanner) objectField(f form, seen *keySet) error {
 	s.space()
 	if s.peek() != '"' {
-		return s.refuse("want a key in an object")
+		return s.errorAt("want a key in an object")
 	}
 	key, err := s.text()
 	if err != nil {
@@ -376,11 +376,11 @@ func (s *scanner) objectField(f form, seen *keySet) error {
 	depth := len(s.path)
 	s.path[depth-1].key = key
 	if !seen.add(key) {
-		return s.twice(string(key))
+		return s.duplicateKeyError(string(key))
 	}
 	s.space()
 	if s.peek() != ':' {
-		return s.refuse("want : behind a key")
+		return s.errorAt("want : behind a key")
 	}
 	s.i++
 	s.space()
@@ -400,8 +400,8 @@ func (s *scanner) objectField(f form, seen *keySet) error {
 	return nil
 }
 
-// A keySet holds the keys of one object: a list while they are few. The keys
-// are parts of the text.
+// A keySet holds the keys of one object, as a list for up to eight keys and as a map for
+// more. The keys are slices of the text.
 type keySet struct {
 	n    int
 	few  [8][]byte

@@ -1,19 +1,20 @@
 package abi
 
-// A Sent is what a module hands to send.
+// A Sent is the argument of the import send.
 type Sent struct {
 	Chunks []Chunk `json:"chunks"`
 }
 
-// A Received is the reply of recv: the chunks that wait, or, once, the end.
-// Where neither is there is nothing more to come.
+// A Received is the reply of the import recv: the available chunks or, once, the end of
+// the stream. If both fields are empty, the stream has ended and its end was already
+// delivered.
 type Received struct {
 	Chunks []Chunk    `json:"chunks,omitempty"`
 	End    *StreamEnd `json:"end,omitempty"`
 }
 
-// A StreamEnd is what a stream came to: what next would have replied.
+// A StreamEnd is the final result of a stream: the reply that next would have returned.
 type StreamEnd struct {
-	Response *Response `json:"response,omitempty"` // of a model
-	Result   *Result   `json:"result,omitempty"`   // of a tool
+	Response *Response `json:"response,omitempty"` // set for a model call
+	Result   *Result   `json:"result,omitempty"`   // set for a tool call
 }

@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// Reading the types of this package by the rules of Decode, with generated code for
-// each, as a host does it. A module is a third larger with it and reads hardly
-// anything so: guest.go does without.
+// Decoding of this package's types for a host: generated code for each type, with the
+// strictness of Decode. It would make a module a third larger for little use, so modules
+// use guest.go instead.
 
-// A strict is a value that reads its JSON too. The methods of most are generated, in
-// jsonread.go.
+// A strict is a value that can also decode its JSON. Most of the methods are generated,
+// in jsonread.go.
 type strict interface {
 	value
 	readValue(s *scanner) error
@@ -29,13 +29,13 @@ func (s *scanner) decodeKnown(v any) (unknown []string, err error) {
 	return s.unknown, nil
 }
 
-// An object is a value that is a JSON object with certain fields.
+// An object is a value that is encoded as a JSON object with certain fields.
 type object interface {
 	fieldNames() []string
 	readField(s *scanner, i int) error
 }
 
-// A keeper is an object that keeps the fields it does not know.
+// A keeper is an object that stores the fields it does not know.
 type keeper interface {
 	keep(name string, raw []byte)
 }
@@ -44,20 +44,20 @@ type keeper interface {
 func (s *scanner) whole(v strict) error {
 	s.space()
 	if s.i == len(s.b) {
-		return s.refuse("empty; want a JSON value")
+		return s.errorAt("empty; want a JSON value")
 	}
 	if err := v.readValue(s); err != nil {
 		return err
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.refuse("something follows the JSON value")
+		return s.errorAt("something follows the JSON value")
 	}
 	return nil
 }
 
-// begins looks at the first byte of a value: null counts as absent, anything
-// but one that begins with first is refused.
+// begins checks the first byte of a value. It skips null and reports it as absent. Other
+// values must begin with first.
 func (s *scanner) begins(first byte, want string) (absent bool, err error) {
 	switch c := s.peek(); c {
 	case first:
@@ -65,9 +65,9 @@ func (s *scanner) begins(first byte, want string) (absent bool, err error) {
 	case 'n':
 		return true, s.literal("null")
 	case '{', '[', '"', 't', 'f', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return false, s.refuse("want " + want + ", got " + jsonKind(c))
+		return false, s.errorAt("want " + want + ", got " + jsonKind(c))
 	default:
-		return false, s.value(nil) // which says what is wrong
+		return false, s.value(nil) // returns the syntax error
 	}
 }
 
@@ -78,15 +78,15 @@ func (s *scanner) fields(x object) error {
 	return err
 }
 
-// A fieldSet is which fields of an object have been there.
+// A fieldSet records which fields of an object have been read.
 type fieldSet struct {
 	names   []string
-	next    int // where the next field is looked for first: they mostly come in order
+	next    int // where to start searching: fields usually arrive in order
 	seen    uint64
 	unknown keySet
 }
 
-// index is the number of a field; -1 if there is none of that name.
+// index returns the index of the field called key, or -1 if there is none.
 func (f *fieldSet) index(key []byte) int {
 	for range f.names {
 		i := f.next
@@ -100,11 +100,11 @@ func (f *fieldSet) index(key []byte) int {
 	return -1
 }
 
-// fieldOf reads the field of a key, which may be none of the object's.
+// fieldOf reads the value of key, which may be unknown to the object.
 func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	if i := f.index(key); i >= 0 {
 		if f.seen&(1<<i) != 0 {
-			return s.twice(string(key))
+			return s.duplicateKeyError(string(key))
 		}
 		f.seen |= 1 << i
 		if err := s.colon(); err != nil {
@@ -114,14 +114,14 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	}
 	name := string(key)
 	if !f.unknown.add(key) {
-		return s.twice(name)
+		return s.duplicateKeyError(name)
 	}
 	if err := s.colon(); err != nil {
 		return err
 	}
 	for _, known := range f.names {
 		if strings.EqualFold(known, name) {
-			return s.refuse("key " + strconv.Quote(name) + " differs from " + strconv.Quote(known) + " in case only")
+			return s.errorAt("key " + strconv.Quote(name) + " differs from " + strconv.Quote(known) + " in case only")
 		}
 	}
 	start := s.i
@@ -138,7 +138,7 @@ func (s *scanner) fieldOf(x object, f *fieldSet, key []byte) error {
 	return nil
 }
 
-// raw reads any value, and keeps it as it stands.
+// raw reads any value and stores a copy of its text.
 func (s *scanner) raw(v *JSON) error {
 	start := s.i
 	if err := s.value(nil); err != nil {
@@ -173,7 +173,7 @@ func readString[T ~string](s *scanner, v *T) error {
 	switch {
 	case escaped(raw):
 		raw = s.unescape(raw)
-		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // nobody else has it
+		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw))) // raw is a copy that is not shared
 	case len(raw) > pieceBytes:
 		raw = Clone(raw)
 		*v = T(unsafe.String(unsafe.SliceData(raw), len(raw)))
@@ -195,7 +195,7 @@ func readInt[T ~int | ~int64 | ~int32](s *scanner, v *T) error {
 	}
 	n, ok := parseInt(s.b[start:s.i])
 	if *v = T(n); !ok || int64(*v) != n {
-		return s.refuse("number " + string(s.b[start:s.i]) + " does not fit; want a whole number in range")
+		return s.errorAt("number " + string(s.b[start:s.i]) + " does not fit; want a whole number in range")
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func readSlice[T any](s *scanner, v *[]T, read func(*scanner, *T) error) error {
 	return nil
 }
 
-// elements reads an array, each of its elements by read.
+// elements reads an array. It calls read for each element.
 func (s *scanner) elements(read func() error) (absent bool, err error) {
 	if absent, err = s.begins('[', "an array"); absent || err != nil {
 		return absent, err
@@ -242,7 +242,7 @@ func (s *scanner) elements(read func() error) (absent bool, err error) {
 	for n := 0; ; n++ {
 		s.path[len(s.path)-1].index = n
 		if n >= MaxElements {
-			return false, s.refuse("an array of more than " + strconv.Itoa(MaxElements) + " elements")
+			return false, s.errorAt("an array of more than " + strconv.Itoa(MaxElements) + " elements")
 		}
 		s.space()
 		if err := read(); err != nil {
@@ -257,7 +257,7 @@ func (s *scanner) elements(read func() error) (absent bool, err error) {
 			s.pop()
 			return false, nil
 		default:
-			return false, s.refuse("want , or ] in an array")
+			return false, s.errorAt("want , or ] in an array")
 		}
 	}
 }
@@ -266,7 +266,7 @@ func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner,
 	m := M{}
 	absent, err := s.members(func(key []byte) error {
 		if _, twice := m[K(key)]; twice {
-			return s.twice(string(key))
+			return s.duplicateKeyError(string(key))
 		}
 		if err := s.colon(); err != nil {
 			return err
@@ -283,7 +283,7 @@ func readMap[M ~map[K]V, K ~string, V any](s *scanner, v *M, read func(*scanner,
 	return nil
 }
 
-// members reads an object, each of its members by read, which is given the key.
+// members reads an object. It calls read with each key.
 func (s *scanner) members(read func(key []byte) error) (absent bool, err error) {
 	if absent, err = s.begins('{', "an object"); absent || err != nil {
 		return absent, err
@@ -314,7 +314,7 @@ func (s *scanner) members(read func(key []byte) error) (absent bool, err error) 
 			s.pop()
 			return false, nil
 		default:
-			return false, s.refuse("want , or } in an object")
+			return false, s.errorAt("want , or } in an object")
 		}
 	}
 }
@@ -334,7 +334,7 @@ func (c *Content) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.refuse("content must be a string, null or an array of parts")
+		return s.errorAt("content must be a string, null or an array of parts")
 	}
 }
 
@@ -353,7 +353,7 @@ func (p *ListPatch) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.refuse(`messages must be {"splice": [...]} or an array of messages`)
+		return s.errorAt(`messages must be {"splice": [...]} or an array of messages`)
 	}
 }
 
@@ -378,7 +378,7 @@ func (p *ToolsPatch) readValue(s *scanner) error {
 		if err := s.value(nil); err != nil {
 			return err
 		}
-		return s.refuse(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
+		return s.errorAt(`tools must be {"add": [...], "remove": [...]} or an array of tools`)
 	}
 }
 
@@ -391,8 +391,8 @@ func (o *toolsObject) readField(s *scanner, i int) error {
 	return readSlice(s, &o.Remove, readString[string])
 }
 
-// unmarshal is what encoding/json calls for a value of this package, with text
-// that it has checked.
+// unmarshal decodes a value of this package for encoding/json, which has already
+// validated the text.
 func unmarshal(b []byte, v strict) error {
 	s := scanner{b: b}
 	return s.whole(v)

@@ -7,32 +7,34 @@ import (
 	"strings"
 )
 
-// A Tool is what the model is told of a tool.
+// A Tool describes a tool to the model.
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Parameters  JSON   `json:"parameters,omitempty"` // a JSON Schema
-	// Owner is "host" for the agent's own tools, or the entry that added it. The host's.
+	// Owner is "host" for the agent's own tools, or the name of the entry that added the
+	// tool. The host sets it.
 	Owner string `json:"owner,omitempty"`
-	// Idempotent tools may be called again when it is unknown whether a call happened.
+	// Idempotent marks a tool that can be called again if it is unknown whether a call
+	// happened.
 	Idempotent bool `json:"idempotent,omitempty"`
 }
 
-// A StateTool is a tool in a state hook's input, with whether the model is
-// told of it.
+// A StateTool is a tool in the input of a state hook. Active reports whether the model is
+// offered the tool.
 type StateTool struct {
 	Tool
 	Active bool `json:"active"`
 }
 
-// maxToolName is the length of the longest name of a tool that all models' APIs take.
+// maxToolName is the maximum length of a tool name that all supported model APIs accept.
 const maxToolName = 64
 
 func notInToolName(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-'
 }
 
-// Check reports what makes the tool unusable.
+// Check returns an error if the tool is invalid.
 func (t *Tool) Check() error {
 	if t.Name == "" || len(t.Name) > maxToolName || strings.ContainsFunc(t.Name, notInToolName) {
 		return errors.New("a tool needs a name that models take, of 1 to " + strconv.Itoa(maxToolName) +
@@ -44,12 +46,12 @@ func (t *Tool) Check() error {
 	return nil
 }
 
-// A ToolsPatch changes a list of tools: some added and removed, or a whole
-// new list. The zero value changes nothing.
+// A ToolsPatch changes a list of tools, by additions and removals or by a new list. The
+// zero value changes nothing.
 type ToolsPatch struct {
 	Add     []Tool
 	Remove  []string
-	Replace []Tool // used when Whole is set
+	Replace []Tool // used if Whole is set
 	Whole   bool
 }
 
@@ -98,43 +100,42 @@ func (ToolsPatch) shape(first byte) reflect.Type {
 	return reflect.TypeFor[toolsObject]()
 }
 
-// A Call is one call of a tool, as tool hooks see it.
+// A Call is a tool call as the tool hooks receive it.
 type Call struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
-	Arguments  string `json:"arguments"` // a JSON object in a string, exactly as the tool gets it
+	Arguments  string `json:"arguments"` // a JSON object in a string, exactly as the tool receives it
 	Owner      string `json:"owner,omitempty"`
 	Idempotent bool   `json:"idempotent,omitempty"`
-	// OriginalArguments are the model's, where hooks changed them (after_tool).
+	// OriginalArguments holds the model's arguments if hooks changed them (after_tool).
 	OriginalArguments string `json:"original_arguments,omitempty"`
-	// By is there where a module made the call, not the model: such a call is no
-	// part of the conversation.
+	// By is set if a module made the call instead of the model. Such a call is not part
+	// of the conversation.
 	By *By `json:"by,omitempty"`
 }
 
-// By says which module made a call of its own, through the import tool.
+// By identifies the module that made a call through the import tool.
 type By struct {
 	Entry string `json:"entry"`
 	Hook  Hook   `json:"hook"`
-	// Call is the id of the tool call that the hook was about; empty where it was
-	// about none.
+	// Call is the ID of the tool call that the hook was handling, or empty if there was
+	// none.
 	Call string `json:"call,omitempty"`
 }
 
-// A ToolRequest is what a module hands to the import tool, whose reply is a
-// [ToolReply].
+// A ToolRequest is the argument of the import tool, which replies with a [ToolReply].
 type ToolRequest struct {
 	Name      string `json:"name"`
-	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty counts as {}
+	Arguments string `json:"arguments,omitempty"` // a JSON object in a string; empty means {}
 }
 
-// A Result is what a tool call came to.
+// A Result is the result of a tool call.
 type Result struct {
 	Content Content `json:"content"`
 	IsError bool    `json:"is_error,omitempty"`
-	Extra   JSON    `json:"extra,omitempty"` // an object; for modules, never sent to a model
+	Extra   JSON    `json:"extra,omitempty"` // an object for modules; never sent to a model
 }
 
-// TextResult and ErrorResult are results of one text.
+// TextResult and ErrorResult return results with a single text.
 func TextResult(text string) *Result  { return &Result{Content: Text(text)} }
 func ErrorResult(text string) *Result { return &Result{Content: Text(text), IsError: true} }

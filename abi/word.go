@@ -7,23 +7,23 @@ import (
 	"unsafe"
 )
 
-// word is eight bytes of b from i on, the first lowest. They must be there.
+// word returns the eight bytes of b at i as a little-endian integer. They must exist.
 func word(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 
-// byteOf is b[i].
+// byteOf returns b[i].
 func byteOf(b []byte, i int) byte { return b[i] }
 
-// words are sixteen bytes of b from i on. They must be there.
+// words returns the sixteen bytes of b at i. They must exist.
 func words(b []byte, i int) (first, second uint64) { return word(b, i), word(b, i+8) }
 
-// setWord sets eight bytes of b from i on, and setByte one. They must be there.
+// setWord stores eight bytes in b at i, and setByte stores one. They must exist.
 func setWord(b []byte, i int, w uint64) { binary.LittleEndian.PutUint64(b[i:], w) }
 func setByte(b []byte, i int, c byte)   { b[i] = c }
 
-// wordOf is word of a text.
+// wordOf returns the eight bytes of s at i as a little-endian integer. They must exist.
 func wordOf(s string, i int) uint64 { return word(unsafe.Slice(unsafe.StringData(s), len(s)), i) }
 
-// rest are the up to seven last bytes of s, from i on, and spaces behind them.
+// rest returns the last bytes of s from i on, at most seven, padded with spaces.
 func rest(s string, i int) uint64 {
 	w := uint64(spaces)
 	for n := len(s) - 1; n >= i; n-- {
@@ -32,21 +32,22 @@ func rest(s string, i int) uint64 {
 	return w
 }
 
-// putKey puts a constant to out in b, behind which there is room for eight bytes.
+// putKey copies a constant to b at out. At least eight bytes must follow it in b.
 func putKey(b []byte, out int, key string) { copy(b[out:], key) }
 
-// setHalf sets four bytes of b from i on. They must be there.
+// setHalf stores four bytes in b at i. They must exist.
 func setHalf(b []byte, i int, w uint32) { binary.LittleEndian.PutUint32(b[i:], w) }
 
-// setText makes the text at a place n bytes of b from i on, which nobody changes.
+// setText makes the string at address at refer to the n bytes of b at i, which must not
+// change afterwards.
 func setText(at unsafe.Pointer, b []byte, i, n int) {
 	*(*string)(at) = unsafe.String(unsafe.SliceData(b[i:]), n)
 }
 
-// setPointer makes the pointer at a place p.
+// setPointer stores p at address at.
 func setPointer(at, p unsafe.Pointer) { *(*unsafe.Pointer)(at) = p }
 
-// setWords sets sixteen bytes of b from i on. They must be there.
+// setWords stores sixteen bytes in b at i. They must exist.
 func setWords(b []byte, i int, first, second uint64) {
 	setWord(b, i, first)
 	setWord(b, i+8, second)

@@ -2,24 +2,24 @@ package abi
 
 import "unsafe"
 
-// word is eight bytes of b from i on, the first lowest. They must be there. The
-// compiler makes eight loads of encoding/binary's.
+// word returns the eight bytes of b at i as a little-endian integer. They must exist.
+// With encoding/binary the compiler would emit eight loads.
 func word(b []byte, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
 }
 
-// byteOf is b[i], which must be there.
+// byteOf returns b[i], which must exist.
 func byteOf(b []byte, i int) byte {
 	return *(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i))
 }
 
-// words are sixteen bytes of b from i on. They must be there.
+// words returns the sixteen bytes of b at i. They must exist.
 func words(b []byte, i int) (first, second uint64) {
 	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
 	return *(*uint64)(p), *(*uint64)(unsafe.Add(p, 8))
 }
 
-// setWord sets eight bytes of b from i on, and setByte one. They must be there.
+// setWord stores eight bytes in b at i, and setByte stores one. They must exist.
 func setWord(b []byte, i int, w uint64) {
 	*(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
 }
@@ -28,20 +28,20 @@ func setByte(b []byte, i int, c byte) {
 	*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = c
 }
 
-// wordOf is word of a text.
+// wordOf returns the eight bytes of s at i as a little-endian integer. They must exist.
 func wordOf(s string, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
 }
 
-// rest are the up to seven last bytes of s, from i on, and spaces behind them. There
-// always is something before s.
+// rest returns the last bytes of s from i on, at most seven, padded with spaces. It may
+// read bytes before s, which always exist in linear memory.
 func rest(s string, i int) uint64 {
 	left := (len(s) - i) & 7
 	return wordOf(s, len(s)-8)>>(64-8*left) | spaces<<(8*left)
 }
 
-// putKey puts a constant to out in b, behind which there is room for eight bytes, as
-// there is something behind all constants.
+// putKey copies a constant to b at out. At least eight bytes must follow it in b. It may
+// read bytes after the constant, which always exist.
 func putKey(b []byte, out int, key string) {
 	setWord(b, out, wordOf(key, 0))
 	for i := 8; i < len(key); i += 8 {
@@ -49,23 +49,25 @@ func putKey(b []byte, out int, key string) {
 	}
 }
 
-// setHalf sets four bytes of b from i on. They must be there.
+// setHalf stores four bytes in b at i. They must exist.
 func setHalf(b []byte, i int, w uint32) {
 	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)) = w
 }
 
-// setText makes the text at a place n bytes of b from i on, which nobody changes. It
-// tells the collector nothing of it: that knows of b, as what reads it holds it until
-// all is read, and of the place.
+// setText makes the string at address at refer to the n bytes of b at i, which must not
+// change afterwards. It bypasses the garbage collector's write barrier. That is safe
+// because the trusted holds b until everything is read, and the collector knows of the
+// string itself.
 func setText(at unsafe.Pointer, b []byte, i, n int) {
 	text := (*[2]uintptr)(at)
 	text[0], text[1] = uintptr(unsafe.Pointer(unsafe.SliceData(b)))+uintptr(i), uintptr(n)
 }
 
-// setPointer makes the pointer at a place p, which the collector knows of without that.
+// setPointer stores p at address at without a write barrier. The collector knows of p
+// from elsewhere.
 func setPointer(at, p unsafe.Pointer) { *(*uintptr)(at) = uintptr(p) }
 
-// setWords sets sixteen bytes of b from i on. They must be there.
+// setWords stores sixteen bytes in b at i. They must exist.
 func setWords(b []byte, i int, first, second uint64) {
 	p := unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), i)
 	*(*uint64)(p), *(*uint64)(unsafe.Add(p, 8)) = first, second

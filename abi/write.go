@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A writer collects JSON, as encoding/json writes it without escaping <, >
-// and &. Only raw JSON in a value can make it fail.
+// A writer collects JSON in the format of encoding/json, but without escaping <, > and &.
+// It can fail only because of invalid raw JSON.
 type writer struct {
 	b   []byte
 	err error
 }
 
-// key writes the key of a field, with its quotes and colon, and the comma
-// before it.
+// key writes a comma, unless it is the first, and the key of a field. quoted contains the
+// key's quotes and colon.
 func (w *writer) key(quoted string) {
 	b, out := w.b, len(w.b)
 	if need := len(quoted) + room; cap(b)-out < need {
@@ -30,7 +30,8 @@ func (w *writer) key(quoted string) {
 	w.b = b[:out+len(quoted)]
 }
 
-// room is what is left behind a text for what is written eight bytes at a time.
+// room is the spare capacity in bytes after a text. It allows writing eight bytes at a
+// time.
 const room = 16
 
 func (w *writer) null() { w.b = append(w.b, "null"...) }
@@ -50,7 +51,7 @@ func (w *writer) boolean(v bool) { w.b = strconv.AppendBool(w.b, v) }
 
 const hexDigits = "0123456789abcdef"
 
-// text writes a string. What is not UTF-8 is replaced.
+// text writes a string. It replaces invalid UTF-8.
 func (w *writer) text(s string) {
 	b, out := w.b, len(w.b)
 	if cap(b)-out < len(s)+2*room {
@@ -58,7 +59,7 @@ func (w *writer) text(s string) {
 	}
 	b = b[:cap(b)]
 	setByte(b, out, '"')
-	if n := len(s); n <= 16 { // as most are
+	if n := len(s); n <= 16 { // the common case
 		var first, last uint64
 		if n >= 8 {
 			first, last = wordOf(s, 0), wordOf(s, n-8)
@@ -86,10 +87,11 @@ func (w *writer) text(s string) {
 	w.textFrom(s, i)
 }
 
-// textFrom writes a string from a place on with what is not written at once.
+// textFrom writes the rest of a string, from i on, including bytes that need long
+// escapes.
 func (w *writer) textFrom(s string, i int) {
 	for i < len(s) {
-		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // and otherwise there was no room
+		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && short[c] == 0 { // otherwise putText stopped for lack of capacity
 			i = w.char(s, i)
 			continue
 		}
@@ -104,17 +106,18 @@ func (w *writer) textFrom(s string, i int) {
 	w.b = append(w.b, '"')
 }
 
-// quote is a text as messages show it.
+// quote returns text quoted for error messages.
 func quote(text string) string { return string(AppendText(nil, text)) }
 
-// AppendText appends a text to b as a JSON string, as Marshal writes it.
+// AppendText appends text to b as a JSON string, as Marshal encodes it.
 func AppendText(b []byte, text string) []byte {
 	w := writer{b: b}
 	w.text(text)
 	return w.b
 }
 
-// char writes what has no short form, or is not ASCII, and returns where it ends.
+// char writes the characters at i that are not ASCII or have no short escape, and returns
+// the index after them.
 func (w *writer) char(s string, i int) int {
 	from, end, instead := i, i+1, ""
 	if c := s[i]; c < utf8.RuneSelf {
@@ -138,8 +141,9 @@ func (w *writer) char(s string, i int) int {
 	return end
 }
 
-// putText writes the text from i on to out in b, up to the first place with a byte that
-// has no short form in JSON or is not ASCII, or at which b has no room for the rest.
+// putText copies s from i on to b at out. It stops at the first byte that is not ASCII or
+// has no short escape, and where b has no capacity for the rest. It returns the indices
+// that it reached.
 func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 	n := len(s)
 	for i < n && len(b)-out >= n-i+room {
@@ -176,16 +180,16 @@ func putText(b []byte, out int, s string, i int) (toOut, toI int) {
 	return out, i
 }
 
-// unplain has the highest bit of a byte set where that is no ASCII, or not to be
-// written as it stands; of those behind the first it says nothing.
+// unplain sets the highest bit of the first byte of w that is not ASCII or must be
+// escaped. The bits of later bytes are undefined.
 func unplain(w uint64) uint64 {
-	return (w - spaces) | ((w ^ quotes) - ones) | ((w ^ backs) - ones) | w
+	return (w - spaces) | ((w ^ quotes) - ones) | ((w ^ backslashes) - ones) | w
 }
 
-// short are the short forms of what is not written as it stands.
+// short maps bytes to the letters of their short escapes.
 var short = [256]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
-// raw writes JSON that is there already, without the spaces between its parts.
+// raw writes JSON text without insignificant whitespace.
 func (w *writer) raw(v JSON) {
 	if v == nil {
 		w.null()
@@ -193,7 +197,7 @@ func (w *writer) raw(v JSON) {
 	}
 	s := newScanner(v, nil)
 	asIs := s.value(nil) == nil && s.i == len(v) && !s.spaced
-	s.giveBack()
+	s.release()
 	if asIs {
 		w.b = Append(w.b, v)
 		return
@@ -226,7 +230,7 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 		w.null()
 		return
 	}
-	keys := make([]string, 0, len(m)) // and not of K, since sorting is large, and written anew for each type
+	keys := make([]string, 0, len(m)) // []string rather than []K: each instance of the sort function would make modules larger
 	for k := range m {
 		keys = append(keys, string(k))
 	}
@@ -245,7 +249,7 @@ func writeMap[M ~map[K]V, K ~string, V any](w *writer, m M, write func(*writer, 
 	w.b = append(w.b, '}')
 }
 
-// fields writes fields as they came.
+// fields writes unknown fields unchanged.
 func (w *writer) fields(list Fields) {
 	for i := range list {
 		if w.b[len(w.b)-1] != '{' {

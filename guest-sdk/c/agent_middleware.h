@@ -494,17 +494,17 @@ typedef struct { am_pending *items; int32_t len; bool set; } am_pendings;
 typedef struct { am_event *items; int32_t len; bool set; } am_events;
 typedef struct { am_http_header *items; int32_t len; bool set; } am_http_headers;
 
-/* A Description is what a module says of itself in answer to describe. */
+/* A Description is a module's answer to describe. */
 struct am_description {
 	am_str name;
 	am_str version;
 	am_str description;
-	am_strs requires; /* Requires names the hooks and features that the module cannot do without; one that the host does not have refuses the module. */
-	am_strs hooks; /* Hooks are those of the exports that are to be called; without it, all. */
-	am_str messages; /* MessagesFull when empty */
-	am_strs events; /* Events are the types of events for observe; without it, all but chunks. */
-	bool hold_stream; /* HoldStream keeps chunks of a wrapped model call back until the wrapper returns. */
-	am_json config_schema; /* ConfigSchema is a JSON Schema of the module's configuration, without references to other documents. */
+	am_strs requires; /* requires names the hooks and features that the module needs. The host rejects the module if it does not support one of them. */
+	am_strs hooks; /* hooks lists the exported hooks to call. It defaults to all exported hooks. */
+	am_str messages; /* "full" if empty */
+	am_strs events; /* events lists the event types that observe receives. It defaults to all types except chunk. */
+	bool hold_stream; /* hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
+	am_json config_schema; /* config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 };
 
 /* ConfigureInput is the input of configure. */
@@ -513,7 +513,7 @@ struct am_configure_input {
 	am_json config;
 };
 
-/* ConfigureAnswer is the answer of configure: empty. */
+/* ConfigureAnswer is the answer of configure. It has no fields. */
 struct am_configure_answer {
 	char nothing;
 };
@@ -525,36 +525,36 @@ struct am_usage {
 	int64_t total_tokens;
 };
 
-/* A Run says which run, and where in it, a hook is called. */
+/* A Run describes the run in which a hook is called, and its progress. */
 struct am_run {
 	am_str id;
 	am_str agent;
-	int32_t step; /* from 1; 0 in before_agent */
+	int32_t step; /* starts at 1; 0 in before_agent */
 	am_str step_id;
 	int32_t max_steps;
 	am_usage usage;
-	am_members metadata; /* the caller's */
-	int64_t now_ms; /* Unix time, milliseconds */
-	int64_t deadline_ms; /* milliseconds left; 0: none */
-	am_str parent; /* the run that this one is a tool of */
+	am_members metadata; /* from the caller */
+	int64_t now_ms; /* current Unix time in milliseconds */
+	int64_t deadline_ms; /* milliseconds until the deadline; 0 if there is none */
+	am_str parent; /* ID of the parent run, if this run is a tool call of another */
 };
 
-/* A Resume is what an interrupt was answered with. It is in the input of the hook that interrupted, when it is called again. */
+/* A Resume is the answer to an interrupt. The hook that interrupted receives it in its input when it is called again. */
 struct am_resume {
 	am_str id;
 	am_json answer;
 };
 
-/* A Tool is what the model is told of a tool. */
+/* A Tool describes a tool to the model. */
 struct am_tool {
 	am_str name;
 	am_str description;
 	am_json parameters; /* a JSON Schema */
-	am_str owner; /* Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
-	bool idempotent; /* Idempotent tools may be called again when it is unknown whether a call happened. */
+	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
+	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 };
 
-/* A Part is one piece of content in the form of the OpenAI chat API. */
+/* A Part is one part of the content in the format of the OpenAI chat API. */
 struct am_part {
 	am_str type;
 	am_str text;
@@ -565,20 +565,20 @@ struct am_part {
 	am_members unknown;
 };
 
-/* Content is what a message or a tool result says: null, a string, or parts. The zero value is null. */
+/* Content is the content of a message or of a tool result: null, a string, or parts. The zero value is null. */
 struct am_content {
 	am_content_kind kind;
 	am_str text;    /* of AM_CONTENT_TEXT */
 	am_parts parts; /* of AM_CONTENT_PARTS */
 };
 
-/* A FunctionCall names a tool and the arguments for it, a JSON object in a string. */
+/* A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 struct am_function_call {
 	am_str name;
 	am_str arguments;
 };
 
-/* A ToolCall is one call in an assistant's message. Arguments are the model's string, as it came. */
+/* A ToolCall is one call in an assistant's message. Its arguments are the model's string, unchanged. */
 struct am_tool_call {
 	am_str id;
 	am_str type; /* "function" */
@@ -587,7 +587,7 @@ struct am_tool_call {
 	am_members unknown;
 };
 
-/* A Message is one message of the conversation in the form of the OpenAI chat API. ID and Origin are the host's: what a module puts there is ignored, unless the same answer removed the message of that id. */
+/* A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
 struct am_message {
 	am_str id;
 	am_str role;
@@ -596,33 +596,33 @@ struct am_message {
 	am_tool_calls tool_calls;
 	am_str tool_call_id;
 	am_str reasoning_content;
-	am_json extra; /* an object; for modules, never sent to a model */
+	am_json extra; /* an object for modules; never sent to a model */
 	am_str origin;
 	/* The fields that this version does not know, as they came. */
 	am_members unknown;
 };
 
-/* A List stands for a list of messages in a hook's input. It is immutable while the hook runs. */
+/* A List represents a list of messages in a hook's input. It does not change while the hook runs. */
 struct am_list {
 	int32_t list;
 	int64_t revision;
 	int32_t total;
-	am_messages items; /* Items are the messages themselves, for modules whose description says "messages": "full"; otherwise the module asks for the parts it wants. */
+	am_messages items; /* items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges they want. */
 };
 
-/* RunLimits are the limits of a run that modules may want to know. */
+/* RunLimits holds the limits of a run. */
 struct am_run_limits {
 	int32_t max_steps;
-	int32_t model_calls; /* 0: as many as there are steps for, and what hooks ask for */
-	int32_t tool_calls; /* 0: any number */
-	am_members tools; /* calls of single tools */
+	int32_t model_calls; /* 0 if only the steps and the hooks' requests limit it */
+	int32_t tool_calls; /* 0 means unlimited */
+	am_members tools; /* calls by tool */
 };
 
 /* BeforeAgentInput is the input of before_agent. */
 struct am_before_agent_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_str instruction;
 	am_tools tools;
 	am_strs return_directly;
@@ -632,19 +632,19 @@ struct am_before_agent_input {
 	am_run_limits limits;
 };
 
-/* Stop ends the run: nothing catches it. */
+/* Stop ends the run. No hook can prevent that. */
 struct am_stop {
 	am_str reason;
 	am_str code;
 };
 
-/* Interrupt pauses the run until somebody answers. As an error of a native tool it does the same. */
+/* Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
 struct am_interrupt {
 	am_str reason;
 	am_json payload;
 };
 
-/* A ToolsPatch changes a list of tools: some added and removed, or a whole new list. The zero value changes nothing. */
+/* A ToolsPatch changes a list of tools, by additions and removals or by a new list. The zero value changes nothing. */
 struct am_tools_patch {
 	am_tools add;
 	am_strs remove;
@@ -652,14 +652,14 @@ struct am_tools_patch {
 	bool whole;
 };
 
-/* A Splice removes Remove messages at index At and inserts others there. Indices are those of the list as it was shown; splices are in ascending order and do not overlap. */
+/* A Splice removes Remove messages at index At and inserts others there. Indices refer to the list in the hook's input. Splices must be in ascending order and must not overlap. */
 struct am_splice {
 	int32_t at;
 	int32_t remove;
 	am_messages insert;
 };
 
-/* A ListPatch changes a list of messages: splices of the list as it was shown, or a whole new list. The zero value changes nothing. */
+/* A ListPatch changes a list of messages, by splices or by a new list. Splices refer to the list in the hook's input. The zero value changes nothing. */
 struct am_list_patch {
 	am_splices splice;
 	am_messages replace; /* used when whole is set */
@@ -674,24 +674,24 @@ struct am_before_agent_answer {
 	am_tools_patch tools;
 	am_strs return_directly;
 	am_list_patch messages;
-	am_message *respond; /* Respond is an assistant message; the model is not called. */
+	am_message *respond; /* respond is an assistant message that ends the run without a model call. */
 };
 
-/* A StateTool is a tool in a state hook's input, with whether the model is told of it. */
+/* A StateTool is a tool in the input of a state hook. Active reports whether the model is offered the tool. */
 struct am_state_tool {
 	am_str name;
 	am_str description;
 	am_json parameters; /* a JSON Schema */
-	am_str owner; /* Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
-	bool idempotent; /* Idempotent tools may be called again when it is unknown whether a call happened. */
+	am_str owner; /* owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
+	bool idempotent; /* idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	bool active;
 };
 
 /* BeforeModelRewriteStateInput is the input of before_model_rewrite_state. */
 struct am_before_model_rewrite_state_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_list messages;
 	am_state_tools tools;
 	am_str model;
@@ -703,10 +703,10 @@ struct am_before_model_rewrite_state_answer {
 	am_stop *stop;
 	am_interrupt *interrupt;
 	am_list_patch messages;
-	am_strs active; /* Active are the names of the tools that the model is told of from now on. */
+	am_strs active; /* active names the tools that the model is offered from now on. */
 };
 
-/* A Request is a model call as it will be sent. */
+/* A Request is a model call as the host will send it. */
 struct am_request {
 	am_list messages;
 	am_tools tools;
@@ -718,12 +718,12 @@ struct am_request {
 /* BeforeModelInput is the input of before_model. */
 struct am_before_model_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_request request;
 };
 
-/* A RequestPatch changes a request, for one call. */
+/* A RequestPatch changes the request of one model call. */
 struct am_request_patch {
 	am_list_patch messages;
 	am_tools_patch tools;
@@ -731,7 +731,7 @@ struct am_request_patch {
 	am_members params;
 };
 
-/* A Response is a model's answer. */
+/* A Response is a model's response. */
 struct am_response {
 	am_message message;
 	am_str finish_reason;
@@ -743,14 +743,14 @@ struct am_before_model_answer {
 	am_stop *stop;
 	am_interrupt *interrupt;
 	am_request_patch request;
-	am_response *response; /* the model is not called */
+	am_response *response; /* used instead of calling the model */
 };
 
-/* WrapModelInput is the input of wrap_model; RequestPatch is what it gives to next, and ModelReply what it gets. */
+/* WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
 struct am_wrap_model_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_request request;
 };
 
@@ -761,57 +761,57 @@ struct am_wrap_model_answer {
 	am_response *response;
 };
 
-/* A Chunk is a piece of a streamed response or tool result. Pieces of text are to be appended; pieces of a tool call belong to the call of their Index, whose id and name stand in its first piece. */
+/* A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
 struct am_chunk {
-	int64_t seq; /* the host's; ignored in answers */
+	int64_t seq; /* set by the host; ignored in answers */
 	am_str kind;
 	am_str text; /* text, reasoning, tool_result */
 	int32_t index; /* tool_call */
 	am_str id; /* tool_call */
 	am_str name; /* tool_call */
 	am_str arguments; /* tool_call */
-	am_str call_id; /* tool_result, and a part of one */
+	am_str call_id; /* tool_result, and part in a tool result */
 	am_part *part; /* part */
 };
 
-/* OnChunkInput is the input of on_chunk: all chunks that wait. */
+/* OnChunkInput is the input of on_chunk: all chunks that are available. */
 struct am_on_chunk_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_chunks chunks;
-	int64_t stream; /* Stream says which stream of the run the chunks are of: one number for each attempt of a call, so that what was held of one that broke off is not taken for the begin of the next. */
-	bool final; /* the last of this message; once a message */
+	int64_t stream; /* stream identifies the stream that the chunks belong to. It is unique within the run and differs for each attempt of a call, so that a module does not join chunks of a failed attempt with those of the next. */
+	bool final; /* last call for this message; set once per message */
 };
 
 /* OnChunkAnswer is the answer of on_chunk. */
 struct am_on_chunk_answer {
 	am_stop *stop;
 	am_interrupt *interrupt;
-	am_chunks chunks; /* replaces them; empty drops them */
+	am_chunks chunks; /* replaces the chunks; empty drops them */
 };
 
-/* An Error is what a failed host call leaves pending for the guest, and what a hook that returns 1 writes as its output. */
+/* An Error is the error object of a failed host call, and the output of a hook that returns 1. */
 struct am_error {
 	am_str code;
 	am_str message;
 	bool retryable;
-	int32_t status; /* HTTP status, when there was one */
-	int64_t retry_after_ms; /* how long to wait, in milliseconds */
+	int32_t status; /* HTTP status, if there was one */
+	int64_t retry_after_ms; /* when to retry, in milliseconds from now */
 };
 
-/* AfterModelInput is the input of after_model: a response or an error. */
+/* AfterModelInput is the input of after_model. Either Response or Error is set. */
 struct am_after_model_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_request request;
 	am_response *response;
 	am_error *error;
 	am_str source; /* "model", or the entry that answered */
 };
 
-/* ModelAgain asks for the model call once more, with a patched request. */
+/* ModelAgain requests another model call, with a patched request. */
 struct am_model_again {
 	am_request_patch request;
 	am_str reason;
@@ -829,9 +829,9 @@ struct am_after_model_answer {
 /* AfterModelRewriteStateInput is the input of after_model_rewrite_state. */
 struct am_after_model_rewrite_state_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
-	am_list messages; /* the response last */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
+	am_list messages; /* the response is the last one */
 	am_state_tools tools;
 };
 
@@ -842,39 +842,39 @@ struct am_after_model_rewrite_state_answer {
 	am_list_patch messages;
 };
 
-/* By says which module made a call of its own, through the import tool. */
+/* By identifies the module that made a call through the import tool. */
 struct am_by {
 	am_str entry;
 	am_str hook;
-	am_str call; /* Call is the id of the tool call that the hook was about; empty where it was about none. */
+	am_str call; /* call is the ID of the tool call that the hook was handling, or empty if there was none. */
 };
 
-/* A Call is one call of a tool, as tool hooks see it. */
+/* A Call is a tool call as the tool hooks receive it. */
 struct am_call {
 	am_str id;
 	am_str name;
-	am_str arguments; /* a JSON object in a string, exactly as the tool gets it */
+	am_str arguments; /* a JSON object in a string, exactly as the tool receives it */
 	am_str owner;
 	bool idempotent;
-	am_str original_arguments; /* OriginalArguments are the model's, where hooks changed them (after_tool). */
-	am_by *by; /* By is there where a module made the call, not the model: such a call is no part of the conversation. */
+	am_str original_arguments; /* original_arguments holds the model's arguments if hooks changed them (after_tool). */
+	am_by *by; /* by is set if a module made the call instead of the model. Such a call is not part of the conversation. */
 };
 
 /* BeforeToolInput is the input of before_tool. */
 struct am_before_tool_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 	am_tool tool;
 	bool stream;
 };
 
-/* A Result is what a tool call came to. */
+/* A Result is the result of a tool call. */
 struct am_result {
 	am_content content;
 	bool is_error;
-	am_json extra; /* an object; for modules, never sent to a model */
+	am_json extra; /* an object for modules; never sent to a model */
 };
 
 /* BeforeToolAnswer is the answer of before_tool. */
@@ -882,14 +882,14 @@ struct am_before_tool_answer {
 	am_stop *stop;
 	am_interrupt *interrupt;
 	am_str arguments;
-	am_result *result; /* the tool is not called */
+	am_result *result; /* used instead of calling the tool */
 };
 
-/* WrapToolCallInput is the input of wrap_tool_call; CallPatch is what it gives to next, and ToolReply what it gets. */
+/* WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
 struct am_wrap_tool_call_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 	am_tool tool;
 	bool stream;
@@ -902,29 +902,29 @@ struct am_wrap_tool_call_answer {
 	am_result *result;
 };
 
-/* GateToolInput is the input of gate_tool: the exact arguments. */
+/* GateToolInput is the input of gate_tool. Call has the exact arguments. */
 struct am_gate_tool_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 	am_tool tool;
 };
 
-/* GateToolAnswer is the answer of gate_tool. Decision must be there. */
+/* GateToolAnswer is the answer of gate_tool. Decision is required. */
 struct am_gate_tool_answer {
 	am_stop *stop;
 	am_interrupt *interrupt;
 	am_str decision;
-	am_str message; /* why; the model reads it */
-	am_json payload; /* for the one who is asked */
+	am_str message; /* the reason; the model reads it */
+	am_json payload; /* shown to the person who decides */
 };
 
 /* CallToolInput is the input of call_tool. */
 struct am_call_tool_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 };
 
@@ -935,11 +935,11 @@ struct am_call_tool_answer {
 	am_result *result;
 };
 
-/* AfterToolInput is the input of after_tool: a result or an error. */
+/* AfterToolInput is the input of after_tool. Either Result or Error is set. */
 struct am_after_tool_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 	am_tool tool;
 	am_result *result;
@@ -947,7 +947,7 @@ struct am_after_tool_input {
 	am_str source; /* "tool", "host", or the entry that answered or denied */
 };
 
-/* ToolAgain asks for the tool call once more, with other arguments. */
+/* ToolAgain requests another call of the tool, with other arguments. */
 struct am_tool_again {
 	am_str arguments;
 	am_str reason;
@@ -965,15 +965,15 @@ struct am_after_tool_answer {
 /* ToolMessagesInput is the input of tool_messages. */
 struct am_tool_messages_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_call call;
 	am_tool tool;
 	am_result result;
-	am_message default_; /* what would be recorded */
+	am_message default_; /* the message that is recorded by default */
 };
 
-/* ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages answers the call. */
+/* ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages must answer the call. */
 struct am_tool_messages_answer {
 	am_messages messages;
 };
@@ -981,8 +981,8 @@ struct am_tool_messages_answer {
 /* AfterToolsInput is the input of after_tools. */
 struct am_after_tools_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_list messages;
 	am_calls calls;
 };
@@ -997,10 +997,10 @@ struct am_after_tools_answer {
 /* AfterAgentInput is the input of after_agent. */
 struct am_after_agent_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_list messages;
-	int32_t new_from; /* the index of the first message of this run */
+	int32_t new_from; /* index of this run's first message */
 	am_message *final;
 	am_error *error;
 	am_str finish_reason;
@@ -1012,78 +1012,78 @@ struct am_after_agent_answer {
 	am_message *final;
 };
 
-/* EntryStats tell what one entry of the chain used in a run. */
+/* EntryStats counts what one entry of the chain used in a run. */
 struct am_entry_stats {
 	am_str entry;
-	am_str agent; /* whose chain it is in, if the run had several agents */
-	am_str digest; /* of the module's bytes; empty for native Go */
-	am_members hooks; /* calls of each hook */
+	am_str agent; /* the agent whose chain has the entry, if the run had several agents */
+	am_str digest; /* digest of the module's bytes; empty for native Go */
+	am_members hooks; /* number of calls by hook */
 	int64_t calls;
 	int64_t faults;
-	int64_t wall_us; /* time in its hooks, without that of what they wrap, microseconds */
+	int64_t wall_us; /* time in its hooks in microseconds, without the calls that they wrap */
 	int64_t bytes_in;
 	int64_t bytes_out;
 	int64_t fuel;
 	int64_t instances;
-	int64_t model_calls; /* Calls that it made of its own, through the imports model and tool. */
+	int64_t model_calls; /* Calls that the module made through the imports model and tool. */
 	int64_t tool_calls;
 };
 
-/* An Ask is the question of one of several gates that ask about a call. */
+/* An Ask is the question of one gate, if several gates ask about a call. */
 struct am_ask {
 	am_str entry;
 	am_str reason;
 	am_json payload;
 };
 
-/* A Pending is an interrupt that waits for an answer. */
+/* A Pending is an interrupt that has not been answered yet. */
 struct am_pending {
 	am_str id;
-	am_str run; /* of a run inside this one, if it waits there */
-	am_str agent; /* of that run */
-	am_str entry; /* empty for a tool's */
-	am_str hook; /* gate_tool: somebody is asked to approve the call */
+	am_str run; /* ID of the nested run that is interrupted, if any */
+	am_str agent; /* agent of that nested run */
+	am_str entry; /* empty if a tool interrupted the run */
+	am_str hook; /* gate_tool if the interrupt asks for approval of a call */
 	am_str reason;
 	am_json payload;
-	am_call *call; /* of the tool, with the exact arguments */
-	am_asks asks; /* Asks are the questions of all gates, where more than one asks; an answer is one to all of them. */
+	am_call *call; /* the tool call, with the exact arguments */
+	am_asks asks; /* asks lists the questions of all gates if several gates ask about the call. One answer applies to all of them. */
 };
 
-/* An Event tells of one thing that happened in a run. Which fields it has depends on its type. */
+/* An Event reports one thing that happened in a run. Its type determines which fields are set. */
 struct am_event {
 	am_str type;
-	int64_t seq; /* from 1, without gaps */
+	int64_t seq; /* starts at 1, without gaps */
 	am_str run;
-	int64_t time_ms; /* Unix time, milliseconds */
+	int64_t time_ms; /* Unix time in milliseconds */
 	int32_t step;
 	am_str step_id;
-	am_str agent; /* run_started; transfer: who goes on */
-	am_str model; /* run_started, transfer; model_attempt: that was asked */
-	am_str parent; /* run_started: the run that this one is a tool of */
-	am_str from; /* transfer: the agent that handed over */
+	am_str agent; /* run_started; transfer: the agent that continues */
+	am_str model; /* run_started, transfer; model_attempt: the model that failed */
+	am_str parent; /* run_started: the parent run, if this run is a tool call of another */
+	am_str from; /* transfer: the agent that transferred the conversation */
 	am_event *event; /* child */
-	int32_t attempt; /* model_attempt: the number of the one that failed, from 1 */
-	am_str next; /* model_attempt: the model that is asked next */
-	int64_t delay_ms; /* model_attempt: the pause before that, milliseconds */
+	int32_t attempt; /* model_attempt: number of the failed attempt, from 1 */
+	am_str next; /* model_attempt: the model to try next */
+	int64_t delay_ms; /* model_attempt: delay before the next attempt, in milliseconds */
 	am_chunk *chunk;
 	am_message *message;
-	bool replaced; /* the message is not what its chunks said */
+	bool replaced; /* the message differs from its chunks */
 	am_call *call;
 	am_result *result;
-	am_str source; /* tool_result; run_finished: whose failure of the model call it was */
+	am_str source; /* tool_result; run_finished: the source of a failed model call */
 	am_str entry;
 	am_str hook;
 	am_str name;
 	am_json data;
 	am_str level; /* debug, info, warn, error */
 	am_str text;
-	am_str digest; /* of the module's bytes */
+	am_str digest; /* digest of the module's bytes */
 	am_str stage; /* breaker, input, hook, host_call, answer */
 	am_str cause;
-	am_str limit; /* that was passed */
-	int64_t value; /* of that limit: bytes, a count, or nanoseconds */
-	am_str action; /* what became of it: run_ended, skipped, denied, … */
-	am_strs stderr; /* the guest's last lines */
+	am_str limit; /* the limit that was exceeded */
+	int64_t value; /* value of that limit: bytes, a count, or nanoseconds */
+	am_str action; /* how the host reacted: run_ended, skipped, denied, … */
+	am_strs stderr; /* last lines of the guest's standard error */
 	am_str finish_reason;
 	am_usage *usage;
 	am_error *error;
@@ -1092,19 +1092,19 @@ struct am_event {
 	am_str stop_code;
 	am_entry_stats_list entries;
 	am_pendings interrupts;
-	int64_t expires_ms; /* run_paused: until when it may be answered, Unix time, milliseconds */
-	am_str resume; /* where the run can be resumed from, if the host keeps it */
+	int64_t expires_ms; /* run_paused: deadline for the answer, Unix time in milliseconds */
+	am_str resume; /* reference for resuming the run, if the host persists it */
 };
 
-/* ObserveInput is the input of observe, whose answer is empty. */
+/* ObserveInput is the input of observe. */
 struct am_observe_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
 	am_events events;
 };
 
-/* ObserveAnswer is the answer of observe: empty. */
+/* ObserveAnswer is the answer of observe. It has no fields. */
 struct am_observe_answer {
 	char nothing;
 };
@@ -1112,16 +1112,16 @@ struct am_observe_answer {
 /* TranslateInput is the input of translate_before and translate_after. */
 struct am_translate_input {
 	am_run run;
-	am_str entry; /* this module's name in the chain */
-	am_resume *resume; /* Resume is there when this hook interrupted the run and was answered. */
-	am_json event; /* Event is an Event before it is put into the client's protocol, and what the protocol made of it after. */
+	am_str entry; /* name of this module's entry in the chain */
+	am_resume *resume; /* resume is set if this hook interrupted the run and the interrupt was answered. */
+	am_json event; /* event is the Event in translate_before, and its translation to the client's protocol in translate_after. */
 	am_str protocol;
 };
 
 /* TranslateAnswer is the answer of translate_before and translate_after. */
 struct am_translate_answer {
-	am_json event; /* replaces it */
-	bool drop; /* it is not sent */
+	am_json event; /* replaces the event */
+	bool drop; /* suppresses the event */
 };
 
 /* ModelReply is the reply of next in wrap_model. */
@@ -1139,49 +1139,49 @@ struct am_tool_reply {
 	am_result *result;
 };
 
-/* A ToolRequest is what a module hands to the import tool, whose reply is a ToolReply. */
+/* A ToolRequest is the argument of the import tool, which replies with a ToolReply. */
 struct am_tool_request {
 	am_str name;
-	am_str arguments; /* a JSON object in a string; empty counts as {} */
+	am_str arguments; /* a JSON object in a string; empty means {} */
 };
 
-/* An HTTPHeader is a line of a header. */
+/* An HTTPHeader is one header field. */
 struct am_http_header {
 	am_str name;
 	am_str value;
 };
 
-/* An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+/* An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 struct am_http_request {
-	am_str method; /* GET if empty */
-	am_str url; /* https, or http without secrets */
+	am_str method; /* defaults to GET */
+	am_str url; /* https; http is allowed without secrets */
 	am_http_headers headers;
 	am_str body;
-	am_str body_base64; /* BodyBase64 takes the place of Body for bytes that are not UTF-8. */
-	int64_t timeout_ms; /* TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+	am_str body_base64; /* body_base64 replaces Body if the bytes are not valid UTF-8. */
+	int64_t timeout_ms; /* timeout_ms bounds the whole exchange, in milliseconds. Zero means the host's maximum, and larger values are reduced to it. */
 };
 
-/* An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+/* An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
 struct am_http_response {
 	int32_t status;
-	am_str url; /* that answered, if there were redirects */
-	am_http_headers headers; /* names in lower case, sorted */
-	am_str body; /* as it was sent, if it is UTF-8 */
-	am_str body_base64; /* otherwise */
+	am_str url; /* final URL, if there were redirects */
+	am_http_headers headers; /* names are lower case and sorted */
+	am_str body; /* if it is valid UTF-8 */
+	am_str body_base64; /* if it is not valid UTF-8 */
 };
 
-/* A Sent is what a module hands to send. */
+/* A Sent is the argument of the import send. */
 struct am_sent {
 	am_chunks chunks;
 };
 
-/* A StreamEnd is what a stream came to: what next would have replied. */
+/* A StreamEnd is the final result of a stream: the reply that next would have returned. */
 struct am_stream_end {
-	am_response *response; /* of a model */
-	am_result *result; /* of a tool */
+	am_response *response; /* set for a model call */
+	am_result *result; /* set for a tool call */
 };
 
-/* A Received is the reply of recv: the chunks that wait, or, once, the end. Where neither is there is nothing more to come. */
+/* A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
 struct am_received {
 	am_chunks chunks;
 	am_stream_end *end;
@@ -1198,17 +1198,17 @@ struct am_local_version {
 	int64_t version;
 };
 
-/* Custom is what a module gives to emit. */
+/* Custom is the argument of the import emit. */
 struct am_custom {
 	am_str name;
 	am_json data;
 };
 
-/* An Approval answers the question whether a tool call may be made. */
+/* An Approval answers the question whether a tool call is allowed. */
 struct am_approval {
 	am_str decision; /* approve, deny or edit */
-	am_str message; /* why not; the model reads it */
-	am_str arguments; /* edit: what to call the tool with instead */
+	am_str message; /* the reason; the model reads it */
+	am_str arguments; /* for edit: the arguments to use instead */
 };
 
 static const am_type am_type_description;

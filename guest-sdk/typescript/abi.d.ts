@@ -31,7 +31,7 @@ export interface AfterAgentAnswer {
 /** AfterAgentInput is the input of after_agent. */
 export interface AfterAgentInput extends Common {
 	readonly messages: Messages;
-	/** the index of the first message of this run */
+	/** index of this run's first message */
 	readonly new_from: number;
 	readonly final?: Message;
 	readonly error?: Failure;
@@ -46,7 +46,7 @@ export interface AfterModelAnswer extends Control {
 	readonly again?: ModelAgain;
 }
 
-/** AfterModelInput is the input of after_model: a response or an error. */
+/** AfterModelInput is the input of after_model. Either Response or Error is set. */
 export interface AfterModelInput extends Common {
 	readonly request: ModelRequest;
 	readonly response?: ModelResponse;
@@ -62,7 +62,7 @@ export interface AfterModelRewriteStateAnswer extends Control {
 
 /** AfterModelRewriteStateInput is the input of after_model_rewrite_state. */
 export interface AfterModelRewriteStateInput extends Common {
-	/** the response last */
+	/** the response is the last one */
 	readonly messages: Messages;
 	readonly tools: readonly StateTool[];
 }
@@ -74,7 +74,7 @@ export interface AfterToolAnswer extends Control {
 	readonly again?: ToolAgain;
 }
 
-/** AfterToolInput is the input of after_tool: a result or an error. */
+/** AfterToolInput is the input of after_tool. Either Result or Error is set. */
 export interface AfterToolInput extends Common {
 	readonly call: Call;
 	readonly tool: Tool;
@@ -95,7 +95,7 @@ export interface AfterToolsInput extends Common {
 	readonly calls: readonly Call[];
 }
 
-/** An Ask is the question of one of several gates that ask about a call. */
+/** An Ask is the question of one gate, if several gates ask about a call. */
 export interface Ask {
 	readonly entry: string;
 	readonly reason: string;
@@ -108,7 +108,7 @@ export interface BeforeAgentAnswer extends Control {
 	readonly tools?: ToolsPatch;
 	readonly return_directly?: readonly string[];
 	readonly messages?: MessagesPatch;
-	/** Respond is an assistant message; the model is not called. */
+	/** respond is an assistant message that ends the run without a model call. */
 	readonly respond?: Message;
 }
 
@@ -126,7 +126,7 @@ export interface BeforeAgentInput extends Common {
 /** BeforeModelAnswer is the answer of before_model. */
 export interface BeforeModelAnswer extends Control {
 	readonly request?: RequestPatch;
-	/** the model is not called */
+	/** used instead of calling the model */
 	readonly response?: ModelResponse;
 }
 
@@ -138,7 +138,7 @@ export interface BeforeModelInput extends Common {
 /** BeforeModelRewriteStateAnswer is the answer of before_model_rewrite_state. */
 export interface BeforeModelRewriteStateAnswer extends Control {
 	readonly messages?: MessagesPatch;
-	/** Active are the names of the tools that the model is told of from now on. */
+	/** active names the tools that the model is offered from now on. */
 	readonly active?: readonly string[];
 }
 
@@ -153,7 +153,7 @@ export interface BeforeModelRewriteStateInput extends Common {
 /** BeforeToolAnswer is the answer of before_tool. */
 export interface BeforeToolAnswer extends Control {
 	readonly arguments?: string;
-	/** the tool is not called */
+	/** used instead of calling the tool */
 	readonly result?: Result;
 }
 
@@ -164,25 +164,25 @@ export interface BeforeToolInput extends Common {
 	readonly stream?: boolean;
 }
 
-/** By says which module made a call of its own, through the import tool. */
+/** By identifies the module that made a call through the import tool. */
 export interface By {
 	readonly entry: string;
 	readonly hook: Hook;
-	/** Call is the id of the tool call that the hook was about; empty where it was about none. */
+	/** call is the ID of the tool call that the hook was handling, or empty if there was none. */
 	readonly call?: string;
 }
 
-/** A Call is one call of a tool, as tool hooks see it. */
+/** A Call is a tool call as the tool hooks receive it. */
 export interface Call {
 	readonly id: string;
 	readonly name: string;
-	/** a JSON object in a string, exactly as the tool gets it */
+	/** a JSON object in a string, exactly as the tool receives it */
 	readonly arguments: string;
 	readonly owner?: string;
 	readonly idempotent?: boolean;
-	/** OriginalArguments are the model's, where hooks changed them (after_tool). */
+	/** original_arguments holds the model's arguments if hooks changed them (after_tool). */
 	readonly original_arguments?: string;
-	/** By is there where a module made the call, not the model: such a call is no part of the conversation. */
+	/** by is set if a module made the call instead of the model. Such a call is not part of the conversation. */
 	readonly by?: By;
 }
 
@@ -201,7 +201,7 @@ export interface CallToolInput extends Common {
 	readonly call: Call;
 }
 
-/** A Chunk is a piece of a streamed response or tool result. Pieces of text are to be appended; pieces of a tool call belong to the call of their Index, whose id and name stand in its first piece. */
+/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
 export type Chunk = { readonly seq?: number } & (
 	| { readonly kind: "text" | "reasoning"; readonly text: string }
 	| { readonly kind: "tool_result"; readonly call_id?: string; readonly text: string }
@@ -209,19 +209,19 @@ export type Chunk = { readonly seq?: number } & (
 	| { readonly kind: "part"; readonly call_id?: string; readonly part: Part }
 );
 
-/** A Code says what kind of failure an Error is; programs branch on it. */
+/** A Code classifies an Error for programs. */
 export type Code = "invalid" | "denied" | "limit" | "not_found" | "conflict" | "unavailable" | "model" | "tool" | "internal";
 
-/** Common is in every hook's input. */
+/** Common is the part that every hook's input has. */
 export interface Common {
 	readonly run: Run;
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	readonly entry: string;
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	readonly resume?: Resume;
 }
 
-/** ConfigureAnswer is the answer of configure: empty. */
+/** ConfigureAnswer is the answer of configure. It has no fields. */
 export interface ConfigureAnswer {
 }
 
@@ -231,100 +231,100 @@ export interface ConfigureInput {
 	readonly config: unknown;
 }
 
-/** Content is what a message or a tool result says: null, a string, or parts. The zero value is null. */
+/** Content is the content of a message or of a tool result: null, a string, or parts. The zero value is null. */
 export type Content = string | null | readonly Part[];
 
-/** Control is in every answer that may end or pause the run. Fields beside a stop or an interrupt are not applied. */
+/** Control is the part of an answer that can end or pause the run. If it does, the host ignores the other fields of the answer. */
 export interface Control {
 	readonly stop?: Stop;
 	readonly interrupt?: Interrupt;
 }
 
-/** A Description is what a module says of itself in answer to describe. */
+/** A Description is a module's answer to describe. */
 export interface Description {
 	readonly name?: string;
 	readonly version?: string;
 	readonly description?: string;
-	/** Requires names the hooks and features that the module cannot do without; one that the host does not have refuses the module. */
+	/** requires names the hooks and features that the module needs. The host rejects the module if it does not support one of them. */
 	readonly requires?: readonly string[];
-	/** Hooks are those of the exports that are to be called; without it, all. */
+	/** hooks lists the exported hooks to call. It defaults to all exported hooks. */
 	readonly hooks?: readonly Hook[];
-	/** MessagesFull when empty */
+	/** "full" if empty */
 	readonly messages?: string;
-	/** Events are the types of events for observe; without it, all but chunks. */
+	/** events lists the event types that observe receives. It defaults to all types except chunk. */
 	readonly events?: readonly EventType[];
-	/** HoldStream keeps chunks of a wrapped model call back until the wrapper returns. */
+	/** hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
 	readonly hold_stream?: boolean;
-	/** ConfigSchema is a JSON Schema of the module's configuration, without references to other documents. */
+	/** config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 	readonly config_schema?: unknown;
 }
 
-/** EntryStats tell what one entry of the chain used in a run. */
+/** EntryStats counts what one entry of the chain used in a run. */
 export interface EntryStats {
 	readonly entry: string;
-	/** whose chain it is in, if the run had several agents */
+	/** the agent whose chain has the entry, if the run had several agents */
 	readonly agent?: string;
-	/** of the module's bytes; empty for native Go */
+	/** digest of the module's bytes; empty for native Go */
 	readonly digest?: string;
-	/** calls of each hook */
+	/** number of calls by hook */
 	readonly hooks?: Readonly<Record<string, number>>;
 	readonly calls: number;
 	readonly faults?: number;
-	/** time in its hooks, without that of what they wrap, microseconds */
+	/** time in its hooks in microseconds, without the calls that they wrap */
 	readonly wall_us: number;
 	readonly bytes_in: number;
 	readonly bytes_out: number;
 	readonly fuel: number;
 	readonly instances?: number;
-	/** Calls that it made of its own, through the imports model and tool. */
+	/** Calls that the module made through the imports model and tool. */
 	readonly model_calls?: number;
 	readonly tool_calls?: number;
 }
 
-/** An Error is what a failed host call leaves pending for the guest, and what a hook that returns 1 writes as its output. */
+/** An Error is the error object of a failed host call, and the output of a hook that returns 1. */
 export interface Failure {
 	readonly code: Code;
 	readonly message: string;
 	readonly retryable?: boolean;
-	/** HTTP status, when there was one */
+	/** HTTP status, if there was one */
 	readonly status?: number;
-	/** how long to wait, in milliseconds */
+	/** when to retry, in milliseconds from now */
 	readonly retry_after_ms?: number;
 }
 
-/** An Event tells of one thing that happened in a run. Which fields it has depends on its type. */
+/** An Event reports one thing that happened in a run. Its type determines which fields are set. */
 export interface Event {
 	readonly type: EventType;
-	/** from 1, without gaps */
+	/** starts at 1, without gaps */
 	readonly seq: number;
 	readonly run: string;
-	/** Unix time, milliseconds */
+	/** Unix time in milliseconds */
 	readonly time_ms: number;
 	readonly step?: number;
 	readonly step_id?: string;
-	/** run_started; transfer: who goes on */
+	/** run_started; transfer: the agent that continues */
 	readonly agent?: string;
-	/** run_started, transfer; model_attempt: that was asked */
+	/** run_started, transfer; model_attempt: the model that failed */
 	readonly model?: string;
-	/** run_started: the run that this one is a tool of */
+	/** run_started: the parent run, if this run is a tool call of another */
 	readonly parent?: string;
-	/** transfer: the agent that handed over */
+	/** transfer: the agent that transferred the conversation */
 	readonly from?: string;
 	/** child */
 	readonly event?: Event;
-	/** model_attempt: the number of the one that failed, from 1 */
+	/** model_attempt: number of the failed attempt, from 1 */
 	readonly attempt?: number;
-	/** model_attempt: the model that is asked next */
+	/** model_attempt: the model to try next */
 	readonly next?: string;
-	/** model_attempt: the pause before that, milliseconds */
+	/** model_attempt: delay before the next attempt, in milliseconds */
 	readonly delay_ms?: number;
 	readonly chunk?: Chunk;
 	readonly message?: Message;
-	/** the message is not what its chunks said */
+	/** the message differs from its chunks */
 	readonly replaced?: boolean;
 	readonly call?: Call;
 	readonly result?: Result;
-	/** tool_result; run_finished: whose failure of the model call it was */
+	/** tool_result; run_finished: the source of a failed model call */
 	readonly source?: string;
 	readonly entry?: string;
 	readonly hook?: Hook;
@@ -333,18 +333,18 @@ export interface Event {
 	/** debug, info, warn, error */
 	readonly level?: string;
 	readonly text?: string;
-	/** of the module's bytes */
+	/** digest of the module's bytes */
 	readonly digest?: string;
 	/** breaker, input, hook, host_call, answer */
 	readonly stage?: string;
 	readonly cause?: string;
-	/** that was passed */
+	/** the limit that was exceeded */
 	readonly limit?: string;
-	/** of that limit: bytes, a count, or nanoseconds */
+	/** value of that limit: bytes, a count, or nanoseconds */
 	readonly value?: number;
-	/** what became of it: run_ended, skipped, denied, … */
+	/** how the host reacted: run_ended, skipped, denied, … */
 	readonly action?: string;
-	/** the guest's last lines */
+	/** last lines of the guest's standard error */
 	readonly stderr?: readonly string[];
 	readonly finish_reason?: string;
 	readonly usage?: Usage;
@@ -354,79 +354,79 @@ export interface Event {
 	readonly stop_code?: string;
 	readonly entries?: readonly EntryStats[];
 	readonly interrupts?: readonly Pending[];
-	/** run_paused: until when it may be answered, Unix time, milliseconds */
+	/** run_paused: deadline for the answer, Unix time in milliseconds */
 	readonly expires_ms?: number;
-	/** where the run can be resumed from, if the host keeps it */
+	/** reference for resuming the run, if the host persists it */
 	readonly resume?: string;
 }
 
-/** An EventType says what an event tells. */
+/** An EventType is the type of an event. */
 export type EventType = "run_started" | "step_started" | "chunk" | "message" | "tool_call" | "tool_result" | "custom" | "log" | "fault" | "model_attempt" | "limit" | "transfer" | "child" | "step_finished" | "run_paused" | "run_resumed" | "run_finished";
 
-/** A FunctionCall names a tool and the arguments for it, a JSON object in a string. */
+/** A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 export interface FunctionCall {
 	readonly name: string;
 	readonly arguments: string;
 }
 
-/** GateToolAnswer is the answer of gate_tool. Decision must be there. */
+/** GateToolAnswer is the answer of gate_tool. Decision is required. */
 export interface GateToolAnswer extends Control {
 	readonly decision?: "allow" | "ask" | "deny" | "stop";
-	/** why; the model reads it */
+	/** the reason; the model reads it */
 	readonly message?: string;
-	/** for the one who is asked */
+	/** shown to the person who decides */
 	readonly payload?: unknown;
 }
 
-/** GateToolInput is the input of gate_tool: the exact arguments. */
+/** GateToolInput is the input of gate_tool. Call has the exact arguments. */
 export interface GateToolInput extends Common {
 	readonly call: Call;
 	readonly tool: Tool;
 }
 
-/** An HTTPHeader is a line of a header. */
+/** An HTTPHeader is one header field. */
 export interface HTTPHeader {
 	readonly name: string;
 	readonly value: string;
 }
 
-/** An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+/** An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 export interface HTTPRequest {
-	/** GET if empty */
+	/** defaults to GET */
 	readonly method?: string;
-	/** https, or http without secrets */
+	/** https; http is allowed without secrets */
 	readonly url: string;
 	readonly headers?: readonly HTTPHeader[];
 	readonly body?: string;
-	/** BodyBase64 takes the place of Body for bytes that are not UTF-8. */
+	/** body_base64 replaces Body if the bytes are not valid UTF-8. */
 	readonly body_base64?: string;
-	/** TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+	/** timeout_ms bounds the whole exchange, in milliseconds. Zero means the host's maximum, and larger values are reduced to it. */
 	readonly timeout_ms?: number;
 }
 
-/** An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+/** An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
 export interface HTTPResponse {
 	readonly status: number;
-	/** that answered, if there were redirects */
+	/** final URL, if there were redirects */
 	readonly url?: string;
-	/** names in lower case, sorted */
+	/** names are lower case and sorted */
 	readonly headers?: readonly HTTPHeader[];
-	/** as it was sent, if it is UTF-8 */
+	/** if it is valid UTF-8 */
 	readonly body?: string;
-	/** otherwise */
+	/** if it is not valid UTF-8 */
 	readonly body_base64?: string;
 }
 
-/** A Hook is the name of an export that the host calls: a point in the agent's loop. */
+/** A Hook is the name of an exported function that the host calls at one point of the agent's loop. */
 export type Hook = "describe" | "configure" | "before_agent" | "before_model_rewrite_state" | "before_model" | "wrap_model" | "on_chunk" | "after_model" | "after_model_rewrite_state" | "before_tool" | "wrap_tool_call" | "gate_tool" | "call_tool" | "after_tool" | "tool_messages" | "after_tools" | "after_agent" | "observe" | "translate_before" | "translate_after";
 
-/** Interrupt pauses the run until somebody answers. As an error of a native tool it does the same. */
+/** Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
 export interface Interrupt {
 	readonly reason: string;
 	readonly payload?: unknown;
 }
 
-/** A List stands for a list of messages in a hook's input. It is immutable while the hook runs. */
+/** A List represents a list of messages in a hook's input. It does not change while the hook runs. */
 export interface Messages {
 	readonly length: number;
 	readonly revision: number;
@@ -449,10 +449,10 @@ export interface Messages {
 	rewrite(change: (message: Message, index: number) => Message | readonly Message[] | null | undefined | void): MessagesPatch | undefined;
 }
 
-/** A ListPatch changes a list of messages: splices of the list as it was shown, or a whole new list. The zero value changes nothing. */
+/** A ListPatch changes a list of messages, by splices or by a new list. Splices refer to the list in the hook's input. The zero value changes nothing. */
 export type MessagesPatch = Messages | readonly Message[] | { readonly splice: readonly Splice[] };
 
-/** A Message is one message of the conversation in the form of the OpenAI chat API. ID and Origin are the host's: what a module puts there is ignored, unless the same answer removed the message of that id. */
+/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
 export interface Message {
 	readonly id?: string;
 	readonly role: "system" | "developer" | "user" | "assistant" | "tool";
@@ -461,45 +461,45 @@ export interface Message {
 	readonly tool_calls?: readonly ToolCall[];
 	readonly tool_call_id?: string;
 	readonly reasoning_content?: string;
-	/** an object; for modules, never sent to a model */
+	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
 	readonly origin?: string;
 }
 
-/** ModelAgain asks for the model call once more, with a patched request. */
+/** ModelAgain requests another model call, with a patched request. */
 export interface ModelAgain {
 	readonly request?: RequestPatch;
 	readonly reason?: string;
 }
 
-/** ObserveAnswer is the answer of observe: empty. */
+/** ObserveAnswer is the answer of observe. It has no fields. */
 export interface ObserveAnswer {
 }
 
-/** ObserveInput is the input of observe, whose answer is empty. */
+/** ObserveInput is the input of observe. */
 export interface ObserveInput extends Common {
 	readonly events: readonly Event[];
 }
 
 /** OnChunkAnswer is the answer of on_chunk. */
 export interface OnChunkAnswer extends Control {
-	/** replaces them; empty drops them */
+	/** replaces the chunks; empty drops them */
 	readonly chunks?: readonly Chunk[];
 }
 
-/** OnChunkInput is the input of on_chunk: all chunks that wait. */
+/** OnChunkInput is the input of on_chunk: all chunks that are available. */
 export interface OnChunkInput extends Common {
 	readonly chunks: readonly Chunk[];
-	/** Stream says which stream of the run the chunks are of: one number for each attempt of a call, so that what was held of one that broke off is not taken for the begin of the next. */
+	/** stream identifies the stream that the chunks belong to. It is unique within the run and differs for each attempt of a call, so that a module does not join chunks of a failed attempt with those of the next. */
 	readonly stream?: number;
-	/** the last of this message; once a message */
+	/** last call for this message; set once per message */
 	readonly final: boolean;
 }
 
-/** Params are parameters of a model call by their OpenAI names (temperature, max_tokens, stop, …). Patches are merged one by one; null removes one. */
+/** Params holds the parameters of a model call by their OpenAI names (temperature, max_tokens, stop, …). Patches are merged key by key; null removes a parameter. */
 export type Params = Readonly<Record<string, unknown>>;
 
-/** A Part is one piece of content in the form of the OpenAI chat API. */
+/** A Part is one part of the content in the format of the OpenAI chat API. */
 export interface Part {
 	readonly type: string;
 	readonly text?: string;
@@ -511,26 +511,26 @@ export interface Part {
 	readonly file?: unknown;
 }
 
-/** A Pending is an interrupt that waits for an answer. */
+/** A Pending is an interrupt that has not been answered yet. */
 export interface Pending {
 	readonly id: string;
-	/** of a run inside this one, if it waits there */
+	/** ID of the nested run that is interrupted, if any */
 	readonly run?: string;
-	/** of that run */
+	/** agent of that nested run */
 	readonly agent?: string;
-	/** empty for a tool's */
+	/** empty if a tool interrupted the run */
 	readonly entry?: string;
-	/** gate_tool: somebody is asked to approve the call */
+	/** gate_tool if the interrupt asks for approval of a call */
 	readonly hook?: Hook;
 	readonly reason: string;
 	readonly payload?: unknown;
-	/** of the tool, with the exact arguments */
+	/** the tool call, with the exact arguments */
 	readonly call?: Call;
-	/** Asks are the questions of all gates, where more than one asks; an answer is one to all of them. */
+	/** asks lists the questions of all gates if several gates ask about the call. One answer applies to all of them. */
 	readonly asks?: readonly Ask[];
 }
 
-/** A Request is a model call as it will be sent. */
+/** A Request is a model call as the host will send it. */
 export interface ModelRequest {
 	readonly messages: Messages;
 	readonly tools: readonly Tool[];
@@ -539,7 +539,7 @@ export interface ModelRequest {
 	readonly stream?: boolean;
 }
 
-/** A RequestPatch changes a request, for one call. */
+/** A RequestPatch changes the request of one model call. */
 export interface RequestPatch {
 	readonly messages?: MessagesPatch;
 	readonly tools?: ToolsPatch;
@@ -547,94 +547,94 @@ export interface RequestPatch {
 	readonly params?: Params;
 }
 
-/** A Response is a model's answer. */
+/** A Response is a model's response. */
 export interface ModelResponse {
 	readonly message: Message;
 	readonly finish_reason?: string;
 	readonly usage?: Usage;
 }
 
-/** A Result is what a tool call came to. */
+/** A Result is the result of a tool call. */
 export interface Result {
 	readonly content: Content;
 	readonly is_error?: boolean;
-	/** an object; for modules, never sent to a model */
+	/** an object for modules; never sent to a model */
 	readonly extra?: unknown;
 }
 
-/** A Resume is what an interrupt was answered with. It is in the input of the hook that interrupted, when it is called again. */
+/** A Resume is the answer to an interrupt. The hook that interrupted receives it in its input when it is called again. */
 export interface Resume {
 	readonly id: string;
 	readonly answer: unknown;
 }
 
-/** A Run says which run, and where in it, a hook is called. */
+/** A Run describes the run in which a hook is called, and its progress. */
 export interface Run {
 	readonly id: string;
 	readonly agent: string;
-	/** from 1; 0 in before_agent */
+	/** starts at 1; 0 in before_agent */
 	readonly step: number;
 	readonly step_id?: string;
 	readonly max_steps: number;
 	readonly usage: Usage;
-	/** the caller's */
+	/** from the caller */
 	readonly metadata?: Readonly<Record<string, unknown>>;
-	/** Unix time, milliseconds */
+	/** current Unix time in milliseconds */
 	readonly now_ms: number;
-	/** milliseconds left; 0: none */
+	/** milliseconds until the deadline; 0 if there is none */
 	readonly deadline_ms?: number;
-	/** the run that this one is a tool of */
+	/** ID of the parent run, if this run is a tool call of another */
 	readonly parent?: string;
 }
 
-/** RunLimits are the limits of a run that modules may want to know. */
+/** RunLimits holds the limits of a run. */
 export interface RunLimits {
 	readonly max_steps: number;
-	/** 0: as many as there are steps for, and what hooks ask for */
+	/** 0 if only the steps and the hooks' requests limit it */
 	readonly model_calls?: number;
-	/** 0: any number */
+	/** 0 means unlimited */
 	readonly tool_calls?: number;
-	/** calls of single tools */
+	/** calls by tool */
 	readonly tools?: Readonly<Record<string, number>>;
 }
 
-/** A Splice removes Remove messages at index At and inserts others there. Indices are those of the list as it was shown; splices are in ascending order and do not overlap. */
+/** A Splice removes Remove messages at index At and inserts others there. Indices refer to the list in the hook's input. Splices must be in ascending order and must not overlap. */
 export interface Splice {
 	readonly at: number;
 	readonly remove?: number;
 	readonly insert?: readonly Message[];
 }
 
-/** A StateTool is a tool in a state hook's input, with whether the model is told of it. */
+/** A StateTool is a tool in the input of a state hook. Active reports whether the model is offered the tool. */
 export interface StateTool extends Tool {
 	readonly active: boolean;
 }
 
-/** Stop ends the run: nothing catches it. */
+/** Stop ends the run. No hook can prevent that. */
 export interface Stop {
 	readonly reason: string;
 	readonly code?: string;
 }
 
-/** A Tool is what the model is told of a tool. */
+/** A Tool describes a tool to the model. */
 export interface Tool {
 	readonly name: string;
 	readonly description?: string;
 	/** a JSON Schema */
 	readonly parameters?: unknown;
-	/** Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
+	/** owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	readonly owner?: string;
-	/** Idempotent tools may be called again when it is unknown whether a call happened. */
+	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	readonly idempotent?: boolean;
 }
 
-/** ToolAgain asks for the tool call once more, with other arguments. */
+/** ToolAgain requests another call of the tool, with other arguments. */
 export interface ToolAgain {
 	readonly arguments?: string;
 	readonly reason?: string;
 }
 
-/** A ToolCall is one call in an assistant's message. Arguments are the model's string, as it came. */
+/** A ToolCall is one call in an assistant's message. Its arguments are the model's string, unchanged. */
 export interface ToolCall {
 	readonly id: string;
 	/** "function" */
@@ -642,7 +642,7 @@ export interface ToolCall {
 	readonly function: FunctionCall;
 }
 
-/** ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages answers the call. */
+/** ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages must answer the call. */
 export interface ToolMessagesAnswer {
 	readonly messages?: readonly Message[];
 }
@@ -652,24 +652,24 @@ export interface ToolMessagesInput extends Common {
 	readonly call: Call;
 	readonly tool: Tool;
 	readonly result: Result;
-	/** what would be recorded */
+	/** the message that is recorded by default */
 	readonly default: Message;
 }
 
-/** A ToolsPatch changes a list of tools: some added and removed, or a whole new list. The zero value changes nothing. */
+/** A ToolsPatch changes a list of tools, by additions and removals or by a new list. The zero value changes nothing. */
 export type ToolsPatch = readonly Tool[] | { readonly add?: readonly Tool[]; readonly remove?: readonly string[] };
 
 /** TranslateAnswer is the answer of translate_before and translate_after. */
 export interface TranslateAnswer {
-	/** replaces it */
+	/** replaces the event */
 	readonly event?: unknown;
-	/** it is not sent */
+	/** suppresses the event */
 	readonly drop?: boolean;
 }
 
 /** TranslateInput is the input of translate_before and translate_after. */
 export interface TranslateInput extends Common {
-	/** Event is an Event before it is put into the client's protocol, and what the protocol made of it after. */
+	/** event is the Event in translate_before, and its translation to the client's protocol in translate_after. */
 	readonly event: unknown;
 	readonly protocol: string;
 }
@@ -686,7 +686,7 @@ export interface WrapModelAnswer extends Control {
 	readonly response?: ModelResponse;
 }
 
-/** WrapModelInput is the input of wrap_model; RequestPatch is what it gives to next, and ModelReply what it gets. */
+/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
 export interface WrapModelInput extends Common {
 	readonly request: ModelRequest;
 }
@@ -696,7 +696,7 @@ export interface WrapToolCallAnswer extends Control {
 	readonly result?: Result;
 }
 
-/** WrapToolCallInput is the input of wrap_tool_call; CallPatch is what it gives to next, and ToolReply what it gets. */
+/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
 export interface WrapToolCallInput extends Common {
 	readonly call: Call;
 	readonly tool: Tool;

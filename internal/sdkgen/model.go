@@ -158,7 +158,7 @@ func (r *reader) fields(s *structure, t *ast.StructType) {
 		if doc == nil {
 			doc = f.Comment
 		}
-		x := field{key: key, doc: comment(doc), omitted: options != ""}
+		x := field{key: key, doc: fieldComment(f.Names[0].Name, key, comment(doc)), omitted: options != ""}
 		r.typeOf(&x, f.Type)
 		if options == "omitzero" && (x.kind == texts || x.kind == objects) {
 			x.optional = true
@@ -217,6 +217,14 @@ var (
 // comment is a comment's text in one line.
 func comment(doc *ast.CommentGroup) string {
 	return link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
+}
+
+// fieldComment replaces the field's Go name at the start of its comment by its JSON key.
+func fieldComment(name, key, doc string) string {
+	if rest, ok := strings.CutPrefix(doc, name+" "); ok {
+		return key + " " + rest
+	}
+	return doc
 }
 
 // snake is a Go name in the spelling of C.

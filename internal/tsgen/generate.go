@@ -186,7 +186,7 @@ func (g *generator) ref(name string) string {
 			text = fmt.Sprintf("export type %s = %s;", nameOf(name), g.named(name, t))
 		}
 	}
-	g.done[name] = comment(doc, "") + text
+	g.done[name] = comment("", "", doc, "") + text
 	return nameOf(name)
 }
 
@@ -242,7 +242,7 @@ func (g *generator) structure(name string, t *ast.StructType) string {
 		if doc == nil {
 			doc = f.Comment
 		}
-		fmt.Fprintf(&b, "%s\treadonly %s%s: %s;\n", comment(doc, "\t"), key, mark, kind)
+		fmt.Fprintf(&b, "%s\treadonly %s%s: %s;\n", comment(f.Names[0].Name, key, doc, "\t"), key, mark, kind)
 	}
 	head := "export interface " + nameOf(name)
 	if len(extends) > 0 {
@@ -283,14 +283,17 @@ func (g *generator) typeOf(t ast.Expr) string {
 
 var link = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 
-// comment is a comment of Go as one of TypeScript.
-func comment(doc *ast.CommentGroup, indent string) string {
+// comment converts a Go comment to a TypeScript one. A leading Go name becomes the JSON key.
+func comment(name, key string, doc *ast.CommentGroup, indent string) string {
 	if doc == nil {
 		return ""
 	}
 	text := link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
 	if text == "" {
 		return ""
+	}
+	if rest, ok := strings.CutPrefix(text, name+" "); ok && name != "" {
+		text = key + " " + rest
 	}
 	return indent + "/** " + strings.ReplaceAll(text, "*/", "* /") + " */\n"
 }

@@ -3,22 +3,22 @@
 import { Json, Members, Reader, Value, Writer } from "./json";
 import { Content, List, ListPatch, ToolsPatch } from "./special";
 
-/** A Description is what a module says of itself in answer to describe. */
+/** A Description is a module's answer to describe. */
 export class Description extends Value {
 	name: string = "";
 	version: string = "";
 	description: string = "";
-	/** Requires names the hooks and features that the module cannot do without; one that the host does not have refuses the module. */
+	/** requires names the hooks and features that the module needs. The host rejects the module if it does not support one of them. */
 	requires: string[] = [];
-	/** Hooks are those of the exports that are to be called; without it, all. */
+	/** hooks lists the exported hooks to call. It defaults to all exported hooks. */
 	hooks: string[] | null = null;
-	/** MessagesFull when empty */
+	/** "full" if empty */
 	messages: string = "";
-	/** Events are the types of events for observe; without it, all but chunks. */
+	/** events lists the event types that observe receives. It defaults to all types except chunk. */
 	events: string[] | null = null;
-	/** HoldStream keeps chunks of a wrapped model call back until the wrapper returns. */
+	/** hold_stream holds back the chunks of a wrapped model call until the wrapper returns. */
 	hold_stream: bool = false;
-	/** ConfigSchema is a JSON Schema of the module's configuration, without references to other documents. */
+	/** config_schema is a JSON Schema of the module's configuration. It must not refer to other documents. */
 	config_schema: Json = "";
 
 	readField(key: string, r: Reader): bool {
@@ -66,7 +66,7 @@ export class ConfigureInput extends Value {
 	}
 }
 
-/** ConfigureAnswer is the answer of configure: empty. */
+/** ConfigureAnswer is the answer of configure. It has no fields. */
 export class ConfigureAnswer extends Value {
 }
 
@@ -91,22 +91,22 @@ export class Usage extends Value {
 	}
 }
 
-/** A Run says which run, and where in it, a hook is called. */
+/** A Run describes the run in which a hook is called, and its progress. */
 export class Run extends Value {
 	id: string = "";
 	agent: string = "";
-	/** from 1; 0 in before_agent */
+	/** starts at 1; 0 in before_agent */
 	step: i32 = 0;
 	step_id: string = "";
 	max_steps: i32 = 0;
 	usage: Usage = new Usage();
-	/** the caller's */
+	/** from the caller */
 	metadata: Members = new Members();
-	/** Unix time, milliseconds */
+	/** current Unix time in milliseconds */
 	now_ms: i64 = 0;
-	/** milliseconds left; 0: none */
+	/** milliseconds until the deadline; 0 if there is none */
 	deadline_ms: i64 = 0;
-	/** the run that this one is a tool of */
+	/** ID of the parent run, if this run is a tool call of another */
 	parent: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -138,7 +138,7 @@ export class Run extends Value {
 	}
 }
 
-/** A Resume is what an interrupt was answered with. It is in the input of the hook that interrupted, when it is called again. */
+/** A Resume is the answer to an interrupt. The hook that interrupted receives it in its input when it is called again. */
 export class Resume extends Value {
 	id: string = "";
 	answer: Json = "";
@@ -156,15 +156,15 @@ export class Resume extends Value {
 	}
 }
 
-/** A Tool is what the model is told of a tool. */
+/** A Tool describes a tool to the model. */
 export class Tool extends Value {
 	name: string = "";
 	description: string = "";
 	/** a JSON Schema */
 	parameters: Json = "";
-	/** Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
+	/** owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	owner: string = "";
-	/** Idempotent tools may be called again when it is unknown whether a call happened. */
+	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
 
 	readField(key: string, r: Reader): bool {
@@ -186,7 +186,7 @@ export class Tool extends Value {
 	}
 }
 
-/** A Part is one piece of content in the form of the OpenAI chat API. */
+/** A Part is one part of the content in the format of the OpenAI chat API. */
 export class Part extends Value {
 	type: string = "";
 	text: string = "";
@@ -219,7 +219,7 @@ export class Part extends Value {
 	}
 }
 
-/** A FunctionCall names a tool and the arguments for it, a JSON object in a string. */
+/** A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
 export class FunctionCall extends Value {
 	name: string = "";
 	arguments: string = "";
@@ -237,7 +237,7 @@ export class FunctionCall extends Value {
 	}
 }
 
-/** A ToolCall is one call in an assistant's message. Arguments are the model's string, as it came. */
+/** A ToolCall is one call in an assistant's message. Its arguments are the model's string, unchanged. */
 export class ToolCall extends Value {
 	id: string = "";
 	/** "function" */
@@ -262,7 +262,7 @@ export class ToolCall extends Value {
 	}
 }
 
-/** A Message is one message of the conversation in the form of the OpenAI chat API. ID and Origin are the host's: what a module puts there is ignored, unless the same answer removed the message of that id. */
+/** A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID. */
 export class Message extends Value {
 	id: string = "";
 	role: string = "";
@@ -271,7 +271,7 @@ export class Message extends Value {
 	tool_calls: ToolCall[] = [];
 	tool_call_id: string = "";
 	reasoning_content: string = "";
-	/** an object; for modules, never sent to a model */
+	/** an object for modules; never sent to a model */
 	extra: Json = "";
 	origin: string = "";
 	/** The fields that this version does not know, as they came. */
@@ -305,14 +305,14 @@ export class Message extends Value {
 	}
 }
 
-/** RunLimits are the limits of a run that modules may want to know. */
+/** RunLimits holds the limits of a run. */
 export class RunLimits extends Value {
 	max_steps: i32 = 0;
-	/** 0: as many as there are steps for, and what hooks ask for */
+	/** 0 if only the steps and the hooks' requests limit it */
 	model_calls: i32 = 0;
-	/** 0: any number */
+	/** 0 means unlimited */
 	tool_calls: i32 = 0;
-	/** calls of single tools */
+	/** calls by tool */
 	tools: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -335,9 +335,9 @@ export class RunLimits extends Value {
 /** BeforeAgentInput is the input of before_agent. */
 export class BeforeAgentInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	instruction: string = "";
 	tools: Tool[] = [];
@@ -376,7 +376,7 @@ export class BeforeAgentInput extends Value {
 	}
 }
 
-/** Stop ends the run: nothing catches it. */
+/** Stop ends the run. No hook can prevent that. */
 export class Stop extends Value {
 	reason: string = "";
 	code: string = "";
@@ -394,7 +394,7 @@ export class Stop extends Value {
 	}
 }
 
-/** Interrupt pauses the run until somebody answers. As an error of a native tool it does the same. */
+/** Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect. */
 export class Interrupt extends Value {
 	reason: string = "";
 	payload: Json = "";
@@ -412,7 +412,7 @@ export class Interrupt extends Value {
 	}
 }
 
-/** A Splice removes Remove messages at index At and inserts others there. Indices are those of the list as it was shown; splices are in ascending order and do not overlap. */
+/** A Splice removes Remove messages at index At and inserts others there. Indices refer to the list in the hook's input. Splices must be in ascending order and must not overlap. */
 export class Splice extends Value {
 	at: i32 = 0;
 	remove: i32 = 0;
@@ -441,7 +441,7 @@ export class BeforeAgentAnswer extends Value {
 	tools: ToolsPatch = new ToolsPatch();
 	return_directly: string[] | null = null;
 	messages: ListPatch = new ListPatch();
-	/** Respond is an assistant message; the model is not called. */
+	/** respond is an assistant message that ends the run without a model call. */
 	respond: Message | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -467,15 +467,15 @@ export class BeforeAgentAnswer extends Value {
 	}
 }
 
-/** A StateTool is a tool in a state hook's input, with whether the model is told of it. */
+/** A StateTool is a tool in the input of a state hook. Active reports whether the model is offered the tool. */
 export class StateTool extends Value {
 	name: string = "";
 	description: string = "";
 	/** a JSON Schema */
 	parameters: Json = "";
-	/** Owner is "host" for the agent's own tools, or the entry that added it. The host's. */
+	/** owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it. */
 	owner: string = "";
-	/** Idempotent tools may be called again when it is unknown whether a call happened. */
+	/** idempotent marks a tool that can be called again if it is unknown whether a call happened. */
 	idempotent: bool = false;
 	active: bool = false;
 
@@ -503,9 +503,9 @@ export class StateTool extends Value {
 /** BeforeModelRewriteStateInput is the input of before_model_rewrite_state. */
 export class BeforeModelRewriteStateInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	messages: List = new List();
 	tools: StateTool[] = [];
@@ -540,7 +540,7 @@ export class BeforeModelRewriteStateAnswer extends Value {
 	stop: Stop | null = null;
 	interrupt: Interrupt | null = null;
 	messages: ListPatch = new ListPatch();
-	/** Active are the names of the tools that the model is told of from now on. */
+	/** active names the tools that the model is offered from now on. */
 	active: string[] | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -560,7 +560,7 @@ export class BeforeModelRewriteStateAnswer extends Value {
 	}
 }
 
-/** A Request is a model call as it will be sent. */
+/** A Request is a model call as the host will send it. */
 export class Request extends Value {
 	messages: List = new List();
 	tools: Tool[] = [];
@@ -590,9 +590,9 @@ export class Request extends Value {
 /** BeforeModelInput is the input of before_model. */
 export class BeforeModelInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	request: Request = new Request();
 
@@ -613,7 +613,7 @@ export class BeforeModelInput extends Value {
 	}
 }
 
-/** A RequestPatch changes a request, for one call. */
+/** A RequestPatch changes the request of one model call. */
 export class RequestPatch extends Value {
 	messages: ListPatch = new ListPatch();
 	tools: ToolsPatch = new ToolsPatch();
@@ -637,7 +637,7 @@ export class RequestPatch extends Value {
 	}
 }
 
-/** A Response is a model's answer. */
+/** A Response is a model's response. */
 export class Response extends Value {
 	message: Message = new Message();
 	finish_reason: string = "";
@@ -663,7 +663,7 @@ export class BeforeModelAnswer extends Value {
 	stop: Stop | null = null;
 	interrupt: Interrupt | null = null;
 	request: RequestPatch = new RequestPatch();
-	/** the model is not called */
+	/** used instead of calling the model */
 	response: Response | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -683,12 +683,12 @@ export class BeforeModelAnswer extends Value {
 	}
 }
 
-/** WrapModelInput is the input of wrap_model; RequestPatch is what it gives to next, and ModelReply what it gets. */
+/** WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply. */
 export class WrapModelInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	request: Request = new Request();
 
@@ -730,9 +730,9 @@ export class WrapModelAnswer extends Value {
 	}
 }
 
-/** A Chunk is a piece of a streamed response or tool result. Pieces of text are to be appended; pieces of a tool call belong to the call of their Index, whose id and name stand in its first piece. */
+/** A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name. */
 export class Chunk extends Value {
-	/** the host's; ignored in answers */
+	/** set by the host; ignored in answers */
 	seq: i64 = 0;
 	kind: string = "";
 	/** text, reasoning, tool_result */
@@ -745,7 +745,7 @@ export class Chunk extends Value {
 	name: string = "";
 	/** tool_call */
 	arguments: string = "";
-	/** tool_result, and a part of one */
+	/** tool_result, and part in a tool result */
 	call_id: string = "";
 	/** part */
 	part: Part | null = null;
@@ -781,17 +781,17 @@ export class Chunk extends Value {
 	}
 }
 
-/** OnChunkInput is the input of on_chunk: all chunks that wait. */
+/** OnChunkInput is the input of on_chunk: all chunks that are available. */
 export class OnChunkInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	chunks: Chunk[] = [];
-	/** Stream says which stream of the run the chunks are of: one number for each attempt of a call, so that what was held of one that broke off is not taken for the begin of the next. */
+	/** stream identifies the stream that the chunks belong to. It is unique within the run and differs for each attempt of a call, so that a module does not join chunks of a failed attempt with those of the next. */
 	stream: i64 = 0;
-	/** the last of this message; once a message */
+	/** last call for this message; set once per message */
 	final: bool = false;
 
 	readField(key: string, r: Reader): bool {
@@ -819,7 +819,7 @@ export class OnChunkInput extends Value {
 export class OnChunkAnswer extends Value {
 	stop: Stop | null = null;
 	interrupt: Interrupt | null = null;
-	/** replaces them; empty drops them */
+	/** replaces the chunks; empty drops them */
 	chunks: Chunk[] | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -837,14 +837,14 @@ export class OnChunkAnswer extends Value {
 	}
 }
 
-/** An Error is what a failed host call leaves pending for the guest, and what a hook that returns 1 writes as its output. */
+/** An Error is the error object of a failed host call, and the output of a hook that returns 1. */
 export class Failure extends Value {
 	code: string = "";
 	message: string = "";
 	retryable: bool = false;
-	/** HTTP status, when there was one */
+	/** HTTP status, if there was one */
 	status: i32 = 0;
-	/** how long to wait, in milliseconds */
+	/** when to retry, in milliseconds from now */
 	retry_after_ms: i64 = 0;
 
 	static of(code: string, message: string): Failure {
@@ -873,12 +873,12 @@ export class Failure extends Value {
 	}
 }
 
-/** AfterModelInput is the input of after_model: a response or an error. */
+/** AfterModelInput is the input of after_model. Either Response or Error is set. */
 export class AfterModelInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	request: Request = new Request();
 	response: Response | null = null;
@@ -909,7 +909,7 @@ export class AfterModelInput extends Value {
 	}
 }
 
-/** ModelAgain asks for the model call once more, with a patched request. */
+/** ModelAgain requests another model call, with a patched request. */
 export class ModelAgain extends Value {
 	request: RequestPatch = new RequestPatch();
 	reason: string = "";
@@ -957,11 +957,11 @@ export class AfterModelAnswer extends Value {
 /** AfterModelRewriteStateInput is the input of after_model_rewrite_state. */
 export class AfterModelRewriteStateInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
-	/** the response last */
+	/** the response is the last one */
 	messages: List = new List();
 	tools: StateTool[] = [];
 
@@ -1005,11 +1005,11 @@ export class AfterModelRewriteStateAnswer extends Value {
 	}
 }
 
-/** By says which module made a call of its own, through the import tool. */
+/** By identifies the module that made a call through the import tool. */
 export class By extends Value {
 	entry: string = "";
 	hook: string = "";
-	/** Call is the id of the tool call that the hook was about; empty where it was about none. */
+	/** call is the ID of the tool call that the hook was handling, or empty if there was none. */
 	call: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -1027,17 +1027,17 @@ export class By extends Value {
 	}
 }
 
-/** A Call is one call of a tool, as tool hooks see it. */
+/** A Call is a tool call as the tool hooks receive it. */
 export class Call extends Value {
 	id: string = "";
 	name: string = "";
-	/** a JSON object in a string, exactly as the tool gets it */
+	/** a JSON object in a string, exactly as the tool receives it */
 	arguments: string = "";
 	owner: string = "";
 	idempotent: bool = false;
-	/** OriginalArguments are the model's, where hooks changed them (after_tool). */
+	/** original_arguments holds the model's arguments if hooks changed them (after_tool). */
 	original_arguments: string = "";
-	/** By is there where a module made the call, not the model: such a call is no part of the conversation. */
+	/** by is set if a module made the call instead of the model. Such a call is not part of the conversation. */
 	by: By | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -1066,9 +1066,9 @@ export class Call extends Value {
 /** BeforeToolInput is the input of before_tool. */
 export class BeforeToolInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 	tool: Tool = new Tool();
@@ -1095,11 +1095,11 @@ export class BeforeToolInput extends Value {
 	}
 }
 
-/** A Result is what a tool call came to. */
+/** A Result is the result of a tool call. */
 export class ToolResult extends Value {
 	content: Content = new Content();
 	is_error: bool = false;
-	/** an object; for modules, never sent to a model */
+	/** an object for modules; never sent to a model */
 	extra: Json = "";
 
 	readField(key: string, r: Reader): bool {
@@ -1122,7 +1122,7 @@ export class BeforeToolAnswer extends Value {
 	stop: Stop | null = null;
 	interrupt: Interrupt | null = null;
 	arguments: string | null = null;
-	/** the tool is not called */
+	/** used instead of calling the tool */
 	result: ToolResult | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -1142,12 +1142,12 @@ export class BeforeToolAnswer extends Value {
 	}
 }
 
-/** WrapToolCallInput is the input of wrap_tool_call; CallPatch is what it gives to next, and ToolReply what it gets. */
+/** WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply. */
 export class WrapToolCallInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 	tool: Tool = new Tool();
@@ -1195,12 +1195,12 @@ export class WrapToolCallAnswer extends Value {
 	}
 }
 
-/** GateToolInput is the input of gate_tool: the exact arguments. */
+/** GateToolInput is the input of gate_tool. Call has the exact arguments. */
 export class GateToolInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 	tool: Tool = new Tool();
@@ -1224,14 +1224,14 @@ export class GateToolInput extends Value {
 	}
 }
 
-/** GateToolAnswer is the answer of gate_tool. Decision must be there. */
+/** GateToolAnswer is the answer of gate_tool. Decision is required. */
 export class GateToolAnswer extends Value {
 	stop: Stop | null = null;
 	interrupt: Interrupt | null = null;
 	decision: string = "";
-	/** why; the model reads it */
+	/** the reason; the model reads it */
 	message: string = "";
-	/** for the one who is asked */
+	/** shown to the person who decides */
 	payload: Json = "";
 
 	readField(key: string, r: Reader): bool {
@@ -1256,9 +1256,9 @@ export class GateToolAnswer extends Value {
 /** CallToolInput is the input of call_tool. */
 export class CallToolInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 
@@ -1300,12 +1300,12 @@ export class CallToolAnswer extends Value {
 	}
 }
 
-/** AfterToolInput is the input of after_tool: a result or an error. */
+/** AfterToolInput is the input of after_tool. Either Result or Error is set. */
 export class AfterToolInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 	tool: Tool = new Tool();
@@ -1339,7 +1339,7 @@ export class AfterToolInput extends Value {
 	}
 }
 
-/** ToolAgain asks for the tool call once more, with other arguments. */
+/** ToolAgain requests another call of the tool, with other arguments. */
 export class ToolAgain extends Value {
 	arguments: string | null = null;
 	reason: string = "";
@@ -1387,14 +1387,14 @@ export class AfterToolAnswer extends Value {
 /** ToolMessagesInput is the input of tool_messages. */
 export class ToolMessagesInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	call: Call = new Call();
 	tool: Tool = new Tool();
 	result: ToolResult = new ToolResult();
-	/** what would be recorded */
+	/** the message that is recorded by default */
 	default: Message = new Message();
 
 	readField(key: string, r: Reader): bool {
@@ -1420,7 +1420,7 @@ export class ToolMessagesInput extends Value {
 	}
 }
 
-/** ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages answers the call. */
+/** ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages must answer the call. */
 export class ToolMessagesAnswer extends Value {
 	messages: Message[] = [];
 
@@ -1438,9 +1438,9 @@ export class ToolMessagesAnswer extends Value {
 /** AfterToolsInput is the input of after_tools. */
 export class AfterToolsInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	messages: List = new List();
 	calls: Call[] = [];
@@ -1488,12 +1488,12 @@ export class AfterToolsAnswer extends Value {
 /** AfterAgentInput is the input of after_agent. */
 export class AfterAgentInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	messages: List = new List();
-	/** the index of the first message of this run */
+	/** index of this run's first message */
 	new_from: i32 = 0;
 	final: Message | null = null;
 	error: Failure | null = null;
@@ -1542,24 +1542,24 @@ export class AfterAgentAnswer extends Value {
 	}
 }
 
-/** EntryStats tell what one entry of the chain used in a run. */
+/** EntryStats counts what one entry of the chain used in a run. */
 export class EntryStats extends Value {
 	entry: string = "";
-	/** whose chain it is in, if the run had several agents */
+	/** the agent whose chain has the entry, if the run had several agents */
 	agent: string = "";
-	/** of the module's bytes; empty for native Go */
+	/** digest of the module's bytes; empty for native Go */
 	digest: string = "";
-	/** calls of each hook */
+	/** number of calls by hook */
 	hooks: Members = new Members();
 	calls: i64 = 0;
 	faults: i64 = 0;
-	/** time in its hooks, without that of what they wrap, microseconds */
+	/** time in its hooks in microseconds, without the calls that they wrap */
 	wall_us: i64 = 0;
 	bytes_in: i64 = 0;
 	bytes_out: i64 = 0;
 	fuel: i64 = 0;
 	instances: i64 = 0;
-	/** Calls that it made of its own, through the imports model and tool. */
+	/** Calls that the module made through the imports model and tool. */
 	model_calls: i64 = 0;
 	tool_calls: i64 = 0;
 
@@ -1598,7 +1598,7 @@ export class EntryStats extends Value {
 	}
 }
 
-/** An Ask is the question of one of several gates that ask about a call. */
+/** An Ask is the question of one gate, if several gates ask about a call. */
 export class Ask extends Value {
 	entry: string = "";
 	reason: string = "";
@@ -1619,22 +1619,22 @@ export class Ask extends Value {
 	}
 }
 
-/** A Pending is an interrupt that waits for an answer. */
+/** A Pending is an interrupt that has not been answered yet. */
 export class Pending extends Value {
 	id: string = "";
-	/** of a run inside this one, if it waits there */
+	/** ID of the nested run that is interrupted, if any */
 	run: string = "";
-	/** of that run */
+	/** agent of that nested run */
 	agent: string = "";
-	/** empty for a tool's */
+	/** empty if a tool interrupted the run */
 	entry: string = "";
-	/** gate_tool: somebody is asked to approve the call */
+	/** gate_tool if the interrupt asks for approval of a call */
 	hook: string = "";
 	reason: string = "";
 	payload: Json = "";
-	/** of the tool, with the exact arguments */
+	/** the tool call, with the exact arguments */
 	call: Call | null = null;
-	/** Asks are the questions of all gates, where more than one asks; an answer is one to all of them. */
+	/** asks lists the questions of all gates if several gates ask about the call. One answer applies to all of them. */
 	asks: Ask[] = [];
 
 	readField(key: string, r: Reader): bool {
@@ -1664,39 +1664,39 @@ export class Pending extends Value {
 	}
 }
 
-/** An Event tells of one thing that happened in a run. Which fields it has depends on its type. */
+/** An Event reports one thing that happened in a run. Its type determines which fields are set. */
 export class Event extends Value {
 	type: string = "";
-	/** from 1, without gaps */
+	/** starts at 1, without gaps */
 	seq: i64 = 0;
 	run: string = "";
-	/** Unix time, milliseconds */
+	/** Unix time in milliseconds */
 	time_ms: i64 = 0;
 	step: i32 = 0;
 	step_id: string = "";
-	/** run_started; transfer: who goes on */
+	/** run_started; transfer: the agent that continues */
 	agent: string = "";
-	/** run_started, transfer; model_attempt: that was asked */
+	/** run_started, transfer; model_attempt: the model that failed */
 	model: string = "";
-	/** run_started: the run that this one is a tool of */
+	/** run_started: the parent run, if this run is a tool call of another */
 	parent: string = "";
-	/** transfer: the agent that handed over */
+	/** transfer: the agent that transferred the conversation */
 	from: string = "";
 	/** child */
 	event: Event | null = null;
-	/** model_attempt: the number of the one that failed, from 1 */
+	/** model_attempt: number of the failed attempt, from 1 */
 	attempt: i32 = 0;
-	/** model_attempt: the model that is asked next */
+	/** model_attempt: the model to try next */
 	next: string = "";
-	/** model_attempt: the pause before that, milliseconds */
+	/** model_attempt: delay before the next attempt, in milliseconds */
 	delay_ms: i64 = 0;
 	chunk: Chunk | null = null;
 	message: Message | null = null;
-	/** the message is not what its chunks said */
+	/** the message differs from its chunks */
 	replaced: bool = false;
 	call: Call | null = null;
 	result: ToolResult | null = null;
-	/** tool_result; run_finished: whose failure of the model call it was */
+	/** tool_result; run_finished: the source of a failed model call */
 	source: string = "";
 	entry: string = "";
 	hook: string = "";
@@ -1705,18 +1705,18 @@ export class Event extends Value {
 	/** debug, info, warn, error */
 	level: string = "";
 	text: string = "";
-	/** of the module's bytes */
+	/** digest of the module's bytes */
 	digest: string = "";
 	/** breaker, input, hook, host_call, answer */
 	stage: string = "";
 	cause: string = "";
-	/** that was passed */
+	/** the limit that was exceeded */
 	limit: string = "";
-	/** of that limit: bytes, a count, or nanoseconds */
+	/** value of that limit: bytes, a count, or nanoseconds */
 	value: i64 = 0;
-	/** what became of it: run_ended, skipped, denied, … */
+	/** how the host reacted: run_ended, skipped, denied, … */
 	action: string = "";
-	/** the guest's last lines */
+	/** last lines of the guest's standard error */
 	stderr: string[] = [];
 	finish_reason: string = "";
 	usage: Usage | null = null;
@@ -1726,9 +1726,9 @@ export class Event extends Value {
 	stop_code: string = "";
 	entries: EntryStats[] = [];
 	interrupts: Pending[] = [];
-	/** run_paused: until when it may be answered, Unix time, milliseconds */
+	/** run_paused: deadline for the answer, Unix time in milliseconds */
 	expires_ms: i64 = 0;
-	/** where the run can be resumed from, if the host keeps it */
+	/** reference for resuming the run, if the host persists it */
 	resume: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -1826,12 +1826,12 @@ export class Event extends Value {
 	}
 }
 
-/** ObserveInput is the input of observe, whose answer is empty. */
+/** ObserveInput is the input of observe. */
 export class ObserveInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
 	events: Event[] = [];
 
@@ -1852,18 +1852,18 @@ export class ObserveInput extends Value {
 	}
 }
 
-/** ObserveAnswer is the answer of observe: empty. */
+/** ObserveAnswer is the answer of observe. It has no fields. */
 export class ObserveAnswer extends Value {
 }
 
 /** TranslateInput is the input of translate_before and translate_after. */
 export class TranslateInput extends Value {
 	run: Run = new Run();
-	/** this module's name in the chain */
+	/** name of this module's entry in the chain */
 	entry: string = "";
-	/** Resume is there when this hook interrupted the run and was answered. */
+	/** resume is set if this hook interrupted the run and the interrupt was answered. */
 	resume: Resume | null = null;
-	/** Event is an Event before it is put into the client's protocol, and what the protocol made of it after. */
+	/** event is the Event in translate_before, and its translation to the client's protocol in translate_after. */
 	event: Json = "";
 	protocol: string = "";
 
@@ -1888,9 +1888,9 @@ export class TranslateInput extends Value {
 
 /** TranslateAnswer is the answer of translate_before and translate_after. */
 export class TranslateAnswer extends Value {
-	/** replaces it */
+	/** replaces the event */
 	event: Json = "";
-	/** it is not sent */
+	/** suppresses the event */
 	drop: bool = false;
 
 	readField(key: string, r: Reader): bool {
@@ -1951,10 +1951,10 @@ export class ToolReply extends Value {
 	}
 }
 
-/** A ToolRequest is what a module hands to the import tool, whose reply is a ToolReply. */
+/** A ToolRequest is the argument of the import tool, which replies with a ToolReply. */
 export class ToolRequest extends Value {
 	name: string = "";
-	/** a JSON object in a string; empty counts as {} */
+	/** a JSON object in a string; empty means {} */
 	arguments: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -1970,7 +1970,7 @@ export class ToolRequest extends Value {
 	}
 }
 
-/** An HTTPHeader is a line of a header. */
+/** An HTTPHeader is one header field. */
 export class HTTPHeader extends Value {
 	name: string = "";
 	value: string = "";
@@ -1988,17 +1988,17 @@ export class HTTPHeader extends Value {
 	}
 }
 
-/** An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in. */
+/** An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name. */
 export class HTTPRequest extends Value {
-	/** GET if empty */
+	/** defaults to GET */
 	method: string = "";
-	/** https, or http without secrets */
+	/** https; http is allowed without secrets */
 	url: string = "";
 	headers: HTTPHeader[] = [];
 	body: string = "";
-	/** BodyBase64 takes the place of Body for bytes that are not UTF-8. */
+	/** body_base64 replaces Body if the bytes are not valid UTF-8. */
 	body_base64: string = "";
-	/** TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows. */
+	/** timeout_ms bounds the whole exchange, in milliseconds. Zero means the host's maximum, and larger values are reduced to it. */
 	timeout_ms: i64 = 0;
 
 	readField(key: string, r: Reader): bool {
@@ -2022,16 +2022,16 @@ export class HTTPRequest extends Value {
 	}
 }
 
-/** An HTTPResponse is the reply of http. Any status is one, also 404 and 500. */
+/** An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply. */
 export class HTTPResponse extends Value {
 	status: i32 = 0;
-	/** that answered, if there were redirects */
+	/** final URL, if there were redirects */
 	url: string = "";
-	/** names in lower case, sorted */
+	/** names are lower case and sorted */
 	headers: HTTPHeader[] = [];
-	/** as it was sent, if it is UTF-8 */
+	/** if it is valid UTF-8 */
 	body: string = "";
-	/** otherwise */
+	/** if it is not valid UTF-8 */
 	body_base64: string = "";
 
 	readField(key: string, r: Reader): bool {
@@ -2053,7 +2053,7 @@ export class HTTPResponse extends Value {
 	}
 }
 
-/** A Sent is what a module hands to send. */
+/** A Sent is the argument of the import send. */
 export class Sent extends Value {
 	chunks: Chunk[] = [];
 
@@ -2068,11 +2068,11 @@ export class Sent extends Value {
 	}
 }
 
-/** A StreamEnd is what a stream came to: what next would have replied. */
+/** A StreamEnd is the final result of a stream: the reply that next would have returned. */
 export class StreamEnd extends Value {
-	/** of a model */
+	/** set for a model call */
 	response: Response | null = null;
-	/** of a tool */
+	/** set for a tool call */
 	result: ToolResult | null = null;
 
 	readField(key: string, r: Reader): bool {
@@ -2088,7 +2088,7 @@ export class StreamEnd extends Value {
 	}
 }
 
-/** A Received is the reply of recv: the chunks that wait, or, once, the end. Where neither is there is nothing more to come. */
+/** A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered. */
 export class Received extends Value {
 	chunks: Chunk[] = [];
 	end: StreamEnd | null = null;
@@ -2139,7 +2139,7 @@ export class LocalVersion extends Value {
 	}
 }
 
-/** Custom is what a module gives to emit. */
+/** Custom is the argument of the import emit. */
 export class Custom extends Value {
 	name: string = "";
 	data: Json = "";
@@ -2157,13 +2157,13 @@ export class Custom extends Value {
 	}
 }
 
-/** An Approval answers the question whether a tool call may be made. */
+/** An Approval answers the question whether a tool call is allowed. */
 export class Approval extends Value {
 	/** approve, deny or edit */
 	decision: string = "";
-	/** why not; the model reads it */
+	/** the reason; the model reads it */
 	message: string = "";
-	/** edit: what to call the tool with instead */
+	/** for edit: the arguments to use instead */
 	arguments: string | null = null;
 
 	readField(key: string, r: Reader): bool {

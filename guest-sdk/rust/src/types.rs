@@ -4,23 +4,23 @@ use crate::json::{read_fields, Json, Key, Members, Object, Raw, Reader, Writer};
 use crate::special::{Content, ListPatch, ToolsPatch};
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-/// A Description is what a module says of itself in answer to describe.
+/// A Description is a module's answer to describe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     pub name: String,
     pub version: String,
     pub description: String,
-    /// Requires names the hooks and features that the module cannot do without; one that the host does not have refuses the module.
+    /// requires names the hooks and features that the module needs. The host rejects the module if it does not support one of them.
     pub requires: Vec<String>,
-    /// Hooks are those of the exports that are to be called; without it, all.
+    /// hooks lists the exported hooks to call. It defaults to all exported hooks.
     pub hooks: Option<Vec<String>>,
-    /// MessagesFull when empty
+    /// "full" if empty
     pub messages: String,
-    /// Events are the types of events for observe; without it, all but chunks.
+    /// events lists the event types that observe receives. It defaults to all types except chunk.
     pub events: Option<Vec<String>>,
-    /// HoldStream keeps chunks of a wrapped model call back until the wrapper returns.
+    /// hold_stream holds back the chunks of a wrapped model call until the wrapper returns.
     pub hold_stream: bool,
-    /// ConfigSchema is a JSON Schema of the module's configuration, without references to other documents.
+    /// config_schema is a JSON Schema of the module's configuration. It must not refer to other documents.
     pub config_schema: Raw,
 }
 
@@ -97,23 +97,23 @@ impl Object for Usage {
     }
 }
 
-/// A Run says which run, and where in it, a hook is called.
+/// A Run describes the run in which a hook is called, and its progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub id: String,
     pub agent: String,
-    /// from 1; 0 in before_agent
+    /// starts at 1; 0 in before_agent
     pub step: i32,
     pub step_id: String,
     pub max_steps: i32,
     pub usage: Usage,
-    /// the caller's
+    /// from the caller
     pub metadata: Members,
-    /// Unix time, milliseconds
+    /// current Unix time in milliseconds
     pub now_ms: i64,
-    /// milliseconds left; 0: none
+    /// milliseconds until the deadline; 0 if there is none
     pub deadline_ms: i64,
-    /// the run that this one is a tool of
+    /// ID of the parent run, if this run is a tool call of another
     pub parent: String,
 }
 
@@ -147,7 +147,7 @@ impl Object for Run {
     }
 }
 
-/// A Resume is what an interrupt was answered with. It is in the input of the hook that interrupted, when it is called again.
+/// A Resume is the answer to an interrupt. The hook that interrupted receives it in its input when it is called again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resume {
     pub id: String,
@@ -168,16 +168,16 @@ impl Object for Resume {
     }
 }
 
-/// A Tool is what the model is told of a tool.
+/// A Tool describes a tool to the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tool {
     pub name: String,
     pub description: String,
     /// a JSON Schema
     pub parameters: Raw,
-    /// Owner is "host" for the agent's own tools, or the entry that added it. The host's.
+    /// owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it.
     pub owner: String,
-    /// Idempotent tools may be called again when it is unknown whether a call happened.
+    /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
 }
 
@@ -201,7 +201,7 @@ impl Object for Tool {
     }
 }
 
-/// A Part is one piece of content in the form of the OpenAI chat API.
+/// A Part is one part of the content in the format of the OpenAI chat API.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
     pub type_: String,
@@ -242,7 +242,7 @@ impl Object for Part {
     }
 }
 
-/// A FunctionCall names a tool and the arguments for it, a JSON object in a string.
+/// A FunctionCall is the name of a tool and its arguments, a JSON object in a string.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionCall {
     pub name: String,
@@ -263,7 +263,7 @@ impl Object for FunctionCall {
     }
 }
 
-/// A ToolCall is one call in an assistant's message. Arguments are the model's string, as it came.
+/// A ToolCall is one call in an assistant's message. Its arguments are the model's string, unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolCall {
     pub id: String,
@@ -292,7 +292,7 @@ impl Object for ToolCall {
     }
 }
 
-/// A Message is one message of the conversation in the form of the OpenAI chat API. ID and Origin are the host's: what a module puts there is ignored, unless the same answer removed the message of that id.
+/// A Message is one message of the conversation in the format of the OpenAI chat API. The host sets ID and Origin. It ignores the values that a module sets, unless the same answer removed the message with that ID.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     pub id: String,
@@ -302,7 +302,7 @@ pub struct Message {
     pub tool_calls: Vec<ToolCall>,
     pub tool_call_id: String,
     pub reasoning_content: String,
-    /// an object; for modules, never sent to a model
+    /// an object for modules; never sent to a model
     pub extra: Raw,
     pub origin: String,
     /// The fields that this version does not know, as they came.
@@ -339,13 +339,13 @@ impl Object for Message {
     }
 }
 
-/// A List stands for a list of messages in a hook's input. It is immutable while the hook runs.
+/// A List represents a list of messages in a hook's input. It does not change while the hook runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct List {
     pub list: i32,
     pub revision: i64,
     pub total: i32,
-    /// Items are the messages themselves, for modules whose description says "messages": "full"; otherwise the module asks for the parts it wants.
+    /// items holds the messages, for modules whose description has "messages": "full". Other modules request the ranges they want.
     pub items: Option<Vec<Message>>,
 }
 
@@ -367,15 +367,15 @@ impl Object for List {
     }
 }
 
-/// RunLimits are the limits of a run that modules may want to know.
+/// RunLimits holds the limits of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunLimits {
     pub max_steps: i32,
-    /// 0: as many as there are steps for, and what hooks ask for
+    /// 0 if only the steps and the hooks' requests limit it
     pub model_calls: i32,
-    /// 0: any number
+    /// 0 means unlimited
     pub tool_calls: i32,
-    /// calls of single tools
+    /// calls by tool
     pub tools: Members,
 }
 
@@ -401,9 +401,9 @@ impl Object for RunLimits {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BeforeAgentInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub instruction: String,
     pub tools: Vec<Tool>,
@@ -444,7 +444,7 @@ impl Object for BeforeAgentInput {
     }
 }
 
-/// Stop ends the run: nothing catches it.
+/// Stop ends the run. No hook can prevent that.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stop {
     pub reason: String,
@@ -465,7 +465,7 @@ impl Object for Stop {
     }
 }
 
-/// Interrupt pauses the run until somebody answers. As an error of a native tool it does the same.
+/// Interrupt pauses the run until it is answered. A native tool returns it as an error to the same effect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interrupt {
     pub reason: String,
@@ -486,7 +486,7 @@ impl Object for Interrupt {
     }
 }
 
-/// A Splice removes Remove messages at index At and inserts others there. Indices are those of the list as it was shown; splices are in ascending order and do not overlap.
+/// A Splice removes Remove messages at index At and inserts others there. Indices refer to the list in the hook's input. Splices must be in ascending order and must not overlap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Splice {
     pub at: i32,
@@ -519,7 +519,7 @@ pub struct BeforeAgentAnswer {
     pub tools: ToolsPatch,
     pub return_directly: Option<Vec<String>>,
     pub messages: ListPatch,
-    /// Respond is an assistant message; the model is not called.
+    /// respond is an assistant message that ends the run without a model call.
     pub respond: Option<Message>,
 }
 
@@ -547,16 +547,16 @@ impl Object for BeforeAgentAnswer {
     }
 }
 
-/// A StateTool is a tool in a state hook's input, with whether the model is told of it.
+/// A StateTool is a tool in the input of a state hook. Active reports whether the model is offered the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StateTool {
     pub name: String,
     pub description: String,
     /// a JSON Schema
     pub parameters: Raw,
-    /// Owner is "host" for the agent's own tools, or the entry that added it. The host's.
+    /// owner is "host" for the agent's own tools, or the name of the entry that added the tool. The host sets it.
     pub owner: String,
-    /// Idempotent tools may be called again when it is unknown whether a call happened.
+    /// idempotent marks a tool that can be called again if it is unknown whether a call happened.
     pub idempotent: bool,
     pub active: bool,
 }
@@ -587,9 +587,9 @@ impl Object for StateTool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BeforeModelRewriteStateInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub messages: List,
     pub tools: Vec<StateTool>,
@@ -627,7 +627,7 @@ pub struct BeforeModelRewriteStateAnswer {
     pub stop: Option<Stop>,
     pub interrupt: Option<Interrupt>,
     pub messages: ListPatch,
-    /// Active are the names of the tools that the model is told of from now on.
+    /// active names the tools that the model is offered from now on.
     pub active: Option<Vec<String>>,
 }
 
@@ -649,7 +649,7 @@ impl Object for BeforeModelRewriteStateAnswer {
     }
 }
 
-/// A Request is a model call as it will be sent.
+/// A Request is a model call as the host will send it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     pub messages: List,
@@ -683,9 +683,9 @@ impl Object for Request {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BeforeModelInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub request: Request,
 }
@@ -708,7 +708,7 @@ impl Object for BeforeModelInput {
     }
 }
 
-/// A RequestPatch changes a request, for one call.
+/// A RequestPatch changes the request of one model call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestPatch {
     pub messages: ListPatch,
@@ -735,7 +735,7 @@ impl Object for RequestPatch {
     }
 }
 
-/// A Response is a model's answer.
+/// A Response is a model's response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Response {
     pub message: Message,
@@ -765,7 +765,7 @@ pub struct BeforeModelAnswer {
     pub stop: Option<Stop>,
     pub interrupt: Option<Interrupt>,
     pub request: RequestPatch,
-    /// the model is not called
+    /// used instead of calling the model
     pub response: Option<Response>,
 }
 
@@ -787,13 +787,13 @@ impl Object for BeforeModelAnswer {
     }
 }
 
-/// WrapModelInput is the input of wrap_model; RequestPatch is what it gives to next, and ModelReply what it gets.
+/// WrapModelInput is the input of wrap_model. The hook passes a RequestPatch to next, which replies with a ModelReply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrapModelInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub request: Request,
 }
@@ -840,10 +840,10 @@ impl Object for WrapModelAnswer {
     }
 }
 
-/// A Chunk is a piece of a streamed response or tool result. Pieces of text are to be appended; pieces of a tool call belong to the call of their Index, whose id and name stand in its first piece.
+/// A Chunk is a piece of a streamed response or tool result. Concatenate the text of successive chunks. The pieces of one tool call have the same Index; its first piece has its ID and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chunk {
-    /// the host's; ignored in answers
+    /// set by the host; ignored in answers
     pub seq: i64,
     pub kind: String,
     /// text, reasoning, tool_result
@@ -856,7 +856,7 @@ pub struct Chunk {
     pub name: String,
     /// tool_call
     pub arguments: String,
-    /// tool_result, and a part of one
+    /// tool_result, and part in a tool result
     pub call_id: String,
     /// part
     pub part: Option<Part>,
@@ -882,18 +882,18 @@ impl Object for Chunk {
     }
 }
 
-/// OnChunkInput is the input of on_chunk: all chunks that wait.
+/// OnChunkInput is the input of on_chunk: all chunks that are available.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OnChunkInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub chunks: Vec<Chunk>,
-    /// Stream says which stream of the run the chunks are of: one number for each attempt of a call, so that what was held of one that broke off is not taken for the begin of the next.
+    /// stream identifies the stream that the chunks belong to. It is unique within the run and differs for each attempt of a call, so that a module does not join chunks of a failed attempt with those of the next.
     pub stream: i64,
-    /// the last of this message; once a message
+    /// last call for this message; set once per message
     pub final_: bool,
 }
 
@@ -924,7 +924,7 @@ impl Object for OnChunkInput {
 pub struct OnChunkAnswer {
     pub stop: Option<Stop>,
     pub interrupt: Option<Interrupt>,
-    /// replaces them; empty drops them
+    /// replaces the chunks; empty drops them
     pub chunks: Option<Vec<Chunk>>,
 }
 
@@ -944,15 +944,15 @@ impl Object for OnChunkAnswer {
     }
 }
 
-/// An Error is what a failed host call leaves pending for the guest, and what a hook that returns 1 writes as its output.
+/// An Error is the error object of a failed host call, and the output of a hook that returns 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Error {
     pub code: String,
     pub message: String,
     pub retryable: bool,
-    /// HTTP status, when there was one
+    /// HTTP status, if there was one
     pub status: i32,
-    /// how long to wait, in milliseconds
+    /// when to retry, in milliseconds from now
     pub retry_after_ms: i64,
 }
 
@@ -976,13 +976,13 @@ impl Object for Error {
     }
 }
 
-/// AfterModelInput is the input of after_model: a response or an error.
+/// AfterModelInput is the input of after_model. Either Response or Error is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterModelInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub request: Request,
     pub response: Option<Response>,
@@ -1015,7 +1015,7 @@ impl Object for AfterModelInput {
     }
 }
 
-/// ModelAgain asks for the model call once more, with a patched request.
+/// ModelAgain requests another model call, with a patched request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelAgain {
     pub request: RequestPatch,
@@ -1070,11 +1070,11 @@ impl Object for AfterModelAnswer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterModelRewriteStateInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
-    /// the response last
+    /// the response is the last one
     pub messages: List,
     pub tools: Vec<StateTool>,
 }
@@ -1123,12 +1123,12 @@ impl Object for AfterModelRewriteStateAnswer {
     }
 }
 
-/// By says which module made a call of its own, through the import tool.
+/// By identifies the module that made a call through the import tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct By {
     pub entry: String,
     pub hook: String,
-    /// Call is the id of the tool call that the hook was about; empty where it was about none.
+    /// call is the ID of the tool call that the hook was handling, or empty if there was none.
     pub call: String,
 }
 
@@ -1148,18 +1148,18 @@ impl Object for By {
     }
 }
 
-/// A Call is one call of a tool, as tool hooks see it.
+/// A Call is a tool call as the tool hooks receive it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
     pub id: String,
     pub name: String,
-    /// a JSON object in a string, exactly as the tool gets it
+    /// a JSON object in a string, exactly as the tool receives it
     pub arguments: String,
     pub owner: String,
     pub idempotent: bool,
-    /// OriginalArguments are the model's, where hooks changed them (after_tool).
+    /// original_arguments holds the model's arguments if hooks changed them (after_tool).
     pub original_arguments: String,
-    /// By is there where a module made the call, not the model: such a call is no part of the conversation.
+    /// by is set if a module made the call instead of the model. Such a call is not part of the conversation.
     pub by: Option<By>,
 }
 
@@ -1191,9 +1191,9 @@ impl Object for Call {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BeforeToolInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
     pub tool: Tool,
@@ -1222,12 +1222,12 @@ impl Object for BeforeToolInput {
     }
 }
 
-/// A Result is what a tool call came to.
+/// A Result is the result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult {
     pub content: Content,
     pub is_error: bool,
-    /// an object; for modules, never sent to a model
+    /// an object for modules; never sent to a model
     pub extra: Raw,
 }
 
@@ -1253,7 +1253,7 @@ pub struct BeforeToolAnswer {
     pub stop: Option<Stop>,
     pub interrupt: Option<Interrupt>,
     pub arguments: Option<String>,
-    /// the tool is not called
+    /// used instead of calling the tool
     pub result: Option<ToolResult>,
 }
 
@@ -1275,13 +1275,13 @@ impl Object for BeforeToolAnswer {
     }
 }
 
-/// WrapToolCallInput is the input of wrap_tool_call; CallPatch is what it gives to next, and ToolReply what it gets.
+/// WrapToolCallInput is the input of wrap_tool_call. The hook passes a CallPatch to next, which replies with a ToolReply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrapToolCallInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
     pub tool: Tool,
@@ -1334,13 +1334,13 @@ impl Object for WrapToolCallAnswer {
     }
 }
 
-/// GateToolInput is the input of gate_tool: the exact arguments.
+/// GateToolInput is the input of gate_tool. Call has the exact arguments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GateToolInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
     pub tool: Tool,
@@ -1366,15 +1366,15 @@ impl Object for GateToolInput {
     }
 }
 
-/// GateToolAnswer is the answer of gate_tool. Decision must be there.
+/// GateToolAnswer is the answer of gate_tool. Decision is required.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GateToolAnswer {
     pub stop: Option<Stop>,
     pub interrupt: Option<Interrupt>,
     pub decision: String,
-    /// why; the model reads it
+    /// the reason; the model reads it
     pub message: String,
-    /// for the one who is asked
+    /// shown to the person who decides
     pub payload: Raw,
 }
 
@@ -1402,9 +1402,9 @@ impl Object for GateToolAnswer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallToolInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
 }
@@ -1451,13 +1451,13 @@ impl Object for CallToolAnswer {
     }
 }
 
-/// AfterToolInput is the input of after_tool: a result or an error.
+/// AfterToolInput is the input of after_tool. Either Result or Error is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterToolInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
     pub tool: Tool,
@@ -1493,7 +1493,7 @@ impl Object for AfterToolInput {
     }
 }
 
-/// ToolAgain asks for the tool call once more, with other arguments.
+/// ToolAgain requests another call of the tool, with other arguments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolAgain {
     pub arguments: Option<String>,
@@ -1548,14 +1548,14 @@ impl Object for AfterToolAnswer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolMessagesInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub call: Call,
     pub tool: Tool,
     pub result: ToolResult,
-    /// what would be recorded
+    /// the message that is recorded by default
     pub default: Message,
 }
 
@@ -1583,7 +1583,7 @@ impl Object for ToolMessagesInput {
     }
 }
 
-/// ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages answers the call.
+/// ToolMessagesAnswer is the answer of tool_messages. Exactly one of the messages must answer the call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolMessagesAnswer {
     pub messages: Vec<Message>,
@@ -1605,9 +1605,9 @@ impl Object for ToolMessagesAnswer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterToolsInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub messages: List,
     pub calls: Vec<Call>,
@@ -1661,12 +1661,12 @@ impl Object for AfterToolsAnswer {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterAgentInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub messages: List,
-    /// the index of the first message of this run
+    /// index of this run's first message
     pub new_from: i32,
     pub final_: Option<Message>,
     pub error: Option<Error>,
@@ -1720,25 +1720,25 @@ impl Object for AfterAgentAnswer {
     }
 }
 
-/// EntryStats tell what one entry of the chain used in a run.
+/// EntryStats counts what one entry of the chain used in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntryStats {
     pub entry: String,
-    /// whose chain it is in, if the run had several agents
+    /// the agent whose chain has the entry, if the run had several agents
     pub agent: String,
-    /// of the module's bytes; empty for native Go
+    /// digest of the module's bytes; empty for native Go
     pub digest: String,
-    /// calls of each hook
+    /// number of calls by hook
     pub hooks: Members,
     pub calls: i64,
     pub faults: i64,
-    /// time in its hooks, without that of what they wrap, microseconds
+    /// time in its hooks in microseconds, without the calls that they wrap
     pub wall_us: i64,
     pub bytes_in: i64,
     pub bytes_out: i64,
     pub fuel: i64,
     pub instances: i64,
-    /// Calls that it made of its own, through the imports model and tool.
+    /// Calls that the module made through the imports model and tool.
     pub model_calls: i64,
     pub tool_calls: i64,
 }
@@ -1779,7 +1779,7 @@ impl Object for EntryStats {
     }
 }
 
-/// An Ask is the question of one of several gates that ask about a call.
+/// An Ask is the question of one gate, if several gates ask about a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ask {
     pub entry: String,
@@ -1803,23 +1803,23 @@ impl Object for Ask {
     }
 }
 
-/// A Pending is an interrupt that waits for an answer.
+/// A Pending is an interrupt that has not been answered yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pending {
     pub id: String,
-    /// of a run inside this one, if it waits there
+    /// ID of the nested run that is interrupted, if any
     pub run: String,
-    /// of that run
+    /// agent of that nested run
     pub agent: String,
-    /// empty for a tool's
+    /// empty if a tool interrupted the run
     pub entry: String,
-    /// gate_tool: somebody is asked to approve the call
+    /// gate_tool if the interrupt asks for approval of a call
     pub hook: String,
     pub reason: String,
     pub payload: Raw,
-    /// of the tool, with the exact arguments
+    /// the tool call, with the exact arguments
     pub call: Option<Call>,
-    /// Asks are the questions of all gates, where more than one asks; an answer is one to all of them.
+    /// asks lists the questions of all gates if several gates ask about the call. One answer applies to all of them.
     pub asks: Vec<Ask>,
 }
 
@@ -1851,40 +1851,40 @@ impl Object for Pending {
     }
 }
 
-/// An Event tells of one thing that happened in a run. Which fields it has depends on its type.
+/// An Event reports one thing that happened in a run. Its type determines which fields are set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
     pub type_: String,
-    /// from 1, without gaps
+    /// starts at 1, without gaps
     pub seq: i64,
     pub run: String,
-    /// Unix time, milliseconds
+    /// Unix time in milliseconds
     pub time_ms: i64,
     pub step: i32,
     pub step_id: String,
-    /// run_started; transfer: who goes on
+    /// run_started; transfer: the agent that continues
     pub agent: String,
-    /// run_started, transfer; model_attempt: that was asked
+    /// run_started, transfer; model_attempt: the model that failed
     pub model: String,
-    /// run_started: the run that this one is a tool of
+    /// run_started: the parent run, if this run is a tool call of another
     pub parent: String,
-    /// transfer: the agent that handed over
+    /// transfer: the agent that transferred the conversation
     pub from: String,
     /// child
     pub event: Option<Box<Event>>,
-    /// model_attempt: the number of the one that failed, from 1
+    /// model_attempt: number of the failed attempt, from 1
     pub attempt: i32,
-    /// model_attempt: the model that is asked next
+    /// model_attempt: the model to try next
     pub next: String,
-    /// model_attempt: the pause before that, milliseconds
+    /// model_attempt: delay before the next attempt, in milliseconds
     pub delay_ms: i64,
     pub chunk: Option<Chunk>,
     pub message: Option<Message>,
-    /// the message is not what its chunks said
+    /// the message differs from its chunks
     pub replaced: bool,
     pub call: Option<Call>,
     pub result: Option<ToolResult>,
-    /// tool_result; run_finished: whose failure of the model call it was
+    /// tool_result; run_finished: the source of a failed model call
     pub source: String,
     pub entry: String,
     pub hook: String,
@@ -1893,18 +1893,18 @@ pub struct Event {
     /// debug, info, warn, error
     pub level: String,
     pub text: String,
-    /// of the module's bytes
+    /// digest of the module's bytes
     pub digest: String,
     /// breaker, input, hook, host_call, answer
     pub stage: String,
     pub cause: String,
-    /// that was passed
+    /// the limit that was exceeded
     pub limit: String,
-    /// of that limit: bytes, a count, or nanoseconds
+    /// value of that limit: bytes, a count, or nanoseconds
     pub value: i64,
-    /// what became of it: run_ended, skipped, denied, …
+    /// how the host reacted: run_ended, skipped, denied, …
     pub action: String,
-    /// the guest's last lines
+    /// last lines of the guest's standard error
     pub stderr: Vec<String>,
     pub finish_reason: String,
     pub usage: Option<Usage>,
@@ -1914,9 +1914,9 @@ pub struct Event {
     pub stop_code: String,
     pub entries: Vec<EntryStats>,
     pub interrupts: Vec<Pending>,
-    /// run_paused: until when it may be answered, Unix time, milliseconds
+    /// run_paused: deadline for the answer, Unix time in milliseconds
     pub expires_ms: i64,
-    /// where the run can be resumed from, if the host keeps it
+    /// reference for resuming the run, if the host persists it
     pub resume: String,
 }
 
@@ -2016,13 +2016,13 @@ impl Object for Event {
     }
 }
 
-/// ObserveInput is the input of observe, whose answer is empty.
+/// ObserveInput is the input of observe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObserveInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
     pub events: Vec<Event>,
 }
@@ -2049,11 +2049,11 @@ impl Object for ObserveInput {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranslateInput {
     pub run: Run,
-    /// this module's name in the chain
+    /// name of this module's entry in the chain
     pub entry: String,
-    /// Resume is there when this hook interrupted the run and was answered.
+    /// resume is set if this hook interrupted the run and the interrupt was answered.
     pub resume: Option<Resume>,
-    /// Event is an Event before it is put into the client's protocol, and what the protocol made of it after.
+    /// event is the Event in translate_before, and its translation to the client's protocol in translate_after.
     pub event: Raw,
     pub protocol: String,
 }
@@ -2081,9 +2081,9 @@ impl Object for TranslateInput {
 /// TranslateAnswer is the answer of translate_before and translate_after.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TranslateAnswer {
-    /// replaces it
+    /// replaces the event
     pub event: Raw,
-    /// it is not sent
+    /// suppresses the event
     pub drop: bool,
 }
 
@@ -2155,11 +2155,11 @@ impl Object for ToolReply {
     }
 }
 
-/// A ToolRequest is what a module hands to the import tool, whose reply is a ToolReply.
+/// A ToolRequest is the argument of the import tool, which replies with a ToolReply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolRequest {
     pub name: String,
-    /// a JSON object in a string; empty counts as {}
+    /// a JSON object in a string; empty means {}
     pub arguments: String,
 }
 
@@ -2177,7 +2177,7 @@ impl Object for ToolRequest {
     }
 }
 
-/// An HTTPHeader is a line of a header.
+/// An HTTPHeader is one header field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HTTPHeader {
     pub name: String,
@@ -2198,18 +2198,18 @@ impl Object for HTTPHeader {
     }
 }
 
-/// An HTTPRequest is what a module hands to the import http, whose reply is an HTTPResponse. {{secret:NAME}} in the path and query of the url, in values of headers and in the body stands for a secret that the host fills in.
+/// An HTTPRequest is the argument of the import http, which replies with an HTTPResponse. The host replaces {{secret:NAME}} in the path and query of the URL, in header values and in the body with the secret of that name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HTTPRequest {
-    /// GET if empty
+    /// defaults to GET
     pub method: String,
-    /// https, or http without secrets
+    /// https; http is allowed without secrets
     pub url: String,
     pub headers: Vec<HTTPHeader>,
     pub body: String,
-    /// BodyBase64 takes the place of Body for bytes that are not UTF-8.
+    /// body_base64 replaces Body if the bytes are not valid UTF-8.
     pub body_base64: String,
-    /// TimeoutMS is the time of the whole exchange in milliseconds; 0, and more than the host allows: what the host allows.
+    /// timeout_ms bounds the whole exchange, in milliseconds. Zero means the host's maximum, and larger values are reduced to it.
     pub timeout_ms: i64,
 }
 
@@ -2235,17 +2235,17 @@ impl Object for HTTPRequest {
     }
 }
 
-/// An HTTPResponse is the reply of http. Any status is one, also 404 and 500.
+/// An HTTPResponse is the reply of the import http. Every HTTP status, including 404 and 500, is a successful reply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HTTPResponse {
     pub status: i32,
-    /// that answered, if there were redirects
+    /// final URL, if there were redirects
     pub url: String,
-    /// names in lower case, sorted
+    /// names are lower case and sorted
     pub headers: Vec<HTTPHeader>,
-    /// as it was sent, if it is UTF-8
+    /// if it is valid UTF-8
     pub body: String,
-    /// otherwise
+    /// if it is not valid UTF-8
     pub body_base64: String,
 }
 
@@ -2269,7 +2269,7 @@ impl Object for HTTPResponse {
     }
 }
 
-/// A Sent is what a module hands to send.
+/// A Sent is the argument of the import send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sent {
     pub chunks: Vec<Chunk>,
@@ -2287,12 +2287,12 @@ impl Object for Sent {
     }
 }
 
-/// A StreamEnd is what a stream came to: what next would have replied.
+/// A StreamEnd is the final result of a stream: the reply that next would have returned.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamEnd {
-    /// of a model
+    /// set for a model call
     pub response: Option<Response>,
-    /// of a tool
+    /// set for a tool call
     pub result: Option<ToolResult>,
 }
 
@@ -2310,7 +2310,7 @@ impl Object for StreamEnd {
     }
 }
 
-/// A Received is the reply of recv: the chunks that wait, or, once, the end. Where neither is there is nothing more to come.
+/// A Received is the reply of the import recv: the available chunks or, once, the end of the stream. If both fields are empty, the stream has ended and its end was already delivered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Received {
     pub chunks: Vec<Chunk>,
@@ -2370,7 +2370,7 @@ impl Object for LocalVersion {
     }
 }
 
-/// Custom is what a module gives to emit.
+/// Custom is the argument of the import emit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Custom {
     pub name: String,
@@ -2391,14 +2391,14 @@ impl Object for Custom {
     }
 }
 
-/// An Approval answers the question whether a tool call may be made.
+/// An Approval answers the question whether a tool call is allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Approval {
     /// approve, deny or edit
     pub decision: String,
-    /// why not; the model reads it
+    /// the reason; the model reads it
     pub message: String,
-    /// edit: what to call the tool with instead
+    /// for edit: the arguments to use instead
     pub arguments: Option<String>,
 }
 

@@ -41,8 +41,8 @@ func AppendValue(b []byte, v any) ([]byte, error) {
 	return w.b, w.err
 }
 
-// appendCounts writes what is counted by names, which modules keep most. They are mostly
-// few, and sorted as they come.
+// appendCounts writes a map of counters, which is what modules store most often. It sorts
+// up to eight entries by insertion.
 func appendCounts(b []byte, counts map[string]int) []byte {
 	w := writer{b: b}
 	var few [8]struct {
@@ -74,10 +74,10 @@ func appendCounts(b []byte, counts map[string]int) []byte {
 	return append(w.b, '}')
 }
 
-// deepest is how deep a value may be: one that holds itself has no end.
-const deepest = 1000
+// maxValueDepth is the maximum nesting depth of a value. It ends the encoding of cyclic values.
+const maxValueDepth = 1000
 
-// fail keeps the first error.
+// fail records the first error.
 func (w *writer) fail(err error) {
 	if w.err == nil {
 		w.err = err
@@ -93,7 +93,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 		w.null()
 		return
 	}
-	if depth > deepest {
+	if depth > maxValueDepth {
 		w.fail(errors.New("a value of type " + v.Type().String() + " is nested too deep, or in itself"))
 		return
 	}
@@ -130,7 +130,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 	}
 }
 
-// byMethod writes a value whose type does it itself.
+// byMethod writes a value that implements an interface of encoding/json.
 func (w *writer) byMethod(v reflect.Value) bool {
 	if v.Kind() == reflect.Pointer && v.IsNil() || v.Kind() == reflect.Interface {
 		return false
@@ -159,7 +159,7 @@ func (w *writer) byMethod(v reflect.Value) bool {
 	return true
 }
 
-// float writes a number as JavaScript does.
+// float writes a number as JavaScript formats it.
 func (w *writer) float(f float64, bits int) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		w.fail(errors.New(strconv.FormatFloat(f, 'g', -1, 64) + " is no number of JSON"))
@@ -216,7 +216,7 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// isZero asks the value's own method, if it has one.
+// isZero reports whether v is zero, according to its IsZero method if it has one.
 func isZero(v reflect.Value) bool {
 	type zeroer interface{ IsZero() bool }
 	if v.Kind() == reflect.Pointer && v.IsNil() {

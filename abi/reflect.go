@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Values of types that are not this package's, as authors of middlewares have
-// them for configurations, arguments and what they keep: read and written by
-// reflection, as encoding/json does with the same tags and interfaces. That it is
-// not used for it makes a module a third smaller, and those values cheaper.
+// Reading and writing values of types of middleware authors: configurations, arguments
+// and stored values. It uses reflection and supports the tags and interfaces of
+// encoding/json. Without encoding/json a module is a third smaller, and these values are
+// cheaper to process.
 
 // The interfaces of encoding/json.
 type (
@@ -26,20 +26,20 @@ var (
 	unmarshalsText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// An authorField is a field of a struct, or of one embedded in it.
+// An authorField is a field of a struct, or of a struct embedded in it.
 type authorField struct {
 	name      string
 	index     []int
 	t         reflect.Type
 	omitEmpty bool
 	omitZero  bool
-	quoted    bool // a number or a boolean in a string
+	quoted    bool // encoded as a string: the option "string" of a number or boolean
 	tagged    bool
 }
 
 var authorFields sync.Map // reflect.Type -> []authorField
 
-// fieldsOfType are the fields that JSON has of a struct, in their order.
+// fieldsOfType returns the JSON fields of a struct, in order.
 func fieldsOfType(t reflect.Type) []authorField {
 	if have, ok := authorFields.Load(t); ok {
 		return have.([]authorField)
@@ -102,8 +102,8 @@ func quotable(t reflect.Type) bool {
 	return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr || t.Kind() == reflect.String
 }
 
-// dominant reports whether field i is the one of its name: the least deep, and of
-// several of those the one that has a tag.
+// dominant reports whether field i hides the others of its name: it is the least deeply
+// nested one or, among equally nested ones, the only tagged one.
 func dominant(all []authorField, i int) bool {
 	for j := range all {
 		if j == i || all[j].name != all[i].name {
@@ -117,8 +117,8 @@ func dominant(all []authorField, i int) bool {
 	return true
 }
 
-// fieldAt is a field of v, of an embedded pointer too: made if create says so;
-// otherwise, or if it cannot be set, the zero Value.
+// fieldAt returns a field of v. If create is set, it allocates nil embedded pointers on
+// the way. Otherwise, or if one cannot be set, it returns the zero Value.
 func fieldAt(v reflect.Value, index []int, create bool) reflect.Value {
 	for n, i := range index {
 		if n > 0 && v.Kind() == reflect.Pointer {
@@ -135,37 +135,37 @@ func fieldAt(v reflect.Value, index []int, create bool) reflect.Value {
 	return v
 }
 
-// An unfit is a value that a Go type cannot hold, and the path to it.
-type unfit struct {
+// An valueError is the error for a JSON value that a Go type cannot hold, with its path.
+type valueError struct {
 	path string
 	text string
 }
 
-func (e *unfit) Error() string {
+func (e *valueError) Error() string {
 	if e.path == "" {
 		return e.text
 	}
 	return e.path + ": " + e.text
 }
 
-func unfitted(text string) error { return &unfit{text: text} }
+func newValueError(text string) error { return &valueError{text: text} }
 
-// wanted says what comes, and that something else is wanted.
-func (t *trusted) wanted(what string) error {
+// wantError returns an error that reports the wanted type and what the text has instead.
+func (t *trusted) wantError(what string) error {
 	if t.unknown != nil {
-		return unfitted("want " + what + ", got " + jsonKind(t.space()))
+		return newValueError("want " + what + ", got " + jsonKind(t.space()))
 	}
-	return unfitted(cut(string(t.raw()), 64) + " does not fit; want " + what)
+	return newValueError(cut(string(t.raw()), 64) + " does not fit; want " + what)
 }
 
-// isNumber reports whether a type is encoding/json's for numbers as they are spelled.
+// isNumber reports whether t is json.Number.
 func isNumber(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t.Name() == "Number" && t.PkgPath() == "encoding/json"
 }
 
-// within puts a step in front of the path of an error.
+// within prepends step to the path of an error.
 func within(err error, step string) error {
-	e, ok := err.(*unfit) //nolint:errorlint // it is wrapped in nothing
+	e, ok := err.(*valueError) //nolint:errorlint // it is wrapped in nothing
 	if !ok {
 		return err
 	}
@@ -173,7 +173,7 @@ func within(err error, step string) error {
 	return e
 }
 
-// joined puts a step in front of a path.
+// joined prepends step to a path.
 func joined(step, path string) string {
 	if path != "" && path[0] != '[' {
 		step += "."

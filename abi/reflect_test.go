@@ -58,8 +58,7 @@ var authorTexts = []string{
 	` { "list" : [ "a" , "b" ] , "ints" : { } } `, `{"f":1e400}`, `{"any":1e400}`,
 }
 
-// What authors' types read is what encoding/json makes of it, and what is written
-// of it is the same.
+// Values of authors' types must be decoded and encoded as encoding/json does.
 func TestAuthorValues(t *testing.T) {
 	t.Parallel()
 	for _, text := range authorTexts {
@@ -70,7 +69,7 @@ func TestAuthorValues(t *testing.T) {
 			continue
 		}
 		require.Equal(t, want, got, text)
-		plain, err := plainly(want)
+		plain, err := encodeStd(want)
 		require.NoError(t, err)
 		written, err := MarshalValue(got)
 		require.NoError(t, err)
@@ -81,7 +80,7 @@ func TestAuthorValues(t *testing.T) {
 	}
 }
 
-func TestAuthorValuesAlone(t *testing.T) {
+func TestAuthorScalars(t *testing.T) {
 	t.Parallel()
 	type named string
 	n := 5
@@ -91,7 +90,7 @@ func TestAuthorValuesAlone(t *testing.T) {
 		map[string]int{"h": 1, "b": 2, "ba": 3, "é": -4, "c": 123456, "a": 6, "g": 7, "d": 8}, map[string]int{"h": 1, "b": 2, "f": 3, "e": 4, "c": 5, "a": 6, "g": 7, "d": 8, "": 9},
 		Result{Content: Text("x")}, &Result{}, (*Result)(nil), Message{Role: RoleUser}, []Message{{Role: RoleUser}}, []Message(nil), Params{"x": JSON("1")}, struct{ *Message }{&Message{Role: RoleUser}},
 	} {
-		plain, err := plainly(v)
+		plain, err := encodeStd(v)
 		require.NoError(t, err)
 		written, err := MarshalValue(v)
 		require.NoError(t, err, "%T", v)
@@ -100,7 +99,7 @@ func TestAuthorValuesAlone(t *testing.T) {
 			continue
 		}
 		if _, ok := v.(struct{ *Message }); ok {
-			continue // has the methods of a nil one
+			continue // its methods are those of a nil pointer
 		}
 		want, got := reflect.New(reflect.TypeOf(v)), reflect.New(reflect.TypeOf(v))
 		require.NoError(t, json.Unmarshal(plain, want.Interface()))
@@ -118,7 +117,7 @@ func TestAuthorValuesAlone(t *testing.T) {
 	require.ErrorContains(t, err, "in itself")
 }
 
-// What a text does not say stays.
+// ReadValue must not change values that the text does not mention.
 func TestReadValueInto(t *testing.T) {
 	t.Parallel()
 	v := struct {

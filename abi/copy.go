@@ -1,13 +1,12 @@
 package abi
 
-// pieceBytes is what a copy moves at once. A copy is assembly, in which Go's
-// scheduler cannot interrupt it; one of 8 MiB to memory that was not touched yet
-// takes 5 to 30 ms, and all that while a garbage collection of the whole process
-// would wait for it.
+// pieceBytes is the maximum number of bytes that one copy moves. Go's scheduler cannot
+// preempt a copy, which is written in assembly. Copying 8 MiB to untouched memory takes 5
+// to 30 ms, and a garbage collection of the whole process would have to wait for it.
 const pieceBytes = 256 << 10
 
-// Clone copies a text, in pieces if it is large, so that the scheduler can
-// interrupt it. A nil stays one.
+// Clone returns a copy of b, or nil if b is nil. It copies large texts in pieces, so that
+// the scheduler can preempt it.
 func Clone(b []byte) []byte {
 	if b == nil {
 		return nil
@@ -17,8 +16,8 @@ func Clone(b []byte) []byte {
 	return out
 }
 
-// CloneUntil is Clone that calls stop between two pieces and fails with its error. A nil stop is
-// not called.
+// CloneUntil is like Clone, but calls stop before each piece and fails with its error. A
+// nil stop is not called.
 func CloneUntil(b []byte, stop func() error) ([]byte, error) {
 	if stop == nil || len(b) <= pieceBytes {
 		return Clone(b), nil
@@ -34,7 +33,7 @@ func CloneUntil(b []byte, stop func() error) ([]byte, error) {
 	return out, nil
 }
 
-// Append appends a text to another, in pieces as Clone does.
+// Append appends text to b, in pieces as Clone does.
 func Append[T ~string | ~[]byte](b []byte, text T) []byte {
 	b = growPieces(b, len(text))
 	n := len(b)
@@ -43,7 +42,7 @@ func Append[T ~string | ~[]byte](b []byte, text T) []byte {
 	return b
 }
 
-// growPieces makes room for n more bytes.
+// growPieces ensures capacity for n more bytes.
 func growPieces(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
 		return b
@@ -60,8 +59,8 @@ func copyPieces[T ~string | ~[]byte](to []byte, from T) {
 	}
 }
 
-// copyPiece must be a call: that is where the scheduler interrupts. A signal, its
-// other way, would nearly always come in the midst of the next copy.
+// copyPiece must not be inlined, because the scheduler preempts at function calls. Its
+// other means, a signal, would nearly always arrive during the next copy.
 //
 //go:noinline
 func copyPiece[T ~string | ~[]byte](to []byte, from T) int { return copy(to, from) }

@@ -31,10 +31,10 @@ func (s *scanner) decodeValue(v any) (unknown []string, err error) {
 	return s.unknown, nil
 }
 
-// ReadValue is Read for a value of an author's type: what b does not say of v
-// stays as it is. If it fails, v may be set in part.
+// ReadValue is Read for a value of an author's type. Values that b does not have remain
+// unchanged. If it fails, v may be partly set.
 func ReadValue(b []byte, v any) error {
-	t := begin(b, false)
+	t := newTrusted(b, false)
 	err := t.anything(v)
 	if broken := t.finish(); err == nil {
 		err = broken
@@ -42,12 +42,12 @@ func ReadValue(b []byte, v any) error {
 	return err
 }
 
-// ReadLocal is Read for a [LocalValue] with a value of an author's type, which is read
-// into v as ReadValue does. It returns the version.
+// ReadLocal is Read for a [LocalValue]. It reads the value into v, as ReadValue does, and
+// returns the version.
 func ReadLocal(b []byte, v any) (version int64, err error) {
-	t := begin(b, true)
+	t := newTrusted(b, true)
 	t.pad()
-	if n := len(`{"value":`); isText(t.b[:len(t.b)+Pad], 0, `{"value":`) { // as the host writes it
+	if n := len(`{"value":`); hasKeyAt(t.b[:len(t.b)+Pad], 0, `{"value":`) { // the host's usual encoding
 		t.i = n
 		err = t.anything(v)
 	}
@@ -79,14 +79,14 @@ func (t *trusted) anything(v any) error {
 	return t.author(p.Elem())
 }
 
-// ReadStrict is ReadValue for what people have written: it returns the paths of the
-// keys that v does not have, and refuses a key that stands twice or differs from a known
-// one in case only.
+// ReadStrict is ReadValue for text written by people. It returns the paths of unknown
+// keys, and fails for a duplicate key and for a key that differs from a known key only in
+// case.
 func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	t := trusted{b: b, unknown: &unknown}
 	t.space()
 	if err := t.author(reflect.ValueOf(v).Elem()); err != nil {
-		if e, ok := err.(*unfit); ok { //nolint:errorlint // it is wrapped in nothing
+		if e, ok := err.(*valueError); ok { //nolint:errorlint // it is wrapped in nothing
 			e.text += " (at byte " + strconv.Itoa(t.i) + ")"
 		}
 		return nil, err
@@ -94,7 +94,7 @@ func ReadStrict(b []byte, v any) (unknown []string, err error) {
 	return unknown, t.end()
 }
 
-// common reads values of types that are kept most, without reflection.
+// common reads values of the types that modules store most often, without reflection.
 func (t *trusted) common(v any) bool {
 	switch v := v.(type) {
 	case *Result:
@@ -161,7 +161,7 @@ func (t *trusted) author(v reflect.Value) error {
 	case reflect.String:
 		if c := t.space(); c != '"' {
 			if !isNumber(typ) || c != '-' && (c < '0' || c > '9') {
-				return t.wanted("a string")
+				return t.wantError("a string")
 			}
 			v.SetString(string(t.raw()))
 			return nil
@@ -170,24 +170,24 @@ func (t *trusted) author(v reflect.Value) error {
 		return nil
 	case reflect.Bool:
 		if c := t.space(); c != 't' && c != 'f' {
-			return t.wanted("true or false")
+			return t.wantError("true or false")
 		}
 		v.SetBool(t.boolean())
 		return nil
 	default:
 		if c := t.space(); c != '-' && (c < '0' || c > '9') {
-			return t.wanted("a number")
+			return t.wantError("a number")
 		}
 		return setNumber(v, string(t.raw()))
 	}
 }
 
-// mayHaveMethods reports whether it is worth asking for a type's methods.
+// mayHaveMethods reports whether type t can have methods. It avoids a slower lookup.
 func mayHaveMethods(t reflect.Type) bool {
 	return t.PkgPath() != "" || t.Kind() == reflect.Struct
 }
 
-// byMethod reads a value whose type does it itself.
+// byMethod reads a value that implements an interface of encoding/json.
 func (t *trusted) byMethod(v reflect.Value, typ reflect.Type) (done bool, err error) {
 	p := reflect.PointerTo(typ)
 	if p.Implements(unmarshals) {
@@ -204,30 +204,30 @@ func setNumber(v reflect.Value, text string) error {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || v.OverflowInt(n) {
-			return unfitted("number " + text + " does not fit; want a whole number in range")
+			return newValueError("number " + text + " does not fit; want a whole number in range")
 		}
 		v.SetInt(n)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || v.OverflowUint(n) {
-			return unfitted("number " + text + " does not fit; want a whole number in range")
+			return newValueError("number " + text + " does not fit; want a whole number in range")
 		}
 		v.SetUint(n)
 	case reflect.Float32, reflect.Float64:
 		n, err := strconv.ParseFloat(text, v.Type().Bits())
 		if err != nil {
-			return unfitted("number " + text + " does not fit")
+			return newValueError("number " + text + " does not fit")
 		}
 		v.SetFloat(n)
 	default:
-		return unfitted("values of type " + v.Type().String() + " cannot be read")
+		return newValueError("values of type " + v.Type().String() + " cannot be read")
 	}
 	return nil
 }
 
 func (t *trusted) authorStruct(v reflect.Value) error {
 	if c := t.space(); c != '{' {
-		return t.wanted("an object")
+		return t.wantError("an object")
 	}
 	fields := fieldsOfType(v.Type())
 	next := 0
@@ -240,7 +240,7 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 			return nil
 		}
 		found := -1
-		for range fields { // they mostly come in order
+		for range fields { // keys usually arrive in order
 			if fields[next].name == t.last {
 				found = next
 			}
@@ -252,7 +252,7 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 			}
 		}
 		if found < 0 {
-			if err := t.stranger(fields); err != nil {
+			if err := t.noteUnknown(fields); err != nil {
 				return err
 			}
 			t.skip()
@@ -261,7 +261,7 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 		f := &fields[found]
 		if seen != nil {
 			if seen[found] {
-				return twice(f.name)
+				return duplicateKeyError(f.name)
 			}
 			seen[found] = true
 		}
@@ -270,22 +270,22 @@ func (t *trusted) authorStruct(v reflect.Value) error {
 			t.skip()
 			continue
 		}
-		before := t.strangers()
+		before := t.unknownCount()
 		if err := t.authorField(place, f); err != nil {
 			return within(err, f.name)
 		}
-		t.found(before, f.name)
+		t.prefixUnknown(before, f.name)
 	}
 }
 
-// stranger notes a key that is none of the fields, if somebody wants to know of it.
-func (t *trusted) stranger(fields []authorField) error {
+// noteUnknown records an unknown key if unknown keys are collected.
+func (t *trusted) noteUnknown(fields []authorField) error {
 	if t.unknown == nil {
 		return nil
 	}
 	for i := range fields {
-		if sameButCase(fields[i].name, t.last) {
-			return unfitted("key " + quote(t.last) + " differs from " + quote(fields[i].name) + " in case only")
+		if equalFoldASCII(fields[i].name, t.last) {
+			return newValueError("key " + quote(t.last) + " differs from " + quote(fields[i].name) + " in case only")
 		}
 	}
 	if len(*t.unknown) < maxUnknown {
@@ -294,8 +294,8 @@ func (t *trusted) stranger(fields []authorField) error {
 	return nil
 }
 
-// sameButCase reports whether two keys differ in the case of letters of ASCII at most.
-func sameButCase(a, b string) bool {
+// equalFoldASCII reports whether two keys are equal under ASCII case folding.
+func equalFoldASCII(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -307,22 +307,24 @@ func sameButCase(a, b string) bool {
 	return true
 }
 
-// strangers is how many keys were noted.
-func (t *trusted) strangers() int {
+// unknownCount returns the number of unknown keys recorded.
+func (t *trusted) unknownCount() int {
 	if t.unknown == nil {
 		return 0
 	}
 	return len(*t.unknown)
 }
 
-// found puts a step in front of the paths of keys that were noted behind it.
-func (t *trusted) found(before int, step string) {
-	for n := t.strangers(); before < n; before++ {
+// prefixUnknown prepends step to the paths of the unknown keys from index before on.
+func (t *trusted) prefixUnknown(before int, step string) {
+	for n := t.unknownCount(); before < n; before++ {
 		(*t.unknown)[before] = joined(step, (*t.unknown)[before])
 	}
 }
 
-func twice(key string) error { return unfitted("key " + quote(cut(key, 64)) + " stands twice") }
+func duplicateKeyError(key string) error {
+	return newValueError("key " + quote(cut(key, 64)) + " stands twice")
+}
 
 func (t *trusted) authorField(v reflect.Value, f *authorField) error {
 	if !f.quoted || t.space() != '"' {
@@ -337,7 +339,7 @@ func (t *trusted) authorField(v reflect.Value, f *authorField) error {
 
 func (t *trusted) authorMap(v reflect.Value) error {
 	if c := t.space(); c != '{' {
-		return t.wanted("an object")
+		return t.wantError("an object")
 	}
 	typ := v.Type()
 	if v.IsNil() {
@@ -359,14 +361,14 @@ func (t *trusted) authorMap(v reflect.Value) error {
 			err = setNumber(key, name)
 		}
 		one := reflect.New(typ.Elem()).Elem()
-		before := t.strangers()
+		before := t.unknownCount()
 		if err == nil {
 			err = t.author(one)
 		}
 		if err != nil {
 			return within(err, name)
 		}
-		t.found(before, name)
+		t.prefixUnknown(before, name)
 		v.SetMapIndex(key, one)
 	}
 }
@@ -377,12 +379,12 @@ func (t *trusted) authorList(v reflect.Value) error {
 	case c == '"' && typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8:
 		b, err := base64.StdEncoding.DecodeString(t.text())
 		if err != nil {
-			return unfitted("is not base64")
+			return newValueError("is not base64")
 		}
 		v.SetBytes(b)
 		return nil
 	case c != '[':
-		return t.wanted("an array")
+		return t.wantError("an array")
 	}
 	slice := typ.Kind() == reflect.Slice
 	list := v
@@ -403,12 +405,12 @@ func (t *trusted) authorList(v reflect.Value) error {
 			t.skip()
 			continue
 		}
-		before := t.strangers()
+		before := t.unknownCount()
 		if err := t.author(one); err != nil {
 			return within(err, "["+strconv.Itoa(n)+"]")
 		}
-		if t.strangers() > before {
-			t.found(before, "["+strconv.Itoa(n)+"]")
+		if t.unknownCount() > before {
+			t.prefixUnknown(before, "["+strconv.Itoa(n)+"]")
 		}
 	}
 	if slice {
@@ -421,8 +423,8 @@ func (t *trusted) authorList(v reflect.Value) error {
 	return nil
 }
 
-// more goes to the next element of an array whose bracket was read; false if
-// there is none any more.
+// more advances to the next element of an array and reports whether there is one. The
+// opening bracket must already be read.
 func (t *trusted) more() bool {
 	if t.space() == ',' {
 		t.i++
@@ -434,7 +436,7 @@ func (t *trusted) more() bool {
 	return !t.bad
 }
 
-// authorAny reads whatever comes.
+// authorAny reads a value into an interface.
 func (t *trusted) authorAny(v reflect.Value) error {
 	if !v.IsNil() && v.Elem().Kind() == reflect.Pointer && !v.Elem().IsNil() && t.space() != 'n' {
 		return t.author(v.Elem())
@@ -444,7 +446,7 @@ func (t *trusted) authorAny(v reflect.Value) error {
 			v.SetZero()
 			return nil
 		}
-		return unfitted("values of type " + v.Type().String() + " cannot be read")
+		return newValueError("values of type " + v.Type().String() + " cannot be read")
 	}
 	value, err := t.any()
 	if err != nil {
@@ -458,8 +460,8 @@ func (t *trusted) authorAny(v reflect.Value) error {
 	return nil
 }
 
-// any reads a value as what it looks like: map[string]any, []any, string,
-// float64, bool or nil.
+// any reads a value as the corresponding Go type: map[string]any, []any, string, float64,
+// bool or nil.
 func (t *trusted) any() (any, error) {
 	switch t.space() {
 	case '{':
@@ -497,7 +499,7 @@ func (t *trusted) any() (any, error) {
 		text := string(t.raw())
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, unfitted("number " + text + " does not fit")
+			return nil, newValueError("number " + text + " does not fit")
 		}
 		return n, nil
 	}

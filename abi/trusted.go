@@ -6,29 +6,29 @@ import (
 	"unsafe"
 )
 
-// A Readable is a type of this package that a module is given: an input, or a
-// reply of the host.
+// A Readable is a type of this package that a module receives: a hook's input or a reply
+// of the host.
 type Readable interface{ fill(t *trusted) }
 
-// Read is Decode for text that the host has written, as an SDK reads it: what
-// only a hostile text could have is not looked for, and a field that v does not
-// have is passed over. v is to be new, but for room for its lists, and b is its own from
-// then on, with the room behind it: it keeps parts of it, and changes others. Pad bytes
-// of room save a copy.
+// Read decodes text that the host has written into v, for SDKs. It skips unknown fields
+// and omits the checks that only matter for hostile text. v must be zero, except that its
+// slices may have spare capacity. Read takes ownership of b and of the memory up to its
+// capacity: v keeps references to parts of b, and Read overwrites others. If the capacity
+// of b exceeds its length by at least Pad bytes, Read does not copy it.
 func Read(b []byte, v Readable) error {
-	t := begin(b, true)
+	t := newTrusted(b, true)
 	v.fill(t)
 	return t.finish()
 }
 
-// A Writable is a type of this package that a module hands to the host: an
-// answer, a patch.
+// A Writable is a type of this package that a module passes to the host: an answer or a
+// patch.
 type Writable interface {
 	append(b []byte) ([]byte, error)
 }
 
-// Write appends v to b as Marshal writes it, as an SDK does: without looking for
-// what type v has.
+// Write appends the encoding of v to b, as Marshal does, but without inspecting the type
+// of v. It is for SDKs.
 func Write(b []byte, v Writable) ([]byte, error) {
 	if b == nil {
 		b = make([]byte, 0, 256)
@@ -36,10 +36,10 @@ func Write(b []byte, v Writable) ([]byte, error) {
 	return v.append(b)
 }
 
-// ReadMessages is Read for an array of messages, as messages replies.
-// n is how many there should be.
+// ReadMessages is Read for an array of messages, which the import messages returns. n is
+// the expected number of messages.
 func ReadMessages(b []byte, n int) (list []Message, err error) {
-	t := begin(b, true)
+	t := newTrusted(b, true)
 	if !t.null() {
 		list = make([]Message, 0, n)
 		for t.next() {
@@ -49,44 +49,45 @@ func ReadMessages(b []byte, n int) (list []Message, err error) {
 	return list, t.finish()
 }
 
-// A trusted reads a text that is well-formed. It is what a module does most, and
-// there a call of a function costs as much as reading ten bytes: so its methods
-// are few and long. A text that is not well-formed after all ends early.
+// A trusted reads JSON text that is known to be well-formed. Reading is most of the work
+// of a module, where a function call costs as much as reading ten bytes. Therefore its
+// methods are few and long. If the text is malformed after all, reading ends early.
 type trusted struct {
 	b    []byte
 	i    int
 	bad  bool
 	last string // the key that was read last
-	own  bool   // nobody else sees b, and what is behind it
+	own  bool   // b and the memory up to its capacity may be overwritten
 
-	padded bool // there is room behind b
+	padded bool // Pad bytes follow b
 
-	unknown *[]string // where keys that a value does not have are noted; nil: they are passed over
+	unknown *[]string // if not nil, collects the paths of unknown keys
 
-	known  JSON     // the last object that was passed over
-	places [8]place // the objects that are read by their shapes
-	depth  int      // how many there are
+	known  JSON     // the last nested raw object
+	places [8]place // the objects that are being read by their shapes
+	depth  int      // number of places in use
 
 }
 
-// Eight bytes of a kind, and the lowest and highest bits of eight bytes.
+// Bytes repeated eight times, and the lowest and highest bits of eight bytes.
 const (
-	ones   = 0x0101010101010101
-	zeros  = '0' * ones
-	highs  = 0x8080808080808080
-	spaces = ' ' * ones
-	quotes = '"' * ones
-	backs  = '\\' * ones
+	ones        = 0x0101010101010101
+	zeros       = '0' * ones
+	highs       = 0x8080808080808080
+	spaces      = ' ' * ones
+	quotes      = '"' * ones
+	backslashes = '\\' * ones
 )
 
-// Pad is how many bytes behind a text Read reads, though it does not look at them.
+// Pad is the number of bytes after a text that Read may access. Their values do not
+// matter.
 const Pad = 24
 
-var errBroken = errors.New("no JSON of the right form")
+var errMalformed = errors.New("no JSON of the right form")
 
 func (t *trusted) end() error {
 	if t.bad {
-		return errBroken
+		return errMalformed
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (t *trusted) fail() {
 	t.bad, t.i = true, len(t.b)
 }
 
-// space goes to the next byte that is none, and returns it; 0 at the end.
+// space skips whitespace and returns the next byte, or 0 at the end.
 func (t *trusted) space() byte {
 	for t.i < len(t.b) {
 		if c := t.b[t.i]; c > ' ' {
@@ -107,8 +108,8 @@ func (t *trusted) space() byte {
 	return 0
 }
 
-// key goes to the next value of an object, whose key is in last; false if there is
-// none any more. It begins where the object does, or null.
+// key advances to the next field of an object, sets last to its key, and reports whether
+// there is one. Before the first field, the position must be at the object or at null.
 func (t *trusted) key() bool {
 	for t.i < len(t.b) {
 		c := t.b[t.i]
@@ -131,7 +132,7 @@ func (t *trusted) key() bool {
 	return false
 }
 
-// named reads a key, and goes to its value.
+// named reads a key and advances to its value.
 func (t *trusted) named() bool {
 	key := t.text()
 	if t.space() != ':' {
@@ -144,8 +145,9 @@ func (t *trusted) named() bool {
 	return !t.bad
 }
 
-// next goes to the next element of an array, which is no array itself; false if
-// there is none any more. It begins where the array does.
+// next advances to the next element of an array, which must not be an array itself, and
+// reports whether there is one. Before the first element, the position must be at the
+// array.
 func (t *trusted) next() bool {
 	for t.i < len(t.b) {
 		c := t.b[t.i]
@@ -163,7 +165,7 @@ func (t *trusted) next() bool {
 	return false
 }
 
-// null passes over a null, if that is what comes.
+// null skips a null and reports whether there was one.
 func (t *trusted) null() bool {
 	if t.i >= len(t.b) || t.b[t.i] != 'n' {
 		return false
@@ -174,7 +176,7 @@ func (t *trusted) null() bool {
 	return true
 }
 
-// text reads a string; null counts as absent.
+// text reads a string. null counts as absent.
 func (t *trusted) text() string {
 	if t.i >= len(t.b) || t.b[t.i] != '"' {
 		if !t.null() {
@@ -183,7 +185,7 @@ func (t *trusted) text() string {
 		return ""
 	}
 	start := t.i + 1
-	end := special(t.b, start)
+	end := nextSpecial(t.b, start)
 	if end >= len(t.b) {
 		t.fail()
 		return ""
@@ -192,22 +194,22 @@ func (t *trusted) text() string {
 		return t.escaped(start, end)
 	}
 	t.i = end + 1
-	return unsafe.String(unsafe.SliceData(t.b[start:]), end-start) // nobody changes it
+	return unsafe.String(unsafe.SliceData(t.b[start:]), end-start) // these bytes do not change any more
 }
 
-// escaped reads a string with escapes, the first of which is at end. What escapes
-// say is shorter than they are: so a text that is nobody else's is written over.
+// escaped reads a string whose first escape is at end. Decoded text is shorter than its
+// escapes, so the string is decoded in place if t owns the text.
 func (t *trusted) escaped(start, end int) string {
 	if t.own {
-		return t.moved(start, end)
+		return t.unescapeInPlace(start, end)
 	}
 	last := end
 	for last < len(t.b) && t.b[last] == '\\' {
-		last = special(t.b, last+2)
+		last = nextSpecial(t.b, last+2)
 	}
 	whole := t.b
 	t.b = Clone(whole[:min(last+1, len(whole))])
-	text := t.moved(start, end)
+	text := t.unescapeInPlace(start, end)
 	t.b = whole
 	if t.bad {
 		t.fail()
@@ -215,9 +217,9 @@ func (t *trusted) escaped(start, end int) string {
 	return text
 }
 
-// moved reads a string from start on, over which it is written without its escapes,
-// none of which is before end.
-func (t *trusted) moved(start, end int) string {
+// unescapeInPlace decodes a string in place. The string begins at start and has no escape before
+// end.
+func (t *trusted) unescapeInPlace(start, end int) string {
 	b := t.b
 	out, i := moveText(b, end, end)
 	for i+1 < len(b) && b[i] == '\\' {
@@ -230,14 +232,15 @@ func (t *trusted) moved(start, end int) string {
 		return ""
 	}
 	t.i = i + 1
-	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // nobody changes it
+	return unsafe.String(unsafe.SliceData(b[start:]), out-start) // these bytes do not change any more
 }
 
-// moveText moves the text of a string from i to out, which is not behind i, up to its
-// quote, or an escape that is not a short one, or the end.
+// moveText moves the text of a string from i to out, which is at most i, and decodes
+// short escapes. It stops at the closing quote, at a \u escape and at the end, and
+// returns the indices that it reached.
 func moveText(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
-	by := out - i // i+by is where it is moved to
+	by := out - i // the text at i+k moves to i+by+k
 	for i+16 <= n {
 		w, w2 := words(b, i)
 		if (mayEnd(w)|mayEnd(w2))&highs == 0 {
@@ -252,7 +255,7 @@ func moveText(b []byte, out, i int) (toOut, toI int) {
 			w, found = w2, mayEnd(w2)&highs
 		}
 		k := bits.TrailingZeros64(found) >> 3
-		if by <= -8 { // what is behind those k bytes is not needed any more
+		if by <= -8 { // the bytes after those k may be overwritten
 			setWord(b, i+by, w)
 			i += k
 		} else {
@@ -290,7 +293,7 @@ func moveText(b []byte, out, i int) (toOut, toI int) {
 	return moveBytes(b, i+by, i)
 }
 
-// moveBytes is moveText by single bytes.
+// moveBytes is moveText byte by byte.
 func moveBytes(b []byte, out, i int) (toOut, toI int) {
 	n := len(b)
 	for i < n {
@@ -312,11 +315,11 @@ func moveBytes(b []byte, out, i int) (toOut, toI int) {
 	return out, i
 }
 
-// escapes are what the short escapes say.
+// escapes maps the letters of short escapes to their characters.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// special is the first place from i on with a quote or a backslash, or the end.
-func special(b []byte, i int) int {
+// nextSpecial returns the index of the first quote or backslash from i on, or len(b).
+func nextSpecial(b []byte, i int) int {
 	n := len(b)
 	for {
 		for ; i+32 <= n; i += 32 {
@@ -361,7 +364,7 @@ func (t *trusted) boolean() bool {
 	return c == 't'
 }
 
-// int reads a whole number.
+// int reads an integer.
 func (t *trusted) int() int64 {
 	start := t.i
 	if t.i < len(t.b) && t.b[t.i] == '-' {
@@ -387,7 +390,7 @@ func (t *trusted) int() int64 {
 	return int64(n)
 }
 
-// longInt reads a number that may not fit.
+// longInt reads a number that may be out of range.
 func (t *trusted) longInt(start int) int64 {
 	t.i = start
 	n, ok := parseInt(t.raw())
@@ -397,17 +400,17 @@ func (t *trusted) longInt(start int) int64 {
 	return n
 }
 
-// raw returns any value as it stands.
+// raw reads any value and returns its text.
 func (t *trusted) raw() JSON {
 	start := t.i
 	t.skip()
 	return t.b[start:t.i:t.i]
 }
 
-// rawObject returns any value as it stands. What begins as the last object within an
-// object did is that one again: such as what a tool takes, which comes with each of its calls.
+// rawObject is raw with a cache for the last nested object. The parameters of a tool, for
+// instance, recur with each of its calls.
 func (t *trusted) rawObject() JSON {
-	if end := t.i + len(t.known); end <= len(t.b) && stands(t.b, t.i, t.known) {
+	if end := t.i + len(t.known); end <= len(t.b) && hasTextAt(t.b, t.i, t.known) {
 		raw := t.b[t.i:end:end]
 		t.i = end
 		return raw
@@ -419,8 +422,9 @@ func (t *trusted) rawObject() JSON {
 	return raw
 }
 
-// stands reports whether a text of at least eight bytes stands at i.
-func stands(b []byte, i int, text []byte) bool {
+// hasTextAt reports whether b contains text at i. It is false for texts of less than eight
+// bytes.
+func hasTextAt(b []byte, i int, text []byte) bool {
 	n := len(text) - 8
 	if n < 0 || word(b, i+n) != word(text, n) {
 		return false
@@ -433,14 +437,14 @@ func stands(b []byte, i int, text []byte) bool {
 	return true
 }
 
-// skip passes over a value.
+// skip skips a value.
 func (t *trusted) skip() {
 	b, i, depth := t.b, t.i, 0
 	for i < len(b) {
 		switch c := b[i]; {
 		case c == '"':
-			for i = special(b, i+1); i < len(b) && b[i] == '\\'; {
-				i = special(b, i+2)
+			for i = nextSpecial(b, i+1); i < len(b) && b[i] == '\\'; {
+				i = nextSpecial(b, i+2)
 			}
 			if i >= len(b) {
 				t.fail()
@@ -454,7 +458,7 @@ func (t *trusted) skip() {
 			depth++
 		case c|0x20 == '}':
 			if depth == 0 {
-				t.i = i // what it stands in ends
+				t.i = i // end of the enclosing value
 				return
 			}
 			if depth--; depth == 0 {

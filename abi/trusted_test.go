@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readables are the types that modules read.
+// readables returns the types that modules read.
 func readables() []reflect.Type {
 	var out []reflect.Type
 	for _, v := range []Readable{
@@ -26,12 +26,12 @@ func readables() []reflect.Type {
 	return out
 }
 
-// checkRead holds Read against Decode, where that accepts the text.
+// checkRead compares Read with Decode if Decode accepts the text.
 func checkRead(t *testing.T, b []byte, typ reflect.Type) {
 	t.Helper()
 	want := reflect.New(typ)
 	if _, err := Decode(b, want.Interface()); err != nil {
-		_ = Read(b, reflect.New(typ).Interface().(Readable)) // comes to an end
+		_ = Read(b, reflect.New(typ).Interface().(Readable)) // must terminate
 		return
 	}
 	got := reflect.New(typ)
@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Keys are found however long they are, and wherever they stand.
+// Keys must be found whatever their length and position.
 func TestReadKeys(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -58,14 +58,15 @@ func TestReadKeys(t *testing.T) {
 	} {
 		checkRead(t, []byte(text), reflect.TypeFor[Message]())
 	}
-	for n := range 40 { // wherever a word of eight bytes begins and ends
+	for n := range 40 { // all alignments of the eight-byte words
 		text := strings.Repeat("x", n)
 		checkRead(t, fmt.Appendf(nil, `{"role":"%s","id":"%s\n%s\"","x%s":"%s"}`, text, text, text, text, text), reflect.TypeFor[Message]())
 	}
 }
 
-// Keys as the host writes them are found by their parts, from whichever was found last.
-func TestUsualKeys(t *testing.T) {
+// Keys in the host's encoding must be found by their words, whichever field was read
+// last.
+func TestReadHostKeys(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*objectShape{&shapeOfRun, &shapeOfUsage, &shapeOfCall, &shapeOfEvent, &shapeOfMessage, &shapeOfBeforeAgentInput, &shapeOfAfterAgentInput} {
 		fields := s.fields[:len(s.fields)-1]
@@ -74,7 +75,7 @@ func TestUsualKeys(t *testing.T) {
 				read := func(text []byte) (*trusted, *shapeField) {
 					r := trusted{b: append(make([]byte, 0, len(text)+Pad), text...), depth: 1, own: true}
 					r.pad()
-					r.places[0] = place{s: s, p: unsafe.Pointer(&Event{}), field: next * fieldSize, outer: true} // the largest of them
+					r.places[0] = place{s: s, p: unsafe.Pointer(&Event{}), field: next * fieldSize, outer: true} // the largest shape
 					return &r, r.simple()
 				}
 				text := fmt.Appendf(nil, `,"%s":x`, fields[i].name)
@@ -82,10 +83,10 @@ func TestUsualKeys(t *testing.T) {
 				require.True(t, f == &fields[i], "%s from %d", fields[i].name, next)
 				require.Equal(t, (i+1)*fieldSize, r.places[0].field)
 				require.Equal(t, len(text)-1, r.i)
-				for at := range len(text) - 1 { // another key, however little it differs
+				for at := range len(text) - 1 { // a key that differs in a single byte
 					text[at] ^= 1
 					_, f = read(text)
-					require.True(t, f == &unusual, "%s", text)
+					require.True(t, f == &noMatch, "%s", text)
 					text[at] ^= 1
 				}
 			}
@@ -93,8 +94,8 @@ func TestUsualKeys(t *testing.T) {
 	}
 }
 
-// A text that is cut off is refused, and none makes Read leave it.
-func TestReadBroken(t *testing.T) {
+// Read must reject truncated texts and must never read beyond the text.
+func TestReadTruncated(t *testing.T) {
 	t.Parallel()
 	for _, b := range codecSeeds(t) {
 		if !json.Valid(b) || !bytes.HasPrefix(b, []byte("{")) {
@@ -111,8 +112,8 @@ func TestReadBroken(t *testing.T) {
 	}
 }
 
-// What lies behind a text is none of it, be it what the text seems to go on with.
-func TestReadEnds(t *testing.T) {
+// Read must ignore the bytes after the text, even if they look like its continuation.
+func TestReadTrailingBytes(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []string{`1`, `"`, `\`, `x`, `,"id":"x"}`, `":1}`, `}`} {
 		for _, text := range []string{`{"retry_after_ms":1`, `{"status":`, `{"message":"a`, `{"mess`, `{"retryable":tru`, `{"code":"x"`, `{"status":5}`} {
@@ -138,7 +139,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Write is what Marshal writes.
+// Write must return the same as Marshal.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for _, v := range []Writable{&GateToolAnswer{Decision: DecideDeny, Message: "\"no\"\n\u2028é"}, &ObserveAnswer{}, &Message{Role: RoleUser}, &RequestPatch{Model: "m"}} {
@@ -152,8 +153,8 @@ func TestWrite(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A list that has room is read into it, as far as it goes.
-func TestReadIntoRoom(t *testing.T) {
+// Read must use the spare capacity of a slice as far as it suffices.
+func TestReadIntoCapacity(t *testing.T) {
 	t.Parallel()
 	for _, chunks := range []string{`null`, `[]`, `[ ]`, `[{"kind":"text","text":"a"}]`, `[null]`, `[ {"text":"a\n"} ]`, `[{"text":"a"},{"text":"b"}]`} {
 		var room [1]Chunk

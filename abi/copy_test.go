@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Large texts go in pieces, and come out whole wherever the pieces end.
-func TestLargeTexts(t *testing.T) {
+// Large texts must arrive unchanged whatever piece boundaries they cross.
+func TestCloneLarge(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		strings.Repeat("x", pieceBytes), strings.Repeat("x", pieceBytes+1), strings.Repeat("ab\n", pieceBytes),

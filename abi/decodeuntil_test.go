@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever a text consists of, who has no more time is asked again soon.
+// Decoding must call stop soon, whatever the text consists of.
 func TestDecodeUntil(t *testing.T) {
 	t.Parallel()
-	const size = 20 * stride
+	const size = 20 * stopInterval
 	whole := func(begin, piece, end string) string {
 		return begin + strings.Repeat(piece, size/len(piece)) + end
 	}
@@ -32,7 +32,7 @@ func TestDecodeUntil(t *testing.T) {
 			var out Custom
 			_, err := DecodeUntil([]byte(text), &out, func() error { asked++; return nil })
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, asked, size/stride/2)
+			require.GreaterOrEqual(t, asked, size/stopInterval/2)
 
 			for n := range 4 {
 				asked, enough := 0, errors.New("enough")
