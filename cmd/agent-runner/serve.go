@@ -16,8 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
 // The environment of a server.
@@ -40,6 +43,7 @@ type serveCommand struct {
 	drain       time.Duration
 	retention   string
 	maxUpload   int64
+	memoryLimit string
 	logFormat   string
 	cacheDir    string
 	chosen      bool // a cache directory was asked for
@@ -108,6 +112,7 @@ once.`,
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
 	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
+	f.StringVar(&c.memoryLimit, "memory-limit", "", "the `SIZE` of memory that the process may use, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends; default: what cgroups, rlimits and the machine allow")
 	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to standard error: `text`, json or off")
 	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
 	return cmd
@@ -141,6 +146,11 @@ func (c *serveCommand) options() (*server.Options, error) {
 		return nil, err
 	}
 	o.Private = network.Private
+	if o.Memory, err = c.processMemory(); err != nil {
+		return nil, err
+	}
+	o.TuneGC = c.env.getenv("GOMEMLIMIT") == ""
+	account.Process().SetLimit(overload.Limit(o.Memory) / 2)
 	o.Model, err = recordedModel(c.replay)
 	return o, err
 }
@@ -182,7 +192,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return beforeServing(ctx, err)
 	}
 	defer o.Store.Close()
-	if o.Host, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger}); err != nil {
+	if o.Host, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger, MemoryBytes: o.Memory / 2}); err != nil {
 		return err
 	}
 	defer closeHost(o.Host)
@@ -329,4 +339,22 @@ func listenError(address string, err error) error {
 		return usagef("--listen %s: this user may not listen there; take a port above 1023", address)
 	}
 	return usagef("--listen %s: %w; want HOST:PORT, such as %s", address, err, defaultListen)
+}
+
+// minMemory is the least memory that a server can be given.
+const minMemory = 256 << 20
+
+// processMemory reads the value of --memory-limit; 0 if there is none.
+func (c *serveCommand) processMemory() (int64, error) {
+	if c.memoryLimit == "" {
+		return 0, nil
+	}
+	var n agentfile.Bytes
+	if err := n.UnmarshalText([]byte(c.memoryLimit)); err != nil {
+		return 0, usagef("--memory-limit: %w", err)
+	}
+	if n < minMemory {
+		return 0, usagef("--memory-limit is %q; want 256MiB or more, such as 3GiB", c.memoryLimit)
+	}
+	return int64(n), nil
 }

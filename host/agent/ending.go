@@ -25,6 +25,7 @@ import (
 //	error          *[ModelError]              the model's error, or that of the entry that answered for it
 //	error          *[NotAdmitted]             why there was no room for the run
 //	error          *[Expired]                 since when the paused run could not be resumed
+//	error          *[OverloadedError]         how much memory the process used, when it ended the run to have some
 //	error          *abi.Error                 anything else: its code says what
 //
 // A run that pauses has not ended: its error is a *[Paused] and no Error. With
@@ -70,6 +71,19 @@ func (b *Blocked) Error() string {
 		return "the operator blocks one of the modules around all agents"
 	}
 	return "the operator blocks module sha256:" + b.Digest + ": " + b.Reason
+}
+
+// An OverloadedError is a cause to cancel a run with: its process has too little memory, and
+// the run held the most.
+type OverloadedError struct {
+	Held  int64 // bytes that the run held
+	Used  int64 // bytes that the process used
+	Limit int64 // bytes that the process may use
+}
+
+// Error says how much memory was used, and what to do.
+func (e *OverloadedError) Error() string {
+	return fmt.Sprintf("the server ran out of memory (%d of %d bytes used), and this run held the most (%d bytes): keep less in the run, or run it again later", e.Used, e.Limit, e.Held)
 }
 
 // A TimedOut is the end of a run whose time was up.

@@ -100,6 +100,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		most   *chain.Limited
 		full   *JournalFullError
 		memory *MemoryError
+		heavy  *OverloadedError
 	)
 	switch {
 	case errors.As(err, &done):
@@ -125,6 +126,10 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		r.tell(abi.Event{Type: abi.EventLimit, Limit: chain.LimitMemory, Value: memory.Limit, Action: actionEnded})
 		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: memory.Error()}
 		err = memory
+	case errors.As(err, &over) && errors.As(context.Cause(ctx), &heavy):
+		err = heavy
+		e.FinishReason = abi.RunError
+		e.Error = &abi.Error{Code: abi.CodeUnavailable, Message: heavy.Error(), Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
 	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
 		e.FinishReason = abi.RunCanceled
 		err = &Canceled{errCanceledByJournal}

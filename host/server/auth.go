@@ -90,6 +90,9 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		if err == nil {
 			err = s.allow(c, r)
 		}
+		if err == nil {
+			err = s.accept(&r)
+		}
 		if err == nil && r.Input && req.ContentLength > r.most(c) {
 			err = r.tooLarge(c)
 		}

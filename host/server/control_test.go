@@ -89,7 +89,7 @@ func TestControlBeforeData(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
 		c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: digested{flooder(), digest}})
 		require.NoError(t, err)
-		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 1_000_000}
+		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000}
 	}})
 	acme, beta := f.floods(f.acme, 3), f.floods(f.beta, 3)
 	go f.server.runs.heed(t.Context())

@@ -34,7 +34,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		func() float64 { return float64(s.runs.lives.count()) })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents that are ready to run in this server."},
 		func() float64 { return float64(s.fleet.count()) })
-	for _, c := range []prometheus.Collector{m.requests, here, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	for _, c := range append(s.overloadMetrics(), m.requests, here, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/server/console"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
 // Options make a server.
@@ -59,6 +60,11 @@ type Options struct {
 	// large bodies. GOMAXPROCS when 0; where that is larger, what is short waits less for
 	// what is long.
 	Processors int
+	// Memory is how many bytes of memory the process may use; the limits of the system
+	// apply besides. Those alone when 0.
+	Memory int64
+	// TuneGC lets the server set the Go runtime's memory limit.
+	TuneGC bool
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
@@ -89,11 +95,12 @@ type Server struct {
 	states     *turns // of requests for the state of a run
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
-	modules *modules
-	agents  *agents
-	runs    *runs
-	fleet   *fleet
-	metrics *metrics
+	modules  *modules
+	agents   *agents
+	runs     *runs
+	fleet    *fleet
+	metrics  *metrics
+	overload *overload.Manager
 
 	draining chan struct{}
 	drain    sync.Once
@@ -131,6 +138,7 @@ func New(o *Options) (*Server, error) {
 	s.agents = &agents{s.modules}
 	s.fleet = newFleet(s)
 	s.runs = newRuns(s, s.fleet)
+	s.overload = newOverload(s, o.Memory, o.TuneGC)
 	var err error
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, err
@@ -172,6 +180,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer close(watched)
 		var all sync.WaitGroup
 		all.Go(func() { s.blocks.watch(background) })
+		all.Go(func() { s.overload.Watch(background) })
 		all.Go(func() { s.runs.takeOver(background) })
 		all.Go(func() { s.fleet.tidy(background) })
 		all.Go(func() { s.runs.heed(background) })

@@ -69,6 +69,9 @@ func (r *runs) takeOver(ctx context.Context) {
 const specBegins = `{"agent":"`
 
 func (r *runs) takeAll(ctx context.Context) error {
+	if r.server.overload.State().Rejecting {
+		return nil // they wait
+	}
 	list, err := r.store.CutOff(ctx, []byte(specBegins), takeMost, takeOfTenant)
 	if err != nil {
 		return err

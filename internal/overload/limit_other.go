@@ -1,0 +1,5 @@
+//go:build !unix
+
+package overload
+
+func here() *system { return &system{root: "/"} }

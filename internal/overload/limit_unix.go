@@ -1,0 +1,19 @@
+//go:build unix
+
+package overload
+
+import "syscall"
+
+func here() *system { return &system{root: "/", limits: resourceLimits} }
+
+// resourceLimits returns how much address space and data the process may have.
+func resourceLimits() (address, data uint64) {
+	var as, d syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_AS, &as) == nil {
+		address = uint64(as.Cur)
+	}
+	if syscall.Getrlimit(syscall.RLIMIT_DATA, &d) == nil {
+		data = uint64(d.Cur)
+	}
+	return address, data
+}
