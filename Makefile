@@ -95,6 +95,10 @@ hostile: ## hostile modules: the catalogue, and MODULES generated ones; SEED rep
 	go test -count 1 -timeout 60m -v -run '^TestGenerated$$' ./internal/hostile -args -modules $(MODULES) -seed $(SEED)
 	go test -count 1 -skip '^TestGenerated$$' ./internal/hostile
 
+.PHONY: differential
+differential: ## MODULES generated modules, from SEED on, in wazero's compiler and interpreter
+	go test -count 1 -timeout 120m -v -run '^TestDifferential$$' ./internal/differential -args -modules $(MODULES) -seed $(SEED)
+
 .PHONY: compositions
 compositions: ## COMPOSITIONS random compositions of middlewares, from SEED on, against a model of the contract
 	go test -count 1 -timeout 120m -run '^TestCompositions$$' ./internal/composition -args -compositions $(COMPOSITIONS) -seed $(SEED)

@@ -1,0 +1,619 @@
+package differential
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+)
+
+var valueTypes = []wasm.ValueType{wasm.I32, wasm.I64, wasm.F32, wasm.F64, wasm.V128}
+
+const (
+	functions   = 6
+	pages       = 2
+	maxPages    = 6
+	tableSize   = 16
+	passiveData = 300
+)
+
+// A statement is code that leaves the stack as it was, with statements inside. It can be removed from
+// a program, which stays valid.
+type statement struct {
+	open, end []byte
+	inside    []*statement
+}
+
+func (s *statement) appendTo(b []byte) []byte {
+	b = append(b, s.open...)
+	for _, in := range s.inside {
+		b = in.appendTo(b)
+	}
+	return append(b, s.end...)
+}
+
+// A function is the code of one, before it is encoded.
+type function struct {
+	typ    wasm.FuncType
+	locals []wasm.Locals
+	body   []*statement
+	result []byte
+}
+
+// A Program is a generated module and what it is run with.
+type Program struct {
+	Seed      uint64
+	Args      [][]uint64 // of each call of each function in turn
+	Budget    int64      // fuel
+	Slice     int64      // fuel that is granted at once
+	functions []*function
+	module    wasm.Module
+}
+
+// Module returns the program's module.
+func (p *Program) Module() *wasm.Module {
+	m := p.module
+	m.Code = nil
+	for _, f := range p.functions {
+		var body []byte
+		for _, s := range f.body {
+			body = s.appendTo(body)
+		}
+		m.Code = append(m.Code, wasm.Code{Locals: f.locals, Body: append(append(body, f.result...), byte(wasm.OpEnd))})
+	}
+	return &m
+}
+
+// Generate returns the program of a seed.
+func Generate(seed uint64) *Program {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0xd1ff)), p: &Program{Seed: seed}}
+	g.types()
+	g.outside()
+	for i := range functions {
+		g.p.functions = append(g.p.functions, g.function(i))
+	}
+	// A third of the programs run out of fuel somewhere.
+	g.p.Budget, g.p.Slice = 3_000_000, int64(1+g.IntN(5000))
+	if g.IntN(3) == 0 {
+		g.p.Budget = int64(g.IntN(3000))
+	}
+	for i := range 2 * functions {
+		var args []uint64
+		for _, t := range g.p.module.Types[g.p.module.Functions[i%functions]].Params {
+			args = append(args, g.bits(t))
+		}
+		g.p.Args = append(g.p.Args, args)
+	}
+	return g.p
+}
+
+// A generator writes one program.
+type generator struct {
+	*rand.Rand
+	p       *Program
+	fn      int
+	typ     wasm.FuncType
+	locals  []wasm.ValueType
+	counter uint32 // the local of the next loop
+	scratch map[wasm.ValueType]uint32
+	labels  []wasm.ValueType // what branches to each label take; 0: nothing. The innermost is last
+	loops   []bool           // of the labels: a branch there goes back
+	room    int              // instructions left of the function
+}
+
+func (g *generator) someType() wasm.ValueType { return valueTypes[g.IntN(len(valueTypes))] }
+
+// types are those of functions, of which the host can call all: their parameters and results are no
+// vectors.
+func (g *generator) types() {
+	for range functions {
+		var t wasm.FuncType
+		for range g.IntN(4) {
+			t.Params = append(t.Params, valueTypes[g.IntN(4)])
+		}
+		for range g.IntN(4) {
+			t.Results = append(t.Results, valueTypes[g.IntN(4)])
+		}
+		g.p.module.Types = append(g.p.module.Types, t)
+	}
+}
+
+// outside writes all of the module but its code.
+func (g *generator) outside() {
+	m := &g.p.module
+	m.Memories = []wasm.Memory{{Size: wasm.Range{Min: pages, Max: maxPages, HasMax: true}}}
+	m.Tables = []wasm.Table{{Type: wasm.FuncRef, Size: wasm.Range{Min: tableSize, Max: 2 * tableSize, HasMax: true}}}
+	m.Exports = []wasm.Export{{Name: "memory", Kind: wasm.ExternalMemory}}
+	for i := range functions {
+		m.Functions = append(m.Functions, uint32(i))
+		m.Exports = append(m.Exports, wasm.Export{Name: string(rune('a' + i)), Index: uint32(i)})
+	}
+	for _, t := range valueTypes {
+		m.Globals = append(m.Globals, wasm.Global{GlobalType: wasm.GlobalType{Type: t, Mutable: true}, Init: wasm.ConstExpr{
+			Op:   map[wasm.ValueType]wasm.Opcode{wasm.I32: wasm.OpI32Const, wasm.I64: wasm.OpI64Const, wasm.F32: wasm.OpF32Const, wasm.F64: wasm.OpF64Const, wasm.V128: wasm.OpV128Const}[t],
+			Bits: g.bits(t)}})
+	}
+	var list []uint32
+	for range tableSize - 4 {
+		list = append(list, uint32(g.IntN(functions)))
+	}
+	m.Elements = []wasm.Element{
+		{Type: wasm.FuncRef, Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 2}, Functions: list},
+		{Mode: wasm.Passive, Type: wasm.FuncRef, Functions: list[:5]},
+	}
+	data := make([]byte, passiveData)
+	for i := range data {
+		data[i] = byte(g.Uint32())
+	}
+	m.Data = []wasm.Data{{Offset: wasm.ConstExpr{Op: wasm.OpI32Const, Bits: 256}, Init: data}, {Mode: wasm.Passive, Init: data}}
+	m.HasDataCount = true
+}
+
+// bits are those of a constant: often one at which something changes.
+func (g *generator) bits(t wasm.ValueType) uint64 {
+	small := uint64(g.IntN(20))
+	switch t {
+	case wasm.I32:
+		return uint64(uint32([]uint64{small, -small, 1 << 31, 1<<31 - 1, uint64(g.Uint32()), uint64(g.Uint32()) >> g.IntN(32), 0xff, 0x8000}[g.IntN(8)]))
+	case wasm.I64:
+		return []uint64{small, -small, 1 << 63, 1<<63 - 1, g.Uint64(), g.Uint64() >> g.IntN(64), 1 << 31, 1<<32 - 1}[g.IntN(8)]
+	case wasm.F32:
+		return uint64(math.Float32bits([]float32{0, float32(math.Copysign(0, -1)), float32(small) / 2, -1e10, float32(math.Inf(1)), float32(math.NaN()), 1 << 31, math.SmallestNonzeroFloat32, float32(g.NormFloat64()), math.MaxFloat32}[g.IntN(10)]))
+	case wasm.F64:
+		return math.Float64bits([]float64{0, math.Copysign(0, -1), float64(small) / 2, -1e20, math.Inf(-1), math.NaN(), 1 << 63, math.SmallestNonzeroFloat64, g.NormFloat64(), math.MaxFloat64}[g.IntN(10)])
+	default:
+		return g.Uint64()
+	}
+}
+
+func (g *generator) function(i int) *function {
+	typ := g.p.module.Types[g.p.module.Functions[i]]
+	f := &function{typ: typ}
+	g.fn, g.typ, g.room, g.labels, g.loops = i, typ, 60+g.IntN(400), nil, nil
+	g.locals = slices.Clone(typ.Params)
+	declare := func(t wasm.ValueType) uint32 {
+		f.locals = append(f.locals, wasm.Locals{Count: 1, Type: t})
+		g.locals = append(g.locals, t)
+		return uint32(len(g.locals) - 1)
+	}
+	for _, t := range valueTypes {
+		declare(t)
+		declare(t)
+	}
+	scratch := map[wasm.ValueType]uint32{}
+	usable := len(g.locals)
+	for _, t := range valueTypes {
+		scratch[t] = declare(t)
+	}
+	g.scratch, g.counter = scratch, declare(wasm.I32)
+	for range 7 {
+		declare(wasm.I32)
+	}
+	g.locals = g.locals[:usable] // the others are for what the generator writes itself
+	f.body = g.statements(0)
+	for _, t := range typ.Results {
+		f.result = append(f.result, g.value(t, 1)...)
+	}
+	return f
+}
+
+func (g *generator) statements(depth int) (list []*statement) {
+	for range 1 + g.IntN(6) {
+		if g.room--; g.room < 0 {
+			break
+		}
+		list = append(list, g.statement(depth))
+	}
+	return list
+}
+
+func code(parts ...[]byte) []byte          { return slices.Concat(parts...) }
+func leaf(parts ...[]byte) *statement      { return &statement{open: code(parts...)} }
+func op(o wasm.Opcode, n ...uint32) []byte { return indices(opcode(o), n...) }
+func indices(b []byte, n ...uint32) []byte {
+	for _, i := range n {
+		b = binary.AppendUvarint(b, uint64(i))
+	}
+	return b
+}
+
+func opcode(o wasm.Opcode) []byte {
+	if o < 0x100 {
+		return []byte{byte(o)}
+	}
+	return binary.AppendUvarint([]byte{byte(o >> 8)}, uint64(o&0xff))
+}
+
+func signed(b []byte, n int64) []byte {
+	for ; n < -64 || n > 63; n >>= 7 {
+		b = append(b, byte(n)&0x7f|0x80)
+	}
+	return append(b, byte(n)&0x7f)
+}
+
+func i32(n int32) []byte { return signed([]byte{byte(wasm.OpI32Const)}, int64(n)) }
+
+const (
+	opDrop      wasm.Opcode = 0x1a
+	opSelect    wasm.Opcode = 0x1b
+	opTableGet  wasm.Opcode = 0x25
+	opTableSize wasm.Opcode = 0xfc10
+	opI32And    wasm.Opcode = 0x71
+	opI32Or     wasm.Opcode = 0x72
+	opI64Or     wasm.Opcode = 0x84
+	opI32Add    wasm.Opcode = 0x6a
+	opI32LtU    wasm.Opcode = 0x49
+	opMemSize   wasm.Opcode = 0x3f
+	opBitselect wasm.Opcode = 0xfd52
+	opShuffle   wasm.Opcode = 0xfd0d
+	noResult                = 0x40
+)
+
+var or = map[wasm.ValueType]wasm.Opcode{wasm.I32: opI32Or, wasm.I64: opI64Or}
+
+func (g *generator) statement(depth int) *statement {
+	if depth > 4 {
+		return g.set(depth)
+	}
+	switch g.IntN(20) {
+	case 0, 1, 2, 3:
+		return g.set(depth)
+	case 4, 5, 6:
+		return g.store(depth)
+	case 7, 8:
+		return g.conditional(depth)
+	case 9, 10:
+		return g.loop(depth)
+	case 11:
+		return g.block(depth)
+	case 12:
+		return g.branch(depth)
+	case 13, 14:
+		return leaf(g.bulk(depth))
+	case 15:
+		return leaf(g.tables(depth))
+	case 16, 17:
+		return leaf(g.call(depth))
+	case 18:
+		return leaf(g.value(wasm.I32, depth+1), op(wasm.OpMemoryGrow, 0), op(opDrop))
+	default:
+		if g.IntN(4) == 0 && depth > 0 {
+			return leaf(g.results(depth), op(wasm.OpReturn))
+		}
+		t := g.someType()
+		return leaf(g.value(t, depth+1), op(opDrop))
+	}
+}
+
+// set sets a local or a global.
+func (g *generator) set(depth int) *statement {
+	if g.IntN(3) == 0 {
+		i := g.IntN(len(valueTypes))
+		return leaf(g.value(valueTypes[i], depth+1), op(wasm.OpGlobalSet, uint32(i)))
+	}
+	i := g.IntN(len(g.locals))
+	return leaf(g.value(g.locals[i], depth+1), op(wasm.OpLocalSet, uint32(i)))
+}
+
+// address is one within memory, but for a few.
+func (g *generator) address(depth int) []byte {
+	if g.IntN(40) == 0 {
+		return g.value(wasm.I32, depth+1)
+	}
+	return code(g.value(wasm.I32, depth+2), i32(0xffff), op(opI32And))
+}
+
+// length is a small number, but for a few.
+func (g *generator) length(depth int) []byte {
+	if g.IntN(60) == 0 {
+		return g.value(wasm.I32, depth+1)
+	}
+	return code(g.value(wasm.I32, depth+2), i32([]int32{7, 63, 1023}[g.IntN(3)]), op(opI32And))
+}
+
+// An access is an instruction that loads or stores a type, with its largest alignment and, for one on
+// a lane, the number of lanes.
+type access struct {
+	op    wasm.Opcode
+	typ   wasm.ValueType
+	align uint32
+	lanes int
+}
+
+var loads, stores = allAccesses()
+
+func allAccesses() (loads, stores []access) {
+	of := func(first wasm.Opcode, t wasm.ValueType, aligns ...uint32) (list []access) {
+		for i, a := range aligns {
+			list = append(list, access{op: first + wasm.Opcode(i), typ: t, align: a})
+		}
+		return list
+	}
+	loads = slices.Concat(of(0x28, wasm.I32, 2), of(0x29, wasm.I64, 3), of(0x2a, wasm.F32, 2), of(0x2b, wasm.F64, 3),
+		of(0x2c, wasm.I32, 0, 0, 1, 1), of(0x30, wasm.I64, 0, 0, 1, 1, 2, 2),
+		of(0xfd00, wasm.V128, 4, 3, 3, 3, 3, 3, 3, 0, 1, 2, 3), of(0xfd5c, wasm.V128, 2, 3))
+	stores = slices.Concat(of(0x36, wasm.I32, 2), of(0x37, wasm.I64, 3), of(0x38, wasm.F32, 2), of(0x39, wasm.F64, 3),
+		of(0x3a, wasm.I32, 0, 1), of(0x3c, wasm.I64, 0, 1, 2), of(0xfd0b, wasm.V128, 4))
+	for i := range 4 {
+		stores = append(stores, access{wasm.Opcode(0xfd58 + i), wasm.V128, uint32(i), 16 >> i})
+	}
+	return loads, stores
+}
+
+// at writes the immediates of an access.
+func (g *generator) at(a access) []byte {
+	offset := uint32([]int{0, 1, 8, g.IntN(1 << 12)}[g.IntN(4)])
+	if g.IntN(200) == 0 {
+		offset = g.Uint32()
+	}
+	b := op(a.op, uint32(g.IntN(int(a.align)+1)), offset)
+	if a.lanes > 0 {
+		b = append(b, byte(g.IntN(a.lanes)))
+	}
+	return b
+}
+
+func (g *generator) store(depth int) *statement {
+	a := stores[g.IntN(len(stores))]
+	return leaf(g.address(depth+1), g.value(a.typ, depth+1), g.at(a))
+}
+
+// inside generates statements within a label.
+func (g *generator) inside(depth int, back bool) []*statement {
+	g.labels, g.loops = append(g.labels, 0), append(g.loops, back)
+	defer func() { g.labels, g.loops = g.labels[:len(g.labels)-1], g.loops[:len(g.loops)-1] }()
+	return g.statements(depth + 1)
+}
+
+func (g *generator) conditional(depth int) *statement {
+	open := code(g.value(wasm.I32, depth+1), []byte{byte(wasm.OpIf), noResult})
+	if g.IntN(2) == 0 {
+		return &statement{open: open, inside: g.inside(depth, false), end: op(wasm.OpEnd)}
+	}
+	then := &statement{inside: g.inside(depth, false)}
+	other := &statement{open: op(wasm.OpElse), inside: g.inside(depth, false)}
+	return &statement{open: open, inside: []*statement{then, other}, end: op(wasm.OpEnd)}
+}
+
+// loop goes round a few times, with a counter of its own.
+func (g *generator) loop(depth int) *statement {
+	counter := g.counter
+	g.counter++
+	defer func() { g.counter-- }()
+	times := i32(int32(1 + g.IntN(12)))
+	inside := g.inside(depth, true)
+	return &statement{
+		open:   code(i32(0), op(wasm.OpLocalSet, counter), []byte{byte(wasm.OpLoop), noResult}),
+		inside: inside,
+		end: code(op(wasm.OpLocalGet, counter), i32(1), op(opI32Add), op(wasm.OpLocalTee, counter), times, op(opI32LtU),
+			op(wasm.OpBrIf, 0), op(wasm.OpEnd)),
+	}
+}
+
+func (g *generator) block(depth int) *statement {
+	return &statement{open: []byte{byte(wasm.OpBlock), noResult}, inside: g.inside(depth, false), end: op(wasm.OpEnd)}
+}
+
+// forward are the labels to which a branch does not loop.
+func (g *generator) forward() (list []uint32) {
+	for i, back := range g.loops {
+		if !back && g.labels[i] == 0 {
+			list = append(list, uint32(len(g.loops)-1-i))
+		}
+	}
+	return list
+}
+
+// branch leaves blocks, by a condition or a table.
+func (g *generator) branch(depth int) *statement {
+	list := g.forward()
+	if len(list) == 0 {
+		return g.set(depth)
+	}
+	to := func() uint32 { return list[g.IntN(len(list))] }
+	if g.IntN(3) > 0 {
+		return leaf(g.value(wasm.I32, depth+1), op(wasm.OpBrIf, to()))
+	}
+	labels := []uint32{uint32(g.IntN(5))}
+	for range labels[0] {
+		labels = append(labels, to())
+	}
+	// In a block, since nothing that follows it is reached.
+	for i := range labels[1:] {
+		labels[i+1]++
+	}
+	return leaf([]byte{byte(wasm.OpBlock), noResult}, g.value(wasm.I32, depth+1), i32(7), op(opI32And), op(wasm.OpBrTable, append(labels, 0)...), op(wasm.OpEnd))
+}
+
+func (g *generator) bulk(depth int) []byte {
+	switch g.IntN(8) {
+	case 0, 1, 2:
+		return code(g.address(depth), g.value(wasm.I32, depth+1), g.length(depth), op(wasm.OpMemoryFill, 0))
+	case 3, 4, 5:
+		return code(g.address(depth), g.address(depth), g.length(depth), op(wasm.OpMemoryCopy, 0, 0))
+	case 6:
+		return code(g.address(depth), i32(int32(g.IntN(passiveData))), i32(int32(g.IntN(20))), op(wasm.OpMemoryInit, 1, 0))
+	default:
+		if g.IntN(4) > 0 {
+			return g.bulk(depth)
+		}
+		return op(wasm.OpDataDrop, 1)
+	}
+}
+
+// entry is an index of the table, but for a few.
+func (g *generator) entry(depth int) []byte {
+	if g.IntN(40) == 0 {
+		return g.value(wasm.I32, depth+1)
+	}
+	return code(g.value(wasm.I32, depth+2), i32(tableSize-1), op(opI32And))
+}
+
+func (g *generator) tables(depth int) []byte {
+	switch g.IntN(6) {
+	case 0:
+		return code(g.entry(depth), g.entry(depth), op(opTableGet, 0), op(wasm.OpTableSet, 0))
+	case 1:
+		return code(g.entry(depth), op(wasm.OpRefFunc, uint32(g.IntN(functions))), op(wasm.OpTableSet, 0))
+	case 2:
+		return code(i32(int32(g.IntN(8))), i32(int32(g.IntN(8))), i32(int32(g.IntN(8))), op(wasm.OpTableCopy, 0, 0))
+	case 3:
+		return code(i32(int32(g.IntN(12))), i32(int32(g.IntN(4))), i32(int32(g.IntN(3))), op(wasm.OpTableInit, 1, 0))
+	case 4:
+		return code(op(wasm.OpRefFunc, uint32(g.IntN(functions))), i32(int32(g.IntN(9))), op(wasm.OpTableGrow, 0), op(wasm.OpGlobalSet, 0))
+	default:
+		return code(i32(int32(g.IntN(12))), op(wasm.OpRefFunc, uint32(g.IntN(functions))), i32(int32(g.IntN(4))), op(wasm.OpTableFill, 0))
+	}
+}
+
+// call calls a later function, or one by the table, and keeps its results in globals.
+func (g *generator) call(depth int) []byte {
+	f := g.fn + 1 + g.IntN(functions)
+	indirect := f >= functions || g.IntN(4) == 0
+	if f >= functions {
+		f = g.IntN(functions)
+	}
+	typ := g.p.module.Types[f]
+	var b []byte
+	for _, t := range typ.Params {
+		b = append(b, g.value(t, depth+1)...)
+	}
+	if indirect {
+		// Most entries have another type, so that most of these calls trap: they are few.
+		if g.IntN(4) > 0 {
+			return code(i32(1), op(opDrop))
+		}
+		b = append(b, code(g.entry(depth+1), op(wasm.OpCallIndirect, uint32(f), 0))...)
+	} else {
+		b = append(b, op(wasm.OpCall, uint32(f))...)
+	}
+	for _, t := range slices.Backward(typ.Results) {
+		b = append(b, op(wasm.OpGlobalSet, uint32(slices.Index(valueTypes, t)))...)
+	}
+	return b
+}
+
+func (g *generator) results(depth int) (b []byte) {
+	for _, t := range g.typ.Results {
+		b = append(b, g.value(t, depth+1)...)
+	}
+	return b
+}
+
+// value leaves a value of a type on the stack.
+func (g *generator) value(t wasm.ValueType, depth int) []byte {
+	if g.room--; depth > 5 || g.room < 0 {
+		return g.leaf(t)
+	}
+	switch g.IntN(12) {
+	case 0, 1, 2:
+		return g.leaf(t)
+	case 3, 4:
+		return g.load(t, depth)
+	case 5:
+		return code(g.value(t, depth+1), g.value(t, depth+1), g.value(wasm.I32, depth+1), op(opSelect))
+	case 6:
+		// A branch with a value: br_if leaves it where it is if it does not branch.
+		return code([]byte{byte(wasm.OpBlock), byte(t)}, g.value(t, depth+1), g.value(wasm.I32, depth+2), op(wasm.OpBrIf, 0), op(wasm.OpEnd))
+	case 7:
+		return code(g.value(wasm.I32, depth+1), []byte{byte(wasm.OpIf), byte(t)}, g.value(t, depth+1), op(wasm.OpElse), g.value(t, depth+1), op(wasm.OpEnd))
+	default:
+		return g.operation(t, depth)
+	}
+}
+
+func (g *generator) load(t wasm.ValueType, depth int) []byte {
+	for {
+		if a := loads[g.IntN(len(loads))]; a.typ == t {
+			return code(g.address(depth+1), g.at(a))
+		}
+	}
+}
+
+func (g *generator) leaf(t wasm.ValueType) []byte {
+	switch g.IntN(8) {
+	case 0:
+		return op(wasm.OpGlobalGet, uint32(slices.Index(valueTypes, t)))
+	case 1:
+		if t == wasm.I32 {
+			return [][]byte{op(opMemSize, 0), op(opTableSize, 0)}[g.IntN(2)]
+		}
+	case 2, 3:
+		return g.constant(t, g.bits(t))
+	}
+	for {
+		if i := g.IntN(len(g.locals)); g.locals[i] == t {
+			return op(wasm.OpLocalGet, uint32(i))
+		}
+	}
+}
+
+func (g *generator) constant(t wasm.ValueType, bits uint64) []byte {
+	switch t {
+	case wasm.I32:
+		return i32(int32(bits))
+	case wasm.I64:
+		return signed([]byte{byte(wasm.OpI64Const)}, int64(bits))
+	case wasm.F32:
+		return binary.LittleEndian.AppendUint32([]byte{byte(wasm.OpF32Const)}, uint32(bits))
+	case wasm.F64:
+		return binary.LittleEndian.AppendUint64([]byte{byte(wasm.OpF64Const)}, bits)
+	default:
+		return vector(bits, g.Uint64())
+	}
+}
+
+func vector(low, high uint64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(opcode(wasm.OpV128Const), low), high)
+}
+
+func (g *generator) operation(t wasm.ValueType, depth int) []byte {
+	if t == wasm.V128 && g.IntN(30) == 0 {
+		b := code(g.value(t, depth+1), g.value(t, depth+1), opcode(opShuffle))
+		for range 16 {
+			b = append(b, byte(g.IntN(32)))
+		}
+		return b
+	}
+	o := operations[t][g.IntN(len(operations[t]))]
+	if o.truncates && g.IntN(8) > 0 { // it would mostly trap
+		return g.operation(t, depth)
+	}
+	var b []byte
+	for _, from := range o.takes {
+		b = append(b, g.value(from, depth+1)...)
+	}
+	if o.orders { // not to compare with what and returns: see the package's comment
+		b = append(b, code(g.constant(o.takes[1], 0), op(or[o.takes[1]]))...)
+	}
+	if o.divides && g.IntN(16) > 0 {
+		b = append(b, g.constant(t, 1)...)
+		b = append(b, op(or[t])...)
+	}
+	b = append(b, opcode(o.op)...)
+	if o.lanes > 0 {
+		b = append(b, byte(g.IntN(o.lanes)))
+	}
+	if o.inexact {
+		b = append(b, g.canonical(o)...)
+	}
+	return b
+}
+
+// canonical replaces a NaN, or the lanes that are one, by the canonical one.
+func (g *generator) canonical(o operation) []byte {
+	x := g.scratch[o.gives]
+	get := op(wasm.OpLocalGet, x)
+	switch {
+	case o.gives == wasm.F32:
+		return code(op(wasm.OpLocalTee, x), g.constant(wasm.F32, 0x7fc00000), get, get, op(0x5b), op(opSelect))
+	case o.gives == wasm.F64:
+		return code(op(wasm.OpLocalTee, x), g.constant(wasm.F64, 0x7ff8000000000000), get, get, op(0x61), op(opSelect))
+	case has(o.name, "f32x4"):
+		return code(op(wasm.OpLocalTee, x), vector(0x7fc000007fc00000, 0x7fc000007fc00000), get, get, opcode(0xfd41), opcode(opBitselect))
+	default:
+		return code(op(wasm.OpLocalTee, x), vector(0x7ff8000000000000, 0x7ff8000000000000), get, get, opcode(0xfd47), opcode(opBitselect))
+	}
+}

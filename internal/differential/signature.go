@@ -1,0 +1,126 @@
+package differential
+
+import (
+	"strings"
+
+	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+)
+
+// An operation is an instruction that takes values and returns one.
+type operation struct {
+	name      string
+	op        wasm.Opcode
+	takes     []wasm.ValueType
+	gives     wasm.ValueType
+	lanes     int  // of an instruction on a lane; 0: none
+	inexact   bool // it may return a NaN, whose bits may differ
+	divides   bool // it traps if the second operand is 0
+	truncates bool // it traps if the operand does not fit
+	orders    bool // it compares integers by size
+}
+
+// operations are all numeric instructions, by what they return.
+var operations = allOperations()
+
+func allOperations() map[wasm.ValueType][]operation {
+	out := map[wasm.ValueType][]operation{}
+	add := func(op wasm.Opcode) {
+		if o, ok := operationOf(op); ok {
+			out[o.gives] = append(out[o.gives], o)
+		}
+	}
+	for op := wasm.Opcode(0x45); op <= 0xc4; op++ {
+		add(op)
+	}
+	for op := wasm.Opcode(0xfc00); op <= 0xfc07; op++ {
+		add(op)
+	}
+	for op := wasm.Opcode(0xfd0e); op <= 0xfdff; op++ {
+		add(op)
+	}
+	return out
+}
+
+var scalars = map[string]wasm.ValueType{"i32": wasm.I32, "i64": wasm.I64, "f32": wasm.F32, "f64": wasm.F64}
+
+// operationOf derives an instruction's type from its name, such as i64.extend_i32_s.
+func operationOf(op wasm.Opcode) (o operation, ok bool) {
+	of, name, ok := strings.Cut(op.String(), ".")
+	if !ok {
+		return o, false
+	}
+	o = operation{name: op.String(), op: op}
+	if t, ok := scalars[of]; ok {
+		return o.scalar(t, name), true
+	}
+	return o.vector(of, name)
+}
+
+func has(name string, prefixes ...string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o operation) scalar(t wasm.ValueType, name string) operation {
+	isFloat := t == wasm.F32 || t == wasm.F64
+	o.gives, o.takes = t, []wasm.ValueType{t, t}
+	if i := strings.IndexByte(name, '_'); i >= 0 { // trunc_sat_f32_s takes an f32
+		for _, part := range strings.Split(name[i+1:], "_") {
+			if from, ok := scalars[part]; ok {
+				o.takes = []wasm.ValueType{from}
+				o.inexact = isFloat && !has(name, "reinterpret")
+				o.truncates = has(name, "trunc_f")
+				return o
+			}
+		}
+	}
+	switch {
+	case name == "eqz":
+		o.gives, o.takes = wasm.I32, o.takes[:1]
+	case name == "eq", name == "ne", has(name, "lt", "gt", "le", "ge"):
+		o.gives = wasm.I32
+		o.orders = !isFloat && name != "eq" && name != "ne"
+	case has(name, "clz", "ctz", "popcnt", "abs", "neg", "ceil", "floor", "trunc", "nearest", "sqrt", "extend"):
+		o.takes = o.takes[:1]
+		o.inexact = isFloat && !has(name, "abs", "neg")
+	default:
+		o.inexact = isFloat && name != "copysign"
+		o.divides = !isFloat && has(name, "div", "rem")
+	}
+	return o
+}
+
+func (o operation) vector(of, name string) (operation, bool) {
+	v := wasm.V128
+	lane := map[string]wasm.ValueType{"i8x16": wasm.I32, "i16x8": wasm.I32, "i32x4": wasm.I32, "i64x2": wasm.I64, "f32x4": wasm.F32, "f64x2": wasm.F64}[of]
+	lanes := map[string]int{"i8x16": 16, "i16x8": 8, "i32x4": 4, "i64x2": 2, "f32x4": 4, "f64x2": 2}[of]
+	isFloat := has(of, "f")
+	o.gives, o.takes = v, []wasm.ValueType{v, v}
+	switch {
+	case has(name, "load", "store", "const", "shuffle"):
+		return o, false // the generator writes these
+	case name == "splat":
+		o.takes = []wasm.ValueType{lane}
+	case has(name, "extract_lane"):
+		o.gives, o.takes, o.lanes = lane, o.takes[:1], lanes
+	case has(name, "replace_lane"):
+		o.takes, o.lanes = []wasm.ValueType{v, lane}, lanes
+	case has(name, "shl", "shr"):
+		o.takes = []wasm.ValueType{v, wasm.I32}
+	case has(name, "all_true", "any_true", "bitmask"):
+		o.gives, o.takes = wasm.I32, o.takes[:1]
+	case name == "bitselect":
+		o.takes = []wasm.ValueType{v, v, v}
+	case name == "neg" || name == "abs" || name == "not" || has(name, "popcnt", "ceil", "floor", "trunc", "sqrt", "extend", "extadd", "convert", "demote", "promote"),
+		name == "nearest":
+		o.takes = o.takes[:1]
+		o.inexact = isFloat && !has(name, "neg", "abs")
+	default:
+		o.inexact = isFloat && has(name, "add", "sub", "mul", "div", "min", "max")
+	}
+	return o, true
+}
