@@ -43,3 +43,9 @@ func Plans(ctx context.Context, s Store) (map[string]string, error) {
 	}
 	return plans, nil
 }
+
+// Migrate makes the changes of one migration.
+func Migrate(ctx context.Context, s Store, name string) error {
+	own := s.(*store)
+	return own.exclusive(ctx, func(t tx) error { return migrateWith(t, name) })
+}

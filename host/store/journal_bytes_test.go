@@ -41,13 +41,14 @@ func TestJournalsOfAnOlderVersionAreCounted(t *testing.T) {
 			db, err := sql.Open(driver, where)
 			require.NoError(t, err)
 			for _, undo := range []string{"DROP TABLE journal_room", "ALTER TABLE runs DROP COLUMN journal_bytes", "ALTER TABLE runs DROP COLUMN journal_due",
-				"ALTER TABLE tenant_usage DROP COLUMN journal_bytes", "ALTER TABLE usage_days DROP COLUMN journal_bytes", "UPDATE schema_version SET version = 9"} {
+				"ALTER TABLE tenant_usage DROP COLUMN journal_bytes", "ALTER TABLE usage_days DROP COLUMN journal_bytes"} {
 				_, err = db.Exec(undo)
 				require.NoError(t, err)
 			}
 			require.NoError(t, db.Close())
 
 			s = open(t, where, nil)
+			require.NoError(t, store.Migrate(ctx, s, "0010_journal_bytes.sql"))
 			const rows = 4*128 + trace // of its log, its events and its timeline
 			one, err := s.Run(ctx, "1")
 			require.NoError(t, err)

@@ -41,17 +41,8 @@ func (s *store) migrate(ctx context.Context) error {
 			return ownError{&Error{Newer, "", fmt.Errorf("its schema has version %d; this program knows %d", done, len(names))}}
 		}
 		for _, name := range names[done:] {
-			b, err := migrations.ReadFile("migrations/" + name)
-			if err != nil {
+			if err := migrateWith(t, name); err != nil {
 				return err
-			}
-			for _, statement := range strings.Split(withoutComments(string(b)), ";") {
-				if strings.TrimSpace(statement) == "" {
-					continue
-				}
-				if _, err := t.exec(statement); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
 			}
 		}
 		if _, err := t.exec("DELETE FROM schema_version"); err != nil {
@@ -60,6 +51,23 @@ func (s *store) migrate(ctx context.Context) error {
 		_, err = t.exec("INSERT INTO schema_version (version) VALUES ($1)", int64(len(names)))
 		return err
 	})
+}
+
+// migrateWith makes the changes of one file.
+func migrateWith(t tx, name string) error {
+	b, err := migrations.ReadFile("migrations/" + name)
+	if err != nil {
+		return err
+	}
+	for _, statement := range strings.Split(withoutComments(string(b)), ";") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := t.exec(statement); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func withoutComments(sql string) string {
