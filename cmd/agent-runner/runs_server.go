@@ -59,6 +59,7 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 // the server's to know.
 func runInfo(r *client.Run) *agent.RunInfo {
 	i := &agent.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, Lease: time.Now().Add(time.Hour)}
+	i.JournalBytes = r.JournalBytes
 	i.Status, i.FinishReason, i.Step, i.Fuel = agent.Status(r.Status), r.FinishReason, r.Step, r.Fuel
 	i.Usage = abi.Usage{PromptTokens: r.Usage.PromptTokens, CompletionTokens: r.Usage.CompletionTokens, TotalTokens: r.Usage.TotalTokens}
 	i.Pending = pendingOf(r)

@@ -81,7 +81,7 @@ func (v *runView) cut(text string) string { return oneLine(short(strings.TrimSpa
 func (v *runView) text(x *exported, now time.Time) string {
 	r := x.Run
 	v.line(0, plain, "run %s of %s: %s", r.ID, r.Agent, statusText(r, now))
-	v.line(0, faint, "began %s, %s; %s, %d tokens, %s fuel", r.Created.Format(time.RFC3339), took(x.Events), count(int64(r.Step), "step"), r.Usage.TotalTokens, thousands(r.Fuel))
+	v.line(0, faint, "began %s, %s; %s, %d tokens, %s fuel, %s of journal", r.Created.Format(time.RFC3339), took(x.Events), count(int64(r.Step), "step"), r.Usage.TotalTokens, thousands(r.Fuel), count(r.JournalBytes, "byte"))
 	for _, p := range r.Modules {
 		digest := "native"
 		if p.Digest != "" {

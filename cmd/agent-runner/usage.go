@@ -14,11 +14,12 @@ func newUsage(e *env) *cobra.Command {
 	var tenant, from, to string
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "usage",
-		Short: "Show what a tenant used: runs, tokens, fuel and time, by day, agent and module",
-		Long: `Shows what a tenant used: runs, tokens, fuel and time, by day, agent and module.
+		Short: "Show what a tenant used: runs, tokens, fuel, time and journal, by day, agent and module",
+		Long: `Shows what a tenant used: runs, tokens, fuel, time and journal, by day, agent and module.
 
 A row without a module is the agent itself: its runs, and the calls of its model. Calls
-of a module are those of its hooks. Time is in whole milliseconds.`,
+of a module are those of its hooks. Time is in whole milliseconds.
+Journal is the bytes that runs wrote to it: what they did, and their events.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *remote, _ []string) error {
 		u := &client.Usage{}
@@ -41,10 +42,10 @@ of a module are those of its hooks. Time is in whole milliseconds.`,
 }
 
 func usageText(u *client.Usage) string {
-	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME"}}
+	rows := [][]string{{"DAY", "AGENT", "MODULE", "RUNS", "TOKENS", "FUEL", "CALLS", "TIME", "JOURNAL"}}
 	row := func(day, agent, module string, x client.UsageRow) {
 		rows = append(rows, []string{day, agent, module, thousands(x.Runs), thousands(x.PromptTokens + x.CompletionTokens), thousands(x.Fuel), thousands(x.Calls),
-			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond)})
+			fmt.Sprint(time.Duration(x.WallMS) * time.Millisecond), thousands(x.JournalBytes)})
 	}
 	for _, x := range u.Rows {
 		module := "-"
@@ -56,5 +57,9 @@ func usageText(u *client.Usage) string {
 	if len(u.Rows) > 1 {
 		row("total", "", "", u.Total)
 	}
-	return table("nothing was used", rows)
+	text := table("nothing was used", rows)
+	if n := u.Kept.JournalBytes; n > 0 {
+		text += fmt.Sprintf("\nThe journals of the tenant's runs keep %s bytes.\n", thousands(n))
+	}
+	return text
 }

@@ -72,6 +72,12 @@ type Usage struct {
 	Total UsageRow   `json:"total"` // the sum of all pages' rows; its day, agent and module are empty
 	Rows  []UsageRow `json:"rows"`
 	Next  string     `json:"next_cursor,omitempty"` // the next page's cursor
+	Kept  Kept       `json:"kept"`                  // now, whatever the days
+}
+
+// Kept is what a tenant keeps, as its quotas count it.
+type Kept struct {
+	JournalBytes int64 `json:"journal_bytes"` // of the journals of its runs
 }
 
 // A UsageRow is what one agent, or one of its modules, used on a day (UTC).
@@ -84,7 +90,8 @@ type UsageRow struct {
 	CompletionTokens int64  `json:"completion_tokens"`
 	Fuel             int64  `json:"fuel"`
 	WallMS           int64  `json:"wall_ms"`
-	Calls            int64  `json:"calls"` // of the model, or of the module's hooks
+	Calls            int64  `json:"calls"`         // of the model, or of the module's hooks
+	JournalBytes     int64  `json:"journal_bytes"` // that the runs wrote to the journal
 }
 
 // Usage returns a page of what a tenant used from one day to another, such as 2006-01-02. An

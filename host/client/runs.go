@@ -25,6 +25,7 @@ type Run struct {
 	Step         int         `json:"step"`
 	Usage        Tokens      `json:"usage"`
 	Fuel         int64       `json:"fuel"`
+	JournalBytes int64       `json:"journal_bytes"` // that it wrote to the journal
 	Interrupts   []Interrupt `json:"interrupts,omitempty"`
 	Output       string      `json:"output,omitempty"` // the answer's text, of a run that is asked for by its id
 	Error        string      `json:"error,omitempty"`  // why it came to no answer

@@ -23,12 +23,16 @@ type TenantQuota struct {
 	TokensPerDay   int64 `json:"tokens_per_day,omitempty"`
 	FuelPerDay     int64 `json:"fuel_per_day,omitempty"`
 	Modules        int64 `json:"modules,omitempty"`
-	StorageBytes   int64 `json:"storage_bytes,omitempty"`       // of modules, agents and secrets
-	ValueBytes     int64 `json:"value_bytes,omitempty"`         // of durable values that modules keep; 67,108,864 when 0
-	UploadBytes    int64 `json:"upload_bytes,omitempty"`        // of one module
-	InputBytes     int64 `json:"input_bytes,omitempty"`         // of a request that begins a run, or goes on with one; 1 MiB when 0, 8 MiB at most
-	Requests       int64 `json:"concurrent_requests,omitempty"` // on one server, streams included; 4096 when 0
-	RequestsPerMin int64 `json:"requests_per_minute,omitempty"` // on one server
+	StorageBytes   int64 `json:"storage_bytes,omitempty"` // of modules, agents and secrets
+	ValueBytes     int64 `json:"value_bytes,omitempty"`   // of durable values that modules keep; 67,108,864 when 0
+	// JournalBytes bounds the journals of the runs that are kept. 4 GiB when 0.
+	JournalBytes int64 `json:"journal_bytes,omitempty"`
+	// JournalBytesPerDay bounds what runs write to their journals. 2 GiB when 0.
+	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty"`
+	UploadBytes        int64 `json:"upload_bytes,omitempty"`        // of one module
+	InputBytes         int64 `json:"input_bytes,omitempty"`         // of a request that begins a run, or goes on with one; 1 MiB when 0, 8 MiB at most
+	Requests           int64 `json:"concurrent_requests,omitempty"` // on one server, streams included; 4096 when 0
+	RequestsPerMin     int64 `json:"requests_per_minute,omitempty"` // on one server
 }
 
 // A Policy is what the operator allows a tenant.

@@ -56,6 +56,7 @@ type Run struct {
 	Step         int         `json:"step"`
 	Usage        Tokens      `json:"usage"`
 	Fuel         int64       `json:"fuel" doc:"That the modules used."`
+	JournalBytes int64       `json:"journal_bytes" doc:"Bytes that it wrote to the journal."`
 	Interrupts   []Interrupt `json:"interrupts,omitempty"`
 	Output       string      `json:"output,omitempty" doc:"The answer's text, of a run that is asked for by its id."`
 	Error        string      `json:"error,omitempty" doc:"Why it came to no answer."`
@@ -127,7 +128,7 @@ func showRun(info *agent.RunInfo) *Run {
 	hide := hiddenIn(info.Modules)
 	spec, _ := specOf(info) // a run of the command has another
 	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
-		Step: info.Step, Usage: Tokens(info.Usage), Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
+		Step: info.Step, Usage: Tokens(info.Usage), JournalBytes: info.JournalBytes, Interrupts: showInterrupts(hide.pending(info.Pending)), LastEvent: info.LastSeq, Created: info.Created.UTC(), Updated: info.Updated.UTC()}
 	for _, s := range info.Stats {
 		if !hide.has(s.Agent, s.Entry) {
 			r.Fuel += s.Fuel

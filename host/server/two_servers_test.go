@@ -339,4 +339,8 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	for i := range 2 {
 		require.Equal(t, "runs_per_day", start(i).problem(t, 429).Quota)
 	}
+	servers[0].ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"journal_bytes": 1}}, nil)
+	for i := range 2 {
+		require.Equal(t, "journal_bytes", start(i).problem(t, 429).Quota)
+	}
 }

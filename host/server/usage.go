@@ -16,6 +16,11 @@ func bare(digest string) string { return strings.TrimPrefix(digest, digestPrefix
 // usage is what tenants used.
 type usage struct{ now func() time.Time }
 
+// Kept is what a tenant keeps now, as its quotas count it.
+type Kept struct {
+	JournalBytes int64 `json:"journal_bytes" doc:"Bytes of the journals of its runs."`
+}
+
 type (
 	// UsageInput is a part of inputs.
 	UsageInput struct {
@@ -32,6 +37,7 @@ type (
 		Body struct {
 			Total store.Usage   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
+			Kept  Kept          `json:"kept" doc:"What the tenant keeps now, whatever the days."`
 			ListOutput
 		}
 	}
@@ -69,6 +75,9 @@ func (u *usage) get(ctx context.Context, t *store.Tenant, in *UsageInput) (*usag
 		return nil, err
 	}
 	out := &usageOutput{}
+	if out.Body.Kept.JournalBytes, err = t.JournalBytes(ctx); err != nil {
+		return nil, err
+	}
 	out.Body.Rows = append([]store.Usage{}, rows...)
 	out.Body.setNext(listUsage, t.ID(), next)
 	out.Body.Total, err = t.UsageTotal(ctx, from, to)

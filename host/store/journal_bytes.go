@@ -44,21 +44,40 @@ func countJournal(t scoped, agent string, at time.Time, n int64) error {
 	return addRoom(t, n)
 }
 
+// fewBytes is the size of a commit of nothing but events below which the run's next
+// commit counts them.
+const fewBytes = 4 << 10
+
+// countEvents counts a commit that has no meter: only events, in which case it returns
+// the quota that the run exceeds, or a run of the operator's, which has no quota.
+func countEvents(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
+	if c.Progress != nil || c.Bytes() < fewBytes {
+		return nil, nil
+	}
+	own, at, n, err := countDue(t, c.Run, agent.StatusRunning)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return journalFull(own, at)
+}
+
 // countDue counts what the usage of a run's tenant lacks, all of it if the run stopped.
-// It returns how many bytes those were.
-func countDue(t tx, run string, status agent.Status) (tenant string, n int64, err error) {
+// It returns how many bytes those were, and the tenant.
+func countDue(t tx, run string, status agent.Status) (own scoped, at time.Time, n int64, err error) {
 	var name string
 	var lacking, now int64
-	if _, err := one(t, `SELECT tenant, agent, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{run}, &tenant, &name, &lacking, &now); err != nil {
-		return "", 0, err
+	own.tx = t
+	if _, err = one(t, `SELECT tenant, agent, journal_due, NOW_MS FROM runs WHERE id = $1 AND tenant <> ''`, []any{run}, &own.tenant, &name, &lacking, &now); err != nil {
+		return own, at, 0, err
 	}
+	at = time.UnixMilli(now)
 	if n = dueBytes(status, lacking); n == 0 {
-		return tenant, 0, nil
+		return own, at, 0, nil
 	}
-	if _, err := t.exec(`UPDATE runs SET journal_due = journal_due - $2 WHERE id = $1`, run, n); err != nil {
-		return "", 0, err
+	if _, err = t.exec(`UPDATE runs SET journal_due = journal_due - $2 WHERE id = $1`, run, n); err != nil {
+		return own, at, 0, err
 	}
-	return tenant, n, countJournal(scoped{t, tenant}, name, time.UnixMilli(now), n)
+	return own, at, n, countJournal(own, name, at, n)
 }
 
 // addRoom adds to the bytes that the tenant's runs keep.
@@ -110,21 +129,20 @@ func journalRoom(t scoped) (kept int64, err error) {
 
 // journalFull returns the quota that a tenant's runs exceed; nil if there is none. A
 // tenant that the platform does not know has no quota.
-func journalFull(t tx, tenant string, at time.Time) (*agent.JournalFullError, error) {
-	info, err := tenantIn(t, tenant)
+func journalFull(t scoped, at time.Time) (*agent.JournalFullError, error) {
+	info, err := tenantIn(t.tx, t.tenant)
 	if errors.Is(err, ErrNoTenant) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	own := scoped{t, tenant}
-	kept, err := journalRoom(own)
+	kept, err := journalRoom(t)
 	if err != nil {
 		return nil, err
 	}
 	var today int64
-	if err := own.query(func(scan func(...any) error) error { return scan(&today) }, `SELECT journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
+	if err := t.query(func(scan func(...any) error) error { return scan(&today) }, `SELECT journal_bytes FROM usage_days WHERE tenant = $1 AND day = $2`, Day(at)); err != nil {
 		return nil, err
 	}
 	if limit := info.Quota.journalBytes(); kept > limit {

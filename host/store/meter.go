@@ -71,37 +71,21 @@ func (m *meter) due(c *agent.Commit) int64 {
 	return c.Bytes() - m.journal(c)
 }
 
-// count adds what a run came to since the meter was read. Without a meter it counts only
-// a large number of bytes of its journal, of which the tenant's usage lacks so many. It
-// returns the quota that the run in progress used up, if any.
-func (m *meter) count(t tx, c *agent.Commit, lacking int64) (*agent.JournalFullError, error) {
-	tenant, counted, at := "", int64(0), time.Time{}
-	switch {
-	case m == nil && lacking < maxDueBytes:
-		return nil, nil
-	case m == nil:
-		var err error
-		if tenant, counted, err = countDue(t, c.Run, agent.StatusRunning); err != nil || counted == 0 {
-			return nil, err
-		}
-		var now int64
-		if _, err := one(t, `SELECT NOW_MS`, nil, &now); err != nil {
-			return nil, err
-		}
-		at = time.UnixMilli(now)
-	default:
-		tenant, counted, at = m.tenant, m.journal(c), m.now
-		if err := m.add(t, c.Progress, counted); err != nil {
-			return nil, err
-		}
-		if err := addRoom(scoped{t, tenant}, counted); err != nil {
-			return nil, err
-		}
+// count adds what a run came to since the meter was read, with its journal. It returns
+// the quota that the run in progress exceeds, if any.
+func (m *meter) count(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
+	if m == nil {
+		return countEvents(t, c)
 	}
-	if counted == 0 || c.Progress != nil && c.Progress.Status != agent.StatusRunning {
-		return nil, nil
+	counted := m.journal(c)
+	if err := m.add(t, c.Progress, counted); err != nil || counted == 0 {
+		return nil, err
 	}
-	return journalFull(t, tenant, at)
+	own := scoped{t, m.tenant}
+	if err := addRoom(own, counted); err != nil || c.Progress.Status != agent.StatusRunning {
+		return nil, err
+	}
+	return journalFull(own, m.now)
 }
 
 // add adds what a run came to since the meter was read, with bytes of its journal.

@@ -260,15 +260,14 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 			if err != nil {
 				return err
 			}
-			lacking := int64(0)
-			moved, err := one(t, advance, append(args[:len(args):len(args)], before.due(c)), &lacking)
+			n, err := t.exec(advance, append(args[:len(args):len(args)], before.due(c))...)
 			if err != nil {
 				return err
 			}
-			if !moved {
+			if n == 0 {
 				return refused(t, c)
 			}
-			if c.Full, err = before.count(t, c, lacking); err != nil {
+			if c.Full, err = before.count(t, c); err != nil {
 				return err
 			}
 			if c.Log != nil {
@@ -313,7 +312,7 @@ func advanced(c *agent.Commit) (text string, args []any, err error) {
 	}
 	set += fmt.Sprintf(", journal_bytes = journal_bytes + $8, journal_due = journal_due + $%d", len(args)+1)
 	return `UPDATE runs SET entries = $5, last_seq = $6, updated_ms = NOW_MS, lease_ms = NOW_MS + $7` + set + `
-		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished' RETURNING journal_due`, args, nil
+		WHERE id = $1 AND epoch = $2 AND entries = $3 AND last_seq = $4 AND status <> 'finished'`, args, nil
 }
 
 // refused says why a commit changed nothing; nil if it was made before, and the
@@ -505,7 +504,7 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		case n == 0:
 			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
 		}
-		if _, _, err := countDue(t, id, agent.StatusFinished); err != nil {
+		if _, _, _, err := countDue(t, id, agent.StatusFinished); err != nil {
 			return err
 		}
 		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: c.Events})

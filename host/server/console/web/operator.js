@@ -6,7 +6,7 @@ import { totals, rows } from "./usage.js";
 // What there is a quota of: its name, what people call it, how it is shown, and what holds
 // where a tenant has none.
 const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a day"], ["tokens_per_day", "Tokens a day"], ["fuel_per_day", "Fuel a day"],
-  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals a day", bytes, 2 * 2 ** 30], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
 
 export async function tenants({ query, signal }) {
   const cursor = query.get("cursor") ?? "";
@@ -20,16 +20,16 @@ export async function tenants({ query, signal }) {
 export async function tenant({ id, signal }) {
   const path = `/v1/tenants/${encodeURIComponent(id)}`;
   const [t, u, k] = await Promise.all([get(path, signal), get(`${path}/usage`, signal), all(`${path}/keys`, "keys", signal)]);
-  const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel };
+  const used = { runs_per_day: u.total.runs, tokens_per_day: u.total.prompt_tokens + u.total.completion_tokens, fuel_per_day: u.total.fuel, journal_bytes: u.kept.journal_bytes, journal_bytes_per_day: u.total.journal_bytes };
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/tenants" }, "Tenants"), " / ", t.id), h("h1", { tabindex: "-1" }, t.name),
     facts(["Id", t.id], ["Created", when(t.created)], ["Changed", when(t.updated)]),
-    h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used today"], quotas.map(([name, label, show = count, otherwise = 0]) => {
+    h("section", null, h("h2", null, "Quotas"), table("Quotas", ["Quota", "#Limit", "Used"], quotas.map(([name, label, show = count, otherwise = 0]) => {
       const limit = t.quota[name] || otherwise;
       return h("tr", null, h("td", null, label), h("td", { class: "number" }, limit > 0 ? show(limit) : h("span", { class: "soft" }, "no limit")),
-        h("td", null, used[name] !== undefined && (limit > 0 ? [h("meter", { min: "0", max: limit, high: limit * 0.9, value: Math.min(used[name], limit), "aria-label": `${label} used` }), ` ${count(used[name])}`] : count(used[name]))));
+        h("td", null, used[name] !== undefined && (limit > 0 ? [h("meter", { min: "0", max: limit, high: limit * 0.9, value: Math.min(used[name], limit), "aria-label": `${label} used` }), ` ${show(used[name])}`] : show(used[name]))));
     }))),
     h("section", null, h("h2", null, "Policy"), json(t.policy)),
-    h("section", null, h("h2", null, "Used today"), totals(u.total), rows(u.rows)),
+    h("section", null, h("h2", null, "Used today"), totals(u.total, u.kept), rows(u.rows)),
     h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
       h("td", null, !x.revoked && sure("Revoke", "Revoke it for good?", async () => {
         await call("DELETE", `${path}/keys/${x.id}`);

@@ -1,5 +1,5 @@
 // What was used, by day, agent and module.
-import { h, field, table, count, digest, took, facts } from "./dom.js";
+import { h, field, table, count, bytes, digest, took, facts } from "./dom.js";
 import { get } from "./api.js";
 
 const day = (t) => t.toISOString().slice(0, 10);
@@ -15,15 +15,16 @@ export async function usage({ query, signal }) {
       e.preventDefault();
       location.hash = `#/usage?${new URLSearchParams({ from: first.value, to: last.value })}`;
     } }, field("From", first), field("To", last), h("button", { type: "submit" }, "Show")),
-    totals(u.total), rows(u.rows), h("p", { class: "soft small" }, "Days are those of UTC. A row without a module is the agent itself: its runs, and the calls of its model. Calls of a module are those of its hooks."));
+    totals(u.total, u.kept), rows(u.rows), h("p", { class: "soft small" }, "Days are those of UTC. A row without a module is the agent itself: its runs, and the calls of its model. Calls of a module are those of its hooks."));
 }
 
-export function totals(t) {
-  return h("div", { class: "tiles" }, facts(["Runs", count(t.runs)], ["Prompt tokens", count(t.prompt_tokens)], ["Answer tokens", count(t.completion_tokens)], ["Fuel", count(t.fuel)]));
+export function totals(t, kept) {
+  return h("div", { class: "tiles" }, facts(["Runs", count(t.runs)], ["Prompt tokens", count(t.prompt_tokens)], ["Answer tokens", count(t.completion_tokens)], ["Fuel", count(t.fuel)],
+    ["Journal written", bytes(t.journal_bytes)], ["Journal kept", bytes(kept.journal_bytes)]));
 }
 
 export function rows(list) {
-  return table("Usage", ["Day", "Agent", "Module", "#Runs", "#Calls", "#Tokens", "#Fuel", "#Time"], list.map((r) => h("tr", null, h("td", { class: "nowrap" }, r.day), h("td", null, r.agent),
+  return table("Usage", ["Day", "Agent", "Module", "#Runs", "#Calls", "#Tokens", "#Fuel", "#Time", "#Journal"], list.map((r) => h("tr", null, h("td", { class: "nowrap" }, r.day), h("td", null, r.agent),
     h("td", null, r.module && h("a", { href: `#/modules/${r.module}` }, digest(r.module))), h("td", { class: "number" }, count(r.runs)), h("td", { class: "number" }, count(r.calls)),
-    h("td", { class: "number" }, count(r.prompt_tokens + r.completion_tokens)), h("td", { class: "number" }, count(r.fuel)), h("td", { class: "number nowrap" }, took(r.wall_ms * 1000)))), "Nothing was used.");
+    h("td", { class: "number" }, count(r.prompt_tokens + r.completion_tokens)), h("td", { class: "number" }, count(r.fuel)), h("td", { class: "number nowrap" }, took(r.wall_ms * 1000)), h("td", { class: "number nowrap" }, bytes(r.journal_bytes)))), "Nothing was used.");
 }
