@@ -15,23 +15,23 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// binaryOf puts a module together from sections.
+// binaryOf returns a module that consists of the given sections.
 func binaryOf(sections ...[]byte) []byte {
 	return append([]byte("\x00asm\x01\x00\x00\x00"), bytes.Join(sections, nil)...)
 }
 
-// section gives contents a number and a size.
+// section encodes a section with its number and size.
 func section(id byte, contents ...[]byte) []byte {
 	all := bytes.Join(contents, nil)
 	return append(append([]byte{id}, leb(len(all))...), all...)
 }
 
-// vec gives items a count.
+// vec encodes a vector of items.
 func vec(items ...[]byte) []byte {
 	return append(leb(len(items)), bytes.Join(items, nil)...)
 }
 
-// times repeats an item n times as a vector.
+// times encodes a vector with n copies of an item.
 func times(n int, item ...byte) []byte {
 	return append(leb(n), bytes.Repeat(item, n)...)
 }
@@ -40,14 +40,14 @@ func leb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 
 func str(s string) []byte { return append(leb(len(s)), s...) }
 
-// bodyOf gives locals (as encoded) and code a size.
+// bodyOf encodes a function body with its size. locals is already encoded.
 func bodyOf(locals []byte, code ...byte) []byte {
 	all := append(bytes.Clone(locals), code...)
 	return append(leb(len(all)), all...)
 }
 
-// oneFunction is a module with one function () -> () of that code, to which
-// end is added, a memory, a table and a mutable global.
+// oneFunction returns a module with one function () -> () of that code, to which it
+// appends end, a memory, a table and a mutable global.
 func oneFunction(code ...byte) []byte {
 	return withLocals(leb(0), code...)
 }
@@ -63,7 +63,7 @@ func withLocals(locals []byte, code ...byte) []byte {
 	)
 }
 
-// guest returns the Go module of testdata/guest, built once.
+// guest returns the Go module in testdata/guest. It is built once.
 var guest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "wasm-guest")
 	if err != nil {
@@ -87,7 +87,7 @@ func goGuest(t testing.TB) []byte {
 	return b
 }
 
-// dependency returns the directory of a module this one depends on.
+// dependency maps the modules that this one depends on to their directories.
 var dependency = sync.OnceValue(func() map[string]string {
 	dirs := map[string]string{}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}", "github.com/tetratelabs/wazero", "github.com/extism/go-sdk").Output()
@@ -102,7 +102,8 @@ var dependency = sync.OnceValue(func() map[string]string {
 	return dirs
 })
 
-// compiler is a runtime that only checks: the interpreter, which is quick.
+// compiler returns a runtime for validating modules. It is the interpreter, which
+// compiles fast.
 func compiler(t testing.TB) wazero.Runtime {
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())

@@ -3,25 +3,24 @@ package wasm
 import "fmt"
 
 const (
-	// pieceBytes is what a bulk instruction does before fuel is looked at
-	// again. A 16 MiB memory.fill of cold memory would otherwise hold up a
-	// garbage collection of the whole host for 20 to 40 ms.
+	// pieceBytes is the number of bytes that a bulk instruction processes between fuel
+	// checks. A memory.fill of 16 MiB of untouched memory would otherwise delay a garbage
+	// collection of the whole host by 20 to 40 ms.
 	pieceBytes = 256 << 10
-	// fuelBytes is how many bytes a bulk instruction moves for one fuel, as a
-	// power of two.
+	// fuelBytes is the binary logarithm of the number of bytes that a bulk instruction
+	// moves for one fuel.
 	fuelBytes = 4
-	// entryBytes is the size of a table's entry, as a power of two.
+	// entryBytes is the binary logarithm of the size of a table entry in bytes.
 	entryBytes = 3
-	// pageBytes is the size of a page, as a power of two.
+	// pageBytes is the binary logarithm of the page size in bytes.
 	pageBytes = 16
-	// maxHelpers is how many inserted functions a module may need: one for
-	// each bulk instruction with other segments or tables.
+	// maxHelpers is the maximum number of helper functions in a module. It needs one for
+	// each combination of bulk instruction and segments or tables.
 	maxHelpers = 1_000
 )
 
-// helped reports whether a call of a helper stands for the instruction once the module
-// is metered.
-func (op Opcode) helped() bool {
+// hasHelper reports whether Meter replaces the instruction by a call of a helper.
+func (op Opcode) hasHelper() bool {
 	switch op {
 	case OpMemoryGrow, OpMemoryCopy, OpMemoryFill, OpMemoryInit, OpTableInit, OpTableCopy, OpTableGrow, OpTableFill:
 		return true
@@ -29,14 +28,15 @@ func (op Opcode) helped() bool {
 	return false
 }
 
-// helper is an inserted function that stands for a bulk instruction, or for
-// call_indirect with a type.
+// helper is an inserted function that replaces a bulk instruction, or call_indirect with
+// type x.
 type helper struct {
 	op   Opcode
 	x, y uint32
 }
 
-// helper returns the function for an instruction, adding it if need be.
+// helper returns the index of the helper for an instruction. It adds the helper if
+// necessary.
 func (w *rewriter) helper(op Opcode, x, y uint32) uint32 {
 	key := fmt.Sprint(op, x, y)
 	f, ok := w.added[key]
@@ -88,14 +88,15 @@ func (h helper) instruction(a *assembler) {
 	}
 }
 
-// The parameters of a bulk helper: where to, what or where from, how many.
+// The parameters of a bulk helper: the destination, the source or value, and the count.
 const (
 	to, from, count = 0, 1, 2
 )
 
-// bulk does an instruction in pieces, charging each before it is done. As the
-// instruction itself does, it traps before it has any effect if a part of it is
-// out of bounds: it tries the far ends with a length of 0 first.
+// bulk returns the body of a helper that executes its instruction in pieces and charges
+// each piece before it runs. Like the instruction, it traps before it has any effect if a
+// part is out of bounds. It checks that by first executing the instruction at the far
+// ends with a count of 0.
 //
 //	if count > piece {
 //		if to+count or from+count wraps { charge(count); instruction; return }
@@ -171,7 +172,7 @@ func (w *rewriter) morePieces(a *assembler, piece int32) {
 	a.op(opI32GtU)
 }
 
-// wraps pushes whether a local plus count is more than 32 bits hold.
+// wraps pushes whether a local plus count overflows 32 bits.
 func wraps(a *assembler, local uint32) {
 	a.get(local, count)
 	a.op(opI32Add)
@@ -179,7 +180,7 @@ func wraps(a *assembler, local uint32) {
 	a.op(opI32LtU)
 }
 
-// farEnd pushes a local, plus count if it is a place.
+// farEnd pushes a local, plus count if the local is an address.
 func farEnd(a *assembler, local uint32, place bool) {
 	a.get(local)
 	if place {
@@ -211,7 +212,7 @@ func step(a *assembler, local uint32, op Opcode, piece int32) {
 	a.index(OpLocalSet, local)
 }
 
-// chargeCount charges count units, of which 2^unit cost one fuel.
+// chargeCount charges one fuel for each 1<<unit of count.
 func (w *rewriter) chargeCount(a *assembler, unit int) {
 	a.index(OpGlobalGet, w.fuel)
 	a.get(count)
@@ -223,10 +224,10 @@ func (w *rewriter) chargeCount(a *assembler, unit int) {
 	w.check(a)
 }
 
-// growMemory charges what is going to be added. A growth beyond the maximum
-// fails and costs nothing: allocators try. The host gets to know when the memory has
-// grown: how long a slice of fuel takes depends on how much there is that nobody has
-// touched yet.
+// growMemory returns the body of the memory.grow helper, which charges for the new pages.
+// A growth beyond the maximum fails and is free, because allocators try it. The helper
+// calls the host after a successful growth: how long a fuel slice takes depends on the
+// amount of untouched memory.
 func (w *rewriter) growMemory() []byte {
 	a := assembler{}
 	a.get(0)
@@ -263,8 +264,8 @@ func (w *rewriter) growTable(h helper) []byte {
 	return a
 }
 
-// chargeGrowth charges, if the condition on the stack holds, a local times a
-// power of two.
+// chargeGrowth charges a local shifted left by shift, if the condition on the stack is
+// true.
 func (w *rewriter) chargeGrowth(a *assembler, local uint32, shift int64) {
 	a.block(OpIf, BlockType{})
 	a.index(OpGlobalGet, w.fuel)

@@ -2,13 +2,13 @@ package wasm
 
 import "slices"
 
-// frame is a block that is open while a body is checked.
+// frame is an open block of the body that is being checked.
 type frame struct {
-	op     Opcode // OpBlock, OpLoop, OpIf, OpElse
-	values int    // what a branch to it carries
+	op     Opcode // OpBlock, OpLoop, OpIf or OpElse
+	values int    // number of values that a branch to it carries
 }
 
-// codeTotals are the sums over all functions that Limits caps.
+// codeTotals has the sums over all functions that Limits caps.
 type codeTotals struct {
 	bytes, locals, targets, values                     uint64
 	blockSquares, blockLocals, loopLocals, callGlobals uint64
@@ -67,14 +67,14 @@ func (d *decoder) locals() []Locals {
 	return groups
 }
 
-// body checks one function. Every error of the iterator and of the checks ends
-// up in the decoder, with the function's index.
+// body checks one function. The decoder adds the function's index to any error of the
+// iterator and of the checks.
 type body struct {
 	d      *decoder
 	it     *Instructions
 	in     Instruction
 	locals uint64
-	// What limits on the shape of the function count.
+	// Counts for the limits on the function's control flow.
 	blocks, loops, openLoops, calls, work uint64
 }
 
@@ -90,7 +90,7 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 		}
 		b.check()
 		b.work += uint64(cost(b.in.Op))
-		if b.in.Op.helped() {
+		if b.in.Op.hasHelper() {
 			b.calls++
 		}
 	}
@@ -105,14 +105,14 @@ func (d *decoder) instructions(c *Code, t FuncType) {
 	}
 }
 
-// shape holds a function, and all up to it, to the limits on what makes
-// compiling costly.
+// shape checks the limits on what makes compiling costly, for the function c and all
+// functions so far.
 func (b *body) shape(c *Code) {
 	d, t := b.d, &b.d.totals
-	// Meter may look at the fuel so often besides, which takes two blocks and a call.
-	looks := b.work/mostNode + min(b.calls*smallLeaf/mostNode, mostLooks)
-	b.blocks += 2 * looks
-	b.calls += looks
+	// Meter may add this many fuel checks, each of two blocks and a call.
+	checks := b.work/maxNodeFuel + min(b.calls*smallLeaf/maxNodeFuel, maxChecks)
+	b.blocks += 2 * checks
+	b.calls += checks
 	if b.blocks > uint64(d.limits.Blocks) {
 		d.overLimit(c.Offset, "basic blocks", b.blocks, d.limits.Blocks, " per function; split the function")
 		return
@@ -156,7 +156,7 @@ func (b *body) fail(kind Kind, thing string, value, limit uint64, format string,
 	b.d.failAt(b.it.r.base+b.in.Start, kind, thing, value, limit, format, args...)
 }
 
-// index checks one index of the present instruction.
+// index checks one index of the current instruction.
 func (b *body) index(thing string, value uint32, n int) {
 	b.d.index(b.it.r.base+b.in.Start, thing, value, n)
 }
@@ -233,7 +233,7 @@ func (b *body) data() {
 	}
 }
 
-// structure follows else and end.
+// structure handles else and end.
 func (b *body) structure() {
 	d := b.d
 	switch top := len(d.frames) - 1; b.in.Op {
@@ -281,7 +281,7 @@ func (b *body) open() {
 			return
 		}
 	}
-	// The function itself is a frame, but no nesting that its author wrote.
+	// The function itself is a frame too, but does not count as nesting.
 	if len(d.frames) > d.limits.Nesting {
 		d.overLimit(b.it.r.base+in.Start, "nested blocks", uint64(len(d.frames)), d.limits.Nesting, " per function")
 		return

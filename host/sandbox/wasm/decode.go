@@ -21,8 +21,8 @@ const (
 	sectionDataCount
 )
 
-// sections gives each section by its number a name and its place in a module,
-// which is not the order of the numbers.
+// sections maps section numbers to names and to their order in a module, which differs
+// from the order of the numbers.
 var sections = [...]struct {
 	name  string
 	place int
@@ -43,7 +43,7 @@ var sections = [...]struct {
 	sectionData:      {"data", 12, (*decoder).data},
 }
 
-// decoder holds what is known of a module while its sections are read.
+// decoder holds the state of decoding one module.
 type decoder struct {
 	reader
 	limits Limits
@@ -57,14 +57,14 @@ type decoder struct {
 	memoryCount    int
 	tableEntries   uint64
 	elementCount   int // entries of all segments so far
-	announced      int // by the data count section, or -1
+	announced      int // value of the data count section, or -1
 	referable      []bool
 	totals         codeTotals
 	frames         []frame
 }
 
-// Decode reads a module and checks it as the package comment says. Custom
-// sections are dropped unread. The error is always an *Error.
+// Decode decodes a module and checks it as the package comment describes. It skips custom
+// sections. The error is always an *Error.
 func Decode(b []byte, l Limits) (*Module, error) {
 	d := &decoder{
 		reader: reader{b: b, section: "header", function: -1},
@@ -100,7 +100,7 @@ func (d *decoder) header() {
 	}
 }
 
-// notWasm guesses what somebody sent instead of a module.
+// notWasm guesses the type of a file that is not a WebAssembly module.
 func notWasm(b []byte) string {
 	text := bytes.TrimLeft(b[:min(len(b), 1024)], " \t\r\n")
 	switch {
@@ -183,7 +183,7 @@ func (d *decoder) order(at, id, last int) {
 	d.failAt(at, Malformed, "section", uint64(id), 0, "the section comes after the %s section, but belongs before it", sections[last].name)
 }
 
-// complete checks what only the end of the module tells.
+// complete checks what is known only at the end of the module.
 func (d *decoder) complete() {
 	if d.err != nil {
 		return

@@ -1,7 +1,7 @@
 package wasm
 
-// A dispatch is a loop that does nothing but go on to one of the blocks that
-// begin with it, by the value of a local:
+// A dispatch is the head of a loop that only branches to one of the blocks at its start,
+// selected by a local:
 //
 //	loop
 //	  block … block
@@ -10,30 +10,30 @@ package wasm
 //	  end
 //	  …
 //
-// Go's compiler makes every body one, because WebAssembly has no goto: a jump
-// sets the local and goes to the loop. So do others for what is no structured
-// code. Where the block that such a jump comes to is still open, which it is for
-// each jump forward, the jump can go there at once:
+// Go's compiler translates every function body to one, because WebAssembly has no goto: a
+// jump sets the local and branches to the loop. Other compilers do so for unstructured
+// code. If the target block of such a jump is still open, which is the case for each
+// forward jump, the jump can branch to it directly:
 //
 //	i32.const K                        i32.const K
 //	local.set $x              =>       local.set $x
 //	br $loop                           br $block
 //
-// It is the same walk with two instructions less, so what the loop's head
-// would do, look whether fuel is left, has no need to be done: only jumps back
-// turn a loop. Fuel is charged for the two instructions as if they were there.
+// This executes the same path with two instructions less. It also avoids the fuel check
+// at the head of the loop, so that only backward jumps execute it. Fuel is charged for
+// the two instructions as before.
 type dispatch struct {
 	local  uint32
 	blocks int
-	table  []uint32 // the default last
+	table  []uint32 // the default is last
 	node   int32
 	ends   []int32 // labels of the blocks, outermost first
 }
 
-// dispatchCost is the fuel of a dispatch: of local.get and br_table.
+// dispatchCost is the fuel of a dispatch: one local.get and one br_table.
 const dispatchCost = 2
 
-// readDispatch returns the dispatch that a loop begins with, or nil.
+// readDispatch returns the dispatch at the start of a loop, or nil.
 func readDispatch(c *Code, loop *Instruction) *dispatch {
 	none := BlockType{}
 	if loop.Block != none {
@@ -49,7 +49,7 @@ func readDispatch(c *Code, loop *Instruction) *dispatch {
 	if in.Op != OpLocalGet || blocks == 0 {
 		return nil
 	}
-	d := &dispatch{local: in.X, blocks: blocks, node: outside}
+	d := &dispatch{local: in.X, blocks: blocks, node: noNode}
 	if !it.Next(&in) || in.Op != OpBrTable {
 		return nil
 	}
@@ -59,8 +59,9 @@ func readDispatch(c *Code, loop *Instruction) *dispatch {
 	return d
 }
 
-// known returns the dispatch that a br goes to with a value that is known, and
-// the label that its table has for the value, if that is one of its blocks.
+// known returns the dispatch that the branch in targets and the label that the dispatch
+// selects. It returns nil if the local's value is unknown or the label is not one of the
+// dispatch's blocks.
 func (p *planner) known(in *Instruction) (*dispatch, int) {
 	s := &p.scopes[len(p.scopes)-1-int(in.X)]
 	d := s.dispatch
@@ -74,7 +75,7 @@ func (p *planner) known(in *Instruction) (*dispatch, int) {
 	return d, label
 }
 
-// jump tells whether the last two instructions set a local to a constant.
+// jump records whether the last two instructions set a local to a constant.
 type jump struct {
 	constant, set bool
 	value         uint64
@@ -92,7 +93,7 @@ func (j *jump) step(in *Instruction) {
 	}
 }
 
-// direct is a br to write with another label.
+// direct is a br whose label is replaced.
 type direct struct {
 	at    int
 	label uint32

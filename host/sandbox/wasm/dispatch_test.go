@@ -8,16 +8,15 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// goShape is a function (i32) -> i32 as Go's compiler makes them, with three
-// places to go to: 0 and 1, which are the same, 2, and all others. The value is
-// how it left. jump is what place 2 does, with a block and
-// the loop around it.
+// goShape returns a function (i32) -> i32 as Go's compiler makes them, with three
+// targets: 0 and 1, which are the same, 2, and all others. The result tells how the
+// function was left. jump is the code of target 2, within one more block and the loop.
 func goShape(t *testing.T, head, jump []byte) *Module {
 	code := append(bytes.Clone(head), 0x20, 0, 0x0e, 3, 0, 0, 1, 2, 0x0b) // local.get 0; br_table 0 0 1 2; end
-	code = append(code, 0x41, 2, 0x21, 0, 0x0c, 2, 0x0b)                  // place 0: go to 2; end
+	code = append(code, 0x41, 2, 0x21, 0, 0x0c, 2, 0x0b)                  // target 0: jump to 2; end
 	code = append(code, jump...)
-	code = append(code, 0x0b, 0x41, 7, 0x0f) // place 3: return 7
-	code = append(code, 0x0b, 0x41, 9, 0x0b) // out of the loop: return 9
+	code = append(code, 0x0b, 0x41, 7, 0x0f) // target 3: return 7
+	code = append(code, 0x0b, 0x41, 9, 0x0b) // after the loop: return 9
 	m, err := Decode(binaryOf(
 		section(sectionType, []byte{1, 0x60, 1, 0x7f, 1, 0x7f}),
 		section(sectionFunction, []byte{1, 0}),
@@ -28,15 +27,15 @@ func goShape(t *testing.T, head, jump []byte) *Module {
 	return m
 }
 
-// Jumps forward within the body of a Go function go there directly. What only
-// looks like one is left alone.
-func TestJumpsByDispatchAreDirect(t *testing.T) {
+// Forward jumps within the body of a Go function must become direct. Code that only
+// resembles one must stay unchanged.
+func TestDirectJumps(t *testing.T) {
 	t.Parallel()
 	three := []byte{0x03, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40} // loop; block; block; block
 	const back = 0x0c                                               // br
 	for name, c := range map[string]struct {
 		head, jump []byte
-		labels     []uint32 // of the br in what is written
+		labels     []uint32 // labels of the br instructions in the output
 	}{
 		"forward":              {three, []byte{0x41, 3, 0x21, 0, back, 1}, []uint32{0, 0}},
 		"by default":           {three, []byte{0x41, 0x7f, 0x21, 0, back, 1}, []uint32{0, 0}},
@@ -72,7 +71,7 @@ func TestJumpsByDispatchAreDirect(t *testing.T) {
 				require.Equal(t, want, got)
 				work := int64(exact.ExportedGlobal("exact").Get() - before)
 				require.GreaterOrEqual(t, k.used()-used, work)
-				if p == 0 { // where a function begins
+				if p == 0 { // the function's entry
 					require.LessOrEqual(t, k.used()-used, work+dispatchCost)
 				}
 			}
@@ -80,9 +79,9 @@ func TestJumpsByDispatchAreDirect(t *testing.T) {
 	}
 }
 
-// A jump to a place whose block has ended goes back, and is counted as exactly
-// where it goes. Here place 2 goes to 0 unless the other local is set.
-func TestJumpBackByDispatch(t *testing.T) {
+// A jump to a target whose block has ended goes backwards and must be charged exactly.
+// Here target 2 jumps to 0 unless the other local is set.
+func TestBackwardJump(t *testing.T) {
 	t.Parallel()
 	jump := []byte{
 		0x20, 1, 0x41, 5, 0x4b, 0x04, 0x40, 0x41, 3, 0x21, 0, 0x0c, 2, 0x0b, // if $1 > 5 goto 3
@@ -99,8 +98,8 @@ func TestJumpBackByDispatch(t *testing.T) {
 	require.Equal(t, int64(exact.ExportedGlobal("exact").Get()), k.used())
 }
 
-// A table may also lead out of the loop, which is no jump within it.
-func TestJumpOutByDispatch(t *testing.T) {
+// A table may also branch out of the loop, which is not a jump within it.
+func TestJumpOutOfLoop(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(binaryOf(
 		section(sectionType, []byte{1, 0x60, 1, 0x7f, 1, 0x7f}),
@@ -108,7 +107,7 @@ func TestJumpOutByDispatch(t *testing.T) {
 		section(sectionExport, []byte{1, 1, 'f', 0, 0}),
 		section(sectionCode, vec(bodyOf(leb(0),
 			0x02, 0x40, 0x03, 0x40, 0x02, 0x40, 0x20, 0, 0x0e, 1, 0, 2, 0x0b, // block; loop; block; local.get 0; br_table 0 2; end
-			0x41, 9, 0x21, 0, 0x0c, 0, // go to 9, which is out
+			0x41, 9, 0x21, 0, 0x0c, 0, // jump to 9, which is outside
 			0x0b, 0x0b, 0x20, 0, 0x0b))),
 	), DefaultLimits())
 	require.NoError(t, err)

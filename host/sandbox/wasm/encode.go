@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 )
 
-// Encode writes the module in the binary format, without custom sections and
-// with the shortest form of every number outside of function bodies.
+// Encode returns the module in the binary format, without custom sections. Outside of
+// function bodies, numbers have their shortest encoding.
 func (m *Module) Encode() []byte {
 	size := 1 << 10
 	for i := range m.Code {
@@ -22,8 +22,8 @@ func (m *Module) Encode() []byte {
 	return e.out
 }
 
-// encoder appends sections to out. Each is put together in section first,
-// because its size comes before it.
+// encoder appends sections to out. It builds each section in section first, because the
+// size of a section precedes its content.
 type encoder struct {
 	out, section []byte
 }
@@ -47,7 +47,7 @@ func (e *encoder) head(m *Module) {
 	}
 }
 
-// encodeAll writes a section that is a vector, or nothing if it is empty.
+// encodeAll encodes a section that is a vector. It omits an empty section.
 func encodeAll[T any](e *encoder, section byte, all []T, one func(*encoder, *T)) {
 	if len(all) == 0 {
 		return
@@ -234,8 +234,8 @@ func (e *encoder) data(s *Data) {
 	e.bytes(s.Init)
 }
 
-// code writes the bodies straight to the output: they are most of a module,
-// and their sizes are known.
+// code writes the bodies directly to the output, because they are most of a module and
+// their sizes are known.
 func (e *encoder) code(all []Code) {
 	if len(all) == 0 {
 		return
@@ -268,7 +268,7 @@ func bodySize(c *Code) int {
 	return n
 }
 
-// sizeOf is the number of bytes of v as an unsigned LEB128 number.
+// sizeOf returns the number of bytes of v as an unsigned LEB128 number.
 func sizeOf(v int) int {
 	n := 1
 	for v >>= 7; v != 0; v >>= 7 {

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Kind says why a module was refused.
+// Kind classifies why a module was rejected.
 type Kind uint8
 
 const (
-	// Malformed is a module that does not follow the binary format.
+	// Malformed means that the module violates the binary format.
 	Malformed Kind = iota
-	// Invalid is a well-formed module that breaks a rule of validation, an
-	// index out of range say.
+	// Invalid means that a well-formed module violates a validation rule, for instance
+	// with an index out of range.
 	Invalid
-	// Unsupported is a module that uses a feature beyond WebAssembly 2.0, or
-	// that is no core module at all.
+	// Unsupported means that the module uses a feature beyond WebAssembly 2.0, or is not
+	// a core module.
 	Unsupported
-	// OverLimit is a module that passes one of the Limits.
+	// OverLimit means that the module exceeds one of the Limits.
 	OverLimit
 )
 
-// String returns the kind in lower case words.
+// String returns the kind as lower-case words.
 func (k Kind) String() string {
 	switch k {
 	case Malformed:
@@ -36,28 +36,28 @@ func (k Kind) String() string {
 	}
 }
 
-// Error is the refusal of a module: what is wrong, and where.
+// Error describes why and where a module was rejected.
 type Error struct {
-	// Kind is the class of the refusal.
+	// Kind classifies the error.
 	Kind Kind
-	// Offset counts bytes from the beginning of the module.
+	// Offset is the byte offset in the module.
 	Offset int
-	// Section is the section's name in the specification ("code"), or
-	// "header", or "module" for what concerns all of it.
+	// Section is the name of the section in the specification, such as "code", or
+	// "header" or "module" if the error concerns no single section.
 	Section string
-	// Function is an index in the function index space, imports first, or -1
-	// outside of function bodies.
+	// Function is an index in the function index space, which begins with the imports. It
+	// is -1 outside of function bodies.
 	Function int
-	// Thing names what is wrong: "locals", "branch target", a feature's name.
+	// Thing names what is wrong, such as "locals", "branch target" or a feature's name.
 	Thing string
-	// Value is what the module has, and Limit what it may have at most. Both
-	// are 0 where there is no number to tell.
+	// Value is the module's value, and Limit is the maximum. Both are 0 if the error has
+	// no number.
 	Value, Limit uint64
 
 	text string
 }
 
-// Error returns one sentence that says where, what and how much.
+// Error returns one sentence with the position, the reason and the numbers.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -71,7 +71,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// grouped writes n with a comma between thousands.
+// grouped formats n with commas between groups of three digits.
 func grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -1,82 +1,80 @@
 package wasm
 
-// flow is how control goes through one body: what there is to charge, and where
-// a charge can be put.
+// flow is the control-flow graph of one body, with the fuel costs and the places for
+// charges.
 type flow struct {
 	nodes   []node
 	edges   []edge
-	labels  []int32  // node of each label, outside for the function's own
-	direct  []direct // jumps to write as direct ones, in the body's order
-	size    int      // fuel of all that can be reached
-	calls   bool     // it calls functions of the module or the host
-	loops   bool     // it has loops that turn
-	selects bool     // it has select
-	looks   int      // nodes that look at the fuel because it was not done for long
-	// leaves says that a branch, other than return, leaves the function.
+	labels  []int32  // node of each label; noNode for the function's own
+	direct  []direct // jumps to replace by direct ones, in the order of the body
+	size    int      // fuel of all reachable instructions
+	calls   bool     // calls functions of the module or the host
+	loops   bool     // has loops with a backward branch
+	selects bool     // has a select
+	checks  int      // number of nodes with an additional fuel check
+	// leaves reports whether a branch other than return leaves the function.
 	leaves bool
-	// lead is the head of the loop that the body runs straight into, or
-	// outside. It can look after the counters for the function's entry too.
-	lead int32
+	// entryLoop is the head of the loop that the body enters unconditionally, or noNode.
+	// Its fuel check can also serve as the check at the function's entry.
+	entryLoop int32
 }
 
-// node is a stretch of a body that, traps aside, runs as a whole once begun.
+// node is a basic block: apart from traps, it runs completely or not at all.
 type node struct {
-	at    int   // offset in the body where it begins, and its charge goes
-	cost  int   // fuel of its instructions
-	leaf  int   // the most that small leaves can take which it calls
-	since int   // fuel since the last look at what is left, on the longest way to the node
-	edges int   // where its edges begin
-	group int32 // of nodes that are owed the same; see find
-	owed  int   // for a group: what its nodes can rely on having been charged
-	head  bool  // of a loop that turns: has to look whether fuel is left
-	looks bool  // has to look because it has not been done for long; see look.go
-	traps bool  // ends in a trap
-	// first says that the node nearly always goes on to its first edge.
-	first bool
-	// blind says that something goes to this dispatch with a value that
-	// cannot be told.
-	blind bool
+	at      int   // offset in the body where the node begins and its charge is inserted
+	cost    int   // fuel of its instructions
+	leaf    int   // maximum fuel of the small leaf functions that it calls
+	since   int   // fuel since the last check, on the longest path to the node
+	edges   int   // index of its first edge
+	group   int32 // parent in the group of nodes with the same prepaid amount; see find
+	prepaid int   // for the representative of a group: fuel charged before its nodes
+	head    bool  // head of a loop with a backward branch: must check the fuel
+	checks  bool  // must check the fuel because the last check is too long ago; see fuelcheck.go
+	traps   bool  // ends in a trap
+	// likelyFirst reports that the node nearly always continues at its first edge.
+	likelyFirst bool
+	// unresolved reports that a branch to this dispatch has an unknown value.
+	unresolved bool
 }
 
-// edge leads from a node to a label. If by is not outside, it does so by way of
-// that node, a dispatch, which must do nothing but go on to the label.
+// edge leads from a node to a label. If by is not noNode, it leads there through the
+// dispatch by, if that dispatch only continues to the label.
 type edge struct{ label, by int32 }
 
-// outside stands for what is no node of the body.
-const outside = -1
+// noNode is the index of a target outside of the body.
+const noNode = -1
 
-// scope is a block that is open while a body is read.
+// scope is an open block of the body that is being read.
 type scope struct {
 	op     Opcode
 	label  int32 // its head if it is a loop, otherwise its end
-	orElse int32 // label of the other arm of an if
-	used   bool  // something branches to the label
-	dead   bool  // the block is never entered
-	sets   int   // how often a local is set in it, or a call may set a global
-	// dispatch is that of a loop, or of the loop that a block belongs to.
+	orElse int32 // label of the else arm of an if
+	used   bool  // a branch targets the label
+	dead   bool  // the block is unreachable
+	sets   int   // number of assignments to locals, and of globals that calls may set
+	// dispatch belongs to the loop, or to the loop whose dispatch the block serves.
 	dispatch *dispatch
 }
 
-// planner reads bodies. cur is the node that instructions are counted in, or
-// outside where none can be reached.
+// planner reads bodies. cur is the current node, or noNode in unreachable code.
 type planner struct {
 	flow
 	code      *Code
-	locals    int // with parameters
-	globals   int // that are mutable
-	leaf      int // the size of functions that do not look at the fuel
+	locals    int // including parameters
+	globals   int // number of mutable globals
+	leaf      int // size of the largest function without a fuel check
 	scopes    []scope
 	cur       int32
 	jump      jump
-	straight  bool      // nothing but straight code so far
-	afterCall bool      // nothing but moves since a call
-	dispatch  *dispatch // the last one
+	straight  bool      // no branch so far
+	afterCall bool      // only moves since the last call
+	dispatch  *dispatch // the last dispatch
 }
 
-// read makes the flow of a body that has so many parameters. Its memory is used
-// again by the next one.
+// read builds the flow of a body with the given number of parameters. It reuses the
+// memory of the previous flow.
 func (p *planner) read(c *Code, parameters int) {
-	p.flow = flow{nodes: p.nodes[:0], edges: p.edges[:0], labels: p.labels[:0], direct: p.direct[:0], lead: outside}
+	p.flow = flow{nodes: p.nodes[:0], edges: p.edges[:0], labels: p.labels[:0], direct: p.direct[:0], entryLoop: noNode}
 	p.code, p.jump, p.dispatch = c, jump{}, nil
 	p.straight, p.afterCall = true, false
 	p.locals = parameters
@@ -89,34 +87,34 @@ func (p *planner) read(c *Code, parameters int) {
 	for it := c.Instructions(); it.Next(&in); {
 		p.step(&in)
 	}
-	p.turns()
+	p.resolve()
 }
 
-// begin begins a node at an offset.
+// begin starts a node at an offset.
 func (p *planner) begin(at int) {
 	p.cur = int32(len(p.nodes))
 	p.nodes = append(p.nodes, node{at: at, group: p.cur, edges: len(p.edges)})
 }
 
-// beginAt begins the node that a label stands for.
+// beginAt starts a node and sets it as the target of a label.
 func (p *planner) beginAt(label int32, at int) {
 	p.begin(at)
 	p.labels[label] = p.cur
 }
 
 func (p *planner) newLabel() int32 {
-	p.labels = append(p.labels, outside)
+	p.labels = append(p.labels, noNode)
 	return int32(len(p.labels) - 1)
 }
 
-// to adds an edge to the node.
+// to adds an edge from the last node to a label.
 func (p *planner) to(label int32) {
-	p.edges = append(p.edges, edge{label, outside})
+	p.edges = append(p.edges, edge{label, noNode})
 }
 
 // step reads an instruction.
 func (p *planner) step(in *Instruction) {
-	if p.cur != outside {
+	if p.cur != noNode {
 		p.count(cost(in.Op))
 		p.sets(in.Op)
 	}
@@ -133,22 +131,22 @@ func (p *planner) step(in *Instruction) {
 		p.end(in)
 	case OpBr:
 		p.branch(in)
-		p.cur = outside
+		p.cur = noNode
 	case OpBrIf:
 		p.branchIf(in)
 	case OpBrTable:
 		p.table(in)
-		p.cur = outside
+		p.cur = noNode
 	case OpReturn:
-		p.cur = outside
+		p.cur = noNode
 	case OpUnreachable:
-		if p.cur != outside {
+		if p.cur != noNode {
 			p.nodes[p.cur].traps = true
 		}
-		p.cur = outside
+		p.cur = noNode
 	case OpCall, OpCallIndirect:
 		p.calls = true
-		if p.cur != outside {
+		if p.cur != noNode {
 			p.nodes[p.cur].leaf += p.leaf
 		}
 	case opSelect, opSelectTyped:
@@ -158,7 +156,7 @@ func (p *planner) step(in *Instruction) {
 	p.cut(in)
 }
 
-// remember keeps what the meaning of the next instructions depends on.
+// remember records what affects the interpretation of the next instructions.
 func (p *planner) remember(in *Instruction) {
 	p.jump.step(in)
 	switch in.Op {
@@ -172,7 +170,7 @@ func (p *planner) remember(in *Instruction) {
 	}
 }
 
-// count adds fuel to the node.
+// count adds fuel to the current node.
 func (p *planner) count(fuel int) { p.countAt(p.cur, fuel) }
 
 func (p *planner) countAt(node int32, fuel int) {
@@ -180,7 +178,7 @@ func (p *planner) countAt(node int32, fuel int) {
 	p.size += fuel
 }
 
-// cost is the fuel of one instruction. What only marks structure is free.
+// cost returns the fuel of one instruction. Structure markers and nop are free.
 func cost(op Opcode) int {
 	switch op {
 	case OpBlock, OpLoop, OpElse, OpEnd, OpNop:
@@ -191,7 +189,7 @@ func cost(op Opcode) int {
 
 // open opens a scope with a label of its own.
 func (p *planner) open(op Opcode) *scope {
-	p.scopes = append(p.scopes, scope{op: op, label: p.newLabel(), dead: p.cur == outside})
+	p.scopes = append(p.scopes, scope{op: op, label: p.newLabel(), dead: p.cur == noNode})
 	return &p.scopes[len(p.scopes)-1]
 }
 
@@ -216,7 +214,7 @@ func (p *planner) loop(in *Instruction) {
 		s.dispatch.node = p.cur
 	}
 	if p.straight {
-		p.lead = p.cur
+		p.entryLoop = p.cur
 	}
 }
 
@@ -238,15 +236,14 @@ func (p *planner) otherwise(in *Instruction) {
 	if s.dead {
 		return
 	}
-	if p.cur != outside {
+	if p.cur != noNode {
 		p.to(s.label)
 		s.used = true
 	}
 	p.beginAt(s.orElse, in.End)
 }
 
-// end begins a new node behind a block, if control comes there from more than
-// one place.
+// end starts a new node after a block that control can leave in more than one place.
 func (p *planner) end(in *Instruction) {
 	last := len(p.scopes) - 1
 	s := p.scopes[last]
@@ -263,7 +260,7 @@ func (p *planner) end(in *Instruction) {
 	case !s.used && s.op != OpIf:
 		return
 	}
-	if p.cur != outside {
+	if p.cur != noNode {
 		p.to(s.label)
 	}
 	p.beginAt(s.label, in.End)
@@ -273,7 +270,7 @@ func (p *planner) end(in *Instruction) {
 	}
 }
 
-// target notes that control may go from here to a label, and returns it.
+// target marks the scope of a label as used and returns the label.
 func (p *planner) target(label uint32) int32 {
 	i := len(p.scopes) - 1 - int(label)
 	s := &p.scopes[i]
@@ -282,21 +279,21 @@ func (p *planner) target(label uint32) int32 {
 	return s.label
 }
 
-// blindly is target for a branch that may go to a dispatch with any value.
-func (p *planner) blindly(label uint32) int32 {
+// unknownTarget is target for a branch that may reach a dispatch with any value.
+func (p *planner) unknownTarget(label uint32) int32 {
 	if s := &p.scopes[len(p.scopes)-1-int(label)]; s.op == OpLoop && s.dispatch != nil {
-		p.nodes[s.dispatch.node].blind = true
+		p.nodes[s.dispatch.node].unresolved = true
 	}
 	return p.target(label)
 }
 
-// branch reads a br. One that goes on from a dispatch to a block that is still
-// open is made a direct jump, and counts as both.
+// branch reads a br. If it continues through a dispatch at a block that is still open, it
+// becomes a direct jump, with the cost of both.
 func (p *planner) branch(in *Instruction) {
 	d, label := p.known(in)
 	if d == nil {
-		if p.cur != outside {
-			p.to(p.blindly(in.X))
+		if p.cur != noNode {
+			p.to(p.unknownTarget(in.X))
 		}
 		return
 	}
@@ -307,7 +304,7 @@ func (p *planner) branch(in *Instruction) {
 		p.direct = append(p.direct, direct)
 	}
 	switch {
-	case p.cur == outside:
+	case p.cur == noNode:
 		return
 	case open:
 		p.to(p.target(direct.label))
@@ -318,47 +315,46 @@ func (p *planner) branch(in *Instruction) {
 }
 
 func (p *planner) branchIf(in *Instruction) {
-	if p.cur == outside {
+	if p.cur == noNode {
 		return
 	}
-	// What a call says right away is seldom that all is lost.
-	p.nodes[p.cur].first = p.afterCall
+	// The result of a call rarely makes the code branch away.
+	p.nodes[p.cur].likelyFirst = p.afterCall
 	next := p.newLabel()
 	p.to(next)
-	p.to(p.blindly(in.X))
+	p.to(p.unknownTarget(in.X))
 	p.beginAt(next, in.End)
 }
 
 func (p *planner) table(in *Instruction) {
-	if p.cur == outside {
+	if p.cur == noNode {
 		return
 	}
-	// The code that a dispatch has for 0 is where a function begins.
-	p.nodes[p.cur].first = p.dispatch != nil && p.dispatch.node == p.cur
-	last := int32(outside)
+	// A dispatch enters a function at its code for 0.
+	p.nodes[p.cur].likelyFirst = p.dispatch != nil && p.dispatch.node == p.cur
+	last := int32(noNode)
 	in.Labels(func(label uint32) {
-		if l := p.blindly(label); l != last {
+		if l := p.unknownTarget(label); l != last {
 			p.to(l)
 			last = l
 		}
 	})
 }
 
-// turns gives each edge its node, and finds the loops that something goes back
-// to.
-func (p *planner) turns() {
+// resolve replaces the labels of edges by nodes and finds loops with a backward branch.
+func (p *planner) resolve() {
 	for i := range p.nodes {
 		for j := range p.successors(i) {
 			e := &p.successors(i)[j]
 			e.label = p.labels[e.label]
-			if e.by != outside {
+			if e.by != noNode {
 				p.nodes[e.by].head = true
-				if p.nodes[e.by].blind {
+				if p.nodes[e.by].unresolved {
 					e.label = e.by
-					p.nodes[i].cost -= dispatchCost // the dispatch has it
+					p.nodes[i].cost -= dispatchCost // the dispatch itself charges this
 				}
 			}
-			if e.label != outside && e.label <= int32(i) {
+			if e.label != noNode && e.label <= int32(i) {
 				p.nodes[e.label].head = true
 			}
 		}
@@ -366,12 +362,12 @@ func (p *planner) turns() {
 	for i := range p.nodes {
 		p.loops = p.loops || p.nodes[i].head
 	}
-	if p.lead != outside && !p.nodes[p.lead].head {
-		p.lead = outside
+	if p.entryLoop != noNode && !p.nodes[p.entryLoop].head {
+		p.entryLoop = noNode
 	}
 }
 
-// successors are the edges of a node.
+// successors returns the edges of node i.
 func (f *flow) successors(i int) []edge {
 	end := len(f.edges)
 	if i+1 < len(f.nodes) {

@@ -1,63 +1,61 @@
 package wasm
 
-// A framer estimates the stack that a call of a function takes.
+// A framer estimates the stack size of a call of a function.
 //
-// wazero's compiler gives a value a place of its own in the frame if there is no
-// register for it, as over each call, and never uses a place twice. Values are
-// what instructions leave, what locals are set to, and, where ways through the
-// body meet, what each local is that was set on one of them. So no frame is
-// larger than the sum of
+// wazero's compiler gives a value its own stack slot if no register is free for it, for
+// instance across calls, and never reuses a slot. Values are the results of instructions,
+// the values assigned to locals and, where paths join, each local that was set on one of
+// them. So no frame is larger than the sum of
 //
-//   - parameters, results and locals, and the parameters and results of the
-//     largest call in the body, which lie in the caller's frame;
-//   - the operands that lie on the stack during a call, or below more of them
-//     than there are registers; each look at the fuel may call, too;
-//   - one for each instruction that sets a local;
-//   - for each block, loop and if, one for each local that is set in it.
+//   - parameters, results and locals, and the parameters and results of the largest call in
+//     the body, which are in the caller's frame;
+//   - the operands on the stack during a call or a fuel check, and those below more operands
+//     than there are registers;
+//   - one slot for each instruction that sets a local;
+//   - for each block, loop and if, one slot for each local that is set in it.
 //
-// Measured (TestFrames), bodies that are made for it are within 2 % of that; 600
-// bytes of code can need 40 KB of stack. But in code of compilers few of these
-// values live over a call: counted so, a JavaScript interpreter would come to 28
-// calls in 4 MiB. So the estimate is what is known for certain and a quarter of
-// the body's size, which is more than what such code takes, and at least a
-// sixteenth of that sum. The stack of hostile code can thus be larger than its
-// limit, but never more than 16 times.
+// Frames of bodies constructed for it are within 2 % of that sum (TestFrames); 600 bytes
+// of code can need 40 KB of stack. In compiled code, few of these values live across a
+// call: by this sum, 4 MiB would allow only 28 calls of a JavaScript interpreter. So the
+// estimate is the fixed part plus a quarter of the body's size, which exceeds the frames
+// of such code, and at least a sixteenth of the sum. Hostile code can thus use more stack
+// than its limit, but at most 16 times as much.
 type framer struct {
 	operands
-	scopes  []int // how often locals are set in each open scope
-	counted int   // operands at the bottom that have their place
+	scopes  []int // number of assignments to locals in each open scope
+	counted int   // operands at the bottom that already have a slot
 	bytes   int64
-	certain int64 // of bytes: parameters, results, locals
-	calls   int64 // of the largest call
-	slot    int64 // the largest of a local
+	certain int64 // the part of bytes for parameters, results and locals
+	calls   int64 // slots for the largest call
+	slot    int64 // largest slot of a local
 
-	// through says that call_indirect goes through a function of its own, and indirect
-	// whether there is one in the body.
+	// through reports that call_indirect calls a helper; indirect reports that the body
+	// has a call_indirect.
 	through, indirect bool
 }
 
 const (
-	// frameRest is what a frame has besides: the return address, the frame
-	// pointer, and what wazero saves there for itself.
+	// frameRest is the size of the rest of a frame: the return address, the frame pointer
+	// and what wazero saves there.
 	frameRest = 96
-	// registers is how many operands surely find one.
+	// registers is the number of operands that are certain to be in registers.
 	registers = 8
-	// mostOver is by how much a frame can be larger than its estimate.
-	mostOver = 16
+	// maxUnderestimate is the maximum ratio of a frame's size to its estimate.
+	maxUnderestimate = 16
 )
 
-// frame returns the estimate for a body with so many looks at the fuel, in bytes.
-func (x *framer) frame(t FuncType, c *Code, looks int) int64 {
-	most := x.most(t, c) + int64(looks)*registers*slotBytes(V128)
-	frame := max(x.certain+x.calls+int64(len(c.Body)/4), most/mostOver)
+// frame returns the estimate for a body with the given number of fuel checks, in bytes.
+func (x *framer) frame(t FuncType, c *Code, checks int) int64 {
+	most := x.bound(t, c) + int64(checks)*registers*slotBytes(V128)
+	frame := max(x.certain+x.calls+int64(len(c.Body)/4), most/maxUnderestimate)
 	if x.through && x.indirect {
 		frame += frameRest + x.calls
 	}
 	return frame
 }
 
-// most returns what no frame of the body is larger than.
-func (x *framer) most(t FuncType, c *Code) int64 {
+// bound returns an upper bound of the body's frame, in bytes.
+func (x *framer) bound(t FuncType, c *Code) int64 {
 	x.begin(t, c)
 	x.scopes, x.counted, x.calls, x.slot, x.indirect = append(x.scopes[:0], 0), 0, 0, 8, false
 	x.bytes = frameRest + slots(t.Params) + slots(t.Results)
@@ -96,7 +94,7 @@ func (x *framer) read(in *Instruction) {
 		x.indirect = true
 		x.during(in.X, 1)
 	default:
-		if in.Op.helped() {
+		if in.Op.hasHelper() {
 			x.place(len(x.stack))
 		}
 	}
@@ -105,14 +103,14 @@ func (x *framer) read(in *Instruction) {
 	x.place(len(x.stack) - registers)
 }
 
-// during counts what lies on the stack below a call's parameters.
+// during counts the operands on the stack below a call's parameters.
 func (x *framer) during(typ uint32, more int) {
 	t := &x.m.Types[typ]
 	x.calls = max(x.calls, slots(t.Params)+slots(t.Results))
 	x.place(len(x.stack) - len(t.Params) - more)
 }
 
-// place counts the operands up to a height that have no place yet.
+// place counts the operands below height that have no slot yet.
 func (x *framer) place(height int) {
 	for ; x.counted < height; x.counted++ {
 		x.bytes += slotBytes(x.stack[x.counted])

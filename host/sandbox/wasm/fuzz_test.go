@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seeds adds modules that have a bit of everything.
+// seeds adds modules that use many features.
 func seeds(f *testing.F) {
 	for _, c := range limitCases {
 		f.Add(c.build(c.n))
@@ -25,8 +25,8 @@ func seeds(f *testing.F) {
 	))
 }
 
-// FuzzDecode looks for panics, for errors that say nothing, and for modules
-// that make the decoder allocate out of proportion to their size.
+// FuzzDecode searches for panics, for errors without a text, and for modules that make
+// the decoder allocate much more than their size.
 func FuzzDecode(f *testing.F) {
 	seeds(f)
 	l := DefaultLimits()
@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip reads, writes and reads again.
+// FuzzRoundTrip decodes, encodes and decodes again.
 func FuzzRoundTrip(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// generator makes valid modules that end: each function and each turn of a loop
-// takes one from a global, "budget", and traps when there is none left. Floats are never
-// stored, so that only numbers that every machine agrees on are compared.
+// generator makes valid modules that terminate: each function call and each loop
+// iteration decrements a global, "budget", and traps when it is zero. Floats are never
+// stored, so that the compared numbers are the same on every machine.
 type generator struct {
 	*rand.Rand
 	m      *Module
@@ -16,18 +16,18 @@ type generator struct {
 	locals []ValueType
 	labels [][]ValueType // innermost last
 	fn     int
-	room   int // instructions left for this function
+	room   int // remaining instructions for this function
 }
 
 const (
-	genBudget    = 0 // global
+	genBudget    = 0 // index of the global
 	genFunctions = 6
 	genPages     = 24
 )
 
 var genNumbers = []ValueType{I32, I64, F32, F64, V128}
 
-// generate makes the module that belongs to a seed.
+// generate returns the module for a seed.
 func generate(seed uint64) *Module {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), m: &Module{}}
 	m := g.m
@@ -102,7 +102,7 @@ func (g *generator) function(i int) Code {
 	return c
 }
 
-// spend takes one from the budget.
+// spend decrements the budget.
 func (g *generator) spend() {
 	g.a.index(OpGlobalGet, genBudget)
 	g.a.op(0x45) // i32.eqz
@@ -206,7 +206,7 @@ func (g *generator) store(depth int) {
 	}
 }
 
-// address pushes an address that is out of bounds now and then.
+// address pushes an address that is sometimes out of bounds.
 func (g *generator) address(depth int) {
 	g.value(I32, depth+1)
 	if g.IntN(20) > 0 {
@@ -227,7 +227,7 @@ func (g *generator) loop(depth int) {
 		g.a.op(OpEnd)
 		return
 	}
-	// With parameters, which each turn passes on.
+	// A loop with parameters, which each iteration passes on.
 	i := g.IntN(len(g.m.Types))
 	t := g.m.Types[i]
 	g.values(t.Params, depth+1)
@@ -246,7 +246,7 @@ func (g *generator) loop(depth int) {
 	g.dropAll(t.Results)
 }
 
-// dropAll takes values off the stack, some of them into locals.
+// dropAll pops values, some of them into locals.
 func (g *generator) dropAll(types []ValueType) {
 	for i := len(types) - 1; i >= 0; i-- {
 		l := g.IntN(len(g.locals))
@@ -272,7 +272,7 @@ func (g *generator) multiBlock(depth int) {
 	g.dropAll(t.Results)
 }
 
-// leave goes to a label, or out of the function, under a condition.
+// leave branches to a label, or returns, under a condition.
 func (g *generator) leave(depth int) {
 	g.value(I32, depth+1)
 	g.a.block(OpIf, BlockType{})
@@ -287,7 +287,7 @@ func (g *generator) leave(depth int) {
 			g.values(g.labels[len(g.labels)-1-label], depth+1)
 			g.a.index(OpBr, uint32(label))
 		}
-		if g.IntN(2) == 0 { // what nothing reaches
+		if g.IntN(2) == 0 { // unreachable code
 			g.a.block(OpLoop, BlockType{})
 			g.inside(nil, func() { g.statements(depth + 2) })
 			g.a.op(OpEnd)
@@ -305,8 +305,8 @@ func (g *generator) branchIf(depth int) {
 	g.dropAll(types)
 }
 
-// resume is the shape of a Go function: a loop around a br_table into nested
-// blocks, whose code falls through or goes round.
+// resume generates the shape of a Go function: a loop around a br_table into nested
+// blocks, whose code falls through or continues the loop.
 func (g *generator) resume(depth int) {
 	n := 1 + g.IntN(6)
 	g.a.block(OpLoop, BlockType{})
@@ -333,8 +333,8 @@ func (g *generator) resume(depth int) {
 	g.a.op(OpEnd)
 }
 
-// dispatch is a body of Go's compiler: a loop that does nothing but go on to a
-// block by a local, which jumps set.
+// dispatch generates a body in the style of Go's compiler: a loop that only branches to a
+// block selected by a local, which jumps set.
 func (g *generator) dispatch(depth int) {
 	n := 1 + g.IntN(6)
 	local := uint32(slices.Index(g.locals, I32))
@@ -372,7 +372,7 @@ func (g *generator) dispatch(depth int) {
 	g.labels = g.labels[:len(g.labels)-1]
 }
 
-// jump goes to a loop with a value for its local: mostly a constant.
+// jump branches to a loop and sets its local, usually to a constant.
 func (g *generator) jump(local, loop uint32, n int) {
 	if g.IntN(8) > 0 {
 		g.a.i32(int32(g.IntN(n + 2)))
@@ -476,7 +476,7 @@ func (g *generator) values(types []ValueType, depth int) {
 	}
 }
 
-// value pushes a value of a type.
+// value pushes a value of type t.
 func (g *generator) value(t ValueType, depth int) {
 	if g.room--; g.room < 0 || depth > 5 || g.IntN(4) == 0 {
 		g.leaf(t)
@@ -536,7 +536,7 @@ func (g *generator) leaf(t ValueType) {
 	}
 }
 
-// genOperation is an instruction with the types it takes.
+// genOperation is an instruction and its operand types.
 type genOperation struct {
 	takes []ValueType
 	code  []byte
@@ -549,10 +549,10 @@ func genBinary(t ValueType, codes ...byte) (all []genOperation) {
 	return all
 }
 
-// genArithmetic is the 15 operations from add to rotr but for and: wazero
-// 1.12.0's compilers take 0 < (a & b), where it decides a branch, for (a & b) < 0.
-// That is the same each time, and Go, C and Rust compilers write it otherwise, so
-// Meter leaves it alone.
+// genArithmetic returns the 15 operations from add to rotr without and. wazero 1.12.0's
+// compilers mistake 0 < (a & b) for (a & b) < 0 in a branch condition. The result is at
+// least deterministic, and Go, C and Rust compilers generate other code, so Meter does
+// not work around it.
 func genArithmetic(add byte) []byte {
 	return append(genCodes(7, add), genCodes(7, add+8)...)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// document is JSON of about that many bytes.
+// document returns about size bytes of JSON.
 func document(t testing.TB, size int) []byte {
 	type item struct {
 		ID    int               `json:"id"`
@@ -33,7 +33,7 @@ func document(t testing.TB, size int) []byte {
 	return b
 }
 
-// hook sends a document through the Go guest.
+// hook passes a document through the Go guest.
 func (k *machine) hook(t testing.TB, in []byte) []byte {
 	at, trap := k.call("room", uint64(len(in)))
 	require.Empty(t, trap)
@@ -55,7 +55,7 @@ func TestGoGuestMetered(t *testing.T) {
 	original := start(t, wazero.NewRuntimeConfig(), m)
 	k := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
 	again := start(t, wazero.NewRuntimeConfig(), metered(t, m, MeterOptions{FixTables: true, MemoryPages: 1024}))
-	again.tank.slice = 777_777 // how fuel is handed out changes no count
+	again.tank.slice = 777_777 // the size of fuel slices must not affect the count
 	for _, size := range []int{1 << 10, 100 << 10, 10} {
 		in := document(t, size)
 		want := original.hook(t, in)
@@ -67,9 +67,9 @@ func TestGoGuestMetered(t *testing.T) {
 	require.Positive(t, k.tank.calls)
 }
 
-// The count for a Go guest is the number of instructions that it executed, and
-// hardly more: measured 0.02 to 0.13 %. That is one charge for each 26.
-func TestGoGuestIsCountedWell(t *testing.T) {
+// The count for a Go guest must exceed the exact number of instructions by very little.
+// Measured: 0.02 to 0.13 %, with one charge for each 26 instructions.
+func TestGoGuestCount(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())
 	require.NoError(t, err)
@@ -85,8 +85,8 @@ func TestGoGuestIsCountedWell(t *testing.T) {
 	}
 }
 
-// BenchmarkHook runs the hook of a metered guest and of the same guest as it is
-// in turn, and tells the ratio: the machine's mood is the same for both.
+// BenchmarkHook runs the hook of a metered and of an unmetered guest alternately and
+// reports the ratio, so that the machine's load affects both equally.
 func BenchmarkHook(b *testing.B) {
 	m, err := Decode(goGuest(b), DefaultLimits())
 	require.NoError(b, err)

@@ -17,20 +17,20 @@ var (
 	table1 = section(sectionTable, []byte{1, 0x70, 0, 1})
 )
 
-// withBody is a module with one function whose section entry is as given.
+// withBody returns a module with one function that has the given code entry.
 func withBody(body ...byte) []byte {
 	return binaryOf(types1, section(sectionFunction, []byte{1, 0}), section(sectionCode, append([]byte{1}, body...)))
 }
 
-func TestHostileModulesAreRefused(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		module []byte
 		kind   Kind
-		want   string // part of the error
+		want   string // substring of the error
 	}{
-		// What is no module at all.
+		// Files that are not modules.
 		{"empty", nil, Malformed, "this is empty"},
 		{"not wasm", []byte("hello"), Malformed, "begins with 68 65 6c 6c"},
 		{"text", []byte("\n (module)"), Malformed, "assemble it first"},
@@ -133,7 +133,7 @@ func TestHostileModulesAreRefused(t *testing.T) {
 		{"vector opcode", oneFunction(0xfd, 0x9a, 0x01), Malformed, "no instruction with opcode 0xfd 0x9a"},
 		{"misc opcode", oneFunction(0xfc, 0x30), Malformed, "no instruction with opcode 0xfc 0x30"},
 
-		// Shapes that take a compiler seconds or gigabytes.
+		// Shapes that cost a compiler seconds or gigabytes.
 		{"40,000 nested blocks", oneFunction(nested(40_000, 0x02, 0x40)...), OverLimit, "4,001 nested blocks"},
 		{"1 MB function", oneFunction(make([]byte, 1<<20)...), OverLimit, "1,048,578 bytes, more than the limit of 262,144 per function body"},
 		{"br_table 200 x 5,000", oneFunction(bytes.Repeat(append(append([]byte{0x41, 0, 0x0e}, times(5000, 0)...), 0), 40)...), OverLimit, "5,000 branch targets"},
@@ -161,7 +161,7 @@ func manyFunctions(n int, locals []byte) []byte {
 	return binaryOf(types1, section(sectionFunction, times(n, 0)), section(sectionCode, times(n, bodyOf(locals, 0x0b)...)))
 }
 
-func TestUnsupportedFeaturesAreNamed(t *testing.T) {
+func TestUnsupportedFeatures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		feature string
@@ -204,9 +204,9 @@ func TestUnsupportedFeaturesAreNamed(t *testing.T) {
 	}
 }
 
-// Each section with a vector claims 2^32-1 entries: refused, and nothing is
-// allocated for them.
-func TestHugeCountsAllocateNothing(t *testing.T) {
+// Sections that claim vectors of 2^32-1 entries must be rejected without a large
+// allocation.
+func TestHugeCounts(t *testing.T) {
 	l := DefaultLimits()
 	for id := byte(sectionType); id <= sectionData; id++ {
 		if id == sectionStart {
@@ -227,7 +227,7 @@ func TestHugeCountsAllocateNothing(t *testing.T) {
 	}
 }
 
-func TestTruncatedAnywhere(t *testing.T) {
+func TestTruncated(t *testing.T) {
 	t.Parallel()
 	b := binaryOf(
 		section(sectionType, []byte{2, 0x60, 0, 0, 0x60, 1, 0x7f, 1, 0x7e}),
@@ -244,7 +244,7 @@ func TestTruncatedAnywhere(t *testing.T) {
 	)
 	_, err := Decode(b, DefaultLimits())
 	require.NoError(t, err)
-	whole := map[int]bool{8: true} // where a section begins what is before it may be valid
+	whole := map[int]bool{8: true} // at section boundaries, the part before may be valid
 	for n := range len(b) {
 		m, err := Decode(b[:n], DefaultLimits())
 		if err != nil {
@@ -270,7 +270,7 @@ func codeWithEverything() []byte {
 	return vec(bodyOf(times(1, 1, 0x7f), code...))
 }
 
-func TestErrorTellsWhere(t *testing.T) {
+func TestErrorPosition(t *testing.T) {
 	t.Parallel()
 	_, err := Decode(withBody(9, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x7f, 0x0b, 0), DefaultLimits())
 	var refusal *Error

@@ -3,36 +3,37 @@ package wasm
 // Instruction is one instruction of a body with its immediates decoded.
 type Instruction struct {
 	Op Opcode
-	// Start and End are where the instruction lies in the body.
+	// Start and End are offsets in the body.
 	Start, End int
-	// X is the first index that follows the opcode: a label, function, local,
-	// global, type, table or segment; the number of labels (without the
-	// default) of br_table; the alignment of an access to memory.
+	// X is the first index after the opcode: a label, function, local, global, type,
+	// table or segment. For br_table it is the number of labels without the default, for
+	// a memory access the alignment.
 	X uint32
-	// Y is the second one: the table of call_indirect and table.init, the
-	// source of table.copy, the default of br_table, the offset of an access.
+	// Y is the second index: the table of call_indirect and table.init, the source of
+	// table.copy, the default of br_table, or the offset of a memory access.
 	Y uint32
-	// Lane is the lane of an instruction on one lane of a vector.
+	// Lane is the lane index of a vector lane instruction.
 	Lane uint8
 	// Value is a constant's bits, or the type of a null reference.
 	Value uint64
 	// Block is the type of a block, loop or if.
 	Block BlockType
-	// Raw is the 16 bytes of v128.const and i8x16.shuffle, and the encoded
-	// labels of br_table, which Labels reads.
+	// Raw holds the 16 bytes of v128.const and i8x16.shuffle, and the encoded labels of
+	// br_table, which Labels decodes.
 	Raw []byte
 }
 
 // BlockType is the type of a block: none, one result, or a type of the module.
 type BlockType struct {
-	// Index of the type, if HasIndex.
+	// Index is the index of the type. It is valid if HasIndex is set.
 	Index    uint32
 	HasIndex bool
-	// Result is 0 for a block without result. Only if not HasIndex.
+	// Result is the result type, or 0 if there is none. It is valid if HasIndex is not
+	// set.
 	Result ValueType
 }
 
-// Labels calls f for each label of a br_table, the default last.
+// Labels calls f for each label of a br_table. The default is last.
 func (in *Instruction) Labels(f func(label uint32)) {
 	r := reader{b: in.Raw}
 	for range in.X {
@@ -41,7 +42,7 @@ func (in *Instruction) Labels(f func(label uint32)) {
 	f(in.Y)
 }
 
-// Instructions goes over the instructions of a body.
+// Instructions iterates over the instructions of a body.
 type Instructions struct {
 	r reader
 }
@@ -51,8 +52,8 @@ func (c *Code) Instructions() *Instructions {
 	return &Instructions{reader{b: c.Body, base: c.Offset, section: "code", function: -1}}
 }
 
-// Next decodes the next instruction. It returns false at the end of the body,
-// and at the first instruction that is malformed, which Err tells then.
+// Next decodes the next instruction. It returns false at the end of the body and at the
+// first malformed instruction; Err returns the error.
 func (it *Instructions) Next(in *Instruction) bool {
 	r := &it.r
 	if r.pos >= len(r.b) || r.err != nil {
@@ -83,7 +84,7 @@ func (it *Instructions) Next(in *Instruction) bool {
 	return r.err == nil
 }
 
-// Err returns the error that ended the iteration, if one did.
+// Err returns the error that ended the iteration, if any.
 func (it *Instructions) Err() error {
 	if it.r.err != nil {
 		return it.r.err
@@ -229,6 +230,6 @@ func (it *Instructions) labels(in *Instruction) {
 	in.Y = r.u32("label")
 }
 
-// maxLabels is what the count of a br_table can hold: the iterator knows of no
-// Limits, and the bytes that remain bound it.
+// maxLabels is the maximum count of a br_table. The iterator does not know the Limits;
+// the remaining bytes bound the count.
 const maxLabels = 1<<32 - 1

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitCases has for each limit a module that has n of what it counts. With
-// the limit at n it is accepted, with the limit at n-1 it is refused.
+// limitCases has for each limit a module with n of the limited items. It must be accepted
+// with a limit of n and rejected with a limit of n-1.
 var limitCases = map[string]struct {
 	n     int
 	build func(n int) []byte
@@ -90,12 +90,12 @@ var limitCases = map[string]struct {
 	"CallGlobals": {4, func(n int) []byte { return oneFunction(bytes.Repeat([]byte{0x10, 0}, n)...) }},
 }
 
-// nested opens n blocks, each with what is given, and closes all of them.
+// nested returns n nested blocks. open is the code that opens one.
 func nested(n int, open ...byte) []byte {
 	return append(bytes.Repeat(open, n), bytes.Repeat([]byte{0x0b}, n*len(open)/2)...)
 }
 
-func TestEachLimitHolds(t *testing.T) {
+func TestLimits(t *testing.T) {
 	t.Parallel()
 	r := compiler(t)
 	fields := reflect.TypeFor[Limits]()

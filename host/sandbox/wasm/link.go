@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Link makes one module of two that import functions of each other: what main
-// imports from module mainImports and part exports, and what part imports from
-// module partImports and main exports. Both must come from Decode.
+// Link combines two modules that import functions of each other. It resolves the
+// functions that main imports from module mainImports with the exports of part, and those
+// that part imports from module partImports with the exports of main. Both must come from
+// Decode.
 //
-// The result exports what part does, but for what main imported, and of main
-// what keep names. part may have functions alone, and use main's memory: no data,
-// tables, or globals of its own are linked.
+// The result exports what part exports, except the functions that main imported, and
+// those exports of main that keep names. part may contain only functions, which can use
+// main's memory. It must not have data, tables or globals of its own.
 func Link(main, part *Module, mainImports, partImports string, keep ...string) (*Module, error) {
 	l := linker{main: main, part: part, out: *main}
 	l.out.Types = slices.Concat(main.Types, part.Types)
@@ -19,7 +20,7 @@ func Link(main, part *Module, mainImports, partImports string, keep ...string) (
 	if part.Start != nil || len(part.Data) > 0 || len(part.Elements) > 0 || len(part.Memories) > 0 {
 		return nil, fmt.Errorf("link: the part has more than functions")
 	}
-	// Functions are numbered once all imports that stay are known.
+	// Assign function numbers once all remaining imports are known.
 	mainAt, mainWants := l.imports(main, mainImports, 0)
 	partAt, partWants := l.imports(part, partImports, uint32(len(main.Types)))
 	first := uint32(len(l.out.Imports))
@@ -44,7 +45,7 @@ func Link(main, part *Module, mainImports, partImports string, keep ...string) (
 		l.out.Code = append(l.out.Code, Code{Locals: main.Code[i].Locals, Body: renumber(&main.Code[i], mainAt)})
 	}
 	for i := range part.Code {
-		if err := alone(&part.Code[i]); err != nil {
+		if err := checkLinkable(&part.Code[i]); err != nil {
 			return nil, err
 		}
 		l.out.Code = append(l.out.Code, Code{Locals: part.Code[i].Locals, Body: renumber(&part.Code[i], partAt)})
@@ -59,9 +60,9 @@ type linker struct {
 	out        Module
 }
 
-// imports keeps the functions that a module imports from elsewhere, each once. It
-// returns the new number of each imported function, and those that the other
-// module is to supply.
+// imports adds the functions that a module imports from elsewhere to the output, each
+// once. It returns the new index of each imported function, and the functions that the
+// other module must supply.
 func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wanted map[int]string) {
 	wanted = map[int]string{}
 	for _, imp := range m.Imports {
@@ -84,7 +85,7 @@ func (l *linker) imports(m *Module, from string, types uint32) (at []uint32, wan
 	return at, wanted
 }
 
-// supply finds what a module wants among the exports of the other one.
+// supply resolves the wanted functions with the exports of the other module.
 func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherAt []uint32) error {
 	for i, name := range wanted {
 		exp := other.Export(name)
@@ -101,8 +102,8 @@ func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherA
 	return nil
 }
 
-// alone reports what a body uses that is not linked.
-func alone(c *Code) error {
+// checkLinkable returns an error if a body uses anything that Link does not support.
+func checkLinkable(c *Code) error {
 	var in Instruction
 	for it := c.Instructions(); it.Next(&in); {
 		switch in.Op.info().imm {
@@ -117,7 +118,7 @@ func alone(c *Code) error {
 	return nil
 }
 
-// renumber writes a body with other numbers of functions.
+// renumber copies a body with new function indices.
 func renumber(c *Code, at []uint32) []byte {
 	a := make(assembler, 0, len(c.Body)+len(c.Body)/16)
 	copied := 0
@@ -133,7 +134,7 @@ func renumber(c *Code, at []uint32) []byte {
 	return append(a, c.Body[copied:]...)
 }
 
-// tables renumbers what main's tables, globals and start name.
+// tables renumbers the functions in main's tables, globals and start function.
 func (l *linker) tables(at []uint32) {
 	move := func(c ConstExpr) ConstExpr {
 		if c.Op == OpRefFunc {

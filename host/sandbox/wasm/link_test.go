@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// codeOf is the code of a function.
+// codeOf returns the code of a function.
 func codeOf(ops ...byte) Code { return Code{Body: append(ops, byte(OpEnd))} }
 
-// linkable are two modules that call each other: twice doubles what part's inc
-// makes of a number, and inc adds what main's one gives.
+// linkable returns two modules that call each other: twice doubles the result of part's
+// inc, and inc adds the result of main's function one.
 func linkable() (main, part *Module) {
 	unary := FuncType{[]ValueType{I32}, []ValueType{I32}}
 	none := FuncType{nil, []ValueType{I32}}
@@ -68,7 +68,7 @@ func TestLink(t *testing.T) {
 	require.Equal(t, again, main, "what is linked is left as it is")
 }
 
-func TestLinkRefused(t *testing.T) {
+func TestLinkErrors(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(main, part *Module){
 		"there is no function inc":               func(_, part *Module) { part.Exports[0].Name = "dec" },

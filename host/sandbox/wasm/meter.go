@@ -6,66 +6,63 @@ import (
 	"strings"
 )
 
-// Names that Meter adds to a module. A guest may neither import from
-// ReservedModule nor export a name that begins with ReservedPrefix.
+// Names that Meter adds to a module. A guest must not import from ReservedModule and must
+// not export a name that begins with ReservedPrefix.
 const (
 	ReservedModule = "agent_runner_v1"
 	ReservedPrefix = ReservedModule + "."
-	// RefuelImport is a function (fuel i64, depth i64) -> (fuel i64) of
-	// ReservedModule. It is called when fuel or depth has become negative, and
-	// after memory.grow of more than nothing. It traps, or returns the fuel to go
-	// on with, which may be less than what was left: what it adds, or takes away,
-	// makes it another slice.
+	// RefuelImport is the function (fuel i64, depth i64) -> (fuel i64) of ReservedModule.
+	// The module calls it when fuel or depth has become negative, and after each
+	// memory.grow by at least one page. It traps, or returns the fuel of the next slice,
+	// which may be less than the fuel that was left.
 	RefuelImport = "refuel"
-	// FuelExport is a mutable i64: the fuel left. The host sets it before a
-	// call and reads it afterwards; it may then be negative by what ran
-	// since the last check.
+	// FuelExport is a mutable i64 with the remaining fuel. The host sets it before a call
+	// and reads it afterwards. It can be negative then, by the work since the last check.
 	FuelExport = ReservedPrefix + "fuel"
-	// DepthExport is a mutable i64: the bytes of stack left, as estimated
-	// from above (frame.go). The host sets it before each call that it
-	// makes, also after one that trapped.
+	// DepthExport is a mutable i64 with the remaining stack in bytes, by an estimate that
+	// frame.go explains. The host sets it before each call, including those after a trap.
 	DepthExport = ReservedPrefix + "depth"
 )
 
-// MeterVersion changes whenever Meter writes something else for the same
-// module, so that what was compiled before is not taken for it.
+// MeterVersion identifies the output of Meter. It must change whenever Meter's output for
+// some module changes, because it is part of the key of cached machine code.
 const MeterVersion = 7
 
-// GlobalExport is the name under which Meter exports the mutable global with
-// that index, unless it is of a type that is no number.
+// GlobalExport returns the name under which Meter exports the mutable global with that
+// index. Meter does not export globals of vector or reference types.
 func GlobalExport(index int) string { return ReservedPrefix + "global." + strconv.Itoa(index) }
 
-// MeterOptions say what Meter is to build into a module.
+// MeterOptions configures Meter.
 type MeterOptions struct {
-	// Depth is what the stack counter holds when the module is instantiated,
-	// in bytes. It bounds the start function.
+	// Depth is the initial value of the stack counter in bytes. It bounds the start
+	// function.
 	Depth int64
-	// MemoryPages lowers the maximum of the memory, in pages of 64 KiB. A
-	// growth beyond it fails as one beyond the module's own maximum does. 0
-	// leaves it as it is.
+	// MemoryPages lowers the maximum of the memory, in pages of 64 KiB. A growth beyond
+	// it fails like one beyond the module's own maximum. Zero leaves the maximum
+	// unchanged.
 	MemoryPages uint32
-	// FixTables gives tables without a maximum their minimum as one, so that
+	// FixTables sets the maximum of tables without a maximum to their minimum, so that
 	// they cannot grow.
 	FixTables bool
 
-	leastFixed int // for tests: see table.go
+	minFixed int // defaults to minFixedEntries; set by tests
 }
 
-// Meter returns a copy of a module that counts its work and stops when told to.
-// The module must come from Decode, which has to see it first: an index that
-// the original does not have would otherwise be one of a counter.
+// Meter returns a copy of a module that counts its work and stops when told to. The
+// module must come from Decode. Without that check, an index out of range could refer to
+// one of the added counters.
 //
-// Fuel is charged one for each instruction (free are nop and what only marks
-// structure), for what bulk instructions and memory.grow move one for each 16
-// bytes, and for locals that have to be moved where ways meet, if they are very many
-// (look.go). charge.go tells where it is charged: never later than the work is
-// done. It is looked at where a function begins, unless that is a small leaf, where a
-// loop turns, and where neither was for long (look.go); so no more than some 1,000
-// fuel, or one piece of 256 KiB of a bulk instruction, runs after it is used up. Jumps of
-// Go's compiler are made direct, see dispatch.go, and a select of floats is
-// written so that wazero compiles it right, see choose.go. Calls by a large table that
-// nothing can change go another way, see table.go. Beyond that the module
-// does what it did before.
+// Each instruction costs one fuel; nop and structure markers are free. Bulk instructions
+// and memory.grow cost one fuel for each 16 bytes, and merges with very many moved locals
+// cost more (fuelcheck.go). Fuel is charged at the latest before the work is done;
+// charge.go explains where. Fuel is checked at the entry of each function except small
+// leaf functions, at each loop iteration, and in long code without either (fuelcheck.go).
+// After the fuel is used up, at most about 1,000 more fuel, or one piece of 256 KiB of a
+// bulk instruction, is executed.
+//
+// Meter also replaces jumps of Go's compiler by direct ones (dispatch.go), selects of
+// floats that wazero miscompiles (select.go), and calls through a large constant table
+// (table.go). Otherwise the module behaves as before.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
 		return nil, err
@@ -78,7 +75,7 @@ func Meter(m *Module, o MeterOptions) (*Module, error) {
 	return w.out, nil
 }
 
-// reserved refuses names that are the host's.
+// reserved rejects modules that use a name reserved for the host.
 func reserved(m *Module) error {
 	for i := range m.Imports {
 		if m.Imports[i].Module == ReservedModule {
@@ -98,33 +95,33 @@ func reservedName(section, name string) error {
 		text: "the name " + strconv.Quote(name) + " is reserved for the host; choose another"}
 }
 
-// rewriter puts the metered module together.
+// rewriter builds the metered module.
 type rewriter struct {
-	in, out  *Module
-	options  MeterOptions
-	imported uint32 // functions that the original imports
-	fuel     uint32 // global
-	depth    uint32 // global
-	pause    uint32 // function that calls the import
-	added    map[string]uint32
-	tables   []Table
-	types    map[string]uint32
-	helpers  []helper
-	planner  planner
-	chooser  chooser
-	framer   framer
-	// replacement is what stands for the instruction at hand.
+	in, out        *Module
+	options        MeterOptions
+	imported       uint32 // number of imported functions of the original
+	fuel           uint32 // index of the global
+	depth          uint32 // index of the global
+	pause          uint32 // index of the function that calls the import
+	added          map[string]uint32
+	tables         []Table
+	types          map[string]uint32
+	helpers        []helper
+	planner        planner
+	selectRewriter selectRewriter
+	framer         framer
+	// replacement is the replacement of the current instruction.
 	replacement assembler
-	frame       int64       // of the function at hand
-	held        int         // operands at looks so far
-	fixed       *fixedTable // nil: tables stay as they are
+	frame       int64       // frame size of the current function
+	held        int         // operands at checks so far
+	fixed       *fixedTable // nil if tables stay unchanged
 	err         *Error
 }
 
 func newRewriter(m *Module, o MeterOptions) *rewriter {
 	w := &rewriter{in: m, options: o, added: map[string]uint32{}, types: map[string]uint32{}}
 	w.imported = uint32(m.ImportedFunctions())
-	w.chooser.operands, w.framer.operands = newOperands(m), newOperands(m)
+	w.selectRewriter.operands, w.framer.operands = newOperands(m), newOperands(m)
 	globals := m.GlobalTypes()
 	w.fuel, w.depth = uint32(len(globals)), uint32(len(globals))+1
 	for _, g := range globals {
@@ -155,7 +152,7 @@ func newRewriter(m *Module, o MeterOptions) *rewriter {
 	return w
 }
 
-// typeIndex returns the index of a type, and adds it if there is none.
+// typeIndex returns the index of a type. It adds the type if necessary.
 func (w *rewriter) typeIndex(t FuncType) uint32 {
 	i, ok := w.types[t.String()]
 	if !ok {
@@ -166,7 +163,7 @@ func (w *rewriter) typeIndex(t FuncType) uint32 {
 	return i
 }
 
-// function is the new index of a function of the original.
+// function returns the new index of a function of the original.
 func (w *rewriter) function(index uint32) uint32 {
 	if index < w.imported {
 		return index
@@ -174,7 +171,7 @@ func (w *rewriter) function(index uint32) uint32 {
 	return index + 1
 }
 
-// sizes gives memory and tables the maxima of the options.
+// sizes applies the options' maxima to memory and tables.
 func (w *rewriter) sizes() {
 	out := w.out
 	out.Memories, out.Tables = slices.Clone(out.Memories), slices.Clone(out.Tables)
@@ -191,7 +188,7 @@ func (w *rewriter) sizes() {
 	w.tables = out.TableTypes()
 }
 
-// maxMemory is the size in pages beyond which the memory cannot grow.
+// maxMemory returns the maximum size of the memory in pages.
 func (w *rewriter) maxMemory() uint32 {
 	size := Range{}
 	for i := range w.out.Imports {
@@ -208,7 +205,7 @@ func (w *rewriter) maxMemory() uint32 {
 	return maxPages
 }
 
-// references moves the indices of functions outside of bodies.
+// references updates the function indices outside of bodies.
 func (w *rewriter) references() {
 	out := w.out
 	for i := range out.Globals {
@@ -237,7 +234,7 @@ func (w *rewriter) moveConst(c *ConstExpr) {
 	}
 }
 
-// exports moves the exported functions and adds the host's names.
+// exports updates the exported functions and adds the host's names.
 func (w *rewriter) exports(globals []GlobalType) {
 	exports := slices.Clone(w.out.Exports)
 	for i := range exports {

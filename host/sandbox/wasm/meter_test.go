@@ -21,10 +21,10 @@ var (
 
 // tank is the host's side of a metered module.
 type tank struct {
-	slice, budget int64 // budget 0 is without end
+	slice, budget int64 // a budget of 0 is unlimited
 	given         int64
 	calls         int
-	largest       int64 // the most by which a slice was passed
+	largest       int64 // largest overrun of a slice
 }
 
 func (k *tank) refuel(_ context.Context, _ api.Module, stack []uint64) {
@@ -47,12 +47,12 @@ type machine struct {
 	api.Module
 	tank   tank
 	ctx    context.Context
-	budget uint64 // of a generated module
+	budget uint64 // budget of a generated module
 }
 
 const testDepth = 1 << 20
 
-// start instantiates a module. Metered ones find the host's import.
+// start instantiates a module. It provides the host's import for metered modules.
 func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 	t.Helper()
 	ctx := context.Background()
@@ -70,13 +70,13 @@ func start(t testing.TB, config wazero.RuntimeConfig, m *Module) *machine {
 	return k
 }
 
-// used is the fuel that was charged so far.
+// used returns the fuel charged so far.
 func (k *machine) used() int64 {
 	return k.tank.given - int64(k.ExportedGlobal(FuelExport).Get())
 }
 
-// call sets the depth, as a host does before each call, and returns the first
-// line of an error, which is what it says without the stack.
+// call sets the depth, as a host does before each call. It returns the first line of an
+// error, without the stack.
 func (k *machine) call(name string, params ...uint64) ([]uint64, string) {
 	if g, ok := k.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
 		g.Set(testDepth)
@@ -107,10 +107,10 @@ func metered(t testing.TB, m *Module, o MeterOptions) *Module {
 	return out
 }
 
-// Generated modules do the same metered and not: results, traps, memory and
-// globals. Their count is never less than the work, and where nothing traps it is
-// hardly more: measured 0.02 %.
-func TestMeteredModulesBehaveAsBefore(t *testing.T) {
+// Generated modules must behave the same metered and unmetered: results, traps, memory
+// and globals. The count must never be less than the work, and must hardly exceed it if
+// nothing traps. Measured: 0.02 %.
+func TestMeterPreservesBehavior(t *testing.T) {
 	t.Parallel()
 	n := uint64(1000)
 	if testing.Short() {
@@ -126,10 +126,11 @@ func TestMeteredModulesBehaveAsBefore(t *testing.T) {
 	require.LessOrEqual(t, used, exact+exact/200)
 }
 
-// compareGenerated runs the module of a seed, metered in wazero's compiler for an
-// even one and in its interpreter for an odd one, and as it is in the interpreter,
-// which has no optimisations to go wrong. Budgets make it trap at many places.
-// It returns the work of the calls that did not trap, and what was counted.
+// compareGenerated compares the module of a seed with and without metering. The metered
+// one runs in wazero's compiler for even seeds and in its interpreter for odd ones, the
+// unmetered one in the interpreter, which has no optimizations that could be wrong.
+// Budgets make it trap at many places. It returns the work of the calls that did not
+// trap, and the count.
 func compareGenerated(t *testing.T, seed uint64) (exact, used int64) {
 	interpreter := wazero.NewRuntimeConfigInterpreter()
 	config := wazero.NewRuntimeConfig()
@@ -179,7 +180,7 @@ func genParams(m *Module, f int, seed uint64) (params []uint64) {
 	return params
 }
 
-// requireSameNumbers compares results, with any two NaN the same.
+// requireSameNumbers compares results and treats all NaNs as equal.
 func requireSameNumbers(t *testing.T, m *Module, f int, want, got []uint64) {
 	t.Helper()
 	require.Len(t, got, len(want))
@@ -196,7 +197,7 @@ func requireSameNumbers(t *testing.T, m *Module, f int, want, got []uint64) {
 		case V128:
 			i++
 			require.Equal(t, want[i-1:i+1], got[i-1:i+1])
-		case I32: // the other half is nobody's
+		case I32: // the upper half is undefined
 			require.Equal(t, uint32(want[i]), uint32(got[i]))
 		default:
 			require.Equal(t, want[i], got[i])
@@ -219,7 +220,7 @@ func requireSameState(t *testing.T, a, b *machine) {
 	}
 }
 
-// FuzzMeter does the same for whatever seeds the fuzzer comes up with.
+// FuzzMeter compares generated modules for the fuzzer's seeds.
 func FuzzMeter(f *testing.F) {
 	for seed := range uint64(5) {
 		f.Add(seed)
@@ -227,9 +228,9 @@ func FuzzMeter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { compareGenerated(t, seed) })
 }
 
-// What is valid stays so, and what is not does not become it: types of operands
-// are checked by the compiler only, on what Meter wrote.
-func TestMeterKeepsValidity(t *testing.T) {
+// Meter must preserve validity and invalidity. Only the compiler checks operand types,
+// and it sees Meter's output.
+func TestMeterPreservesValidity(t *testing.T) {
 	t.Parallel()
 	r := compiler(t)
 	valid, invalid := 0, 0

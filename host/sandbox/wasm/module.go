@@ -1,16 +1,15 @@
-// Package wasm reads, checks and writes the binary format of WebAssembly 2.0
-// (with the vector instructions), and rewrites modules so that they can be
-// metered and stopped.
+// Package wasm decodes, checks and encodes the binary format of WebAssembly 2.0,
+// including vector instructions, and rewrites modules so that they can be metered and
+// stopped.
 //
-// Decode is written for hostile input. It takes one pass over the bytes,
-// allocates nothing by a count that the remaining bytes cannot hold, and holds
-// everything that can be counted to a cap of Limits. It checks structure, every
-// index and every immediate. It does not check the types of operands: whoever
-// compiles the module does.
+// Decode is safe for hostile input. It makes a single pass over the bytes, never
+// allocates more than the remaining bytes can fill, and applies Limits to everything that
+// can be counted. It checks structure, every index and every immediate. It does not check
+// operand types; the compiler does.
 package wasm
 
-// Module is a decoded module. Bodies, data and nothing else alias the bytes it
-// was decoded from, which must not change while the module is used.
+// Module is a decoded module. Its bodies and data alias the bytes it was decoded from,
+// which must not change while the module is in use.
 //
 // Index spaces begin with the imports of their kind, as in the specification.
 type Module struct {
@@ -23,15 +22,15 @@ type Module struct {
 	Exports   []Export
 	Start     *uint32
 	Elements  []Element
-	// HasDataCount says that the module has a data count section, which
-	// memory.init and data.drop need. Its value is len(Data).
+	// HasDataCount reports whether the module has a data count section, which memory.init
+	// and data.drop require. Its value is len(Data).
 	HasDataCount bool
-	Code         []Code // of each defined function
+	Code         []Code // bodies of the defined functions
 	Data         []Data
 }
 
-// ImportedFunctions returns the number of imported functions, which is the
-// index of the first function that the module defines.
+// ImportedFunctions returns the number of imported functions, which is also the index of
+// the first function that the module defines.
 func (m *Module) ImportedFunctions() int { return m.imported(ExternalFunction) }
 
 func (m *Module) imported(kind External) int {
@@ -44,8 +43,8 @@ func (m *Module) imported(kind External) int {
 	return n
 }
 
-// FunctionType returns the signature of a function by its index. ok is false
-// if there is no such function.
+// FunctionType returns the signature of the function with that index. ok is false if
+// there is no such function.
 func (m *Module) FunctionType(index uint32) (t FuncType, ok bool) {
 	for i := range m.Imports {
 		if m.Imports[i].Kind != ExternalFunction {
@@ -87,7 +86,7 @@ func (m *Module) TableTypes() []Table {
 	return append(types, m.Tables...)
 }
 
-// Export returns the export of that name, or nil.
+// Export returns the export called name, or nil.
 func (m *Module) Export(name string) *Export {
 	for i := range m.Exports {
 		if m.Exports[i].Name == name {

@@ -77,7 +77,7 @@ func (op Opcode) info() operation {
 	return operation{}
 }
 
-// immediate says what follows an opcode.
+// immediate is the kind of an opcode's immediates.
 type immediate uint8
 
 const (
@@ -110,9 +110,9 @@ const (
 	immAccessLane           // alignment, offset, lane
 )
 
-// operation describes an instruction: its name, what follows it, and for the
-// accesses to memory the largest alignment as a power of two, and for those to
-// a lane the number of lanes. An empty name is an opcode that does not exist.
+// operation describes an instruction: its name, its immediates, and for memory accesses
+// the binary logarithm of the maximum alignment and, for lane accesses, the number of
+// lanes. An empty name marks an opcode that does not exist.
 type operation struct {
 	name  string
 	imm   immediate
@@ -237,7 +237,7 @@ func vectorOperations() (t [256]operation) {
 	return t
 }
 
-// names fills a table from an opcode on; "-" leaves one out.
+// names fills a table, starting at an opcode. The name "-" skips an opcode.
 func names(t []operation, first int, list string) {
 	for i, name := range strings.Fields(list) {
 		if name != "-" {
@@ -246,8 +246,8 @@ func names(t []operation, first int, list string) {
 	}
 }
 
-// accesses fills a table with instructions that take an alignment, whose
-// largest value follows the name, and an offset.
+// accesses fills a table with memory accesses, which have an alignment and an offset. The
+// maximum alignment follows each name.
 func accesses(t []operation, first int, list string) {
 	for i, field := range strings.Fields(list) {
 		name, align, _ := strings.Cut(field, "/")
@@ -255,9 +255,8 @@ func accesses(t []operation, first int, list string) {
 	}
 }
 
-// featureOfOpcode names the proposal that an opcode outside of WebAssembly 2.0
-// comes from, or returns "" for one that none uses. sub is the number after a
-// prefix.
+// featureOfOpcode returns the name of the proposal outside of WebAssembly 2.0 that
+// defines an opcode, or "" if none does. sub is the number after a prefix.
 func featureOfOpcode(op byte, sub uint32) string {
 	switch {
 	case op >= 0x06 && op <= 0x0a, op == 0x18, op == 0x19, op == 0x1f:

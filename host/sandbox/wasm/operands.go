@@ -2,8 +2,8 @@ package wasm
 
 import "strings"
 
-// effect is what an instruction does to the operand stack: how many values it
-// takes, and the type of the one that it leaves, or 0 for none.
+// effect is the effect of an instruction on the operand stack: the number of values that
+// it pops, and the type of the value that it pushes, or 0 for none.
 type effect struct {
 	takes  int8
 	leaves ValueType
@@ -15,8 +15,8 @@ var (
 	vectorEffects = effectsOf(vector[:])
 )
 
-// effectsOf reads the effects of a table's instructions off their names. Those
-// that depend on an immediate are in operands.step.
+// effectsOf derives the effects of a table's instructions from their names. operands.step
+// handles those that depend on an immediate.
 func effectsOf(table []operation) []effect {
 	effects := make([]effect, len(table))
 	for i, o := range table {
@@ -29,14 +29,14 @@ func effectsOf(table []operation) []effect {
 			effects[i] = effectOnState[o.name]
 		case "local", "global", "ref":
 		default:
-			effects[i] = effect{taken(name), left(prefix, name)}
+			effects[i] = effect{operandCount(name), resultType(prefix, name)}
 		}
 	}
 	return effects
 }
 
-// effectOnState is that of instructions on memory, tables and segments. What
-// table.get leaves is not in it.
+// effectOnState has the effects of instructions on memory, tables and segments. The
+// result of table.get is missing, because it depends on the table.
 var effectOnState = map[string]effect{
 	"memory.size": {0, I32}, "memory.grow": {1, I32}, "table.size": {0, I32}, "table.grow": {2, I32},
 	"memory.init": {3, 0}, "memory.copy": {3, 0}, "memory.fill": {3, 0},
@@ -44,9 +44,9 @@ var effectOnState = map[string]effect{
 	"table.get": {1, 0}, "table.set": {2, 0},
 }
 
-// taken is how many operands an instruction takes whose name, without the type
-// in front, this is.
-func taken(name string) int8 {
+// operandCount returns the number of operands of the instruction called name, without its
+// type prefix.
+func operandCount(name string) int8 {
 	word, _, _ := strings.Cut(name, "_")
 	switch {
 	case name == "const":
@@ -67,8 +67,8 @@ func taken(name string) int8 {
 	return 2
 }
 
-// left is the type that an instruction leaves.
-func left(prefix, name string) ValueType {
+// resultType returns the result type of an instruction.
+func resultType(prefix, name string) ValueType {
 	lanes := strings.Contains(prefix, "x")
 	word, _, _ := strings.Cut(name, "_")
 	switch {
@@ -100,9 +100,9 @@ func (op Opcode) effect() effect {
 	}
 }
 
-// operands follows the types on the operand stack through a body. It checks
-// nothing: of a body that is not valid it says anything. A type is 0 where it
-// cannot be told, which in valid code is only where nothing gets.
+// operands tracks the types on the operand stack through a body. It does not validate;
+// the result for invalid bodies is undefined. A type is 0 if it is unknown, which in
+// valid code happens only in unreachable code.
 type operands struct {
 	m         *Module
 	functions []uint32 // types of all functions
@@ -113,7 +113,7 @@ type operands struct {
 	blocks    []operandBlock
 }
 
-// operandBlock is a block that is open, with the height of the stack below it.
+// operandBlock is an open block, with the height of the stack below it.
 type operandBlock struct {
 	height          int
 	params, results []ValueType
@@ -130,7 +130,7 @@ func newOperands(m *Module) operands {
 	return o
 }
 
-// begin begins a body.
+// begin starts a body.
 func (o *operands) begin(t FuncType, c *Code) {
 	o.locals = append(o.locals[:0], t.Params...)
 	for _, g := range c.Locals {
@@ -142,7 +142,7 @@ func (o *operands) begin(t FuncType, c *Code) {
 	o.blocks = append(o.blocks[:0], operandBlock{results: t.Results})
 }
 
-// under is the type of the value at a depth, the top being 0.
+// under returns the type of the value at a depth. The top of the stack has depth 0.
 func (o *operands) under(depth int) ValueType {
 	at := len(o.stack) - 1 - depth
 	if len(o.blocks) == 0 || at < o.blocks[len(o.blocks)-1].height {
@@ -161,7 +161,7 @@ func (o *operands) pop(n int) {
 
 func (o *operands) push(types ...ValueType) { o.stack = append(o.stack, types...) }
 
-// step follows an instruction.
+// step applies an instruction.
 func (o *operands) step(in *Instruction) {
 	switch in.Op {
 	case OpBlock, OpLoop, OpIf:
@@ -208,7 +208,7 @@ func (o *operands) step(in *Instruction) {
 	}
 }
 
-// selected is the type of what a select that comes next selects.
+// selected returns the operand type of the select that comes next.
 func (o *operands) selected(in *Instruction) ValueType {
 	if in.Op == opSelectTyped {
 		return ValueType(in.Value)

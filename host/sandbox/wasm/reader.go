@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// reader goes over the bytes of a module. The first error stays, and moves the
-// reader to its end, so that callers look at err where it matters to them and
-// loops over what remains come to an end.
+// reader reads the bytes of a module. It records the first error and then moves to its
+// end, so that loops terminate and callers can check err when it matters.
 type reader struct {
-	b        []byte // up to where this reader may go
+	b        []byte // up to the limit of this reader
 	pos      int
 	base     int // offset of b[0] in the module
 	section  string
@@ -21,7 +20,7 @@ type reader struct {
 
 func (r *reader) remaining() int { return len(r.b) - r.pos }
 
-// failAt notes an error at an offset in b.
+// failAt records an error at an offset in b.
 func (r *reader) failAt(at int, kind Kind, thing string, value, limit uint64, format string, args ...any) {
 	if r.err == nil {
 		r.err = &Error{
@@ -46,7 +45,7 @@ func (r *reader) overLimit(at int, thing string, value uint64, limit int, per st
 	r.failAt(at, OverLimit, thing, value, uint64(limit), "%s %s, more than the limit of %s%s", grouped(value), thing, grouped(uint64(limit)), per)
 }
 
-// index checks that an index that was read at an offset is below n.
+// index checks that an index, which was read at an offset, is below n.
 func (r *reader) index(at int, thing string, value uint32, n int) {
 	if uint64(value) >= uint64(n) {
 		r.failAt(at, Invalid, thing, uint64(value), uint64(n), "%s %s does not exist, the module has %s", thing, grouped(uint64(value)), grouped(uint64(n)))
@@ -73,8 +72,7 @@ func (r *reader) bytes(n uint64, thing string) []byte {
 	return s
 }
 
-// zero reads a byte that has to be 0, which later proposals use for the index
-// of a memory.
+// zero reads a byte that must be 0. Later proposals use it as the index of a memory.
 func (r *reader) zero(thing string) {
 	at := r.pos
 	if c := r.u8(thing); c != 0 && r.err == nil {
@@ -127,7 +125,7 @@ func (r *reader) signed(bits int, thing string) int64 {
 		r.pos++
 		v |= int64(c&0x7f) << shift
 		if left := bits - shift; left < 7 {
-			// The bits above the number repeat its sign.
+			// The excess bits must repeat the sign.
 			if ext := int8(c<<1) >> left; ext != 0 && ext != -1 {
 				r.failAt(start, Malformed, thing, 0, 0, "%s does not fit in %d bits", thing, bits)
 				return 0
@@ -163,9 +161,9 @@ func (r *reader) f64(thing string) uint64 {
 	return 0
 }
 
-// count reads the length of a vector. It holds it to a limit, and to what the
-// bytes that are left can hold at size bytes an entry at least: the caller may
-// allocate that many.
+// count reads the length of a vector. It checks the limit, and that the remaining bytes
+// can hold that many entries of at least size bytes, so that the caller may allocate
+// them.
 func (r *reader) count(thing string, limit, size int) int {
 	at := r.pos
 	n := r.u32("the number of " + thing)
@@ -180,9 +178,9 @@ func (r *reader) count(thing string, limit, size int) int {
 	return int(n)
 }
 
-// name reads a name of an import or export. Names go to logs and terminals, so
-// that control characters, which the format allows, are refused, and what is not
-// seen but makes something else of what is: marks of direction, line separators.
+// name reads the name of an import or export. Names are printed in logs and terminals.
+// Therefore it rejects control characters, which the format allows, and invisible
+// characters that change how text is displayed: direction marks and line separators.
 func (r *reader) name(thing string, limit int) string {
 	at := r.pos
 	n := r.u32("the length of the " + thing)

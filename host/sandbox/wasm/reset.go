@@ -2,10 +2,10 @@ package wasm
 
 import "fmt"
 
-// ResetObstacles says what keeps an instance of the module from being brought
-// back to an earlier state by setting its memory and its exported globals. With
-// none of them nothing else can have changed. The sentences are for people;
-// their order is that of the module.
+// ResetObstacles returns the reasons why an instance of the module cannot be reset to an
+// earlier state by restoring its memory and its exported globals. If there are none, an
+// instance has no other mutable state. The reasons are texts for people, in the order of
+// the module.
 func (m *Module) ResetObstacles() []string {
 	var all []string
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// smallLeaf is the size in fuel up to which a function that neither loops nor
-// calls does not look at the fuel: it adds that much to each call in its callers'
-// bodies, which bound it.
+// smallLeaf is the maximum size in fuel of a leaf function without a fuel check: one that
+// neither loops nor calls. Each call of it adds that much to the caller, whose checks
+// bound it.
 const smallLeaf = 32
 
-// code writes every body anew, and behind them the functions that they need.
+// code rewrites all bodies and appends the functions that they need.
 func (w *rewriter) code() {
 	w.pause = w.imported + 1 + uint32(len(w.in.Functions))
 	w.out.Functions = append(w.out.Functions, w.typeIndex(FuncType{}))
@@ -19,25 +19,26 @@ func (w *rewriter) code() {
 		w.planner.leaf = 0
 		w.bodies()
 	}
-	w.holdsTooMany()
+	w.checkHeld()
 	w.out.Code = append(w.out.Code, Code{Body: w.pauseBody()})
 	w.writeHelpers()
 }
 
-// bodies reports false, and is to be called again with leaves that look at the fuel
-// themselves, if they are called so often that too many looks would be needed between.
+// bodies rewrites all bodies. It returns false if they call small leaf functions so often
+// that too many additional checks would be needed. The caller must then call it again
+// with checks in the leaf functions.
 func (w *rewriter) bodies() bool {
-	w.out.Code, w.chooser.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
+	w.out.Code, w.selectRewriter.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
 	size := 0
 	for i := range w.in.Code {
 		size += len(w.in.Code[i].Body)
 	}
-	// One slab for all bodies: what is inserted comes to about a third.
+	// One slab for all bodies: the insertions add about a third.
 	slab := make([]byte, 0, size+size/2+64)
 	for i := range w.in.Code {
 		from := len(slab)
 		slab = w.body(slab, &w.in.Code[i], w.in.Types[w.in.Functions[i]])
-		if w.planner.looks > mostLooks && w.planner.leaf > 0 {
+		if w.planner.checks > maxChecks && w.planner.leaf > 0 {
 			return false
 		}
 		w.out.Code[i] = Code{Locals: w.locals(&w.in.Code[i]), Body: slab[from:len(slab):len(slab)]}
@@ -45,17 +46,17 @@ func (w *rewriter) bodies() bool {
 	return true
 }
 
-// locals are those of a function once its body is written.
+// locals returns the locals of a function whose body has been rewritten.
 func (w *rewriter) locals(c *Code) []Locals {
-	if !w.chooser.used {
+	if !w.selectRewriter.used {
 		return c.Locals
 	}
-	w.chooser.used = false
-	return slices.Concat(c.Locals, chooserLocals)
+	w.selectRewriter.used = false
+	return slices.Concat(c.Locals, selectLocals)
 }
 
-// pauseBody is the function that inserted checks call: it hands the counters to
-// the host. Being a function keeps the checks small.
+// pauseBody returns the body of the function that failed checks call. It passes the
+// counters to the host. A separate function makes the checks small.
 func (w *rewriter) pauseBody() []byte {
 	a := assembler{}
 	a.index(OpGlobalGet, w.fuel)
@@ -70,23 +71,23 @@ func (w *rewriter) pauseBody() []byte {
 func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	p := &w.planner
 	p.read(c, len(t.Params))
-	p.look()
+	p.placeChecks()
 	p.settle()
-	if p.looks > 0 {
+	if p.checks > 0 {
 		w.hold(c, t)
 	}
 	if p.selects {
-		w.chooser.begin(t, c)
+		w.selectRewriter.begin(t, c)
 	}
 	a := assembler(b)
 	w.charge(&a, p.nodes[0].cost)
 	if p.calls {
-		w.frame = w.framer.frame(t, c, p.looks)
+		w.frame = w.framer.frame(t, c, p.checks)
 		w.add(&a, w.depth, -w.frame)
 	}
 	switch {
-	case p.lead != outside:
-		// Nothing before the loop's head takes long.
+	case p.entryLoop != noNode:
+		// The path to the loop's head is short.
 	case p.calls:
 		w.checkBoth(&a)
 	case p.loops || p.size > p.leaf:
@@ -99,7 +100,7 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	w.instructions(&a, c, p)
 	if p.calls {
 		if !wrapped {
-			a = a[:len(a)-1] // the body's own end comes last
+			a = a[:len(a)-1] // remove the body's own end, which follows below
 		}
 		w.add(&a, w.depth, w.frame)
 		a.op(OpEnd)
@@ -117,17 +118,17 @@ func (w *rewriter) blockType(results []ValueType) BlockType {
 	return BlockType{Index: w.typeIndex(FuncType{Results: results}), HasIndex: true}
 }
 
-// instructions copies a body, and puts charges and replacements in.
+// instructions copies a body and inserts charges and replacements.
 func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 	next, copied := 1, 0
 	var in Instruction
 	for it := c.Instructions(); it.Next(&in); {
 		for next < len(p.nodes) && p.nodes[next].at <= in.Start {
-			if n := &p.nodes[next]; n.cost > 0 || n.head || n.looks {
+			if n := &p.nodes[next]; n.cost > 0 || n.head || n.checks {
 				*a = append(*a, c.Body[copied:in.Start]...)
 				copied = in.Start
 				w.charge(a, n.cost)
-				w.turn(a, p, next)
+				w.insertCheck(a, p, next)
 			}
 			next++
 		}
@@ -140,12 +141,11 @@ func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 	*a = append(*a, c.Body[copied:]...)
 }
 
-// replace writes what is to stand for an instruction, and reports whether
-// anything is.
+// replace appends the replacement of an instruction and reports whether there is one.
 func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
 	if p.selects {
-		if t := w.chooser.next(in); t != 0 {
-			w.chooser.write(a, t)
+		if t := w.selectRewriter.next(in); t != 0 {
+			w.selectRewriter.write(a, t)
 			return true
 		}
 	}
@@ -173,7 +173,7 @@ func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
 		}
 		a.index(OpCall, w.helper(in.Op, w.types[w.in.Types[in.X].String()], 0))
 	default:
-		if !in.Op.helped() {
+		if !in.Op.hasHelper() {
 			return false
 		}
 		a.index(OpCall, w.helper(in.Op, in.X, in.Y))
@@ -181,26 +181,26 @@ func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
 	return true
 }
 
-// turn looks after the counters where a loop turns, or nothing did for long.
-func (w *rewriter) turn(a *assembler, p *planner, node int) {
+// insertCheck inserts the fuel check of a node, if it needs one.
+func (w *rewriter) insertCheck(a *assembler, p *planner, node int) {
 	switch n := &p.nodes[node]; {
-	case !n.head && !n.looks:
-	case p.calls && p.lead == int32(node):
+	case !n.head && !n.checks:
+	case p.calls && p.entryLoop == int32(node):
 		w.checkBoth(a)
 	default:
 		w.check(a)
 	}
 }
 
-// charge takes a number off the fuel.
+// charge subtracts cost from the fuel.
 func (w *rewriter) charge(a *assembler, cost int) {
 	if cost > 0 {
 		w.add(a, w.fuel, -int64(cost))
 	}
 }
 
-// add adds to a counter. What is negative is subtracted: wazero puts a positive number
-// into the instruction that adds, and has another instruction for a negative one.
+// add adds n to a counter. It subtracts negative numbers, because wazero encodes a
+// positive number as an immediate but needs another instruction for a negative one.
 func (w *rewriter) add(a *assembler, global uint32, n int64) {
 	op := opI64Add
 	if n < 0 {
@@ -218,7 +218,7 @@ func (w *rewriter) check(a *assembler) {
 	w.ifNegative(a)
 }
 
-// checkBoth does so too if the stack is.
+// checkBoth calls the host if the fuel or the stack is used up.
 func (w *rewriter) checkBoth(a *assembler) {
 	a.index(OpGlobalGet, w.fuel)
 	a.index(OpGlobalGet, w.depth)
@@ -234,7 +234,7 @@ func (w *rewriter) ifNegative(a *assembler) {
 	a.op(OpEnd)
 }
 
-// assembler appends instructions to itself.
+// assembler is a buffer of instructions.
 type assembler []byte
 
 func (a *assembler) op(op Opcode) {
@@ -273,14 +273,14 @@ func (a *assembler) block(op Opcode, t BlockType) {
 	}
 }
 
-// get pushes locals.
+// get appends a local.get for each local.
 func (a *assembler) get(locals ...uint32) {
 	for _, l := range locals {
 		a.index(OpLocalGet, l)
 	}
 }
 
-// The opcodes that only inserted code needs by name.
+// The opcodes that only inserted code refers to by name.
 const (
 	opDrop              Opcode = 0x1a
 	opSelect            Opcode = 0x1b

@@ -10,8 +10,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// runaway is a module whose first function "f" never ends by itself. It has a
-// memory of 64 MiB and a table of 60,000 entries.
+// runaway returns a module whose first function "f" never returns. It has a memory of 64
+// MiB and a table of 60,000 entries.
 func runaway(t *testing.T, bodies ...[]byte) *Module {
 	code := [][]byte{}
 	for _, b := range bodies {
@@ -30,12 +30,12 @@ func runaway(t *testing.T, bodies ...[]byte) *Module {
 	return m
 }
 
-// forever puts code into a loop without end.
+// forever puts code into an infinite loop.
 func forever(code ...byte) []byte {
 	return append(append([]byte{0x03, 0x40}, code...), 0x0c, 0, 0x0b)
 }
 
-func TestRunawaysAreStopped(t *testing.T) {
+func TestRunaway(t *testing.T) {
 	t.Parallel()
 	all := []byte{0x41, 0, 0x41, 0, 0x41, 0x80, 0x80, 0x80, 0x20} // 0, 0, 64 MiB
 	entries := append([]byte{0x41, 0, 0xd0, 0x70, 0x41}, 0xe0, 0xd4, 0x03)
@@ -43,7 +43,7 @@ func TestRunawaysAreStopped(t *testing.T) {
 	for i := range 40 {
 		tree = append(tree, []byte{0x10, byte(i + 1), 0x10, byte(i + 1)})
 	}
-	// Leaves with much to do on one of two ways, called from straight code.
+	// Leaf functions with an expensive arm, called from straight-line code.
 	arm := append(append([]byte{0x20, 0, 0x04, 0x40, 0x05}, bytes.Repeat([]byte{0x20, 0, 0x21, 1}, 5_000)...), 0x0b)
 	for _, c := range []struct {
 		name   string
@@ -71,15 +71,15 @@ func TestRunawaysAreStopped(t *testing.T) {
 			k.tank.budget = 2_000_000
 			_, trap := k.call("f")
 			require.Contains(t, trap, errFuel.Error())
-			// What passes the budget is a piece, or what a body does without a look.
-			const most = pieceBytes>>fuelBytes + 2*mostUnseen
+			// The overrun is at most one piece, or the work between two checks.
+			const most = pieceBytes>>fuelBytes + 2*maxUncheckedFuel
 			require.LessOrEqual(t, k.tank.given-k.tank.budget, k.tank.slice+most)
 			require.LessOrEqual(t, k.tank.largest, int64(most))
 		})
 	}
 }
 
-func TestRecursionIsStopped(t *testing.T) {
+func TestRecursion(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string][]byte{
 		"direct":    {0x10, 0},
@@ -97,8 +97,8 @@ func TestRecursionIsStopped(t *testing.T) {
 	}
 }
 
-// However a function is left, the depth is given back.
-func TestDepthIsGivenBack(t *testing.T) {
+// The depth must be restored however a function is left.
+func TestDepthRestored(t *testing.T) {
 	t.Parallel()
 	call := []byte{0x10, 1}
 	for name, body := range map[string][]byte{
@@ -120,8 +120,8 @@ func TestDepthIsGivenBack(t *testing.T) {
 	}
 }
 
-// Bulk instructions at every edge: the same memory and the same trap.
-func TestBulkAtTheEdges(t *testing.T) {
+// Bulk instructions at every boundary must leave the same memory or trap the same way.
+func TestBulkBoundaries(t *testing.T) {
 	t.Parallel()
 	const size = 16 << 16
 	get := []byte{0x20, 0, 0x20, 1, 0x20, 2}
@@ -157,7 +157,7 @@ func TestBulkAtTheEdges(t *testing.T) {
 	require.Positive(t, b.used())
 }
 
-func TestReservedNamesAreRefused(t *testing.T) {
+func TestReservedNames(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string][]byte{
 		"import": binaryOf(section(sectionImport, []byte{1}, str(ReservedModule), str("x"), []byte{3, 0x7f, 0})),
@@ -172,10 +172,10 @@ func TestReservedNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A guest cannot name the counters: their indices do not exist for Decode.
+// A guest cannot access the counters: Decode rejects their indices.
 func TestGuestCannotRefuel(t *testing.T) {
 	t.Parallel()
-	for _, global := range []byte{1, 2} { // the module has global 0 only
+	for _, global := range []byte{1, 2} { // the module only has global 0
 		_, err := Decode(oneFunction(0x42, 0, 0x24, global), DefaultLimits())
 		require.ErrorContains(t, err, fmt.Sprintf("global %d does not exist", global))
 	}

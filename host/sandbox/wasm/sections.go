@@ -137,7 +137,7 @@ func (d *decoder) memories() {
 	}
 }
 
-// maxPages is what 32 bits can address.
+// maxPages is the number of pages that 32 bits can address.
 const maxPages = 1 << 16
 
 func (d *decoder) memory() Memory {
@@ -153,7 +153,7 @@ func (d *decoder) memory() Memory {
 	return m
 }
 
-// sizes reads the least and the greatest size of a memory or table.
+// sizes reads the minimum and maximum size of a memory or table.
 func (d *decoder) sizes(thing string, most uint64) (s Range) {
 	at := d.pos
 	switch flags := d.u8("the flags of a " + thing); {
@@ -266,8 +266,8 @@ func (d *decoder) exportTarget(e *Export) {
 	}
 }
 
-// refer notes that a function is named outside of function bodies, which is
-// what allows ref.func in them.
+// refer records that a function is referenced outside of function bodies, which allows
+// ref.func for it.
 func (d *decoder) refer(function uint32) {
 	if d.referable == nil {
 		d.referable = make([]bool, len(d.functionTypes))

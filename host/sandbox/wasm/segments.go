@@ -2,12 +2,12 @@ package wasm
 
 import "slices"
 
-// The flags of an element segment. Its lowest bit says that it is not active;
-// what the second bit means depends on that.
+// The flags of an element segment. The lowest bit means that it is not active; the
+// meaning of the second bit depends on the first.
 const (
 	elementNotActive   = 1
 	elementDeclarative = 2 // if not active
-	elementTable       = 2 // if active: the table is given
+	elementTable       = 2 // if active: has a table index
 	elementExprs       = 4
 )
 
@@ -57,7 +57,7 @@ func (d *decoder) elementType(e *Element, flags uint32) {
 	e.Type = FuncRef
 	at := d.pos
 	switch {
-	case flags&3 == 0: // neither a type nor a kind is written
+	case flags&3 == 0: // encodes neither a type nor a kind
 	case flags&elementExprs != 0:
 		e.Type = d.refType("the type of an element segment")
 	default:
@@ -125,7 +125,7 @@ func (d *decoder) data() {
 	}
 }
 
-// constExpr reads a constant expression of the type that is wanted.
+// constExpr reads a constant expression of type want.
 func (d *decoder) constExpr(want ValueType) (e ConstExpr) {
 	at := d.pos
 	e.Op = Opcode(d.u8("a constant expression"))
@@ -192,11 +192,11 @@ func (d *decoder) constVector(at int, e *ConstExpr) ValueType {
 	return V128
 }
 
-// notConst refuses an instruction that a constant expression may not have.
+// notConst rejects an instruction that is not allowed in a constant expression.
 func (d *decoder) notConst(at int, op byte) {
 	switch {
 	case op >= 0x6a && op <= 0x6c, op >= 0x7c && op <= 0x7e,
-		// A second constant is there for one of the former to follow.
+		// A second constant would be an operand of one of these.
 		op == byte(OpI32Const), op == byte(OpI64Const), op == byte(OpGlobalGet):
 		d.unsupported(at, "extended constant expressions")
 	case featureOfOpcode(op, 0) != "":

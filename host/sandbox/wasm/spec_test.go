@@ -16,7 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// specStep is a step of the specification's test suite that runs something.
+// specStep is a step of the specification's test suite that executes something.
 type specStep struct {
 	Type, Filename, Name, As string
 	Line                     int
@@ -27,7 +27,7 @@ type specStep struct {
 	Expected []specValue
 }
 
-// specValue is a number as the suite writes it, or for v128 a list of them.
+// specValue is a number in the suite's notation, or a list of them for v128.
 type specValue struct {
 	Type     string
 	LaneType string `json:"lane_type"`
@@ -37,7 +37,7 @@ type specValue struct {
 func (v specValue) bits(t *testing.T) []uint64 {
 	if v.Type != "v128" {
 		var text string
-		_ = json.Unmarshal(v.Value, &text) // nothing: null, or any reference
+		_ = json.Unmarshal(v.Value, &text) // empty for null and for any reference
 		return []uint64{specNumber(t, v.Type, text)}
 	}
 	var lanes []string
@@ -99,7 +99,7 @@ func newSpecWorld(t *testing.T, config wazero.RuntimeConfig, rewrite func(m *Mod
 	return w
 }
 
-// load instantiates a module under a name that others import it by, or none.
+// load instantiates a module. as is the name under which others import it, if any.
 func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) {
 	m, err := Decode(b, specLimits())
 	require.NoError(t, err)
@@ -110,9 +110,9 @@ func (w *specWorld) load(t *testing.T, b []byte, as string) (api.Module, error) 
 	return instance, err
 }
 
-// do does what a step says, and returns the results or what became of it.
+// do executes a step and returns the results or the trap.
 func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, results []uint64, trap string) {
-	for _, m := range w.all { // a trap leaves what was used on the way
+	for _, m := range w.all { // a trap leaves the fuel that was used before it
 		if g, ok := m.ExportedGlobal(DepthExport).(api.MutableGlobal); ok {
 			g.Set(testDepth)
 		}
@@ -137,9 +137,9 @@ func (w *specWorld) do(t *testing.T, s *specStep) (types []api.ValueType, result
 	return f.Definition().ResultTypes(), results, trap
 }
 
-// The modules of the specification's test suite give the same results and traps
-// metered, in wazero's compiler, as they do as they are, in its interpreter; and
-// what returns returns what the suite says.
+// The modules of the specification's test suite must have the same results and traps
+// metered in wazero's compiler as unmetered in its interpreter, and the results that the
+// suite expects.
 func TestSpecificationSuiteMetered(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(dependency()["github.com/tetratelabs/wazero"], "internal/integration_test/spectest")
@@ -180,7 +180,7 @@ func runSpecFile(t *testing.T, file string, shared []byte) (steps int) {
 				as = suite.Commands[i+1].As
 			}
 			if s.Filename == "names.2.wasm" {
-				return steps // a control character in a name is refused on purpose; the rest of the file is about names too
+				return steps // rejected on purpose: a control character in a name; the rest of the file tests names too
 			}
 			b, err := os.ReadFile(filepath.Join(filepath.Dir(file), s.Filename))
 			require.NoError(t, err)
@@ -194,7 +194,7 @@ func runSpecFile(t *testing.T, file string, shared []byte) (steps int) {
 		case "assert_uninstantiable":
 			b, err := os.ReadFile(filepath.Join(filepath.Dir(file), s.Filename))
 			require.NoError(t, err)
-			_, plain := worlds[0].load(t, b, "") // wazero passes over segments of tables that do not fit
+			_, plain := worlds[0].load(t, b, "") // wazero skips table segments that do not fit
 			_, metered := worlds[1].load(t, b, "")
 			require.Equal(t, plain == nil, metered == nil, where)
 		case "assert_return", "assert_trap", "assert_exhaustion", "action":
@@ -218,7 +218,7 @@ func runSpecFile(t *testing.T, file string, shared []byte) (steps int) {
 func requireSpecTrap(t *testing.T, s *specStep, plain, metered string) {
 	t.Helper()
 	switch s.Type {
-	case "assert_exhaustion": // each counts the stack in its own way
+	case "assert_exhaustion": // each engine counts the stack differently
 		require.NotEmpty(t, plain, s.Line)
 		require.Contains(t, metered, errDepth.Error(), s.Line)
 	case "assert_trap":
@@ -230,8 +230,8 @@ func requireSpecTrap(t *testing.T, s *specStep, plain, metered string) {
 	}
 }
 
-// requireSpecSame compares results, with any two NaN the same, and references
-// only by whether they are null.
+// requireSpecSame compares results. It treats all NaNs as equal and compares only whether
+// references are null.
 func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got []uint64, where string) {
 	t.Helper()
 	require.Len(t, got, len(want), where)
@@ -254,7 +254,7 @@ func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got
 			lane = "f64"
 		case api.ValueTypeExternref, 0x70:
 			if i < len(s.Expected) && len(s.Expected[i].Value) == 0 {
-				at++ // any that is not null
+				at++ // any reference that is not null
 				continue
 			}
 			require.Equal(t, want[at] == 0, got[at] == 0, where)
@@ -275,7 +275,7 @@ func requireSpecSame(t *testing.T, s *specStep, types []api.ValueType, want, got
 	}
 }
 
-// oneNaN makes every NaN the same one.
+// oneNaN replaces every NaN by the same one.
 func oneNaN(lane string, bits uint64) uint64 {
 	switch lane {
 	case "f32":

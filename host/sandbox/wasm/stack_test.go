@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// recursive is a module whose function calls itself in the midst of its body.
+// recursive returns a module whose function calls itself in the middle of its body.
 func recursive(t *testing.T, locals []byte, params, results int, body []byte) *Module {
 	typ := func(n int) []byte { return append(leb(n), bytes.Repeat([]byte{0x7e}, n)...) }
 	m, err := Decode(binaryOf(
@@ -28,8 +28,8 @@ func recursive(t *testing.T, locals []byte, params, results int, body []byte) *M
 	return m
 }
 
-// Frames are no larger than what they are taken for at most, whatever code makes
-// them large, and than the estimate where code does what a compiler's does.
+// Frames must not exceed the bound for any code, and must not exceed the estimate for
+// code like a compiler's.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	const many = 500
@@ -46,7 +46,7 @@ func TestFrames(t *testing.T) {
 	store := func(i int) []byte { return slices.Concat([]byte{0x41, 0}, get(i), []byte{0x37, 3, 0}) }
 	for _, c := range []struct {
 		name            string
-		usual           bool // code that compilers write
+		usual           bool // code as compilers generate it
 		locals          []byte
 		params, results int
 		body            []byte
@@ -76,12 +76,12 @@ func TestFrames(t *testing.T) {
 			stack := reflect.ValueOf(f).Elem().FieldByName("stack")
 			require.Equal(t, reflect.Slice, stack.Kind(), "where wazero has its stack")
 			w := newRewriter(m, MeterOptions{})
-			most, frame := w.framer.most(m.Types[0], &m.Code[0]), w.framer.frame(m.Types[0], &m.Code[0], 0)
+			most, frame := w.framer.bound(m.Types[0], &m.Code[0]), w.framer.frame(m.Types[0], &m.Code[0], 0)
 			calls := (room - int64(k.ExportedGlobal(DepthExport).Get())) / frame
 			t.Logf("%d calls in %d bytes; at most %.2f times that, estimated as %.2f times", calls, stack.Len(),
 				float64(calls*most)/float64(stack.Len()), float64(calls*frame)/float64(stack.Len()))
 			require.GreaterOrEqual(t, calls*most, int64(stack.Len()))
-			require.GreaterOrEqual(t, frame*mostOver, most)
+			require.GreaterOrEqual(t, frame*maxUnderestimate, most)
 			if c.usual {
 				require.GreaterOrEqual(t, calls*frame, int64(stack.Len()))
 			}
@@ -89,8 +89,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// What compilers write is not estimated by what it could come to: a Go guest has
-// a hundred times the stack that it needs in 4 MiB.
+// The estimate for compiled code must be far below the bound: a Go guest gets a hundred
+// times the stack that it needs from 4 MiB.
 func TestFramesOfGo(t *testing.T) {
 	t.Parallel()
 	m, err := Decode(goGuest(t), DefaultLimits())

@@ -6,37 +6,36 @@ import (
 	"slices"
 )
 
-// A module whose table nothing can change, which is the case of Go's, is given
-// another way to call by it: for each type of call_indirect a function with a
-// br_table, which goes on to the call of the function that stands there. The table
-// itself is empty then.
+// A module whose table cannot change, such as a Go module's, gets another implementation
+// of call_indirect: for each type, a function with a br_table that branches to the call
+// of the selected function. The table itself is then empty.
 //
-// That is for the sake of memory. To wazero, a table is a list of pointers to what it
-// allocates for each entry, in every instance anew: 160 KB for that of a Go program,
-// which are two thirds of what an instance takes, and some thousand objects for Go's
-// garbage collector to look at. Machine code is shared.
+// This saves memory. wazero implements a table as a list of pointers to objects that it
+// allocates for each entry of each instance: 160 KB for a Go program, two thirds of the
+// size of an instance, and some thousand objects for Go's garbage collector to scan.
+// Machine code is shared.
 //
-// What is called is the same, for the same fuel. A call that would trap does so, but
-// as one beyond the table, also if what stands there is of another type.
+// The calls and their fuel are the same. A call that would trap still traps, but always
+// with the error for an index out of range, even if the entry has another type.
 type fixedTable struct {
-	entries []uint32 // functions of the original; noFunction
+	entries []uint32 // function indices of the original, or noFunction
 }
 
 const (
 	noFunction = math.MaxUint32
 
-	// Smaller tables stay as they are: there is little to be had.
-	leastFixed = 256
-	// Larger ones too, and those that are called with many types: each has a br_table
-	// of all entries, which take time to compile.
-	mostFixed      = 16 << 10
-	mostFixedTypes = 32 << 10 // entries of all types
+	// Smaller tables are left unchanged, because they take little memory.
+	minFixedEntries = 256
+	// Larger tables, and tables that are called with many types, are left unchanged too:
+	// each type needs a br_table with all entries, which takes time to compile.
+	maxFixedEntries = 16 << 10
+	maxFixedCases   = 32 << 10 // sum of the entries over all types
 )
 
-// fix returns the table of a module if it has one that nothing can change or see but
-// call_indirect, and nil otherwise.
+// fix returns the table of a module if nothing but call_indirect can change or observe
+// it, and nil otherwise.
 func fix(m *Module, least int) *fixedTable {
-	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 || m.Tables[0].Size.Min > mostFixed {
+	if len(m.Tables) != 1 || m.Tables[0].Type != FuncRef || len(m.TableTypes()) != 1 || m.Tables[0].Size.Min > maxFixedEntries {
 		return nil
 	}
 	for i := range m.Exports {
@@ -79,7 +78,7 @@ func fix(m *Module, least int) *fixedTable {
 	return t
 }
 
-// onlyCalled reports whether bodies do nothing with tables but call by them, with few
+// onlyCalled reports whether the bodies use tables only for call_indirect, with few
 // types.
 func onlyCalled(m *Module, entries int) bool {
 	types := map[uint32]bool{}
@@ -94,14 +93,14 @@ func onlyCalled(m *Module, entries int) bool {
 			}
 		}
 	}
-	return len(types) > 0 && len(types)*entries <= mostFixedTypes
+	return len(types) > 0 && len(types)*entries <= maxFixedCases
 }
 
-// fixTable takes the table out, if it is one that can be.
+// fixTable replaces the table if that is possible.
 func (w *rewriter) fixTable() {
-	least := w.options.leastFixed
+	least := w.options.minFixed
 	if least == 0 {
-		least = leastFixed
+		least = minFixedEntries
 	}
 	if w.fixed = fix(w.in, least); w.fixed == nil {
 		return
@@ -111,8 +110,8 @@ func (w *rewriter) fixTable() {
 	w.out.Tables[0].Size = Range{HasMax: true}
 }
 
-// callFixed is the function that calls by the table with a type: its last parameter
-// is the entry.
+// callFixed returns the function that replaces call_indirect with a type. Its last
+// parameter is the table index.
 //
 //	block
 //	  block … block
@@ -126,7 +125,7 @@ func (w *rewriter) fixTable() {
 func (w *rewriter) callFixed(typ uint32) (FuncType, []byte) {
 	t := w.in.Types[typ]
 	name := t.String()
-	cases := map[uint32]uint32{} // of functions
+	cases := map[uint32]uint32{} // by function
 	var order []uint32
 	var labels []uint32
 	for _, f := range w.fixed.entries {
@@ -141,7 +140,7 @@ func (w *rewriter) callFixed(typ uint32) (FuncType, []byte) {
 		labels = append(labels, label)
 	}
 	for i, l := range labels {
-		labels[i] = min(l, uint32(len(order))) // the outermost block ends before what traps
+		labels[i] = min(l, uint32(len(order))) // the outermost block ends before the trap
 	}
 	parameters := make([]uint32, len(t.Params))
 	for i := range parameters {
@@ -172,7 +171,7 @@ func (w *rewriter) callFixed(typ uint32) (FuncType, []byte) {
 	return FuncType{append(slices.Clone(t.Params), I32), t.Results}, a
 }
 
-// typeOf is the type of a function of the original.
+// typeOf returns the type of a function of the original.
 func (w *rewriter) typeOf(function uint32) FuncType {
 	if function >= w.imported {
 		return w.in.Types[w.in.Functions[function-w.imported]]

@@ -7,8 +7,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// tabled has a table of n entries behind four empty ones: every third is null, the
-// others add their number to a parameter, or to two.
+// tabled returns a module with a table of n entries after four empty ones. Every third is
+// null, the others add their number to one parameter or to two.
 func tabled(n int) *Module {
 	one, two := FuncType{[]ValueType{I32}, []ValueType{I32}}, FuncType{[]ValueType{I32, I32}, []ValueType{I32}}
 	m := &Module{
@@ -49,7 +49,7 @@ func tabled(n int) *Module {
 	return m
 }
 
-// Calls by a table that nothing changes do the same without it, for the same fuel.
+// Calls through a replaced table must behave the same and cost the same fuel.
 func TestFixedTable(t *testing.T) {
 	t.Parallel()
 	const n = 400
@@ -57,7 +57,7 @@ func TestFixedTable(t *testing.T) {
 	fixed := metered(t, m, MeterOptions{})
 	require.Empty(t, fixed.Elements)
 	require.Zero(t, fixed.Tables[0].Size.Min, "so that it takes no memory in any instance")
-	asItIs := metered(t, m, MeterOptions{leastFixed: n})
+	asItIs := metered(t, m, MeterOptions{minFixed: n})
 	require.Len(t, asItIs.Elements, 1)
 
 	a, b := start(t, wazero.NewRuntimeConfigCompiler(), fixed), start(t, wazero.NewRuntimeConfigCompiler(), asItIs)
@@ -79,15 +79,15 @@ func TestFixedTable(t *testing.T) {
 	require.Equal(t, b.used(), a.used())
 }
 
-// What something could see or change stays as it is.
-func TestTablesThatStay(t *testing.T) {
+// Tables that something could observe or change must stay unchanged.
+func TestTablesNotFixed(t *testing.T) {
 	t.Parallel()
 	body := func(ops ...byte) func(m *Module) {
 		return func(m *Module) { m.Code[0].Body = append(append([]byte{}, ops...), 0x20, 0, 0x0b) }
 	}
 	for name, change := range map[string]func(m *Module){
-		"small":      func(m *Module) { *m = *tabled(leastFixed) },
-		"large":      func(m *Module) { m.Tables[0].Size.Min = mostFixed + 1 },
+		"small":      func(m *Module) { *m = *tabled(minFixedEntries) },
+		"large":      func(m *Module) { m.Tables[0].Size.Min = maxFixedEntries + 1 },
 		"exported":   func(m *Module) { m.Exports = append(m.Exports, Export{Name: "t", Kind: ExternalTable}) },
 		"two tables": func(m *Module) { m.Tables = append(m.Tables, Table{Type: FuncRef}) },
 		"passive":    func(m *Module) { m.Elements = append(m.Elements, Element{Mode: Passive, Type: FuncRef}) },
@@ -103,10 +103,10 @@ func TestTablesThatStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := tabled(leastFixed * 2)
-			require.NotNil(t, fix(m, leastFixed))
+			m := tabled(minFixedEntries * 2)
+			require.NotNil(t, fix(m, minFixedEntries))
 			change(m)
-			require.Nil(t, fix(m, leastFixed))
+			require.Nil(t, fix(m, minFixedEntries))
 		})
 	}
 }

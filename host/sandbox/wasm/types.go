@@ -2,7 +2,7 @@ package wasm
 
 import "fmt"
 
-// ValueType is the type of a value, as the binary format encodes it.
+// ValueType is the type of a value in the encoding of the binary format.
 type ValueType byte
 
 // The value types of WebAssembly 2.0.
@@ -38,13 +38,13 @@ func (t ValueType) String() string {
 	}
 }
 
-// IsReference reports whether t is a type of references.
+// IsReference reports whether t is a reference type.
 func (t ValueType) IsReference() bool { return t == FuncRef || t == ExternRef }
 
 func (t ValueType) known() bool { return t >= V128 && t <= I32 || t.IsReference() }
 
-// featureOfType names the proposal that a type outside of WebAssembly 2.0
-// comes from, or returns "" for a byte that no proposal uses.
+// featureOfType returns the name of the proposal outside of WebAssembly 2.0 that defines
+// a type, or "" if none does.
 func featureOfType(b byte) string {
 	switch b {
 	case 0x63, 0x64:
@@ -65,7 +65,7 @@ type FuncType struct {
 	Params, Results []ValueType
 }
 
-// String returns the signature as in "(i32, i32) -> i64".
+// String returns the signature in the form "(i32, i32) -> i64".
 func (t FuncType) String() string {
 	s := "("
 	for i, p := range t.Params {
@@ -87,11 +87,11 @@ func (t FuncType) String() string {
 	return s
 }
 
-// Range is the least and the greatest size of a memory (in pages of 64 KiB) or
-// of a table (in entries).
+// Range is the minimum and maximum size of a memory in pages of 64 KiB, or of a table in
+// entries.
 type Range struct {
 	Min uint32
-	// Max is meaningful only if HasMax.
+	// Max is valid if HasMax is set.
 	Max    uint32
 	HasMax bool
 }
@@ -144,25 +144,24 @@ func (e External) String() string {
 	}
 }
 
-// Import is something a module asks its host for. Kind says which of the
-// descriptions holds.
+// Import is an import of a module. Kind selects the description that is valid.
 type Import struct {
 	Module, Name string
 	Kind         External
-	Type         uint32 // index of a function's type
+	Type         uint32 // type index, for a function
 	Table        Table
 	Memory       Memory
 	Global       GlobalType
 }
 
-// Export is something a module offers.
+// Export is an export of a module.
 type Export struct {
 	Name  string
 	Kind  External
 	Index uint32
 }
 
-// Mode says when a segment is used.
+// Mode determines when a segment is used.
 type Mode byte
 
 const (
@@ -177,11 +176,11 @@ const (
 // Element is a segment of references for a table.
 type Element struct {
 	Mode   Mode
-	Table  uint32    // for Active
-	Offset ConstExpr // for Active
+	Table  uint32    // if Active
+	Offset ConstExpr // if Active
 	Type   ValueType
-	// Functions holds the entries if all of them are functions; otherwise it
-	// is nil and Exprs holds them.
+	// Functions holds the entries if all of them are functions. Otherwise it is nil and
+	// Exprs holds them.
 	Functions []uint32
 	Exprs     []ConstExpr
 }
@@ -192,11 +191,11 @@ func (e *Element) Len() int { return len(e.Functions) + len(e.Exprs) }
 // Data is a segment of bytes for the memory.
 type Data struct {
 	Mode   Mode
-	Offset ConstExpr // for Active
+	Offset ConstExpr // if Active
 	Init   []byte
 }
 
-// Locals is a run of local variables of one type.
+// Locals is a run of local variables of the same type.
 type Locals struct {
 	Count uint32
 	Type  ValueType
@@ -205,20 +204,19 @@ type Locals struct {
 // Code is the body of a function.
 type Code struct {
 	Locals []Locals
-	// Body is the function's instructions with the final end, as encoded.
+	// Body is the encoded instructions, including the final end.
 	Body []byte
-	// Offset is where Body begins in the bytes that were decoded.
+	// Offset is the position of Body in the decoded bytes.
 	Offset int
 }
 
-// ConstExpr is a constant expression: in WebAssembly 2.0 a single instruction,
-// one of the const instructions, global.get of an imported global, ref.null or
-// ref.func.
+// ConstExpr is a constant expression. In WebAssembly 2.0 it is a single instruction: a
+// const instruction, global.get of an imported global, ref.null or ref.func.
 type ConstExpr struct {
 	Op Opcode
-	// Bits is the constant's bits, the index of the global or function, or
-	// the type of a null reference.
+	// Bits holds the constant's bits, the index of the global or function, or the type of
+	// a null reference.
 	Bits uint64
-	// High is the upper half of a v128.
+	// High holds the upper half of a v128.
 	High uint64
 }

@@ -14,8 +14,8 @@ func room(n uint32) uint32 {
 	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(in))))
 }
 
-// hook decodes what was put into the room and encodes it again. It returns the
-// length of the outcome, or 0 if that was no JSON.
+// hook decodes the JSON in the buffer and encodes it again. It returns the length of the
+// output, or 0 if the input is not JSON.
 //
 //go:wasmexport hook
 func hook() uint32 {

@@ -2,10 +2,10 @@ package wasm
 
 import "encoding/binary"
 
-// countExactly returns the module with a counter that Meter is measured
-// against: what was executed is added up before each instruction that control
-// may not pass, run by run. It shares nothing with Meter but the cost of an
-// instruction. The counter is exported as "exact".
+// countExactly returns the module with an exact instruction counter, as the reference for
+// Meter. Before each instruction that can divert control, it adds the number of
+// instructions executed since the last one. It shares only the costs of instructions with
+// Meter. The counter is exported as "exact".
 func countExactly(m *Module) *Module {
 	out := *m
 	counter := uint32(len(m.GlobalTypes()))
@@ -60,8 +60,7 @@ func exactBody(c *Code, counter, temp uint32) []byte {
 	return a
 }
 
-// exactUnits adds, once a bulk instruction is done, the number that it was
-// given, shifted to the right.
+// exactUnits adds the count of a bulk instruction, shifted right, after the instruction.
 func exactUnits(a *assembler, counter, temp uint32, raw []byte, shift int32) {
 	a.index(OpLocalTee, temp)
 	*a = append(*a, raw...)
@@ -74,7 +73,7 @@ func exactUnits(a *assembler, counter, temp uint32, raw []byte, shift int32) {
 	a.index(OpGlobalSet, counter)
 }
 
-// exactGrowth adds what a growth adds, if it succeeds.
+// exactGrowth adds the size of a growth if it succeeds.
 func exactGrowth(a *assembler, counter, temp uint32, raw []byte, op Opcode) {
 	a.index(OpLocalTee, temp)
 	*a = append(*a, raw...)
@@ -93,5 +92,5 @@ func exactGrowth(a *assembler, counter, temp uint32, raw []byte, op Opcode) {
 	a.get(temp + 1)
 }
 
-// f64Bits appends the eight bytes of a constant.
+// f64Bits appends the eight bytes of a float constant.
 func f64Bits(b []byte, v uint64) []byte { return binary.LittleEndian.AppendUint64(b, v) }

@@ -11,8 +11,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// specLimits are wide enough for the specification's test suite, which tries
-// what no toolchain writes.
+// specLimits returns limits for the specification's test suite, which exceeds what
+// toolchains generate.
 func specLimits() Limits {
 	l := DefaultLimits()
 	l.Params, l.Results, l.Tables = 1000, 1000, 100
@@ -21,10 +21,9 @@ func specLimits() Limits {
 	return l
 }
 
-// honest returns modules of several toolchains: this test's own Go guest, and
-// those that the Extism Go SDK is tested with (Go, TinyGo, Rust, C, Haskell,
-// AssemblyScript).
-func honest(t testing.TB) map[string][]byte {
+// toolchainModules returns modules of several toolchains: this test's own Go guest, and
+// the test modules of the Extism Go SDK (Go, TinyGo, Rust, C, Haskell, AssemblyScript).
+func toolchainModules(t testing.TB) map[string][]byte {
 	modules := map[string][]byte{"guest.wasm": goGuest(t)}
 	files, err := filepath.Glob(filepath.Join(dependency()["github.com/extism/go-sdk"], "wasm", "*.wasm"))
 	require.NoError(t, err)
@@ -36,10 +35,10 @@ func honest(t testing.TB) map[string][]byte {
 	return modules
 }
 
-func TestHonestModulesPass(t *testing.T) {
+func TestToolchainModules(t *testing.T) {
 	t.Parallel()
 	r := compiler(t)
-	for name, b := range honest(t) {
+	for name, b := range toolchainModules(t) {
 		t.Run(name, func(t *testing.T) {
 			m, err := Decode(b, DefaultLimits())
 			require.NoError(t, err)
@@ -56,7 +55,7 @@ func requireCompiles(t *testing.T, r wazero.Runtime, b []byte) {
 	require.NoError(t, compiled.Close(t.Context()))
 }
 
-// requireSame writes a module, reads it and compares the two.
+// requireSame encodes a module, decodes it and compares the two.
 func requireSame(t *testing.T, m *Module) {
 	t.Helper()
 	again, err := Decode(m.Encode(), specLimits())
@@ -77,8 +76,8 @@ type specCommand struct {
 	Line                 int
 }
 
-// specSuite calls f for each step of the suite for WebAssembly 2.0, which the
-// wazero module carries in binary form.
+// specSuite calls f for each step of the WebAssembly 2.0 suite, which the wazero module
+// includes in binary form.
 func specSuite(t *testing.T, f func(t *testing.T, c specCommand, module []byte)) {
 	dir := filepath.Join(dependency()["github.com/tetratelabs/wazero"], "internal/integration_test/spectest/v2/testdata")
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
@@ -110,7 +109,7 @@ func TestSpecificationSuite(t *testing.T) {
 		m, err := Decode(b, specLimits())
 		switch {
 		case c.Filename == "names.2.wasm":
-			require.ErrorContains(t, err, "control character") // stricter, on purpose
+			require.ErrorContains(t, err, "control character") // stricter on purpose
 		case c.Type == "module", c.Type == "assert_uninstantiable", c.Type == "assert_unlinkable":
 			require.NoError(t, err, c.Filename)
 			requireCompiles(t, r, m.Encode())
@@ -119,11 +118,11 @@ func TestSpecificationSuite(t *testing.T) {
 		case err != nil:
 			refused++
 		case c.Text == "type mismatch", c.Text == "invalid result arity":
-			// Types of operands are the compiler's to check.
+			// The compiler checks operand types.
 			_, err := r.CompileModule(t.Context(), m.Encode())
 			require.Error(t, err, c.Filename)
 		default:
-			// What is wrong lies in a custom section, which is dropped.
+			// The error is in a custom section, which Decode skips.
 			requireCompiles(t, r, m.Encode())
 			require.Contains(t, []string{"custom", "utf8-custom-section-id", "binary-leb128"}, strings.SplitN(c.Filename, ".", 2)[0], "%s: %s", c.Filename, c.Text)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// What the effects of instructions say agrees with all modules that are known to
-// be valid: at the end of each body there are its results and nothing else.
-func TestOperandsOfValidModules(t *testing.T) {
+// The effects of instructions must agree with all modules known to be valid: at the end
+// of each body, exactly the results remain on the stack.
+func TestOperands(t *testing.T) {
 	t.Parallel()
 	followed := map[Opcode]bool{}
 	check := func(t *testing.T, m *Module, name string) {
@@ -21,7 +21,7 @@ func TestOperandsOfValidModules(t *testing.T) {
 		for i := range m.Code {
 			typ := m.Types[m.Functions[i]]
 			o.begin(typ, &m.Code[i])
-			dead := -1 // blocks that are open where code becomes unreachable
+			dead := -1 // open blocks when code became unreachable
 			for it := m.Code[i].Instructions(); it.Next(&in); {
 				if open := len(o.blocks); dead < 0 && (in.Op == OpEnd || in.Op == OpElse) {
 					b := o.blocks[open-1]
@@ -49,7 +49,7 @@ func TestOperandsOfValidModules(t *testing.T) {
 			require.Equal(t, append([]ValueType{}, typ.Results...), append([]ValueType{}, o.stack...))
 		}
 	}
-	for name, b := range honest(t) {
+	for name, b := range toolchainModules(t) {
 		m, err := Decode(b, DefaultLimits())
 		require.NoError(t, err)
 		check(t, m, name)
@@ -71,9 +71,9 @@ func TestOperandsOfValidModules(t *testing.T) {
 	}
 }
 
-// Functions (t, i32) -> t with a local i32 and a call to an empty function. For
-// these wazero 1.12.0's compiler for amd64, left to itself, returns what a
-// register happens to hold.
+// Functions (t, i32) -> t with a local i32 and a call of an empty function. wazero
+// 1.12.0's compiler for amd64 miscompiles these, so that they return what a register
+// happens to hold.
 var selects = []struct {
 	t    ValueType
 	body []byte
@@ -95,7 +95,7 @@ func unhex(s string) []byte {
 	return b
 }
 
-// selectModule puts a body of selects into a module.
+// selectModule returns a module with a function of that body.
 func selectModule(t *testing.T, typ ValueType, body []byte) *Module {
 	m, err := Decode(binaryOf(
 		section(sectionType, []byte{2, 0x60, 2, byte(typ), 0x7f, 1, byte(typ), 0x60, 0, 0}),
@@ -107,9 +107,8 @@ func selectModule(t *testing.T, typ ValueType, body []byte) *Module {
 	return m
 }
 
-// A select of floats or vectors is compiled to what it means, although wazero's
-// compiler has it wrong.
-func TestSelectsAreCompiledRight(t *testing.T) {
+// Meter must work around wazero's miscompiled selects of floats and vectors.
+func TestSelect(t *testing.T) {
 	t.Parallel()
 	for i, c := range selects {
 		t.Run(fmt.Sprint(i, c.t), func(t *testing.T) {
@@ -132,8 +131,8 @@ func TestSelectsAreCompiledRight(t *testing.T) {
 	}
 }
 
-// The bits of a NaN go through a select as they are.
-func TestSelectKeepsBits(t *testing.T) {
+// A select must preserve the bits of a NaN.
+func TestSelectNaN(t *testing.T) {
 	t.Parallel()
 	for typ, nan := range map[ValueType]uint64{F32: 0x7fa12345, F64: 0x7ff4000000012345} {
 		// f(x, c) = select(x, x, c)
