@@ -39,6 +39,7 @@ type serveCommand struct {
 	secretsFile string
 	replay      string
 	private     []string
+	originals   bool
 	newKey      bool
 	drain       time.Duration
 	retention   string
@@ -111,6 +112,7 @@ once.`,
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
 	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
+	f.BoolVar(&c.originals, "keep-originals", false, "store the input of runs as clients sent it, also where modules changed it before the first model call")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
 	f.StringVar(&c.memoryLimit, "memory-limit", "", "the `SIZE` of memory that the process may use, such as 3GiB: above 85 % of it new runs are rejected, above 95 % the largest run ends; default: what cgroups, rlimits and the machine allow")
 	f.StringVar(&c.logFormat, "log", "text", "how requests are logged to standard error: `text`, json or off")
@@ -136,7 +138,7 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 
 // options makes what the server is made of, but for its store and its host.
 func (c *serveCommand) options() (*server.Options, error) {
-	o := &server.Options{Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Owner: owner(), Gone: ownerGone, Getenv: c.env.getenv}
+	o := &server.Options{Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Owner: owner(), Gone: ownerGone, Originals: c.originals, Getenv: c.env.getenv}
 	var err error
 	if o.Logger, err = c.logger(); err != nil {
 		return nil, err

@@ -155,7 +155,9 @@ type Commit struct {
 	First, Last int64
 
 	Progress *Progress // nil: as it was
-	Lease    time.Duration
+	// Rewrite, unless it is nil, replaces messages in the run's earlier entries.
+	Rewrite *Rewrite
+	Lease   time.Duration
 	// Lazy says that the change has to outlast the process, and a failure of power
 	// only together with the next one of the run that is not lazy.
 	Lazy bool
@@ -197,6 +199,10 @@ type JournalOptions struct {
 	// middle of what they do: nothing of that is kept any more, as if the process had
 	// ended. Once they have ended they can be gone on with at once. Nil: never.
 	Leave <-chan struct{}
+	// Originals keeps the messages that a run began with as the caller gave them. By
+	// default the journal has them only until modules change them in before_agent, or in
+	// before_model_rewrite_state before the first model call; from that commit on it has what the modules left.
+	Originals bool
 	// Spec is kept with each run: from it the agent can be made again. JSON.
 	Spec json.RawMessage
 	// MaxBytes caps what a run and the sub-agents in it write to the journal. A run

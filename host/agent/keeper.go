@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -61,10 +62,13 @@ type keeper struct {
 	bytes    int64 // of staged and pending, counted as pending memory
 
 	collected int64    // bytes of changes in the last commit
-	entries   int64    // of the log
-	last      int64    // number of the last event that is kept
-	unsafe    bool     // the last commit was lazy
-	landing   *landing // of the last commit that was waited for
+	given     given    // messages that a rewrite may replace; nil after the first model call
+	rewrite   *Rewrite // for the next commit
+
+	entries int64    // of the log
+	last    int64    // number of the last event that is kept
+	unsafe  bool     // the last commit was lazy
+	landing *landing // of the last commit that was waited for
 
 	size     *journalSize
 	landings chan struct{} // holds a token for each that has not come to its end
@@ -226,9 +230,35 @@ func (k *keeper) takeState(head *State) {
 		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
 		k.hold(len(items))
 		p.Messages, k.revision = &messagesDelta{from, items}, rev
+		k.takeRewritten(from)
+	}
+	if s.ModelCalls > 0 || s.Phase == PhaseModel {
+		k.given = nil
 	}
 	p.NoCalls = s.Calls == nil
 	k.takeRounds()
+}
+
+// takeGiven takes the messages that the run began with. Callers hold the lock.
+func (k *keeper) takeGiven() {
+	if !k.Originals {
+		k.given = givenOf(&k.run.state)
+	}
+}
+
+// takeRewritten notes which of the messages that the run began with were changed. Callers
+// hold the lock.
+func (k *keeper) takeRewritten(from int) {
+	r, err := k.given.rewritten(k.run.state.Messages, from)
+	switch {
+	case err != nil:
+		_ = k.failLocked(err)
+	case r != nil && k.rewrite != nil:
+		maps.Copy(k.rewrite.messages, r.messages)
+		k.rewrite.Title = r.Title
+	case r != nil:
+		k.rewrite = r
+	}
 }
 
 // takeRounds takes the rounds that were added. Callers hold the lock.
@@ -416,6 +446,7 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Lease: k.Lease}
 		if changed {
 			c.Progress = k.progressed(&now)
+			c.Rewrite, k.rewrite = k.rewrite, nil
 		}
 		return nil
 	})
@@ -426,7 +457,10 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 	c.Lazy = !safe && !slices.ContainsFunc(events, func(e ClientEvent) bool { return !light(&e.Event) })
 	if changed {
 		c.Entry++
-		if c.Log, err = logLines(log); err != nil {
+		if c.Log, err = logLines(log); err == nil && c.Rewrite != nil {
+			c.Log, err = c.Rewrite.Entry(c.Log)
+		}
+		if err != nil {
 			return nil, nil, waiters, err
 		}
 	}

@@ -185,6 +185,9 @@ func (r *run) keepBegin(ctx context.Context) bool {
 		k.attach(r.chain)
 		return true
 	}
+	k.mu.Lock()
+	k.takeGiven()
+	k.mu.Unlock()
 	r.chain.Begin(r.state.Record)
 	k.attach(r.chain)
 	if err := r.tellObservers(ctx); err != nil {
@@ -215,6 +218,7 @@ func (r *run) create(ctx context.Context) error {
 	k.pending.Phase = k.phase
 	k.takeState(headOf(&r.state))
 	first, k.pending = k.pending, newEntry()
+	k.takeGiven()
 	k.mu.Unlock()
 	log, err := logLines([]entry{first})
 	if err != nil {

@@ -54,6 +54,9 @@ type Options struct {
 	Model model.Model
 	// Private are ranges of private addresses that agents may reach; nil: none.
 	Private []netip.Prefix
+	// Originals keeps the messages that runs begin with as their clients sent them, also
+	// where modules change them; see [agent.JournalOptions].
+	Originals bool
 	// Tracer is told of what runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// Processors is how many of them work may keep busy that goes on for long: guests,

@@ -254,6 +254,12 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 		_, err := t.exec(renewal, c.Run, c.Epoch, c.Lease.Milliseconds())
 		return err
 	}
+	var replaced []string // pieces of entries that were rewritten
+	defer func() {
+		if len(replaced) > 0 {
+			s.discard(ctx, replaced...)
+		}
+	}()
 	return s.staged(ctx, c.Abort, alive, func(bodies []*body) error {
 		return update(func(t tx) error {
 			before, err := metered(t, c)
@@ -270,6 +276,11 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 			if c.Full, err = before.count(t, c); err != nil {
 				return err
 			}
+			if c.Rewrite != nil {
+				if replaced, err = rewriteLog(t, c); err != nil {
+					return err
+				}
+			}
 			if c.Log != nil {
 				if err := insertLog(t, c.Run, c.Entry, bodies[0]); err != nil {
 					return err
@@ -281,6 +292,50 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 			return insertEvents(t, c.Run, c.First, c.Last, bodies[1])
 		})
 	}, c.Log, c.Events)
+}
+
+// rewriteLog replaces messages in the entries of a run's log. It returns the pieces that no
+// entry has any more.
+func rewriteLog(t tx, c *agent.Commit) (pieces []string, err error) {
+	type row struct {
+		entry int64
+		body  body
+	}
+	var rows []row
+	err = t.query(func(scan func(...any) error) error {
+		var r row
+		err := scan(&r.entry, &r.body.inRow, &r.body.pieces)
+		rows = append(rows, r)
+		return err
+	}, `SELECT entry, body, pieces FROM run_log WHERE run = $1 ORDER BY entry`, c.Run)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		r := &rows[i]
+		was, err := r.body.whole(t)
+		if err != nil {
+			return nil, err
+		}
+		now, err := c.Rewrite.Entry(was)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(was, now) {
+			continue
+		}
+		if r.body.pieces != "" {
+			if _, err := t.exec(`INSERT INTO staged (id, written_ms) VALUES ($1, 0)`, r.body.pieces); err != nil {
+				return nil, err
+			}
+			pieces = append(pieces, r.body.pieces)
+		}
+		if _, err := t.exec(`UPDATE run_log SET body = $3, pieces = '' WHERE run = $1 AND entry = $2`, c.Run, r.entry, now); err != nil {
+			return nil, err
+		}
+	}
+	_, err = t.exec(`UPDATE runs SET title = $2 WHERE id = $1`, c.Run, c.Rewrite.Title)
+	return pieces, err
 }
 
 // advanced is the statement that brings a run to where it is after a commit, if it is

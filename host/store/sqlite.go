@@ -65,7 +65,7 @@ func openSQLite(ctx context.Context, path string) (database, error) {
 	dsn := func(more string) string {
 		return "file:" + (&url.URL{Path: path}).EscapedPath() + fmt.Sprintf("?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)%s", busyTimeout, more)
 	}
-	if d.writes, err = sql.Open("sqlite", dsn(fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(%d)", mostLog))); err != nil {
+	if d.writes, err = sql.Open("sqlite", dsn(fmt.Sprintf("&_pragma=synchronous(NORMAL)&_pragma=secure_delete(1)&_pragma=wal_autocheckpoint(%d)", mostLog))); err != nil {
 		return nil, d.failed(err)
 	}
 	if d.reads, err = sql.Open("sqlite", dsn("&_pragma=query_only(1)")); err != nil {
