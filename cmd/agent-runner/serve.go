@@ -17,6 +17,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -174,6 +175,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	o, err := c.options()
 	if err != nil {
 		return err
+	}
+	if missing := sandbox.JailSupport(); missing != "" {
+		o.Logger.Warn("the kernel cannot confine the processes that compile modules completely; see docs/security.md", "missing", missing)
 	}
 	keep := &store.Options{}
 	if keep.Retention, err = c.keeps(); err != nil {

@@ -212,7 +212,11 @@ func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javas
 	if err != nil {
 		return nil, err
 	}
-	output, err := l.sandbox.RunJob(ctx, javascript.JobName, input)
+	job := sandbox.Job{Name: javascript.JobName, Input: input}
+	if s.Text == nil {
+		job.Directory = s.Root
+	}
+	output, err := l.sandbox.RunJob(ctx, job)
 	if err != nil {
 		return nil, err
 	}

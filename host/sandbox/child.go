@@ -31,9 +31,12 @@ import (
 // and gives CompileChildMain the jobs that its host leaves to children; package
 // host has a function that does so.
 //
-// It gets no environment and no open files, and runs at a low priority. Its
-// machine code comes back through the cache directory, or a temporary one
-// without that. Where wazero has no compiler but interprets, there is no child.
+// The child gets no environment and no open files, and runs at a low priority. On
+// Linux it confines itself before it reads its input: it can open no socket, start
+// no process and reach no other one, and the only files that it can open are
+// those below the directory that its machine code goes to. A job opens none, or
+// reads those below one directory, see [Job]. [JailSupport] reports which of this
+// the kernel can enforce. If wazero interprets on this platform, there is no child.
 type ChildOptions struct {
 	// MemoryBytes is how much memory a child may hold. It looks at that itself,
 	// every few milliseconds; on Linux the system stops it at a quarter more.
@@ -61,21 +64,23 @@ const (
 	childNoDisk   = 4 // the machine code cannot be written
 	childNoMemory = 5 // it took more memory than it may
 	childNoJob    = 6 // its program does not know the job
+	childNoJail   = 7 // it could not set its limits or confine itself
 
 	childText = 8 << 10 // bytes that are kept of what a child says
 )
 
-// childOrder is what a child reads first, in little endian; the module follows, or
-// the input of a job.
+// childOrder is what a child reads first, in little endian. The path of the directory
+// that a job may read follows, then the module or the job's input.
 type childOrder struct {
 	Magic       [4]byte
 	ModuleBytes uint32
+	PathBytes   uint32
 	Job         [16]byte // zeros: compile
 	MemoryBytes uint64
 	CPUSeconds  uint64
 }
 
-var childMagic = [4]byte{'c', 'h', 'd', '2'}
+var childMagic = [4]byte{'c', 'h', 'd', '3'}
 
 // children start the processes that compile.
 type children struct {
@@ -110,7 +115,7 @@ var errTooSlow = errors.New("the child takes too long")
 // a *RefusedError if that is the module's fault, with ctx's cause, and for
 // reasons of the machine.
 func (c *children) compile(ctx context.Context, dir string, module []byte) error {
-	return c.run(ctx, dir, "", module, &head{})
+	return c.run(ctx, dir, Job{Input: module}, &head{})
 }
 
 // An output is what a child writes to stdout, and what it says if it fails.
@@ -119,8 +124,9 @@ type output interface {
 	String() string
 }
 
-// run lets a child do a job, or compile.
-func (c *children) run(ctx context.Context, dir, job string, input []byte, stdout output) error {
+// run lets a child do a job, or compile if the job has no name. The child's working
+// directory is dir.
+func (c *children) run(ctx context.Context, dir string, job Job, stdout output) error {
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
@@ -138,24 +144,24 @@ func (c *children) run(ctx context.Context, dir, job string, input []byte, stdou
 	cmd.WaitDelay = time.Second
 	stderr := &head{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := c.feed(cmd, job, input)
+	err := c.feed(cmd, job)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTooSlow):
-		return c.tooSlow(job)
+		return c.tooSlow(job.Name)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !errors.As(err, &exit):
 		return fmt.Errorf("sandbox: compile in a child: %w", err)
 	}
-	return c.explain(job, exit, stdout.String(), stderr.String())
+	return c.explain(job.Name, exit, stdout.String(), stderr.String())
 }
 
-// feed runs the child on the module or input. Its input stays open until it has ended,
-// since it takes the end of that for the end of this process.
-func (c *children) feed(cmd *exec.Cmd, job string, module []byte) error {
+// feed runs the child on the module or input. It keeps the child's stdin open until
+// the child has ended, which takes the end of stdin for the end of this process.
+func (c *children) feed(cmd *exec.Cmd, job Job) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -167,13 +173,14 @@ func (c *children) feed(cmd *exec.Cmd, job string, module []byte) error {
 	go func() {
 		defer close(fed)
 		order := childOrder{
-			Magic: childMagic, ModuleBytes: uint32(len(module)), MemoryBytes: uint64(c.opts.MemoryBytes),
+			Magic: childMagic, ModuleBytes: uint32(len(job.Input)), PathBytes: uint32(len(job.Directory)), MemoryBytes: uint64(c.opts.MemoryBytes),
 			CPUSeconds: uint64(math.Ceil(c.opts.Time.Seconds() * float64(runtime.NumCPU()))),
 		}
-		copy(order.Job[:], job)
+		copy(order.Job[:], job.Name)
 		// A child that does not take it all has its reasons, and tells them.
 		_ = binary.Write(stdin, binary.LittleEndian, order)
-		_, _ = stdin.Write(module)
+		_, _ = io.WriteString(stdin, job.Directory)
+		_, _ = stdin.Write(job.Input)
 	}()
 	err = cmd.Wait()
 	<-fed
@@ -195,6 +202,8 @@ func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr stri
 		return invalid(errors.New(stdout))
 	case code == childNoJob:
 		return fmt.Errorf("sandbox: the child does not know the job %s: give it to CompileChildMain, at the beginning of main", job)
+	case code == childNoJail:
+		return fmt.Errorf("sandbox: confine the child that compiles: %s", stdout)
 	case code == childNoDisk:
 		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
 	case strings.Contains(stderr, "SIGXCPU"):

@@ -152,11 +152,11 @@ func TestRunJob(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, Options{CompileChild: &ChildOptions{MemoryBytes: 256 << 20}})
 	hasty := newSandbox(t, Options{CompileChild: &ChildOptions{Time: time.Second}})
-	out, err := s.RunJob(t.Context(), "reverse", []byte("abc"))
+	out, err := s.RunJob(t.Context(), Job{Name: "reverse", Input: []byte("abc")})
 	require.NoError(t, err)
 	require.Equal(t, "cba", string(out))
 	cached := newSandbox(t, Options{CompileChild: &ChildOptions{}, CacheDir: filepath.Join(t.TempDir(), "cache")})
-	out, err = cached.RunJob(t.Context(), "reverse", []byte("where"))
+	out, err = cached.RunJob(t.Context(), Job{Name: "reverse", Input: []byte("where")})
 	require.NoError(t, err)
 	require.Equal(t, cached.disk.dir, filepath.Dir(string(out)), "where it is removed if this process is killed")
 	require.NoDirExists(t, string(out))
@@ -169,13 +169,13 @@ func TestRunJob(t *testing.T) {
 		if input == "loop" {
 			box = hasty
 		}
-		_, err := box.RunJob(t.Context(), "reverse", []byte(input))
+		_, err := box.RunJob(t.Context(), Job{Name: "reverse", Input: []byte(input)})
 		require.ErrorContains(t, err, want)
 		require.Equal(t, input != "fail", errors.As(err, &refused))
 	}
-	_, err = s.RunJob(t.Context(), "other", nil)
+	_, err = s.RunJob(t.Context(), Job{Name: "other"})
 	require.ErrorContains(t, err, "the child does not know the job other: give it to CompileChildMain")
-	_, err = newSandbox(t, Options{}).RunJob(t.Context(), "reverse", nil)
+	_, err = newSandbox(t, Options{}).RunJob(t.Context(), Job{Name: "reverse"})
 	require.ErrorIs(t, err, ErrNoChildren)
 }
 
@@ -185,6 +185,8 @@ func reverse(input []byte) ([]byte, error) {
 	case "where":
 		dir, err := os.Getwd()
 		return []byte(dir), err
+	case "environment":
+		return []byte(strings.Join(os.Environ(), "\n")), nil
 	case "fail":
 		return nil, errors.New("it failed")
 	case "loop":

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/agent-runner/agent-runner/internal/jail"
 )
 
 // IsCompileChild reports whether this process was started to compile one module,
@@ -34,6 +36,9 @@ func CompileChildMain(jobs ...ChildJob) int {
 		return 0
 	case errors.Is(err, errNoJob):
 		return childNoJob
+	case errors.Is(err, errNoJail):
+		fmt.Fprint(os.Stdout, err)
+		return childNoJail
 	case cacheFailed(err):
 		fmt.Fprint(os.Stdout, err)
 		return childNoDisk
@@ -50,8 +55,16 @@ func workHere(in io.Reader, out io.Writer, jobs []ChildJob) error {
 	if err := binary.Read(in, binary.LittleEndian, &order); err != nil || order.Magic != childMagic {
 		return errors.New("this is not the beginning of an order; only the host starts this command")
 	}
+	directory := make([]byte, order.PathBytes)
+	if _, err := io.ReadFull(in, directory); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	job := strings.TrimRight(string(order.Job[:]), "\x00")
 	if err := limitChild(order.MemoryBytes, order.CPUSeconds); err != nil {
-		return fmt.Errorf("set limits: %w", err)
+		return fmt.Errorf("%w: set limits: %w", errNoJail, err)
+	}
+	if err := confineChild(job, string(directory)); err != nil {
+		return fmt.Errorf("%w: %w", errNoJail, err)
 	}
 	most := int64(min(order.MemoryBytes, math.MaxInt64))
 	debug.SetMemoryLimit(most / 8 * 7) // where the collector begins to try harder
@@ -65,10 +78,39 @@ func workHere(in io.Reader, out io.Writer, jobs []ChildJob) error {
 		os.Exit(1) //nolint:forbidigo // who started it is gone, and nothing can stop the compiler
 	}()
 
-	if job := strings.TrimRight(string(order.Job[:]), "\x00"); job != "" {
+	if job != "" {
 		return doJob(job, module, out, jobs)
 	}
 	return compileHere(module)
+}
+
+// errNoJail reports that a child could not give up its rights.
+var errNoJail = errors.New("this process is not confined")
+
+// JailSupport names the protections of [ChildOptions] that this system lacks.
+// Empty if it has all.
+func JailSupport() (missing string) { return jail.Support().Missing() }
+
+// confineChild confines this process, a child, to what it needs: the working
+// directory to compile, the files below the directory for a job that has one, and
+// no file at all for other jobs.
+func confineChild(job, directory string) error {
+	var profile jail.Profile
+	calls := jail.GoSyscalls()
+	switch {
+	case job == "":
+		profile.Write = []string{"."}
+		calls = append(calls, jail.WriteSyscalls()...)
+	case directory != "":
+		profile.Read = []string{directory}
+		calls = append(calls, jail.ReadSyscalls()...)
+	}
+	var err error
+	if profile.Syscalls, err = jail.AllowSyscalls(calls...); err != nil {
+		return err
+	}
+	_, err = profile.Enforce()
+	return err
 }
 
 func compileHere(module []byte) error {

@@ -15,8 +15,18 @@ import (
 // by its name on both sides.
 type ChildJob struct {
 	Name string // 1 to 16 bytes
-	// Do runs in the child, in an empty folder. The text of its error is told.
+	// Do runs in the child, which is confined to the files that the [Job] names. The
+	// parent returns the text of its error.
 	Do func(input []byte) (output []byte, err error)
+}
+
+// A Job is one execution of a [ChildJob].
+type Job struct {
+	Name  string
+	Input []byte
+	// Directory is the absolute path of a directory whose files the job can read. If it is
+	// empty, the job can open no file.
+	Directory string
 }
 
 var (
@@ -31,7 +41,7 @@ var (
 // RunJob lets a child do a job within the limits of [ChildOptions], and returns its
 // output. The error has the text of the job's own; it is a *RefusedError if the job
 // passed a limit, ErrNoChildren, ctx's cause, or one of the machine.
-func (s *Sandbox) RunJob(ctx context.Context, job string, input []byte) ([]byte, error) {
+func (s *Sandbox) RunJob(ctx context.Context, job Job) ([]byte, error) {
 	if s.children == nil {
 		return nil, ErrNoChildren
 	}
@@ -40,11 +50,11 @@ func (s *Sandbox) RunJob(ctx context.Context, job string, input []byte) ([]byte,
 	defer context.AfterFunc(s.running, func() { cancel(ErrClosed) })()
 	dir, err := s.disk.tempDir()
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: job %s: %w", job, err)
+		return nil, fmt.Errorf("sandbox: job %s: %w", job.Name, err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := &bounded{most: maxJobOutput}
-	if err := s.children.run(ctx, dir, job, input, out); err != nil {
+	if err := s.children.run(ctx, dir, job, out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

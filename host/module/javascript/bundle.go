@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -92,13 +94,17 @@ type Bundle struct {
 	Warnings []string          `json:"warnings,omitempty"`
 }
 
-// Build bundles and transpiles a script. A mistake in the script is an error that
-// shows where it is. Building takes time and memory that grow faster than the
-// script: one that is not trusted belongs into a process of its own, see [Job].
+// Build bundles and transpiles a script. A mistake in the script is a [*Mistake]
+// that shows where it is. A script with a Text is bundled in memory: the result does
+// not depend on any file. Building takes time and memory that grow faster than the
+// script: bundle untrusted scripts in a child process, see [Job].
 func Build(s Source) (*Bundle, error) {
+	if s.Text != nil && s.Guarded && computesPaths(s) {
+		return nil, searches(s)
+	}
 	b := &builder{source: s, inputs: map[string]string{}}
 	out := api.Build(api.BuildOptions{
-		EntryPoints:   []string{s.Entry},
+		EntryPoints:   []string{"script"}, // resolved to s.Entry, which may look like a pattern
 		AbsWorkingDir: s.Root,
 		Outfile:       filepath.Join(s.Root, "script.js"), // never written
 		Bundle:        true,
@@ -118,6 +124,9 @@ func Build(s Source) (*Bundle, error) {
 		Footer:        map[string]string{"js": "script;"},
 		Plugins:       []api.Plugin{{Name: "agent-runner", Setup: b.setup}},
 	})
+	if s.Text != nil && b.searchedFiles(out) {
+		return nil, searches(s)
+	}
 	if len(out.Errors) > 0 {
 		return nil, mistakes(out.Errors)
 	}
@@ -129,6 +138,8 @@ func Build(s Source) (*Bundle, error) {
 			code = f.Contents
 		}
 	}
+	// The map quotes the sources with the line that load appended.
+	sourceMap = bytes.ReplaceAll(sourceMap, []byte(`\n`+noMap+`"`), []byte(`"`))
 	code = append(code, mapMark...)
 	code = base64.StdEncoding.AppendEncode(code, sourceMap)
 	code = append(code, '\n')
@@ -145,6 +156,48 @@ func Build(s Source) (*Bundle, error) {
 // mapMark begins the comment that a bundle's source map stands in.
 const mapMark = "//# sourceMappingURL=data:application/json;base64,"
 
+// noMap is appended to each source. esbuild reads the source map that the last such
+// comment of a file names, from anywhere on the disk, and the sources that
+// the map names. It ignores URLs of an unknown scheme.
+const noMap = "//# sourceMappingURL=none:"
+
+// searches is the mistake of a script without files that searches for some.
+func searches(s Source) *Mistake {
+	return &Mistake{fmt.Sprintf("%s: import() or require() of a computed path: a script that comes without its files can import %s alone",
+		filepath.Base(s.Entry), Package)}
+}
+
+// A call of import or require in esbuild's output, and one with a constant path.
+var (
+	importCall   = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\(`)
+	constantCall = regexp.MustCompile(`(?:^|[^\w$.])(?:import|require)\("[^"\\]*"[,)]`)
+)
+
+// computesPaths reports whether a script may have an import() or require() of a
+// computed path, for which esbuild would search the disk. It looks at the output of a
+// transformation, which reads no file and prints such calls in one form, and
+// also finds them in strings. In a child, the jail hides the disk instead.
+func computesPaths(s Source) bool {
+	if guard([]byte(*s.Text)) != nil {
+		return false // the plugin refuses it with a better text
+	}
+	out := api.Transform(*s.Text+"\n"+noMap, api.TransformOptions{
+		Loader: loaders[strings.ToLower(filepath.Ext(s.Entry))], MinifyWhitespace: true, LegalComments: api.LegalCommentsNone,
+		Target: api.ESNext, TsconfigRaw: "{}", LogLevel: api.LogLevelSilent,
+	})
+	return len(importCall.FindAllIndex(out.Code, -1)) != len(constantCall.FindAllIndex(out.Code, -1))
+}
+
+// searchedFiles reports whether a script without files has an import() or require()
+// of a computed path, such as import(`./${x}.js`). esbuild looks for files
+// that match, past the plugin, so the answer must not depend on the outcome.
+func (b *builder) searchedFiles(out api.BuildResult) bool {
+	found := slices.ContainsFunc(out.Warnings, func(m api.Message) bool { return m.ID == "empty-glob" })
+	// The plugin words all errors about other imports.
+	missing := slices.ContainsFunc(out.Errors, func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
+	return found || missing || b.foreign
+}
+
 // A Mistake is an error of the script's author.
 type Mistake struct{ Text string }
 
@@ -157,8 +210,12 @@ func mistakes(messages []api.Message) error {
 		if i > 0 {
 			b.WriteString("\n")
 		}
+		l := m.Location
+		if l != nil && l.LineText == noMap { // the end of the file
+			l.Line, l.Column, l.LineText = l.Line-1, 0, ""
+		}
 		b.WriteString(place(m) + m.Text)
-		if l := m.Location; l != nil {
+		if l != nil && l.LineText != "" {
 			b.WriteString("\n" + frame([]string{l.LineText}, l.Line, l.Line, l.Column+1))
 		}
 		for _, n := range m.Notes {
@@ -182,6 +239,8 @@ type builder struct {
 	mu     sync.Mutex // esbuild loads files side by side
 	inputs map[string]string
 	total  int
+	// foreign reports whether esbuild asked for a file beside the only one.
+	foreign bool
 }
 
 // inner marks questions of our own to esbuild's resolver.
@@ -268,7 +327,14 @@ func IsScript(path string) bool {
 	}
 }
 
+// load reads a file for esbuild, which gets to see no source map of it.
 func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
+	if b.source.Text != nil && args.Path != b.source.Entry {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.foreign = true
+		return api.OnLoadResult{}, errors.New("there is no other file")
+	}
 	loader, ok := loaders[strings.ToLower(filepath.Ext(args.Path))]
 	if !ok {
 		return api.OnLoadResult{}, fmt.Errorf("%s is no file that can be imported; there are JavaScript, TypeScript, .json, .txt and .md", filepath.Base(args.Path))
@@ -283,6 +349,9 @@ func (b *builder) load(args api.OnLoadArgs) (api.OnLoadResult, error) {
 		}
 	}
 	text := string(content)
+	if IsScript(args.Path) {
+		text += "\n" + noMap
+	}
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(args.Path)}, nil
 }
 

@@ -1,0 +1,44 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestUploadsReadNoFile uploads scripts that name a file of the host. The answer
+// quotes none of it, and is the same after the file is gone.
+func TestUploadsReadNoFile(t *testing.T) {
+	const canary = "canary-4711"
+	f := newFixture(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	up := strings.Repeat("../", 40)
+	bodies := map[string]string{}
+	for kind, line := range map[string]string{
+		"map": "//# sourceMappingURL=" + secret, "old map": "//@ sourceMappingURL=" + up + secret[1:], "URL": "/*# sourceMappingURL=file://" + secret + " */",
+		"escaped": "//# sourceMappingURL=" + strings.ReplaceAll(secret, "/", "%2F"), "import": "import '" + secret + "';",
+		"require": "require('" + up + secret[1:] + "');", "pattern": "import('./" + up + secret[1:] + "' + globalThis.x);",
+	} {
+		bodies[kind] = script + "\n" + line
+	}
+	answers := func() map[string]string {
+		all := map[string]string{}
+		for kind, body := range bodies {
+			r := f.push(f.acme, "?name=shout", []byte(body), "application/typescript")
+			require.NotContains(t, string(r.body), canary, kind)
+			var answer struct{ Digest, Detail string }
+			require.NoError(t, json.Unmarshal(r.body, &answer))
+			all[kind] = fmt.Sprint(r.status, answer)
+		}
+		return all
+	}
+	require.NoError(t, os.WriteFile(secret, []byte(canary+"=1\n"), 0o600))
+	before := answers()
+	require.NoError(t, os.Remove(secret))
+	require.Equal(t, before, answers())
+}
