@@ -37,13 +37,13 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 
 // quotaNames are the limits that there are.
 func quotaNames() []string {
-	return []string{"concurrent_runs", "runs_per_day", "tokens_per_day", "fuel_per_day", "modules", "storage_bytes", "value_bytes", "journal_bytes", "journal_bytes_per_day", "upload_bytes", "input_bytes", "concurrent_requests", "requests_per_minute"}
+	return []string{"concurrent_runs", "runs_per_day", "tokens_per_day", "fuel_per_day", "modules", "storage_bytes", "value_bytes", "memory_bytes", "journal_bytes", "journal_bytes_per_day", "upload_bytes", "input_bytes", "concurrent_requests", "requests_per_minute"}
 }
 
 // limits puts those of the flags into a quota.
 func (t *tenantFlags) limits(q *client.TenantQuota) error {
 	field := map[string]*int64{"concurrent_runs": &q.ConcurrentRuns, "runs_per_day": &q.RunsPerDay, "tokens_per_day": &q.TokensPerDay,
-		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "value_bytes": &q.ValueBytes,
+		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "value_bytes": &q.ValueBytes, "memory_bytes": &q.MemoryBytes,
 		"journal_bytes": &q.JournalBytes, "journal_bytes_per_day": &q.JournalBytesPerDay, "upload_bytes": &q.UploadBytes,
 		"input_bytes": &q.InputBytes, "concurrent_requests": &q.Requests, "requests_per_minute": &q.RequestsPerMin}
 	for _, text := range t.quota {

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/account"
 )
 
@@ -120,5 +121,126 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 		require.LessOrEqual(t, ahead, int64(agent.DefaultPending))
 		require.LessOrEqual(t, process.Peak(), int64(3*agent.DefaultPending))
 		require.Zero(t, process.Used(), "a run that ended holds nothing")
+	})
+}
+
+// limited runs an agent in a process of 1 GiB, and returns its last event and what it
+// came to hold.
+func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e *abi.Event)) (last abi.Event, failed error, peak int64) {
+	t.Helper()
+	process := account.New(account.LevelProcess, "", nil, 1<<30)
+	a, err := agent.New(o)
+	require.NoError(t, err)
+	for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		last, failed = e, err
+		if do != nil {
+			do(process, &e)
+		}
+	}
+	require.Zero(t, process.Used(), "a run that ended holds nothing")
+	return last, failed, process.Peak()
+}
+
+// What cannot wait for memory is an error of the hook, or ends the run.
+func TestMemoryIsLimited(t *testing.T) {
+	t.Parallel()
+	const most = 8 << 20
+	long := strings.Repeat("x", 1<<20)
+	value := json.RawMessage(`"` + strings.Repeat("x", 3<<20) + `"`)
+	step := func(run func(c *chain.Call) *abi.WrapModelAnswer) *chain.Native {
+		return &chain.Native{
+			BeforeAgent: func(_ context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+				return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
+			},
+			WrapModel: func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+				return run(c), nil
+			},
+			CallTool: func(context.Context, *chain.Call, *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+				return &abi.CallToolAnswer{Result: abi.TextResult(long)}, nil
+			},
+		}
+	}
+	n := 0
+	again := func() *abi.WrapModelAnswer {
+		n++
+		m := abi.Assistant("on")
+		m.ToolCalls = []abi.ToolCall{abi.NewToolCall(fmt.Sprint(n), "own", "{}")}
+		return &abi.WrapModelAnswer{Response: &abi.Response{Message: m}}
+	}
+	done := &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant("done")}}
+
+	t.Run("a conversation that grows ends the run", func(t *testing.T) {
+		last, err, peak := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
+			Chain: with(t, native("grows", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))}, nil)
+		var full *agent.MemoryError
+		require.ErrorAs(t, err, &full)
+		require.Equal(t, []any{"run", int64(most)}, []any{full.Level, full.Limit})
+		require.Equal(t, abi.RunLimit, last.FinishReason)
+		require.Equal(t, abi.CodeLimit, last.Error.Code)
+		require.Contains(t, last.Error.Message, "the run holds")
+		require.LessOrEqual(t, peak, int64(2*most))
+	})
+	t.Run("run-local values are refused", func(t *testing.T) {
+		var failed error
+		entry := func(name string) chain.Entry {
+			return native(name, step(func(c *chain.Call) *abi.WrapModelAnswer {
+				_, _ = c.NextModel(t.Context(), abi.RequestPatch{})
+				if _, err := c.LocalSet("key", value, 0); err != nil {
+					failed = err
+				}
+				return done
+			}))
+		}
+		var entries []chain.Entry
+		for i := range 4 {
+			entries = append(entries, entry(fmt.Sprint("e", i)))
+		}
+		for i := range entries[1:] {
+			entries[i+1].Middleware.(*chain.Native).BeforeAgent = nil
+			entries[i+1].Middleware.(*chain.Native).CallTool = nil
+		}
+		last, err, _ := limited(t, &agent.Options{Model: modelFunc(func() (*abi.Response, error) { return done.Response, nil }), Memory: most, Chain: with(t, entries...)}, nil)
+		require.NoError(t, err)
+		require.Equal(t, abi.RunStop, last.FinishReason)
+		var limit *abi.Error
+		require.ErrorAs(t, failed, &limit)
+		require.Equal(t, abi.CodeLimit, limit.Code)
+		require.Contains(t, limit.Message, "memory limit")
+	})
+	t.Run("the largest run can be ended", func(t *testing.T) {
+		why := &agent.MemoryError{Level: "process", Limit: 7, Err: fmt.Errorf("the process is short of memory")}
+		last, err, _ := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 1000,
+			Chain: with(t, native("goes on", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))},
+			func(process *account.Account, e *abi.Event) {
+				if e.Type == abi.EventStepFinished && e.Step == 1 {
+					require.True(t, process.Largest().Cancel(why))
+				}
+			})
+		require.ErrorIs(t, err, why)
+		require.Equal(t, abi.RunLimit, last.FinishReason)
+	})
+}
+
+// A sub-agent's run is counted in the account of the run that called it.
+func TestMemoryOfSubAgents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &flood{}
+		inner, err := agent.New(&agent.Options{Name: "inner", Model: modelFunc(nil), Chain: with(t, native("flood", f.native(5)))})
+		require.NoError(t, err)
+		asked := 0
+		outer := modelFunc(func() (*abi.Response, error) {
+			m := abi.Assistant("ask")
+			if asked++; asked == 1 {
+				m.ToolCalls = []abi.ToolCall{abi.NewToolCall("1", "inner", `{"request":"go"}`)}
+			}
+			return &abi.Response{Message: m}, nil
+		})
+		j := &slowJournal{}
+		last, err, peak := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &agent.JournalOptions{Journal: j, MaxBytes: 1 << 30}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, abi.RunStop, last.FinishReason)
+		require.Greater(t, f.emitted.Load(), int64(40<<20))
+		require.LessOrEqual(t, peak, int64(5*agent.DefaultPending))
 	})
 }

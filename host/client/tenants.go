@@ -25,6 +25,9 @@ type TenantQuota struct {
 	Modules        int64 `json:"modules,omitempty"`
 	StorageBytes   int64 `json:"storage_bytes,omitempty"` // of modules, agents and secrets
 	ValueBytes     int64 `json:"value_bytes,omitempty"`   // of durable values that modules keep; 67,108,864 when 0
+	// MemoryBytes bounds what one server holds in memory for all runs. A quarter of
+	// the server's memory for runs when 0.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// JournalBytes bounds the journals of the runs that are kept. 4 GiB when 0.
 	JournalBytes int64 `json:"journal_bytes,omitempty"`
 	// JournalBytesPerDay bounds what runs write to their journals. 2 GiB when 0.

@@ -86,7 +86,7 @@ func (f *fleet) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opene
 		release()
 		return nil, r.err
 	}
-	return &opened{Agent: r.agent.Agent, release: release}, nil
+	return &opened{Agent: r.agent.Agent, release: release, memory: p.Info.Quota.MemoryBytes}, nil
 }
 
 func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {

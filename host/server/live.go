@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // How much of a run under way is kept in memory for those who follow it. Who is
@@ -17,6 +19,10 @@ import (
 const (
 	maxTail      = 1024
 	maxTailBytes = 2 << 20
+	// maxTaken and maxTakenBytes bound what a follower takes of it at once, and so
+	// what a slow one holds.
+	maxTaken      = 64
+	maxTakenBytes = 128 << 10
 )
 
 // lives are the runs that go on in this process.
@@ -29,7 +35,7 @@ func newLives() *lives { return &lives{runs: map[string]*live{}} }
 
 // add makes a run one that goes on here; nil if it does already.
 func (l *lives) add(id, tenant string, pins []agent.Pin, cancel context.CancelCauseFunc) *live {
-	r := &live{id: id, tenant: tenant, pins: pins, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
+	r := &live{share: account.NewShare(nil), id: id, tenant: tenant, pins: pins, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.runs[id] != nil {
@@ -89,7 +95,8 @@ type live struct {
 	mu      sync.Mutex
 	tail    []line
 	bytes   int
-	changed chan struct{} // closed when there is more
+	share   *account.Share // of the tenant's memory, for tail
+	changed chan struct{}  // closed when there is more
 	over    bool
 	failed  error // why it never began, or goes no further here
 }
@@ -105,17 +112,39 @@ type line struct {
 // last reports whether no event of its run follows here.
 func (l *line) last() bool { return l.kind == abi.EventRunFinished || l.kind == abi.EventRunPaused }
 
-// put adds an event.
+// size returns about how many bytes a line takes.
+func (l *line) size() int {
+	const overhead = 128
+	n := overhead + len(l.data)
+	for _, b := range l.encoded {
+		n += len(b)
+	}
+	return n
+}
+
+// count counts the tail in the account of the run's tenant.
+func (r *live) count(a *account.Account) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.share = account.NewShare(a)
+}
+
+// put adds an event. The oldest ones leave the tail if it is too long, or the tenant's
+// memory is full.
 func (r *live) put(l line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.tail) == 0 && r.bytes == 0 {
 		close(r.begun)
 	}
-	r.tail, r.bytes = append(r.tail, l), r.bytes+len(l.data)
-	for len(r.tail) > maxTail || r.bytes > maxTailBytes && len(r.tail) > 1 {
-		r.bytes -= len(r.tail[0].data)
+	r.tail, r.bytes = append(r.tail, l), r.bytes+l.size()
+	for len(r.tail) > 1 && (len(r.tail) > maxTail || r.bytes > maxTailBytes || r.share.Set(int64(r.bytes)) != nil) {
+		r.bytes -= r.tail[0].size()
+		r.tail[0] = line{}
 		r.tail = r.tail[1:] // append moves what is left, now and then
+	}
+	if len(r.tail) == 1 {
+		_ = r.share.Set(int64(r.bytes)) // followers need the last one
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -154,13 +183,14 @@ func (r *live) failure() error {
 func (r *live) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	_ = r.share.Set(0)
 	r.over = true
 	close(r.changed)
 	r.changed = make(chan struct{})
 	close(r.ended)
 }
 
-// since returns what came after an event, a channel that is closed when there is
+// since returns the next of what came after an event, a channel that is closed when there is
 // more, and whether the run is over. ok is false where memory does not reach so far.
 func (r *live) since(after int64) (lines []line, changed <-chan struct{}, over, ok bool) {
 	r.mu.Lock()
@@ -168,7 +198,12 @@ func (r *live) since(after int64) (lines []line, changed <-chan struct{}, over, 
 	ok = len(r.tail) == 0 && after == 0 || len(r.tail) > 0 && r.tail[0].seq <= after+1
 	for i, l := range r.tail {
 		if l.seq > after {
-			lines = r.tail[i:len(r.tail):len(r.tail)]
+			n, bytes := i, 0
+			for n < len(r.tail) && n-i < maxTaken && (n == i || bytes+r.tail[n].size() <= maxTakenBytes) {
+				bytes += r.tail[n].size()
+				n++
+			}
+			lines = slices.Clip(slices.Clone(r.tail[i:n])) // a part of tail would hold all of it
 			break
 		}
 	}

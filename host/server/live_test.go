@@ -18,7 +18,7 @@ func TestLiveTail(t *testing.T) {
 			read, _, _, _ = r.since(0)
 		}
 	}
-	require.Len(t, read, maxTail)
+	require.Len(t, read, maxTaken)
 	for i, l := range read {
 		require.Equal(t, int64(i+1), l.seq)
 	}
@@ -27,8 +27,8 @@ func TestLiveTail(t *testing.T) {
 	lines, _, over, ok := r.since(2 * maxTail)
 	require.True(t, ok)
 	require.False(t, over)
-	require.Len(t, lines, maxTail)
-	require.Equal(t, int64(3*maxTail), lines[maxTail-1].seq)
+	require.Len(t, lines, maxTaken)
+	require.Equal(t, int64(2*maxTail+1), lines[0].seq)
 
 	r.put(line{seq: 3*maxTail + 1, data: make([]byte, maxTailBytes)})
 	lines, _, _, _ = r.since(3 * maxTail)

@@ -43,6 +43,7 @@ type agentSource interface {
 type opened struct {
 	*agent.Agent
 	release func()
+	memory  int64 // the tenant's quota; 0: it has none
 }
 
 // A Run is one as the API shows it.

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/server/console"
 	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/overload"
 )
 
@@ -104,6 +105,7 @@ type Server struct {
 	fleet    *fleet
 	metrics  *metrics
 	overload *overload.Manager
+	memory   *memory
 
 	draining chan struct{}
 	drain    sync.Once
@@ -139,6 +141,7 @@ func New(o *Options) (*Server, error) {
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.agents = &agents{s.modules}
+	s.memory = newMemory(account.Process())
 	s.fleet = newFleet(s)
 	s.runs = newRuns(s, s.fleet)
 	s.overload = newOverload(s, o.Memory, o.TuneGC)

@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A StartRun begins a run, or goes on with one that waits.
@@ -379,9 +380,13 @@ func (r *runs) run(t *store.Tenant, id string, o *opened, admit func() error, ev
 			return nil, err
 		}
 	}
+	memory, closeMemory := r.server.memory.open(t.ID(), o.memory)
+	ctx = account.WithContext(ctx, memory)
+	l.count(memory)
 	reasons, _ := r.server.blocks.current()
 	r.stopBlocked(l, reasons) // one that was blocked while it was opened
 	r.server.Go(func() {
+		defer closeMemory()
 		defer o.release()
 		defer cancel(nil)
 		defer r.lives.remove(l)

@@ -97,6 +97,7 @@ type TenantQuota struct {
 	ValueBytes         int64 `json:"value_bytes,omitempty" minimum:"0" doc:"Bytes of durable values that modules keep. Default: 67108864."`
 	JournalBytes       int64 `json:"journal_bytes,omitempty" minimum:"0" doc:"Bytes of the journals of runs that are kept. A run in progress that passes it ends. Default: 4294967296."`
 	JournalBytesPerDay int64 `json:"journal_bytes_per_day,omitempty" minimum:"0" doc:"Bytes that runs write to their journals on a day (UTC). A run in progress that passes it ends. Default: 2147483648."`
+	MemoryBytes        int64 `json:"memory_bytes,omitempty" minimum:"0" doc:"Bytes that one server holds in memory for all runs under way together. Default: a quarter of the server's."`
 	UploadBytes        int64 `json:"upload_bytes,omitempty" minimum:"0" doc:"Bytes of one module."`
 	InputBytes         int64 `json:"input_bytes,omitempty" minimum:"0" doc:"Bytes of a request that begins a run, or goes on with one; 8388608 at most. Default: 1048576."`
 	Requests           int64 `json:"concurrent_requests,omitempty" minimum:"0" doc:"Requests under way at once on one server, streams of events included. Default: 4096."`

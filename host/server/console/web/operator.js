@@ -6,7 +6,7 @@ import { totals, rows } from "./usage.js";
 // What there is a quota of: its name, what people call it, how it is shown, and what holds
 // where a tenant has none.
 const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a day"], ["tokens_per_day", "Tokens a day"], ["fuel_per_day", "Fuel a day"],
-  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals a day", bytes, 2 * 2 ** 30], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals a day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
 
 export async function tenants({ query, signal }) {
   const cursor = query.get("cursor") ?? "";
