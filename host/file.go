@@ -60,6 +60,9 @@ type FileOptions struct {
 	// GuardMCP holds MCP servers at urls to the hosts and addresses of Network, as
 	// is right where somebody else wrote the file. Otherwise they may be anywhere.
 	GuardMCP bool
+	// StartMCP starts the commands of MCP servers in place of this process. Nil: this
+	// process starts them.
+	StartMCP mcp.Starter
 	// GuardModels lets models be at public addresses alone, and at those that Network
 	// allows, but for the one at ModelURL. Where somebody else wrote the file, or
 	// gives its keys, models are not to be a way into the host's own network.
@@ -509,7 +512,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 const slow = 2 * time.Second
 
 func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {
-	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Logger: b.opts.Logger}
+	o := &mcp.Options{Name: s.Name, Command: s.Command, Dir: s.Dir, URL: string(s.URL), Starter: b.opts.StartMCP, Logger: b.opts.Logger}
 	for name, value := range s.Env {
 		o.Env = append(o.Env, name+"="+value)
 	}

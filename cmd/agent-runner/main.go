@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 
 // Exit codes.
@@ -46,6 +47,9 @@ type env struct {
 func main() {
 	if sandbox.IsCompileChild() {
 		os.Exit(host.CompileChildMain())
+	}
+	if spawner.IsChild() {
+		os.Exit(spawner.Main())
 	}
 	cobra.EnableCommandSorting = false // they stand in the order of use
 	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{}}

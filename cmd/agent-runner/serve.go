@@ -22,6 +22,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 
 // The environment of a server.
@@ -49,6 +50,7 @@ type serveCommand struct {
 	logFormat   string
 	cacheDir    string
 	chosen      bool // a cache directory was asked for
+	mcpCommands string
 }
 
 func newServe(e *env) *cobra.Command {
@@ -112,6 +114,7 @@ once.`,
 	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
+	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE`; default: agents start no programs")
 	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
 	f.BoolVar(&c.originals, "keep-originals", false, "store the input of runs as clients sent it, also where modules changed it before the first model call")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
@@ -129,7 +132,7 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 	case c.maxUpload < 1:
 		return usagef("--max-upload is %d; want 1 or more", c.maxUpload)
 	}
-	for _, name := range []string{"listen", "store", "secrets-key-file", "replay"} {
+	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "mcp-commands"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s is empty; give it a value, or leave it out", name)
 		}
@@ -156,6 +159,23 @@ func (c *serveCommand) options() (*server.Options, error) {
 	account.Process().SetLimit(overload.Limit(o.Memory) / 2)
 	o.Model, err = recordedModel(c.replay)
 	return o, err
+}
+
+// startCommands starts the spawner of the commands that --mcp-commands lists, if any.
+func (c *serveCommand) startCommands(o *server.Options) (stop func(), err error) {
+	if c.mcpCommands == "" {
+		return func() {}, nil
+	}
+	list, err := spawner.ReadCommands(c.mcpCommands)
+	if err != nil {
+		return nil, usagef("--mcp-commands: %w", err)
+	}
+	commands, err := spawner.Start(list, c.env.getenv)
+	if err != nil {
+		return nil, usagef("--mcp-commands: %w", err)
+	}
+	o.Commands = commands
+	return func() { _ = commands.Close() }, nil
 }
 
 // spread lets more threads run Go at once than there are processors, until restore. Of
@@ -186,6 +206,11 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if keep.Keyring, err = c.keyring(); err != nil {
 		return err
 	}
+	stopCommands, err := c.startCommands(o)
+	if err != nil {
+		return err
+	}
+	defer stopCommands()
 	// A port that is taken is told before anything is made.
 	address := cmp.Or(c.listen, c.env.getenv(envListen), defaultListen)
 	listener, err := net.Listen("tcp", address)

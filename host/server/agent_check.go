@@ -86,7 +86,7 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 		err = f.ErrorAt("name", fmt.Errorf("name: the agent is put as %q; leave the name out, or make it the same", name))
 	}
 	if err == nil {
-		err = checkFile(f, c, &policy)
+		err = checkFile(f, c, &policy, a.commandsOf(c.Key.Tenant))
 	}
 	if err != nil {
 		return nil, misplaced(err)
@@ -123,9 +123,9 @@ func misplaced(err error) error {
 	return p
 }
 
-// checkFile refuses what reaches out of the tenant: files, programs, hosts and
-// models that the operator did not allow it.
-func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
+// checkFile rejects what reaches out of the tenant: files, commands, hosts and
+// models that the operator did not allow.
+func checkFile(f *agentfile.File, c *Caller, p *Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {
 		return f.ErrorAt("tools.root", errors.New("root: a server's agents read no files; leave root out"))
@@ -134,7 +134,9 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 		at := fmt.Sprintf("tools.mcp[%d]", i)
 		switch u, err := url.Parse(string(s.URL)); {
 		case s.Command != nil:
-			return f.ErrorAt(at+".command", errors.New("command: a server's agents start no programs; give the url of an MCP server"))
+			if err := checkCommand(&s, commands); err != nil {
+				return f.ErrorAt(at+".command", err)
+			}
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
 		case !operator && !covered(p.Hosts, hostOf(u)):
@@ -160,7 +162,7 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy) error {
 		if inner == nil {
 			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: a server's agents read no files; write the agent here, under agent"))
 		}
-		if err := checkFile(inner, c, p); err != nil {
+		if err := checkFile(inner, c, p, commands); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,8 @@ import (
 
 // agents are what tenants run.
 type agents struct {
-	modules *modules
+	modules    *modules
+	commandsOf func(tenant string) Commands // that its agents may name
 }
 
 // An Agent is a version of one as the API shows it.

@@ -97,7 +97,7 @@ func FuzzAgent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := checkFile(parsed, c, &Policy{Hosts: []string{"*.example.com"}}); err != nil {
+		if err := checkFile(parsed, c, &Policy{Hosts: []string{"*.example.com"}}, noCommands{}); err != nil {
 			require.NotEmpty(t, misplaced(err).Error())
 			return
 		}

@@ -58,6 +58,9 @@ type Options struct {
 	// Originals keeps the messages that runs begin with as their clients sent them, also
 	// where modules change them; see [agent.JournalOptions].
 	Originals bool
+	// Commands starts the MCP servers that agents of the operator's tenant name by a
+	// command. Nil: a server's agents start no programs.
+	Commands Commands
 	// Tracer is told of what runs do; nil: nobody is.
 	Tracer chain.Tracer
 	// Processors is how many of them work may keep busy that goes on for long: guests,
@@ -140,8 +143,8 @@ func New(o *Options) (*Server, error) {
 	s.reading, s.keeping = newReading(s.processors, s.spent, s.underway.besides), newLarge()
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
-	s.agents = &agents{s.modules}
 	s.memory = newMemory(account.Process())
+	s.agents = &agents{s.modules, s.options.commandsOf}
 	s.fleet = newFleet(s)
 	s.runs = newRuns(s, s.fleet)
 	s.overload = newOverload(s, o.Memory, o.TuneGC)

@@ -34,6 +34,9 @@ type Options struct {
 	// Env is added to this process's environment, NAME=value each; a name that
 	// stands twice has the last value.
 	Env []string
+	// Starter starts Command, with a directory and environment of the starter's
+	// choice: Dir and Env are not used. Nil: this process starts it.
+	Starter Starter
 
 	// URL is the address of a server that speaks streamable HTTP.
 	URL string

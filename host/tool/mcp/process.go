@@ -19,7 +19,7 @@ import (
 // does not end it before its calls are answered, and so that what it started
 // ends with it. It is waited for from the start: it never stays a zombie.
 type process struct {
-	cmd    *exec.Cmd
+	child  Child
 	stdin  *os.File
 	stdout *os.File
 	last   lastLines // of stderr, and of stdout what is no message
@@ -34,41 +34,113 @@ type process struct {
 // it to another that outlives it.
 const drain = time.Second
 
+// A Starter starts commands in place of this process.
+type Starter interface {
+	// Start starts a command with the given standard streams, which it does not close.
+	// The command leads a process group of its own.
+	Start(command []string, stdin, stdout, stderr *os.File) (Child, error)
+}
+
+// A Child is a process that was started, and its process group.
+type Child interface {
+	// Wait waits for the process to end and kills what is left of its group. Its error
+	// says how the process ended; it is nil for exit status 0.
+	Wait() error
+	// Terminate sends SIGTERM to the process group.
+	Terminate()
+	// Kill sends SIGKILL to the process group.
+	Kill()
+}
+
 // start starts the command of the options.
 func start(o *Options) (*process, error) {
-	path, err := find(o.Command[0], o.Dir)
-	if err != nil {
-		return nil, err
+	starter := o.Starter
+	if starter == nil {
+		starter = &localStarter{dir: o.Dir, env: o.Env}
 	}
-	cmd := exec.Command(path, o.Command[1:]...)
-	cmd.Args[0] = o.Command[0]
-	cmd.Dir = o.Dir
-	if len(o.Env) > 0 {
-		cmd.Env = append(os.Environ(), o.Env...)
-	}
-	ownGroup(cmd)
-
 	var pipes pipes
 	defer pipes.closeTheirs()
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{done: make(chan struct{})}
 	p.log = func(line string) { o.Logger.Debug("MCP server printed", "server", o.Name, "line", line) }
-	var stderr *os.File
-	cmd.Stdin, p.stdin = pipes.toChild()
-	cmd.Stdout, p.stdout = pipes.fromChild()
-	cmd.Stderr, stderr = pipes.fromChild()
-	if pipes.err == nil {
-		pipes.err = cmd.Start()
+	var stdin, stdout, theirStderr, stderr *os.File
+	stdin, p.stdin = pipes.toChild()
+	stdout, p.stdout = pipes.fromChild()
+	theirStderr, stderr = pipes.fromChild()
+	err := pipes.err
+	if err != nil {
+		err = fmt.Errorf("starting it: %w", err)
+	} else {
+		p.child, err = starter.Start(o.Command, stdin, stdout, theirStderr)
 	}
-	if pipes.err != nil {
+	if err != nil {
 		pipes.closeOurs()
-		return nil, fmt.Errorf("starting it: %w", pipes.err)
+		return nil, err
 	}
 	go p.wait(stderr)
 	return p, nil
 }
 
-// find looks for a program as a shell does, and says where it looked.
-func find(program, dir string) (string, error) {
+// A localStarter starts commands as children of this process.
+type localStarter struct {
+	dir string
+	env []string // added to this process's environment
+}
+
+// Start implements [Starter].
+func (l *localStarter) Start(command []string, stdin, stdout, stderr *os.File) (Child, error) {
+	path, err := FindProgram(command[0], l.dir)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, command[1:]...)
+	cmd.Args[0] = command[0]
+	cmd.Dir = l.dir
+	if len(l.env) > 0 {
+		cmd.Env = append(os.Environ(), l.env...)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	child, err := StartGroup(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return child, nil
+}
+
+// StartGroup starts a command as the leader of a process group of its own.
+func StartGroup(cmd *exec.Cmd) (*Group, error) {
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting it: %w", err)
+	}
+	return &Group{cmd}, nil
+}
+
+// A Group is a child of this process, and its process group. It implements [Child].
+type Group struct{ cmd *exec.Cmd }
+
+// PID returns the number of the process, which is also the number of its group.
+func (g *Group) PID() int { return g.cmd.Process.Pid }
+
+// Wait implements [Child].
+func (g *Group) Wait() error {
+	err := g.cmd.Wait()
+	// While the group has a member, its number is not used again.
+	killGroup(g.PID())
+	return err
+}
+
+// Terminate implements [Child].
+func (g *Group) Terminate() { terminateGroup(g.PID()) }
+
+// Kill implements [Child].
+func (g *Group) Kill() {
+	killGroup(g.PID())
+	_ = g.cmd.Process.Kill() // on systems without groups
+}
+
+// FindProgram looks for a program as a shell does: a relative path with a separator
+// starts at dir, other names are looked for in PATH. Its errors say where it looked.
+func FindProgram(program, dir string) (string, error) {
 	if strings.ContainsRune(program, filepath.Separator) && !filepath.IsAbs(program) && dir != "" {
 		program = filepath.Join(dir, program)
 	}
@@ -107,9 +179,7 @@ func (p *process) wait(stderr *os.File) {
 			}
 		}
 	}()
-	p.err = p.cmd.Wait()
-	// While anybody is left in the group, its number is given to nobody else.
-	killGroup(p.cmd.Process.Pid)
+	p.err = p.child.Wait()
 	for _, out := range []*os.File{stderr, p.stdout} {
 		if out.SetReadDeadline(time.Now().Add(drain)) != nil {
 			out.Close()
@@ -132,14 +202,13 @@ func (p *process) stop(grace time.Duration) {
 		if p.endsWithin(grace) {
 			return
 		}
-		killGroup(p.cmd.Process.Pid)
-		_ = p.cmd.Process.Kill() // where there are no groups
+		p.child.Kill()
 	})
 	<-p.done
 }
 
 // terminate tells the process to end.
-func (p *process) terminate() { terminateGroup(p.cmd.Process.Pid) }
+func (p *process) terminate() { p.child.Terminate() }
 
 func (p *process) endsWithin(d time.Duration) bool {
 	t := time.NewTimer(d)

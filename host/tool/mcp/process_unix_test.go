@@ -25,7 +25,7 @@ func TestGrandchildrenEnd(t *testing.T) {
 	require.NoError(t, syscall.Kill(grandchild, 0), "it lives")
 	require.NoError(t, s.Close())
 	require.Eventually(t, func() bool { return !alive(grandchild) }, 10*time.Second, 5*time.Millisecond)
-	require.ErrorIs(t, syscall.Kill(s.conn.p.cmd.Process.Pid, 0), syscall.ESRCH, "the server was waited for")
+	require.ErrorIs(t, syscall.Kill(s.conn.p.child.(*Group).PID(), 0), syscall.ESRCH, "the server was waited for")
 }
 
 // alive reports whether a process runs; one that nobody has waited for yet

@@ -1,0 +1,3 @@
+package spawner
+
+func (p *program) confine() error { return nil }

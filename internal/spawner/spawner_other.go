@@ -1,0 +1,35 @@
+//go:build !linux
+
+package spawner
+
+import (
+	"errors"
+	"os"
+
+	"github.com/agent-runner/agent-runner/host/tool/mcp"
+)
+
+// IsChild reports whether this process is a spawner: never on this system.
+func IsChild() bool { return false }
+
+// Main is never called on this system.
+func Main() int { return 1 }
+
+// A Client has a spawner start commands. There is none on this system.
+type Client struct{}
+
+// Start fails on this system.
+func Start([]Command, func(string) string) (*Client, error) {
+	return nil, errors.New("commands are started on Linux only; give agents the url of an MCP server")
+}
+
+// Allows reports false.
+func (c *Client) Allows([]string) bool { return false }
+
+// Start implements [mcp.Starter].
+func (c *Client) Start([]string, *os.File, *os.File, *os.File) (mcp.Child, error) {
+	return nil, errors.New("commands are started on Linux only")
+}
+
+// Close does nothing.
+func (c *Client) Close() error { return nil }

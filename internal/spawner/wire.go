@@ -1,0 +1,49 @@
+package spawner
+
+// An order is what a spawner reads from its standard input when it starts. It comes from
+// the server before that listens to anybody.
+type order struct {
+	Programs []program
+}
+
+// A program is a command that the spawner may start, with everything decided.
+type program struct {
+	Path    string
+	Args    []string
+	Dir     string
+	Env     []string
+	Read    []string
+	Write   []string
+	Connect []uint16
+}
+
+// The operations of a request.
+const (
+	opStart     = "start"
+	opTerminate = "terminate"
+	opKill      = "kill"
+)
+
+// A request is one packet from the server. A start request carries the standard streams of
+// the command, three descriptors; others carry none. Its sender may be hostile.
+type request struct {
+	Op      string
+	ID      uint64 // the sender's number for the process
+	Program int    // for opStart: an index into order.Programs
+}
+
+// A reply is one packet from the spawner. A start request has one reply with Started or
+// Error, and later one with Ended if it was started.
+type reply struct {
+	ID      uint64
+	Started bool
+	Ended   bool
+	PID     int
+	Error   string // why it was not started, or how it ended if not with exit status 0
+}
+
+const (
+	maxPacket    = 4 << 10
+	maxProcesses = 256 // of one spawner at a time
+	streams      = 3   // descriptors of a start request
+)
