@@ -17,15 +17,16 @@ const envCacheDir = "AGENT_RUNNER_CACHE"
 
 // host makes the host, with compiled modules kept where the user wants them.
 func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
-	return newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: c.logger()})
+	h, _, err := newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: c.logger()})
+	return h, err
 }
 
-// newHost makes a host. A cache directory that was not asked for, and cannot
-// be used, is done without.
-func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (*host.Host, error) {
+// newHost makes a host and returns its cache directory, if any. If the default cache
+// directory cannot be used, the host has none.
+func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (h *host.Host, cacheDir string, err error) {
 	o.CompileChild = e.compile
 	if err := e.budget.apply(e, &o); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if !chosen {
 		o.CacheDir = e.getenv(envCacheDir)
@@ -36,13 +37,13 @@ func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (*host.Ho
 			o.CacheDir = filepath.Join(user, "agent-runner")
 		}
 	}
-	h, err := host.New(ctx, &o)
-	if err == nil || chosen {
-		return h, err
+	if h, err = host.New(ctx, &o); err == nil || chosen {
+		return h, o.CacheDir, err
 	}
 	o.Logger.Debug("compiled modules are not kept", "reason", err)
 	o.CacheDir = ""
-	return host.New(ctx, &o)
+	h, err = host.New(ctx, &o)
+	return h, "", err
 }
 
 // closeHost frees what the host holds; a guest that still runs is not waited

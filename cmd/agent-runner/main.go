@@ -35,6 +35,8 @@ type env struct {
 	// compile bounds the processes that compile modules; nil: this one does,
 	// since it is not the command's own.
 	compile *sandbox.ChildOptions
+	// own reports whether the process is the command's own, so that serve may confine it.
+	own bool
 	// budget is what the host may use.
 	budget budget
 	// tinyGo builds modules in Go that are folders.
@@ -52,7 +54,7 @@ func main() {
 		os.Exit(spawner.Main())
 	}
 	cobra.EnableCommandSorting = false // they stand in the order of use
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{}}
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, own: true, compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 

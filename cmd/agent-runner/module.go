@@ -51,7 +51,8 @@ func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, o host.Options) (*host.Host, error) {
 	c := runCommand{env: e, screen: newScreen(e)}
 	o.Logger = c.logger()
-	return newHost(ctx, e, cmd.Flags().Changed("cache-dir"), o)
+	h, _, err := newHost(ctx, e, cmd.Flags().Changed("cache-dir"), o)
+	return h, err
 }
 
 // printJSON writes a value for programs.

@@ -51,6 +51,9 @@ type serveCommand struct {
 	cacheDir    string
 	chosen      bool // a cache directory was asked for
 	mcpCommands string
+
+	noConfine    bool
+	connectPorts []uint
 }
 
 func newServe(e *env) *cobra.Command {
@@ -115,6 +118,8 @@ once.`,
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
 	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE`; default: agents start no programs")
+	f.BoolVar(&c.noConfine, "no-confine", false, "let the process read and write all files of its user, start programs and connect to anything")
+	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect to these TCP `PORTS` only, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+envOTLP+"; default: to all")
 	f.StringVar(&c.retention, "retention", forever, "keep runs that have ended for `AGE`, such as 30d or 12h; forever: until their tenants delete them")
 	f.BoolVar(&c.originals, "keep-originals", false, "store the input of runs as clients sent it, also where modules changed it before the first model call")
 	f.Int64Var(&c.maxUpload, "max-upload", 16<<20, "the largest module, in `BYTES`")
@@ -131,6 +136,14 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 		return usagef("--drain is %v; want a time above 0, such as 30s", c.drain)
 	case c.maxUpload < 1:
 		return usagef("--max-upload is %d; want 1 or more", c.maxUpload)
+	}
+	for _, port := range c.connectPorts {
+		if port < 1 || port > 65535 {
+			return usagef("--connect-ports has %d; want ports from 1 to 65535", port)
+		}
+	}
+	if len(c.connectPorts) > 0 && c.noConfine {
+		return usagef("--connect-ports needs confinement; leave out --no-confine")
 	}
 	for _, name := range []string{"listen", "store", "secrets-key-file", "replay", "mcp-commands"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
@@ -223,7 +236,11 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return beforeServing(ctx, err)
 	}
 	defer o.Store.Close()
-	if o.Host, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger, MemoryBytes: o.Memory / 2}); err != nil {
+	if err := c.ownTempDir(); err != nil {
+		return err
+	}
+	cacheDir := ""
+	if o.Host, cacheDir, err = newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, Logger: o.Logger, MemoryBytes: o.Memory / 2}); err != nil {
 		return err
 	}
 	defer closeHost(o.Host)
@@ -233,6 +250,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer flush()
 	o.Tracer = tracer
+	if err := c.confine(o, where, cacheDir); err != nil {
+		return err
+	}
 	defer collectLater(c.env.getenv)()
 	processors, restore := spread(c.env.getenv)
 	defer restore()

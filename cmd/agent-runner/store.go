@@ -110,7 +110,8 @@ type process struct {
 
 // owner names this process as the owner of runs.
 func owner() string {
-	p := process{pid: os.Getpid(), began: beganAt(os.Getpid())}
+	p := process{pid: os.Getpid()}
+	p.began, _ = beganAt(p.pid)
 	p.host, p.boot, p.space = machine()
 	return fmt.Sprintf("%s/%s/%s/%d/%s", p.host, p.boot, p.space, p.pid, p.began)
 }
@@ -123,19 +124,19 @@ func machine() (host, boot, space string) {
 	return strings.ReplaceAll(host, "/", "_"), boot, strings.Trim(space, "pid:[]")
 }
 
-// beganAt is when a process began, in ticks since the boot; empty if there is
-// none, or nobody knows.
-func beganAt(pid int) string {
+// beganAt returns when a process began, in ticks since the boot; empty if it
+// has ended, or if that cannot be read.
+func beganAt(pid int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return ""
+		return "", err
 	}
 	// The name stands in brackets, and may hold any; the state is next.
 	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return ""
+		return "", nil
 	}
-	return fields[19]
+	return fields[19], nil
 }
 
 // ownerGone reports whether an owner is a process of this machine that has
@@ -157,5 +158,9 @@ func ownerGone(owner string) bool {
 	case part[4] == "":
 		return syscall.Kill(pid, 0) == syscall.ESRCH
 	}
-	return beganAt(pid) != part[4]
+	began, err := beganAt(pid)
+	if errors.Is(err, fs.ErrPermission) {
+		return false // a confined process cannot read it: it may be the owner
+	}
+	return began != part[4]
 }

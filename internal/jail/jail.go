@@ -28,6 +28,10 @@ type Profile struct {
 	// can be read, written, created, renamed and removed. They have to exist.
 	Write []string
 
+	// Sockets are Unix sockets, and directories with such, that can be connected to.
+	// Paths that do not exist are skipped. Before Landlock ABI 9 all can be.
+	Sockets []string
+
 	// BindTCP and ConnectTCP are the TCP ports to listen on and to connect to.
 	BindTCP, ConnectTCP []uint16
 	// AnyBindTCP and AnyConnectTCP allow all TCP ports.

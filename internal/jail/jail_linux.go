@@ -91,6 +91,11 @@ func (p Profile) restrictFiles(abi int) error {
 			rules = append(rules, rule)
 		}
 	}
+	for _, path := range p.Sockets {
+		if _, err := os.Stat(path); err == nil && abi >= 9 {
+			rules = append(rules, landlock.PathAccess(ll.AccessFSResolveUnix, path))
+		}
+	}
 	for _, port := range p.BindTCP {
 		rules = append(rules, landlock.BindTCP(port))
 	}

@@ -53,13 +53,7 @@ func AllowSyscalls(calls ...Syscall) (*Filter, error) {
 		}
 		names = append(names, call.Name)
 		if len(call.Unless) > 0 {
-			f.policies = append(f.policies, seccomp.Policy{
-				DefaultAction: seccomp.ActionAllow,
-				Syscalls: []seccomp.SyscallGroup{{
-					NamesWithCondtions: []seccomp.NameWithConditions{{Name: call.Name, Conditions: call.Unless}},
-					Action:             seccomp.ActionErrno,
-				}},
-			})
+			f.DenyIf(call.Name, call.Unless...)
 		}
 	}
 	slices.Sort(names)
@@ -83,6 +77,21 @@ func DenySyscalls(names ...string) (*Filter, error) {
 	}
 	slices.Sort(allow)
 	return &Filter{policies: []seccomp.Policy{allowOnly(allow)}}, nil
+}
+
+// DenyIf also makes a system call fail with EPERM when all conditions hold. It
+// returns f. Most arguments have 32 bits for the kernel and 64 for a
+// filter: a condition that names what is allowed cannot be evaded with the other
+// 32 bits, one that names what is denied can.
+func (f *Filter) DenyIf(name string, conditions ...seccomp.Condition) *Filter {
+	f.policies = append(f.policies, seccomp.Policy{
+		DefaultAction: seccomp.ActionAllow,
+		Syscalls: []seccomp.SyscallGroup{{
+			NamesWithCondtions: []seccomp.NameWithConditions{{Name: name, Conditions: conditions}},
+			Action:             seccomp.ActionErrno,
+		}},
+	})
+	return f
 }
 
 // allowOnly allows system calls and denies all others.

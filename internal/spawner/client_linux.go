@@ -47,7 +47,7 @@ func Start(list []Command, getenv func(string) string) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Programs = append(o.Programs, program{Path: path, Args: c.Args, Dir: c.Dir, Env: c.environ(getenv), Read: c.Read, Write: c.Write, Connect: c.Connect})
+		o.Programs = append(o.Programs, program{Path: path, Args: c.Args, Dir: c.Dir, Env: c.environ(getenv), Read: c.Read, Write: c.Write, Connect: c.Connect, Unconfined: c.Unconfined})
 	}
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -37,12 +37,16 @@ type Command struct {
 	Env map[string]string `yaml:"env,omitempty"`
 	// PassEnv names variables of the server's environment that the command gets.
 	PassEnv []string `yaml:"pass_env,omitempty"`
-	// Read and Write are the files and directories, with what is below them, that the
-	// command may read or also write. Relative paths start at the directory of the list.
+	// Read are the files and directories, with what is below them, that the command may
+	// read and execute in addition to those of the system. Write are those that it may read
+	// and write. Relative paths start at the directory of the list.
 	Read  []string `yaml:"read,omitempty"`
 	Write []string `yaml:"write,omitempty"`
 	// Connect are the TCP ports that the command may connect to. Nil: all of them.
 	Connect []uint16 `yaml:"connect,omitempty"`
+	// Unconfined lets the command do what the operator's user may, for commands that start
+	// containers or browsers, say.
+	Unconfined bool `yaml:"unconfined,omitempty"`
 }
 
 // Args are a program and its arguments: a list, or a text that is split as a shell does.
@@ -123,6 +127,9 @@ func (c *Command) complete(base string) error {
 			return filepath.Clean(path)
 		}
 		return filepath.Join(base, path)
+	}
+	if c.Unconfined && (c.Read != nil || c.Write != nil || c.Connect != nil) {
+		return errors.New("unconfined: leave out read, write and connect, which have no effect then")
 	}
 	c.Dir = absolute(c.Dir)
 	for _, list := range [][]string{c.Read, c.Write} {

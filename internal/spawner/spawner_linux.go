@@ -181,7 +181,7 @@ func (s *spawner) start(r request, files []*os.File) error {
 		return fmt.Errorf("%d commands run already, which is the limit", maxProcesses)
 	}
 	p := s.programs[r.Program]
-	text, err := json.Marshal(program{Path: p.Path, Args: p.Args, Read: p.Read, Write: p.Write, Connect: p.Connect})
+	text, err := json.Marshal(program{Path: p.Path, Args: p.Args, Read: p.Read, Write: p.Write, Connect: p.Connect, Unconfined: p.Unconfined})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package spawner
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/jail"
 )
 
 func TestMain(m *testing.M) {
@@ -128,6 +131,50 @@ commands:
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(b))
 	require.NoError(t, p.Wait())
+}
+
+// TestProfile shows what a command can reach: what its profile names, and what belongs to
+// the system.
+func TestProfile(t *testing.T) {
+	if jail.Support().Missing() != "" {
+		t.Skip("the kernel lacks", jail.Support().Missing())
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"secret", "readable", "writable"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "f"), []byte(name), 0o600))
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	script := func(port string) string {
+		return fmt.Sprintf(`
+cd %s
+for d in secret readable writable; do
+	cat $d/f 2>/dev/null && echo " is read"
+	(echo changed > $d/g) 2>/dev/null && echo "$d is written"
+done
+cat /etc/shadow >/dev/null 2>&1 && echo "shadow is read"
+cat /proc/$PPID/environ >/dev/null 2>&1 && echo "environment is read"
+kill -0 $PPID 2>/dev/null && echo "spawner is signaled"
+(exec 3<>/dev/tcp/127.0.0.1/%s) 2>/dev/null && echo connected
+kill -0 $$ && ls /usr >/dev/null && echo done`, dir, port)
+	}
+	list := fmt.Sprintf(`
+commands:
+- {command: [bash, -c, %q], read: [%[2]s/readable], write: [%[2]s/writable]}
+- {command: [bash, -c, %[3]q], connect: [1]}
+- {command: [bash, -c, %[4]q], unconfined: true}
+`, script(port), dir, script(port)+"\n", script(port)+"\n\n")
+	c := start(t, list)
+	require.Equal(t, "readable is read\nwritable is read\nwritable is written\nconnected\ndone\n", output(t, c, c.commands[0].Args...))
+	require.Equal(t, "done\n", output(t, c, c.commands[1].Args...))
+	free := output(t, c, c.commands[2].Args...)
+	for _, reached := range []string{"secret is read", "secret is written", "spawner is signaled", "connected"} {
+		require.Contains(t, free, reached)
+	}
 }
 
 // TestOnlyListed shows that the arguments have to be exactly those of the list.
@@ -302,6 +349,7 @@ func TestReadCommands(t *testing.T) {
 		"commands: [{command: a, x: 1}]": "unknown field",
 		"commands: [{command: a, read: [/none-such]}]":                                 "no such file",
 		"commands: [{command: a}, {command: [a]}]":                                     "listed twice",
+		"commands: [{command: a, unconfined: true, read: [/]}]":                        "leave out",
 		"commands: [{command: a, connect: [70000]}]":                                   "",
 		"commands: [" + strings.Repeat("{command: a},", maxCommands) + "{command: a}]": "at most 256",
 		"#" + strings.Repeat("x", maxListSize):                                         "at most",

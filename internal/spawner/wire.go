@@ -15,6 +15,8 @@ type program struct {
 	Read    []string
 	Write   []string
 	Connect []uint16
+
+	Unconfined bool
 }
 
 // The operations of a request.
