@@ -70,10 +70,13 @@ const (
 )
 
 // syscalls returns a filter. It denies what no server does, and the ways past Landlock's
-// rules: executable files without a path, and connections that are not plain TCP.
+// rules: executable files without a path, files' attributes, and connections that are not
+// plain TCP.
 func (c *confinement) syscalls() (*jail.Filter, error) {
 	denied := append(jail.AdminSyscalls(), "memfd_create", "memfd_secret", "execveat",
-		"clone3", // its flags cannot be seen; callers use clone when it is missing
+		"clone3",                                                        // its flags cannot be seen; callers use clone when it is missing
+		"chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat", // Landlock is not about attributes
+		"setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat",
 		"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset")
 	f, err := jail.DenySyscalls(denied...)
 	if err != nil {

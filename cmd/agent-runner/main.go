@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 
@@ -37,6 +38,9 @@ type env struct {
 	compile *sandbox.ChildOptions
 	// own reports whether the process is the command's own, so that serve may confine it.
 	own bool
+	// serving is called when serve begins to serve: a test acts as an attacker who runs
+	// code in the server. Nil in the command.
+	serving func(o *server.Options)
 	// budget is what the host may use.
 	budget budget
 	// tinyGo builds modules in Go that are folders.

@@ -55,8 +55,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
 		mortalMain()
 	}
-	testscript.Main(m, map[string]func(){"agent-runner": main, "mcp-server": mcpServer})
+	testscript.Main(m, programs)
 }
+
+// programs are those that scripts and tests can start.
+var programs = map[string]func(){"agent-runner": main, "mcp-server": mcpServer}
 
 func TestScripts(t *testing.T) {
 	t.Parallel()

@@ -275,6 +275,9 @@ func (c *serveCommand) serve(ctx context.Context, srv *server.Server, l net.List
 	background, end := context.WithCancel(ctx)
 	defer end()
 	beside.Go(func() { tidy(background, o.Store, o.Logger) })
+	if c.env.serving != nil {
+		go c.env.serving(o)
+	}
 	if err := srv.Serve(ctx, l); err != nil {
 		return &endedError{exitFailed, err}
 	}
