@@ -50,7 +50,7 @@ A store is ` + storeHelp + `.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune())
+	cmd.AddCommand(runsStart(e), c.list(), c.show(), c.tail(), c.resume(), c.cancel(), c.export(), c.delete(), c.prune(), runsQuarantined(e), runsRelease(e))
 	return cmd
 }
 
@@ -117,8 +117,8 @@ func (c *runsCommand) list() *cobra.Command {
 	var status, named string
 	var limit listLimit
 	check := func() (int, error) {
-		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) {
-			return 0, usagef("--status is %q; want running, paused or finished", status)
+		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) && status != string(agent.StatusQuarantined) {
+			return 0, usagef("--status is %q; want running, paused, finished or quarantined", status)
 		}
 		return limit.max()
 	}
@@ -146,7 +146,7 @@ func (c *runsCommand) list() *cobra.Command {
 		}
 		return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
 	})
-	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused or finished")
+	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused, finished or quarantined")
 	cmd.Flags().StringVar(&named, "agent", "", "only those of the agent of that `NAME`")
 	limit.add(cmd, 50)
 	return cmd

@@ -62,6 +62,9 @@ const (
 	StatusRunning  Status = "running"  // somebody runs it, or did until its process ended
 	StatusPaused   Status = "paused"   // it waits for answers
 	StatusFinished Status = "finished" // it has come to its end
+	// StatusQuarantined is a run that is kept from running, since it seems to have ended
+	// the process that ran it. It can be canceled, and released by the operator.
+	StatusQuarantined Status = "quarantined"
 )
 
 // RunInfo is what a journal tells of a run without reading its log.

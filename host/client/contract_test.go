@@ -113,6 +113,8 @@ func uses() map[string]use {
 		"block-module":      {func(ctx context.Context, c *client.Client) error { return c.Block(ctx, "d", "why") }, nil, nil},
 		"unblock-module":    {func(ctx context.Context, c *client.Client) error { return c.Unblock(ctx, "d") }, nil, nil},
 		"list-blocks":       {func(ctx context.Context, c *client.Client) error { return page(c.Blocks(ctx, second)) }, nil, list[[]client.Block]{}},
+		"list-quarantined":  {func(ctx context.Context, c *client.Client) error { return page(c.Quarantined(ctx, second)) }, nil, list[[]client.QuarantinedRun]{}},
+		"release-run":       {func(ctx context.Context, c *client.Client) error { return c.ReleaseRun(ctx, "run_x") }, nil, nil},
 		"get-usage": {func(ctx context.Context, c *client.Client) error {
 			return one(c.Usage(ctx, "", "2026-01-01", "2026-01-02", second))
 		}, nil, client.Usage{}},

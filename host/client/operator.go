@@ -110,3 +110,34 @@ func (c *Client) Usage(ctx context.Context, tenant, from, to string, p Page) (*U
 	out := &Usage{}
 	return out, c.get(ctx, at, q, out)
 }
+
+// A QuarantinedRun is a run that no server resumes, since it seems to have ended the server
+// that ran it.
+type QuarantinedRun struct {
+	Run         string    `json:"run"`
+	Tenant      string    `json:"tenant"`
+	Node        string    `json:"node"`
+	Reason      string    `json:"reason"`
+	HeldBytes   int64     `json:"held_bytes"`
+	ShareBytes  int64     `json:"share_bytes"`
+	UsedBytes   int64     `json:"used_bytes"`
+	LimitBytes  int64     `json:"limit_bytes"`
+	OutOfMemory bool      `json:"out_of_memory"`
+	Created     time.Time `json:"created"`
+}
+
+// Quarantined returns a page of the quarantined runs in the order of their ids, and the next
+// page's cursor.
+func (c *Client) Quarantined(ctx context.Context, p Page) (runs []QuarantinedRun, next string, err error) {
+	var out struct {
+		Runs []QuarantinedRun `json:"runs"`
+		Next string           `json:"next_cursor"`
+	}
+	err = c.get(ctx, "/v1/quarantine", p.query(), &out)
+	return out.Runs, out.Next, err
+}
+
+// ReleaseRun lets a quarantined run be resumed.
+func (c *Client) ReleaseRun(ctx context.Context, run string) error {
+	return c.delete(ctx, path("/v1/quarantine/%s", run))
+}

@@ -83,14 +83,15 @@ func (o *ListOutput) setNext(list listName, tenant string, next *store.Position)
 type listName string
 
 const (
-	listRuns    listName = "runs"
-	listAgents  listName = "agents"
-	listModules listName = "modules"
-	listKeys    listName = "keys"
-	listSecrets listName = "secrets"
-	listUsage   listName = "usage"
-	listTenants listName = "tenants"
-	listBlocks  listName = "blocks"
+	listRuns        listName = "runs"
+	listAgents      listName = "agents"
+	listModules     listName = "modules"
+	listKeys        listName = "keys"
+	listSecrets     listName = "secrets"
+	listUsage       listName = "usage"
+	listTenants     listName = "tenants"
+	listBlocks      listName = "blocks"
+	listQuarantined listName = "quarantine"
 )
 
 const (

@@ -52,7 +52,7 @@ type Run struct {
 	Agent        string      `json:"agent"`
 	Version      int64       `json:"version,omitempty" doc:"Of the agent."`
 	Title        string      `json:"title,omitempty" doc:"What the user said last when it began, cut."`
-	Status       string      `json:"status" enum:"queued,running,paused,finished" doc:"A paused run waits for answers to its interrupts."`
+	Status       string      `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it seems to have ended the server that ran it."`
 	FinishReason string      `json:"finish_reason,omitempty"`
 	Step         int         `json:"step"`
 	Usage        Tokens      `json:"usage"`
@@ -154,7 +154,7 @@ type (
 	runOutput    struct{ Body *Run }
 	listRunInput struct {
 		Agent  string    `query:"agent" maxLength:"63" doc:"Runs of this agent only."`
-		Status string    `query:"status" enum:"running,paused,finished" doc:"Runs of this status only."`
+		Status string    `query:"status" enum:"running,paused,finished,quarantined" doc:"Runs of this status only."`
 		Before time.Time `query:"before" deprecated:"true" doc:"Runs that were created before this time. Deprecated: use cursor. Runs that were created in the same millisecond as the last run of a page are lost."`
 		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"Maximum number of runs. A page of large runs has fewer."`
 		CursorInput
@@ -248,6 +248,13 @@ func (r *runs) get(ctx context.Context, c *Caller, in *runPath) (*runOutput, err
 // whole is a run with what it came to.
 func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*Run, error) {
 	shown := showRun(info)
+	if info.Status == agent.StatusQuarantined {
+		e, err := r.store.EvidenceOf(ctx, info.ID)
+		if e != nil {
+			shown.Error = "quarantined: " + e.Reason + "; cancel the run, or ask the operator to release it"
+		}
+		return shown, err
+	}
 	if info.Status != agent.StatusFinished {
 		return shown, nil
 	}

@@ -102,13 +102,14 @@ type Server struct {
 	states     *turns // of requests for the state of a run
 	blocks     *blocks
 	// What belongs to tenants, for services that build on them.
-	modules  *modules
-	agents   *agents
-	runs     *runs
-	fleet    *fleet
-	metrics  *metrics
-	overload *overload.Manager
-	memory   *memory
+	modules    *modules
+	agents     *agents
+	runs       *runs
+	fleet      *fleet
+	metrics    *metrics
+	overload   *overload.Manager
+	memory     *memory
+	quarantine *quarantine
 
 	draining chan struct{}
 	drain    sync.Once
@@ -148,13 +149,14 @@ func New(o *Options) (*Server, error) {
 	s.fleet = newFleet(s)
 	s.runs = newRuns(s, s.fleet)
 	s.overload = newOverload(s, o.Memory, o.TuneGC)
+	s.quarantine = newQuarantine(s)
 	var err error
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, err
 	}
 	for _, r := range []interface{ routes(*Server) }{
 		&health{s.store}, &tenants{s.store, s.runs}, &keys{s.store}, s.blocks, &usage{s.now},
-		s.modules, s.agents, &secrets{}, s.runs, &completions{s}, &frontEnds{s}, s.metrics,
+		s.modules, s.agents, &secrets{}, s.runs, s.quarantine, &completions{s}, &frontEnds{s}, s.metrics,
 	} {
 		r.routes(s)
 	}
@@ -190,6 +192,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		var all sync.WaitGroup
 		all.Go(func() { s.blocks.watch(background) })
 		all.Go(func() { s.overload.Watch(background) })
+		all.Go(func() { s.quarantine.watch(background) })
 		all.Go(func() { s.runs.takeOver(background) })
 		all.Go(func() { s.fleet.tidy(background) })
 		all.Go(func() { s.runs.heed(background) })
@@ -208,6 +211,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	err := s.shutdown(context.WithoutCancel(ctx), hs)
 	stop()
 	<-watched
+	if err == nil {
+		s.quarantine.end()
+	}
 	return err
 }
 

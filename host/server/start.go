@@ -281,6 +281,9 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 	if err != nil {
 		return nil, err
 	}
+	if info.Status == agent.StatusQuarantined {
+		return nil, problem(codeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
+	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
 		return nil, err

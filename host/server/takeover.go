@@ -119,6 +119,12 @@ func (r *runs) takeOf(ctx context.Context, tenant string, list []*agent.RunInfo)
 func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.server.log.With("tenant", info.Tenant, "run", info.ID)
+	if resume, err := r.server.quarantine.judge(ctx, info); err != nil {
+		log.Error("the end of a run's server is not known", "error", err)
+		return
+	} else if !resume {
+		return
+	}
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
 		now := r.server.now()

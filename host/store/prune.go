@@ -116,7 +116,7 @@ func forget(t tx, id string) (pieces []string, err error) {
 		}
 		pieces = append(pieces, ids...)
 	}
-	for _, table := range []string{"run_log", "run_events", "run_traces"} {
+	for _, table := range []string{"run_log", "run_events", "run_traces", "quarantine", "suspects"} {
 		if _, err := t.exec(`DELETE FROM `+table+` WHERE run = $1`, id); err != nil {
 			return nil, err
 		}

@@ -31,6 +31,7 @@ type Store interface {
 	agent.Journal
 	chain.Values
 	Platform
+	Quarantine
 
 	// Run returns what is known of a run, or fails with agent.ErrNoRun.
 	Run(ctx context.Context, id string) (*agent.RunInfo, error)
