@@ -14,7 +14,7 @@ type LocalVersion struct {
 // LocalAlways is the version that makes local_set replace the value unconditionally.
 const LocalAlways = -1
 
-// SharedPrefix is the prefix of keys that all entries of a chain share.
+// SharedPrefix is the prefix of keys that all entries of a ring share.
 const SharedPrefix = "run/"
 
 // Custom is the argument of the import emit.

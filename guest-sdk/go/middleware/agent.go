@@ -7,13 +7,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An AgentStart is a run before its first step. Instruction, Tools,
-// ReturnDirectly and Messages may be changed, in any way; the rest says how
-// things are.
+// An AgentStart is a run before its first step. The hook may change Instruction, Tools,
+// ReturnDirectly and Messages in any way. The other fields are read-only.
 type AgentStart struct {
 	Instruction string
 	Tools       []abi.Tool
-	// ReturnDirectly are the tools whose result is the run's answer.
+	// ReturnDirectly names the tools whose result ends the run as its answer.
 	ReturnDirectly []string
 	Messages       *Messages
 
@@ -24,7 +23,7 @@ type AgentStart struct {
 	respond *abi.Message
 }
 
-// AddInstruction puts text behind the instruction, on a line of its own.
+// AddInstruction appends text to the instruction, on a new line.
 func (a *AgentStart) AddInstruction(text string) {
 	switch {
 	case text == "":
@@ -35,8 +34,8 @@ func (a *AgentStart) AddInstruction(text string) {
 	}
 }
 
-// AddTool adds tools that this middleware's CallTool runs. A name that is
-// taken is an error, and nothing is added.
+// AddTool adds tools that this middleware's CallTool runs. If a name is already taken, it
+// returns an error and adds none.
 func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 	next := slices.Clone(a.Tools)
 	for i := range tools {
@@ -52,13 +51,13 @@ func (a *AgentStart) AddTool(tools ...abi.Tool) error {
 	return nil
 }
 
-// RemoveTool removes tools. A name that is not there is no error.
+// RemoveTool removes tools. It ignores unknown names.
 func (a *AgentStart) RemoveTool(names ...string) {
 	a.Tools = slices.DeleteFunc(slices.Clone(a.Tools), func(t abi.Tool) bool { return slices.Contains(names, t.Name) })
 }
 
-// Respond answers in the model's place: the run ends with this message, an
-// assistant's, after after_model_rewrite_state and after_agent have seen it.
+// Respond ends the run with an assistant message instead of calling the model. The hooks
+// after_model_rewrite_state and after_agent still run.
 func (a *AgentStart) Respond(message abi.Message) { a.respond = &message }
 
 func (*AgentStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeAgentHook](m) }
@@ -101,15 +100,15 @@ func (*AgentStart) serve(s *served) (answer abi.Writable, err error) {
 	return out, err
 }
 
-// An AgentEnd is a run at its end. Final may be changed: in place, or by
-// another message.
+// An AgentEnd is a run at its end. The hook may change Final, in place or to another
+// message.
 type AgentEnd struct {
-	// Messages is the whole conversation; those from NewFrom on are this run's.
+	// Messages is the whole conversation. Messages from NewFrom on belong to this run.
 	Messages *History
 	NewFrom  int
-	// Final is the answer; nil if there is none.
+	// Final is the answer, or nil if there is none.
 	Final *abi.Message
-	// Err is why the run failed; nil if it did not.
+	// Err is the reason why the run failed, or nil if it succeeded.
 	Err          *abi.Error
 	FinishReason string
 	Usage        abi.Usage
@@ -135,7 +134,7 @@ func (*AgentEnd) serve(s *served) (answer abi.Writable, err error) {
 		final := cloneMessage(in.Final)
 		run.Final = &final
 	}
-	// One that fails does not keep the others from the run's end.
+	// A failing hook must not prevent the others from running.
 	var failed []error
 	for _, h := range hooks[AfterAgentHook](s) {
 		if err := h.AfterAgent(v.ctx, run); err != nil {

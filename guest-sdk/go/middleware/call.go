@@ -7,20 +7,20 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Call is a call of a tool. Arguments is a JSON object in a string: it may be
-// changed where a hook says so.
+// A Call is a call of a tool. Arguments is a JSON object in a string. A hook may change
+// it where the hook's documentation says so.
 type Call struct {
 	abi.Call
-	// Tool is what the model is told of the tool; empty in CallTool.
+	// Tool describes the tool. It is empty in CallTool.
 	Tool abi.Tool
-	// Stream says whether the result is streamed.
+	// Stream reports whether the result is streamed.
 	Stream bool
 
 	aside aside
 }
 
-// Args decodes the arguments into a pointer, strictly: what does not fit and
-// keys that v does not have are errors, of code invalid, with the path.
+// Args decodes the arguments into the value that v points to. Values that do not fit and
+// unknown keys are errors with code invalid and the path.
 func (c *Call) Args(v any) error {
 	text := c.Arguments
 	if text == "" {
@@ -36,7 +36,7 @@ func (c *Call) Args(v any) error {
 	return nil
 }
 
-// SetArgs sets the arguments to what v encodes as.
+// SetArgs sets the arguments to the JSON encoding of v.
 func (c *Call) SetArgs(v any) error {
 	b, err := abi.MarshalValue(v)
 	if err != nil {
@@ -46,15 +46,14 @@ func (c *Call) SetArgs(v any) error {
 	return nil
 }
 
-// A ToolStart is a tool call before it is made. Arguments may be changed.
+// A ToolStart is a tool call before it is made. The hook may change Arguments.
 type ToolStart struct {
 	*Call
 
 	result *abi.Result
 }
 
-// Respond answers in the tool's place: neither wrappers of this ring nor the
-// tool are called.
+// Respond sets the result without calling the tool or the wrappers of this ring.
 func (s *ToolStart) Respond(result *abi.Result) { s.result = result }
 
 func (*ToolStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeToolHook](m) }
@@ -86,13 +85,13 @@ func changedString(shown, now string) *string {
 	if shown == now {
 		return nil
 	}
-	changed := now // and not now itself, which would be made also where nothing changed
+	changed := now // a copy, so that now is only allocated if something changed
 	return &changed
 }
 
-// A NextTool goes on with a tool call: with the arguments as they were
-// changed, or as they came if call is nil. It may be called several times.
-// Errors are *abi.Error; if the run ends meanwhile it does not return.
+// A NextTool continues a tool call with the arguments in call, or unchanged if call is
+// nil. It may be called several times. Its errors are of type *abi.Error. It does not
+// return if the run ends meanwhile.
 type NextTool func(call *Call) (*abi.Result, error)
 
 func (NextTool) collect(m *Module, _ abi.Hook) any { return collect[WrapToolCallHook](m) }
@@ -143,25 +142,25 @@ var toolCalls = wrapping[Call, abi.Result]{
 	},
 }
 
-// A ToolEnd is a tool call after it was made. Result and Err may be changed,
-// one of them being there.
+// A ToolEnd is a tool call after it was made. Either Result or Err is set; the hook may
+// change both.
 type ToolEnd struct {
-	// Call has the arguments as executed. They may be changed for
-	// [ToolEnd.Again] only.
+	// Call has the arguments with which the tool was called. Changing them only affects
+	// [ToolEnd.Again].
 	*Call
-	// Result is what the tool said, nil if the call failed.
+	// Result is the tool's result, or nil if the call failed.
 	Result *abi.Result
-	// Err is why it failed. Setting it makes the call a failed one; setting a
-	// Result in its place makes it good.
+	// Err is the reason why the call failed. Setting it makes the call fail. Setting
+	// Result instead makes it succeed.
 	Err *abi.Error
-	// Source is "tool", "host", or the entry that answered or denied.
+	// Source is "tool", "host", or the entry that answered or denied the call.
 	Source string
 
 	again *string
 }
 
-// Again calls the tool once more, with the arguments as they were changed. At
-// most three times a call; gates judge again.
+// Again repeats the call with the arguments of Call, at most three times per call. The
+// gates decide again.
 func (e *ToolEnd) Again(reason string) { e.again = &reason }
 
 func (*ToolEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterToolHook](m) }
@@ -205,14 +204,14 @@ func (*ToolEnd) serve(s *served) (abi.Writable, error) {
 	return out, err
 }
 
-// A ToolRecord is how a tool's result is recorded in the run's messages.
+// A ToolRecord is a tool's result that is about to be recorded in the run's messages.
 type ToolRecord struct {
 	*Call
 	Result abi.Result
-	// Default is the message that would be recorded.
+	// Default is the message that is recorded by default.
 	Default abi.Message
-	// Messages, if there are any, are recorded in its place. Exactly one of
-	// them must answer the call.
+	// Messages replaces Default unless it is empty. Exactly one of the messages must
+	// answer the call.
 	Messages []abi.Message
 }
 
@@ -261,13 +260,13 @@ func (*ToolsEnd) serve(s *served) (answer abi.Writable, err error) {
 	return &v.out, err
 }
 
-// A Translation is an event on its way to a client. Event may be changed;
-// setting Drop keeps it from the client. Its type, ids and order are the
-// host's, and the end of a run cannot be dropped.
+// A Translation is an event that is about to be sent to a client. The hook may change
+// Event, or set Drop to suppress it. It cannot change the event's type, IDs and order,
+// and it cannot drop the end of a run.
 type Translation struct {
 	Protocol string
-	// Event is an abi.Event before it is put into the protocol, and the
-	// protocol's own form after.
+	// Event is the abi.Event in TranslateBefore, and its form in the client's protocol in
+	// TranslateAfter.
 	Event abi.JSON
 	Drop  bool
 }

@@ -4,15 +4,14 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Chunks are the pieces of a streamed answer that wait. Items may be changed,
-// in any way: emptied, they are dropped.
+// Chunks are the available pieces of a streamed answer. The hook may change Items in any
+// way; without items, nothing is passed on.
 type Chunks struct {
 	Items []abi.Chunk
-	// Stream says which stream of the run they are of: what a hook keeps of
-	// one has nothing to do with the next, for example after a call that
-	// broke off was made once more.
+	// Stream identifies the stream of the chunks within the run. Do not combine chunks of
+	// different streams: a failed call that is repeated has a new stream.
 	Stream int64
-	// Final is true once a message, with its last pieces; there may be none.
+	// Final is true in the last call for each message. Items may be empty then.
 	Final bool
 }
 
@@ -42,19 +41,19 @@ func (*Chunks) serve(s *served) (abi.Writable, error) {
 	}
 	if !sameChunks(chunks.Items, v.in.Chunks) {
 		if v.out.Chunks = chunks.Items; chunks.Items == nil {
-			v.out.Chunks = []abi.Chunk{} // drops them, where nil says nothing
+			v.out.Chunks = []abi.Chunk{} // nil would mean unchanged
 		}
 	}
 	return &v.out, nil
 }
 
-// A chunksInput has room for one chunk, which most inputs have.
+// A chunksInput has capacity for one chunk, the most common number.
 type chunksInput struct {
 	abi.OnChunkInput
 	one [1]abi.Chunk
 }
 
-// copyChunks copies what an author could change in place.
+// copyChunks deep-copies chunks, so that an author can change them in place.
 func copyChunks(out, chunks []abi.Chunk) {
 	copy(out, chunks)
 	for i := range out {

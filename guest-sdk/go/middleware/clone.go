@@ -7,15 +7,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// cloneMessage copies what an author could change in place, so that what was
-// shown and what is handed out stay apart.
+// cloneMessage deep-copies a message, so that changes in place do not affect the message
+// in the input.
 func cloneMessage(m *abi.Message) (out abi.Message) {
 	copyMessage(&out, m)
 	return out
 }
 
-// copyMessage is cloneMessage to a place. Most messages have nothing but texts, of
-// which it is one copy.
+// copyMessage is cloneMessage into an existing message. Most messages have only strings,
+// for which it is a plain assignment.
 func copyMessage(out, m *abi.Message) {
 	*out = *m
 	if m.ToolCalls != nil {
@@ -72,8 +72,7 @@ func copyResult(r *abi.Result) abi.Result {
 	return abi.Result{Content: cloneContent(r.Content), IsError: r.IsError, Extra: slices.Clone(r.Extra)}
 }
 
-// The functions below report whether two values say the same. Either may be nil
-// where it is a pointer.
+// The functions below report whether two values are equal. Pointers may be nil.
 
 func sameMessage(a, b *abi.Message) bool {
 	if a == b || a == nil || b == nil {

@@ -9,27 +9,26 @@ import (
 
 // A part is one middleware of a module.
 type part struct {
-	value  any // whose hooks are called; nil until it is built
-	sample any // of the same type, to see which hooks it has
+	value  any // the value with the hooks; nil until it is built
+	sample any // a value of the same type, to determine its hooks
 
-	// One of these, if the part takes a configuration: a struct behind a
-	// pointer that is decoded into, as it was registered, or a builder.
+	// One of these is set if the part has a configuration: a copy of the registered
+	// struct, into which the configuration is decoded, or a builder.
 	prototype reflect.Value
 	build     *builder
-	schema    *schema // of that
+	schema    *schema // schema of the configuration
 }
 
-// A builder makes a middleware from its configuration.
+// A builder builds a middleware from its configuration.
 type builder struct {
 	config reflect.Type
 	sample any
 	build  func(config any) (any, error)
 }
 
-// Build makes a middleware from a function that is called with the module's
-// configuration, where decoding it into the middleware's own exported fields
-// is not enough. M is a concrete type with the hooks; C is anything that JSON
-// decodes into, usually a struct.
+// Build returns a middleware that fn builds from the module's configuration, for cases
+// where decoding into the middleware's exported fields is not enough. M is a concrete
+// type with the hooks. C is any type that JSON can be decoded into, usually a struct.
 func Build[C, M any](fn func(config C) (M, error)) Middleware {
 	var sample M
 	return &builder{
@@ -74,7 +73,7 @@ func (p *part) name() string { return reflect.TypeOf(p.sample).String() }
 
 func (p *part) takesConfig() bool { return p.build != nil || p.prototype.IsValid() }
 
-// configType is what the part's configuration is decoded into.
+// configType returns the type of the part's configuration.
 func (p *part) configType() reflect.Type {
 	if p.build != nil {
 		return p.build.config
@@ -82,8 +81,8 @@ func (p *part) configType() reflect.Type {
 	return p.prototype.Type()
 }
 
-// configure decodes the configuration into the part that takes it, has it
-// checked, and forgets what earlier calls left behind.
+// configure decodes and checks the configuration, and clears what earlier calls left
+// behind.
 func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	var in abi.ConfigureInput
 	if err := abi.Read(b, &in); err != nil {
@@ -106,10 +105,10 @@ func (m *Module) configure(host Host, b []byte) (abi.Writable, error) {
 	return &abi.ConfigureAnswer{}, nil
 }
 
-// byType configures the middlewares of a module as their types say.
+// byType configures middlewares according to their types.
 type byType struct {
 	m      *Module
-	target *part // which takes the configuration; nil: none does
+	target *part // the part with the configuration; nil if there is none
 }
 
 func (c byType) configure(ctx *Context, config abi.JSON) error {
@@ -129,7 +128,7 @@ func (c byType) configure(ctx *Context, config abi.JSON) error {
 
 func (p *part) configure(config abi.JSON) error {
 	fresh := reflect.New(p.configType())
-	if p.build == nil { // what JSON says nothing of is as it was registered
+	if p.build == nil { // absent values keep their registered defaults
 		fresh.Elem().Set(p.prototype)
 		renew(fresh.Elem(), 0)
 	}
@@ -148,11 +147,11 @@ func (p *part) configure(config abi.JSON) error {
 	return nil
 }
 
-// deepest is how deep what a middleware is registered with may be.
+// deepest is the maximum nesting depth of a registered middleware's value.
 const deepest = 100
 
-// renew makes slices, maps and pointers new in v, a copy, as far as JSON would write
-// into them: so that nobody writes into those of what it was copied from.
+// renew replaces the slices, maps and pointers in v that JSON could write into by copies,
+// so that decoding into v does not change the value it was copied from.
 func renew(v reflect.Value, depth int) {
 	if depth > deepest {
 		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deep, or in itself. Tag fields that are no configuration `json:\"-\"`")
@@ -205,8 +204,7 @@ func renew(v reflect.Value, depth int) {
 	}
 }
 
-// readConfig reads a configuration strictly: keys that v does not have are
-// errors.
+// readConfig decodes a configuration. Unknown keys are errors.
 func readConfig(config abi.JSON, v any) error {
 	unknown, err := abi.ReadStrict(config, v)
 	if err != nil {
@@ -218,7 +216,7 @@ func readConfig(config abi.JSON, v any) error {
 	return unknownKeys(unknown, configNames(reflect.TypeOf(v).Elem()))
 }
 
-// unknownKeys is the error of a configuration with other keys than the known ones.
+// unknownKeys returns the error for a configuration with unknown keys.
 func unknownKeys(unknown, known []string) error {
 	allowed := "this module takes no configuration"
 	if len(known) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// denier has all that a configuration can have.
+// denier has every kind of configuration field.
 type denier struct {
 	Patterns []string       `json:"patterns" doc:"names of tools that are denied, as regular expressions"`
 	Limits   map[string]int `json:"limits,omitempty"`
@@ -80,7 +80,7 @@ func TestConfigure(t *testing.T) {
 	require.Equal(t, 1, d.calls, "nothing is left of the memory before")
 }
 
-func TestConfigureRefuses(t *testing.T) {
+func TestConfigureErrors(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		`{"pattern":[]}`:           "config: unknown key pattern; allowed: patterns, limits, reason, sub, mode, Untaged",
@@ -171,7 +171,7 @@ type tree struct {
 
 func (*tree) OnChunk(*middleware.Context, *middleware.Chunks) error { return nil }
 
-func TestConfigSchemaOfTypesThatHoldThemselves(t *testing.T) {
+func TestConfigSchemaRecursive(t *testing.T) {
 	t.Parallel()
 	d, err := middlewaretest.New(middleware.Options{}, &tree{}).Describe()
 	require.NoError(t, err)

@@ -7,25 +7,25 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Context is one call of a hook: where in the run it is, and what the
-// module can do beside answering. It must not be used after the hook returned.
+// A Context belongs to one call of a hook. It describes the current run and gives access
+// to the host. It must not be used after the hook has returned.
 type Context struct {
-	// Run says which run, and where in it. It is empty in configure.
+	// Run describes the run and its progress. It is empty in configure.
 	Run abi.Run
-	// Entry is this module's name in the chain.
+	// Entry is the name of this module's entry in the chain.
 	Entry string
-	// Resume is there when this hook interrupted the run and was answered:
-	// the hook is called again with the input that it saw.
+	// Resume is set if this hook interrupted the run and the interrupt was answered. The
+	// hook is called again with its original input.
 	Resume *abi.Resume
 
 	host     Host
-	textKind string  // of chunks that are text, in this hook
-	frame    any     // the *frame of the wrapper that runs, if one does: see [aside]
-	sent     bool    // the host was sent chunks
-	room     *[]byte // where values are encoded, one after the other
+	textKind string  // kind of text chunks in this hook
+	frame    any     // *frame of the running wrapper, if any; see [aside]
+	sent     bool    // whether the hook sent chunks
+	room     *[]byte // buffer for encoding values
 }
 
-// encode returns the JSON of a value, which is there until the next is encoded.
+// encode returns the JSON encoding of value, which is valid until the next call.
 func (c *Context) encode(value any) ([]byte, error) {
 	if c.room == nil {
 		return abi.MarshalValue(value)
@@ -37,11 +37,11 @@ func (c *Context) encode(value any) ([]byte, error) {
 	return b, err
 }
 
-// mostKept is the most bytes of room for JSON that are kept for the next.
+// mostKept is the maximum size in bytes of a buffer that is kept for reuse.
 const mostKept = 32 << 10
 
-// Emit makes a custom event of the run, marked with this module. Data is
-// anything that encodes as JSON; nil is none. It is denied in observe.
+// Emit emits a custom event of the run, marked with this module's entry. data is any
+// value that can be encoded as JSON; nil means no data. Emit is denied in observe.
 func (c *Context) Emit(name string, data any) error {
 	event := abi.Custom{Name: name}
 	if data != nil {
@@ -58,44 +58,45 @@ func (c *Context) Emit(name string, data any) error {
 	return c.host.Emit(b)
 }
 
-// Debugf, Infof, Warnf and Errorf write a line to the run's log, as [Sprintf] makes it.
+// Debugf, Infof, Warnf and Errorf write a line to the run's log, formatted as by
+// [Sprintf].
 func (c *Context) Debugf(format string, args ...any) {
 	c.host.Log(abi.LogDebug, Sprintf(format, args...))
 }
 
-// Infof is described at [Context.Debugf].
+// Infof is documented at [Context.Debugf].
 func (c *Context) Infof(format string, args ...any) {
 	c.host.Log(abi.LogInfo, Sprintf(format, args...))
 }
 
-// Warnf is described at [Context.Debugf].
+// Warnf is documented at [Context.Debugf].
 func (c *Context) Warnf(format string, args ...any) {
 	c.host.Log(abi.LogWarn, Sprintf(format, args...))
 }
 
-// Errorf is described at [Context.Debugf]. It does not fail the hook:
-// returning an error does.
+// Errorf is documented at [Context.Debugf]. It does not make the hook fail; return an
+// error for that.
 func (c *Context) Errorf(format string, args ...any) {
 	c.host.Log(abi.LogError, Sprintf(format, args...))
 }
 
-// Info and Warn write a line to the run's log as it is. A module that formats nothing
-// is smaller by what formatting takes.
+// Info and Warn write a line to the run's log without formatting. A module that formats
+// nothing is smaller.
 func (c *Context) Info(line string) { c.host.Log(abi.LogInfo, line) }
 
-// Warn is described at [Context.Info].
+// Warn is documented at [Context.Info].
 func (c *Context) Warn(line string) { c.host.Log(abi.LogWarn, line) }
 
-// Stop makes an error that ends the run when a hook returns it: nothing
-// catches it, and whatever else the hook changed is dropped. The reason is for
-// people, the code for programs; it may be empty.
+// Stop returns an error that ends the run when a hook returns it. No other hook can
+// prevent that, and the host discards the hook's other changes. The reason is for people,
+// the optional code for programs.
 func (c *Context) Stop(reason, code string) error {
 	return &ending{abi.Control{Stop: &abi.Stop{Reason: reason, Code: code}}}
 }
 
-// Interrupt makes an error that pauses the run when a hook returns it, until
-// somebody answers. Payload is what that somebody gets to see, anything that
-// encodes as JSON; nil is none. In a gate it asks.
+// Interrupt returns an error that pauses the run when a hook returns it, until the
+// interrupt is answered. The payload is shown to the person who answers. It is any value
+// that can be encoded as JSON; nil means none. In a gate, Interrupt asks for approval.
 func (c *Context) Interrupt(reason string, payload any) error {
 	raw, err := encodePayload(payload)
 	if err != nil {
@@ -121,8 +122,8 @@ func (e *ending) Error() string {
 	return "interrupt: " + e.Interrupt.Reason
 }
 
-// errorObject is what a hook that returned err writes as its output. The
-// nearest *abi.Error in err keeps its code and the rest; the text is err's.
+// errorObject returns the error object for err. If err wraps an *abi.Error, the object
+// has its code and other fields, with err's text.
 func errorObject(err error) *abi.Error {
 	known, ok := errors.AsType[*abi.Error](err)
 	if !ok {
@@ -135,9 +136,9 @@ func errorObject(err error) *abi.Error {
 	return &out
 }
 
-// A hostFailure is the panic with which reading a list gives up when the host
-// does: the hook fails with the host's error.
+// A hostFailure is the panic value for a host error while a list is read. The hook then
+// fails with the host's error.
 type hostFailure struct{ err error }
 
-// Error is what is printed where nothing catches it: TinyGo cannot.
+// Error returns the host's error. TinyGo prints it, because it cannot recover.
 func (f hostFailure) Error() string { return f.err.Error() }

@@ -6,9 +6,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Declaration is a module that says itself which hooks it has and what it is
-// configured with, where [Register] finds that out of types. That takes reflection,
-// without which a module is 0.6 MB smaller.
+// A Declaration is a module whose hooks and configuration fields are declared
+// explicitly. [Register] determines them from types instead, with reflection, which
+// makes a module 0.6 MB larger.
 //
 //	func init() {
 //		g := &guard{}
@@ -18,13 +18,13 @@ import (
 //		middleware.Serve(d)
 //	}
 //
-// A hook of several values asks them in the order in which they were declared.
+// Several middlewares with the same hook are called in the order of their declaration.
 type Declaration struct {
 	module Module
 	fields fields
 }
 
-// Declare begins a declaration.
+// Declare returns a new declaration.
 func Declare(o Options) *Declaration {
 	d := &Declaration{}
 	d.module.describe(&o)
@@ -32,7 +32,7 @@ func Declare(o Options) *Declaration {
 	return d
 }
 
-// Module returns the module. [Serve] is what authors call.
+// Module returns the declared module. Authors call [Serve] instead.
 func (d *Declaration) Module() *Module {
 	m := &d.module
 	if m.description.ConfigSchema == nil {
@@ -44,7 +44,7 @@ func (d *Declaration) Module() *Module {
 
 type serveFunc = func(s *served) (abi.Writable, error)
 
-// declare adds a middleware to those that have a hook.
+// declare adds a middleware to those that have the hook.
 func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {
 	m := &d.module
 	s := m.find(hook)
@@ -57,7 +57,7 @@ func declare[H any](d *Declaration, hook abi.Hook, serve serveFunc, h H) {
 	s.called = append(hooks[H](s), h)
 }
 
-// sortHooks puts the hooks in the order in which a run meets them.
+// sortHooks sorts the hooks by the order in which a run calls them.
 func (m *Module) sortHooks() {
 	have := m.description.Hooks
 	m.description.Hooks = make([]abi.Hook, 0, len(have))
@@ -68,85 +68,86 @@ func (m *Module) sortHooks() {
 	}
 }
 
-// Configure declares what checks a configuration, once it stands in the fields, and
-// computes what follows from it.
+// Configure declares a hook that runs after the configuration was read into the fields.
+// It can check the fields and compute values from them.
 func (d *Declaration) Configure(h ConfigureHook) { d.fields.checks = append(d.fields.checks, h) }
 
-// BeforeAgent declares the hook of the same name, as the methods below do.
+// BeforeAgent declares a middleware for before_agent. The methods below do the same for
+// their hooks.
 func (d *Declaration) BeforeAgent(h BeforeAgentHook) {
 	declare(d, abi.HookBeforeAgent, (*AgentStart)(nil).serve, h)
 }
 
-// BeforeModelRewriteState is described at [Declaration.BeforeAgent].
+// BeforeModelRewriteState is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeModelRewriteState(h BeforeModelRewriteStateHook) {
 	declare(d, abi.HookBeforeModelRewriteState, beforeRewrite, h)
 }
 
-// BeforeModel is described at [Declaration.BeforeAgent].
+// BeforeModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeModel(h BeforeModelHook) {
 	declare(d, abi.HookBeforeModel, (*ModelStart)(nil).serve, h)
 }
 
-// WrapModel is described at [Declaration.BeforeAgent].
+// WrapModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) WrapModel(h WrapModelHook) {
 	declare(d, abi.HookWrapModel, NextModel(nil).serve, h)
 }
 
-// OnChunk is described at [Declaration.BeforeAgent].
+// OnChunk is documented at [Declaration.BeforeAgent].
 func (d *Declaration) OnChunk(h OnChunkHook) { declare(d, abi.HookOnChunk, (*Chunks)(nil).serve, h) }
 
-// AfterModel is described at [Declaration.BeforeAgent].
+// AfterModel is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterModel(h AfterModelHook) {
 	declare(d, abi.HookAfterModel, (*ModelEnd)(nil).serve, h)
 }
 
-// AfterModelRewriteState is described at [Declaration.BeforeAgent].
+// AfterModelRewriteState is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterModelRewriteState(h AfterModelRewriteStateHook) {
 	declare(d, abi.HookAfterModelRewriteState, afterRewrite, h)
 }
 
-// BeforeTool is described at [Declaration.BeforeAgent].
+// BeforeTool is documented at [Declaration.BeforeAgent].
 func (d *Declaration) BeforeTool(h BeforeToolHook) {
 	declare(d, abi.HookBeforeTool, (*ToolStart)(nil).serve, h)
 }
 
-// WrapToolCall is described at [Declaration.BeforeAgent].
+// WrapToolCall is documented at [Declaration.BeforeAgent].
 func (d *Declaration) WrapToolCall(h WrapToolCallHook) {
 	declare(d, abi.HookWrapToolCall, NextTool(nil).serve, h)
 }
 
-// GateTool is described at [Declaration.BeforeAgent].
+// GateTool is documented at [Declaration.BeforeAgent].
 func (d *Declaration) GateTool(h GateToolHook) { declare(d, abi.HookGateTool, Decision{}.serve, h) }
 
-// AfterTool is described at [Declaration.BeforeAgent].
+// AfterTool is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterTool(h AfterToolHook) {
 	declare(d, abi.HookAfterTool, (*ToolEnd)(nil).serve, h)
 }
 
-// ToolMessages is described at [Declaration.BeforeAgent].
+// ToolMessages is documented at [Declaration.BeforeAgent].
 func (d *Declaration) ToolMessages(h ToolMessagesHook) {
 	declare(d, abi.HookToolMessages, (*ToolRecord)(nil).serve, h)
 }
 
-// AfterTools is described at [Declaration.BeforeAgent].
+// AfterTools is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterTools(h AfterToolsHook) {
 	declare(d, abi.HookAfterTools, (*ToolsEnd)(nil).serve, h)
 }
 
-// AfterAgent is described at [Declaration.BeforeAgent].
+// AfterAgent is documented at [Declaration.BeforeAgent].
 func (d *Declaration) AfterAgent(h AfterAgentHook) {
 	declare(d, abi.HookAfterAgent, (*AgentEnd)(nil).serve, h)
 }
 
-// Observe is described at [Declaration.BeforeAgent].
+// Observe is documented at [Declaration.BeforeAgent].
 func (d *Declaration) Observe(h ObserveHook) { declare(d, abi.HookObserve, observing{}.serve, h) }
 
-// TranslateBefore is described at [Declaration.BeforeAgent].
+// TranslateBefore is documented at [Declaration.BeforeAgent].
 func (d *Declaration) TranslateBefore(h TranslateBeforeHook) {
 	declare(d, abi.HookTranslateBefore, (*Translation)(nil).serve, h)
 }
 
-// TranslateAfter is described at [Declaration.BeforeAgent].
+// TranslateAfter is documented at [Declaration.BeforeAgent].
 func (d *Declaration) TranslateAfter(h TranslateAfterHook) {
 	declare(d, abi.HookTranslateAfter, (*Translation)(nil).serve, h)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// limiter is declared, and its twin is registered: they are one to the host.
+// limiter is declared, and its twin is registered. They must be identical to the host.
 type limiter struct {
 	Deny   []string `json:"deny" doc:"tools that are never called"`
 	Reason string   `json:"reason" doc:"what the model is told"`
@@ -67,7 +67,7 @@ func declaredLimiter() *middlewaretest.Host {
 	return middlewaretest.NewDeclared(d)
 }
 
-func TestDeclaredIsAsRegistered(t *testing.T) {
+func TestDeclaredEqualsRegistered(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func() *middlewaretest.Host{"registered": registeredLimiter, "declared": declaredLimiter} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestDeclaredIsAsRegistered(t *testing.T) {
 	}
 }
 
-func TestDeclaredRefuses(t *testing.T) {
+func TestDeclaredErrors(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{
 		`{"denied":[]}`:           "config: unknown key denied; allowed: deny, reason, most, share, strict",
@@ -176,7 +176,7 @@ func (a *all) TranslateAfter(*middleware.Context, *middleware.Translation) error
 	return a.note("translate_after")
 }
 
-func TestDeclaredHooksAreCalled(t *testing.T) {
+func TestDeclaredHooks(t *testing.T) {
 	t.Parallel()
 	a, d := &all{}, middleware.Declare(middleware.Options{})
 	d.BeforeModelRewriteState(a)
@@ -214,7 +214,7 @@ func TestDeclaredHooksAreCalled(t *testing.T) {
 		require.True(t, ok, hook)
 		want := []string{string(hook)}
 		if hook == abi.HookObserve {
-			want = append(want, want...) // two are asked
+			want = append(want, want...) // two middlewares have it
 		}
 		require.Equal(t, want, a.calls)
 	}

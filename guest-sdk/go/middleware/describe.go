@@ -4,28 +4,27 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Options say what a module tells of itself. All are optional.
+// Options describes a module to the host. All fields are optional.
 type Options struct {
-	Name        string // what the module is called
-	Version     string // its version, in the author's own counting
+	Name        string // name of the module
+	Version     string // version of the module, in any format
 	Description string // one sentence
-	// Requires are hooks and features without which the module makes no
-	// sense: a host that lacks one refuses it.
+	// Requires names hooks and features that the module needs. A host without one of them
+	// rejects the module.
 	Requires []string
-	// Events are those that Observe is called with; nil: all but chunks.
+	// Events lists the events that Observe receives. Nil means all but chunks.
 	Events []abi.EventType
-	// HoldStream keeps the pieces of a wrapped model call back until WrapModel
-	// returned, for wrappers that must see an answer before anybody does.
+	// HoldStream holds back the chunks of a wrapped model call until WrapModel returns,
+	// for wrappers that must see the whole answer first.
 	HoldStream bool
-	// ConfigSchema is a JSON Schema of the configuration; nil: it is made from
-	// the type of the middleware that is configured.
+	// ConfigSchema is a JSON Schema of the configuration. If nil, it is derived from the
+	// type of the configured middleware.
 	ConfigSchema abi.JSON
 }
 
-// NewModule makes a module of middlewares, called in the order in which they
-// are given, wrappers from outside in. It panics with what is to be done where
-// one of them is none, or has a method that is named like a hook and is not
-// one. [Register] is what authors call.
+// NewModule returns a module of middlewares. They are called in the given order; the
+// first wrapper is the outermost. NewModule panics if a value is not a middleware or has
+// a method with the name of a hook but another type. Authors call [Register] instead.
 func NewModule(o Options, middlewares ...Middleware) *Module {
 	m := &Module{}
 	for _, mw := range flatten(middlewares) {
@@ -66,7 +65,7 @@ func NewModule(o Options, middlewares ...Middleware) *Module {
 	return m
 }
 
-// describe begins the module's description.
+// describe initializes the module's description.
 func (m *Module) describe(o *Options) {
 	m.room = make([]byte, 0, 1<<10)
 	m.description = abi.Description{
@@ -76,10 +75,10 @@ func (m *Module) describe(o *Options) {
 	}
 }
 
-// noConfig is the schema of the configuration of a module that has none.
+// noConfig is the configuration schema of a module without configuration.
 var noConfig = schema{kind: "object", closed: true}
 
-// target returns the part that takes the module's configuration, if any.
+// target returns the part that takes the module's configuration, or nil.
 func (m *Module) target() *part {
 	var found *part
 	for _, p := range m.parts {

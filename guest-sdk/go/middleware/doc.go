@@ -1,10 +1,9 @@
-// Package middleware is for authors of middlewares in Go: code that runs in
-// an agent's loop, as a WebAssembly module, and rewrites its state, wraps its
-// model and tool calls, or stops it.
+// Package middleware is the SDK for middlewares in Go. A middleware runs in an agent's
+// loop as a WebAssembly module. It can rewrite the agent's state, wrap model and tool
+// calls, or stop the run.
 //
-// A middleware is a value with hook methods: one for each point of the loop
-// at which it wants to be called ([BeforeAgentHook], [WrapModelHook],
-// [GateToolHook], …). It is registered in init:
+// A middleware is a value with hook methods, one for each point of the loop at which it
+// is called ([BeforeAgentHook], [WrapModelHook], [GateToolHook], …). Register it in init:
 //
 //	func init() {
 //		middleware.Register(middleware.Options{Name: "polite"}, &polite{})
@@ -21,25 +20,24 @@
 //		return nil
 //	}
 //
-// and built with
+// and build it with
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o polite.wasm
 //
-// A module that is to be small is declared instead: see [Declare].
+// For a smaller module, see [Declare].
 //
-// # What a hook changes
+// # Changes
 //
-// A hook changes the value that it is given; what it does not touch is not
-// sent back and stays as it is. An error fails the hook (an [abi.Error] keeps
-// its code); [Context.Stop] and [Context.Interrupt] make errors that end or
-// pause the run.
+// A hook changes the value that it receives. Only changes are sent to the host. If a hook
+// returns an error, it fails; an [abi.Error] keeps its code. [Context.Stop] and
+// [Context.Interrupt] return errors that end or pause the run.
 //
 // # Streams
 //
-// To change an answer on its way, piece by piece, [OnChunkHook] is enough. A
-// wrapper that wants more of a stream (to hold a part back, to end it early, to
-// make several pieces of one) reads it with next.Stream and hands on what it
-// likes with [Context.Send]; it then returns nil, and what it sent is the answer:
+// [OnChunkHook] changes a streamed answer chunk by chunk. A wrapper that needs more
+// control, for instance to hold back a part or to end the stream early, reads it with
+// next.Stream and passes chunks on with [Context.Send]. It then returns nil, and what it
+// sent is the answer:
 //
 //	func (w *words) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 //		stream := next.Stream(req)
@@ -51,17 +49,16 @@
 //		return nil, stream.End()
 //	}
 //
-// The same works where nothing is streamed: the answer then comes in one piece.
+// This also works without streaming: the answer then arrives at once.
 //
-// # What lasts
+// # State
 //
-// Memory is a cache: an instance of the module may be thrown away between two
-// hooks of a run, and every run begins as configure left it. So fields that
-// the configuration set are always there, and whatever a run is to remember
-// belongs into a [Local] or a [Counter].
+// Memory is a cache: the host may discard an instance of the module between two hooks of a
+// run, and every run begins with the memory that configure left. Fields set by the
+// configuration are therefore always available. A [Local] or a [Counter] holds what a run
+// must remember.
 //
 // # Testing
 //
-// Everything but the imports themselves is ordinary Go: package
-// middlewaretest runs a middleware in a plain go test.
+// Package middlewaretest runs a middleware in a plain go test.
 package middleware

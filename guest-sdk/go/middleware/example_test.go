@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// toolPolicy denies tools by name, and asks about the rest after some calls.
+// toolPolicy denies tools by name, and asks about every call after the first few.
 type toolPolicy struct {
 	Deny  []string `json:"deny" doc:"tools that are never called"`
 	Limit int64    `json:"limit" doc:"calls before somebody is asked"`
@@ -40,11 +40,10 @@ func (p *toolPolicy) GateTool(ctx *middleware.Context, call *middleware.Call) (m
 	return middleware.Allow(), nil
 }
 
-// A middleware is a type with hook methods. Its exported fields are its
-// configuration.
+// A middleware is a type with hook methods. Its exported fields are its configuration.
 func Example() {
-	// In a module this stands in init:
-	//	middleware.Register(middleware.Options{Name: "tool-policy"}, &toolPolicy{Limit: 2})
+	// A module calls this in init:
+	// middleware.Register(middleware.Options{Name: "tool-policy"}, &toolPolicy{Limit: 2})
 	host := middlewaretest.New(middleware.Options{Name: "tool-policy"}, &toolPolicy{Limit: 2})
 
 	fmt.Println(host.Configure(map[string]any{"deny": []string{"shell"}, "limits": 1}))
@@ -62,7 +61,7 @@ func Example() {
 	// ask call 3 of this run <nil>
 }
 
-// Only what is looked at is pulled, and only what was changed is sent back.
+// Only messages that are read are fetched, and only changes are sent back.
 func ExampleMessages() {
 	host := middlewaretest.New(middleware.Options{}, middleware.WithBeforeModelRewriteState(
 		func(_ *middleware.Context, state *middleware.State) error {
@@ -88,7 +87,7 @@ func ExampleMessages() {
 	// pulled: 1
 }
 
-// A wrapper goes on with next, as often as it wants, or not at all.
+// A wrapper can call next any number of times, or not at all.
 func ExampleWithModelWrapper() {
 	host := middlewaretest.New(middleware.Options{}, middleware.WithModelWrapper(
 		func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
@@ -112,7 +111,7 @@ func ExampleWithModelWrapper() {
 	// Output: cut off; asking for a short answer <nil>
 }
 
-// A tool is a function: its parameters are described by its arguments' type.
+// A tool is a function. The type of its arguments describes its parameters.
 func ExampleNewTool() {
 	type args struct {
 		City string `json:"city" doc:"name of the city"`
@@ -132,7 +131,7 @@ func ExampleNewTool() {
 	// arguments of weather: unknown: town <nil>
 }
 
-// A local outlives the module's memory, and belongs to its run alone.
+// A local outlives the module's memory and belongs to a single run.
 func ExampleLocal() {
 	type visit struct {
 		Tool  string `json:"tool"`
@@ -152,7 +151,7 @@ func ExampleLocal() {
 			})
 		}))
 	for _, name := range []string{"read", "write", "read"} {
-		if err := host.Wipe(); err != nil { // what the host may do at any time
+		if err := host.Wipe(); err != nil { // the host may do this at any time
 			fmt.Println(err)
 		}
 		_, err := host.AfterTool(abi.AfterToolInput{Call: abi.Call{Name: name}, Result: abi.TextResult("ok")})

@@ -6,8 +6,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// fields are what a [Declaration] is configured with. A field that a configuration
-// leaves out is as it was when it was declared.
+// fields are the configuration fields of a [Declaration]. A field that is absent from the
+// configuration has the value it had when it was declared.
 type fields struct {
 	all    []field
 	checks []ConfigureHook
@@ -20,7 +20,7 @@ type field struct {
 	read   func(r *abi.Reader)
 }
 
-// add declares a field, whose value is read by read.
+// add declares a field. read reads its value.
 func add[T any](d *Declaration, p *T, name string, s schema, read func(r *abi.Reader) T) {
 	initial := *p
 	d.fields.all = append(d.fields.all, field{
@@ -30,28 +30,28 @@ func add[T any](d *Declaration, p *T, name string, s schema, read func(r *abi.Re
 	})
 }
 
-// String declares that the configuration may set *p, under that name. The doc says
-// what it is, for its JSON Schema.
+// String declares that the configuration can set *p with the key name. doc describes the
+// field in the JSON Schema.
 func (d *Declaration) String(p *string, name, doc string) {
 	add(d, p, name, schema{kind: "string", description: doc}, (*abi.Reader).Text)
 }
 
-// Bool is [Declaration.String] for true or false.
+// Bool is like [Declaration.String] for a boolean.
 func (d *Declaration) Bool(p *bool, name, doc string) {
 	add(d, p, name, schema{kind: "boolean", description: doc}, (*abi.Reader).Bool)
 }
 
-// Int is [Declaration.String] for a whole number.
+// Int is like [Declaration.String] for an integer.
 func (d *Declaration) Int(p *int, name, doc string) {
 	add(d, p, name, schema{kind: "integer", description: doc}, func(r *abi.Reader) int { return int(r.Int()) })
 }
 
-// Float is [Declaration.String] for a number.
+// Float is like [Declaration.String] for a number.
 func (d *Declaration) Float(p *float64, name, doc string) {
 	add(d, p, name, schema{kind: "number", description: doc}, (*abi.Reader).Float)
 }
 
-// Strings is [Declaration.String] for a list of strings.
+// Strings is like [Declaration.String] for a list of strings.
 func (d *Declaration) Strings(p *[]string, name, doc string) {
 	initial := slices.Clone(*p)
 	d.fields.all = append(d.fields.all, field{
@@ -67,8 +67,8 @@ func (d *Declaration) Strings(p *[]string, name, doc string) {
 	})
 }
 
-// Value is [Declaration.String] for what read reads: an object, a list of them. If the
-// configuration leaves it out, read is not called.
+// Value is like [Declaration.String] for any JSON, which read reads. read is not called
+// if the configuration does not have the key.
 func (d *Declaration) Value(name, doc string, read func(r *abi.Reader)) {
 	d.fields.all = append(d.fields.all, field{name: name, schema: schema{description: doc}, reset: func() {}, read: read})
 }
@@ -81,7 +81,8 @@ func (f *fields) schema() schema {
 	return s
 }
 
-// configure reads a configuration. Nothing is left of the one before.
+// configure reads a configuration. Fields that it does not have get their declared
+// values.
 func (f *fields) configure(ctx *Context, config abi.JSON) error {
 	for i := range f.all {
 		f.all[i].reset()

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Sprintf is fmt.Sprintf for what texts mostly have: %v, %s, %q, %d, %x, %X, %o, %b, %c,
-// %t, %T, %e, %f and %g, with a width, a precision and the flags -, + and 0. It is here
-// because fmt makes a module 0.6 MB larger: it brings along what an operating system has.
+// Sprintf is like fmt.Sprintf, but supports only the verbs %v, %s, %q, %d, %x, %X, %o,
+// %b, %c, %t, %T, %e, %f and %g, with a width, a precision and the flags -, + and 0.
+// Importing fmt makes a module 0.6 MB larger, because fmt depends on an operating system.
 func Sprintf(format string, args ...any) string {
 	text, _ := sprintf(format, args)
 	return text
 }
 
-// Errorf is fmt.Errorf, as [Sprintf] is fmt.Sprintf: errors.Is and errors.As see the
-// error that %w stands for.
+// Errorf is like fmt.Errorf with the verbs of [Sprintf]. The error wraps the operand of
+// %w.
 func Errorf(format string, args ...any) error {
 	text, cause := sprintf(format, args)
 	return &failure{text, cause}
@@ -31,10 +31,10 @@ type failure struct {
 // Error returns the text.
 func (f *failure) Error() string { return f.text }
 
-// Unwrap returns the error that %w stands for, or nil.
+// Unwrap returns the operand of %w, or nil.
 func (f *failure) Unwrap() error { return f.cause }
 
-// sprintf returns the text, and the last error that %w stands for.
+// sprintf returns the text and the last operand of %w.
 func sprintf(format string, args []any) (text string, cause error) {
 	b := make([]byte, 0, len(format)+16*len(args))
 	given := len(args)
@@ -66,17 +66,17 @@ func sprintf(format string, args []any) (text string, cause error) {
 	return string(b), cause
 }
 
-// A directive is what stands behind a percent sign.
+// A directive is a verb with its flags, width and precision.
 type directive struct {
 	verb             rune
 	left, zero, sign bool
-	width, precision int // precision -1: none
+	width, precision int // precision is -1 if absent
 }
 
-// read reads a directive, and returns what follows it.
+// read parses a directive and returns the rest of s.
 func (d *directive) read(s string) string {
 	d.precision = -1
-	if s != "" && s[0] >= 'A' && s[0] < utf8.RuneSelf { // mostly
+	if s != "" && s[0] >= 'A' && s[0] < utf8.RuneSelf { // the common case
 		d.verb = rune(s[0])
 		return s[1:]
 	}
@@ -88,7 +88,7 @@ func (d *directive) read(s string) string {
 		d.precision, s = digits(s[1:])
 	}
 	if s == "" {
-		d.verb = '%' // the text ends with a percent sign
+		d.verb = '%' // s ends with a percent sign
 		return s
 	}
 	verb, n := utf8.DecodeRuneInString(s)
@@ -96,7 +96,7 @@ func (d *directive) read(s string) string {
 	return s[n:]
 }
 
-// digits reads a number, at most 999.
+// digits parses a number of at most 999.
 func digits(s string) (n int, rest string) {
 	for ; s != "" && s[0] >= '0' && s[0] <= '9'; s = s[1:] {
 		n = min(10*n+int(s[0]-'0'), 999)
@@ -107,7 +107,7 @@ func digits(s string) (n int, rest string) {
 // append appends a value, padded to the width.
 func (d *directive) append(b []byte, v any) []byte {
 	if d.width == 0 && d.precision < 0 && !d.sign {
-		switch known := v.(type) { // what is most
+		switch known := v.(type) { // the most common types
 		case string:
 			if d.verb == 's' || d.verb == 'v' {
 				return append(b, known...)
@@ -137,7 +137,7 @@ func (d *directive) append(b []byte, v any) []byte {
 	return append(append(b, strings.Repeat(" ", missing)...), text...)
 }
 
-// text is a value as the verb wants it, and whether that is a number.
+// text formats a value for the verb. number reports whether the value is a number.
 func (d *directive) text(v any) (text string, number bool) {
 	r := reflect.ValueOf(v)
 	switch {
@@ -157,11 +157,11 @@ func (d *directive) text(v any) (text string, number bool) {
 	return d.value(r, 0)
 }
 
-// deepestText is how deep what is in a value is written.
+// deepestText is the maximum depth to which nested values are formatted.
 const deepestText = 8
 
-// value is a value as fmt writes it, but that methods of what is in it are not called:
-// calling those makes a module 0.3 MB larger.
+// value formats a value as fmt does, except that it does not call the methods of nested
+// values. Calling them would make a module 0.3 MB larger.
 func (d *directive) value(r reflect.Value, depth int) (text string, number bool) {
 	switch r.Kind() {
 	case reflect.Invalid:
@@ -199,7 +199,7 @@ func (d *directive) value(r reflect.Value, depth int) (text string, number bool)
 	return d.parts(r, depth+1), false
 }
 
-// parts is a value that consists of others.
+// parts formats a composite value.
 func (d *directive) parts(r reflect.Value, depth int) string {
 	var parts []string
 	add := func(name string, v reflect.Value) {

@@ -15,7 +15,7 @@ import (
 
 type mood string
 
-func TestLinesAreWrittenAsFmtDoes(t *testing.T) {
+func TestSprintf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		format string
@@ -43,7 +43,7 @@ func TestLinesAreWrittenAsFmtDoes(t *testing.T) {
 	}
 }
 
-func TestLinesWriteWhatConsistsOfOthers(t *testing.T) {
+func TestSprintfNested(t *testing.T) {
 	t.Parallel()
 	type inner struct {
 		Y []string
@@ -76,7 +76,7 @@ func TestLinesWriteWhatConsistsOfOthers(t *testing.T) {
 	require.Len(t, middleware.Sprintf("%99999d", 1), 999)
 }
 
-func TestErrorfWraps(t *testing.T) {
+func TestErrorf(t *testing.T) {
 	t.Parallel()
 	denied := &abi.Error{Code: abi.CodeDenied, Message: "no"}
 	err := middleware.Errorf("read %q: %w; ask for it", "a", denied)

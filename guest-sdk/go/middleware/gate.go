@@ -6,36 +6,36 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Decision is what a gate says to a tool call. The zero value is none: the
-// call is denied.
+// A Decision is a gate's decision about a tool call. The zero value is no decision; the
+// host then denies the call.
 type Decision struct {
 	decision string
 	message  string
-	payload  string // JSON; empty: none
-	err      error  // why there is none
+	payload  string // JSON; empty if there is none
+	err      error  // error of encoding the payload
 }
 
-// Allow lets the call happen, as far as this gate is concerned.
+// Allow allows the call. Other gates can still deny it.
 func Allow() Decision { return Decision{decision: abi.DecideAllow} }
 
-// Deny refuses the call; the model gets the message as an error result.
+// Deny denies the call. The model receives the message as an error result.
 func Deny(message string) Decision { return Decision{decision: abi.DecideDeny, message: message} }
 
-// Ask pauses the run until somebody allows or denies the call.
+// Ask pauses the run until a person approves or denies the call.
 func Ask(message string) Decision { return Decision{decision: abi.DecideAsk, message: message} }
 
 // StopRun ends the run.
 func StopRun(reason string) Decision { return Decision{decision: abi.DecideStop, message: reason} }
 
-// With returns the decision with something for the one who is asked:
-// anything that encodes as JSON.
+// With returns the decision with a payload for the person who is asked: any value that
+// can be encoded as JSON.
 func (d Decision) With(payload any) Decision {
 	raw, err := encodePayload(payload)
 	d.payload, d.err = string(raw), err
 	return d
 }
 
-// strictness orders decisions; the strictest of several counts.
+// strictness returns the rank of a decision. The strictest of several decisions applies.
 func (d Decision) strictness() int {
 	switch d.decision {
 	case abi.DecideAllow:
@@ -82,8 +82,8 @@ func (Decision) serve(s *served) (abi.Writable, error) {
 	return &v.out, strictest.err
 }
 
-// gateEnding says what a gate that returned a stop or an interrupt decided:
-// the decision must be there beside a stop, and an interrupt is a question.
+// gateEnding returns the answer for a gate that returned a stop or an interrupt. A stop
+// also needs a decision, and an interrupt asks for approval.
 func gateEnding(err error) (abi.Writable, error) {
 	end, ok := errors.AsType[*ending](err)
 	switch {

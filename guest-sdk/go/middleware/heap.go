@@ -2,10 +2,10 @@
 
 package middleware
 
-// blockBytes is how large the blocks are in which most of what the host gives lies.
+// blockBytes is the size of the blocks that hold most of the host's data.
 const blockBytes = 32 << 10
 
 var (
-	pool []byte // what is left of the last block
-	came int    // bytes that the host gave for which the collector has not had a turn
+	pool []byte // rest of the current block
+	came int    // bytes received from the host since the collector last ran
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// beginHook is called before a hook. The collector looks after memory.
+// beginHook is called before a hook. Go's garbage collector manages memory.
 func beginHook() {}
 
 // endHook is called after a hook.
@@ -20,11 +20,11 @@ func endHook(hook abi.Hook, n int32) {
 	letCollect()
 }
 
-// letCollect lets the garbage collector go on, in proportion to what came from the host.
-// It goes on where a hook waits, which hooks do not, or when one has allocated much. In
-// the middle of its work it is told of each pointer that is written, with which a hook
-// takes two to three times as long: behind a long conversation that was read, all hooks
-// of a run did.
+// letCollect lets the garbage collector run in proportion to the data received from the
+// host. Otherwise the collector runs only when a goroutine waits, which hooks do not, or
+// after large allocations. A hook takes two to three times as long while the collector
+// marks, because of the write barrier. Without letCollect, all hooks of a run did after
+// one of them read a long conversation.
 func letCollect() {
 	came += hookBytes
 	for ; came >= collectBytes; came -= collectBytes {
@@ -33,32 +33,33 @@ func letCollect() {
 }
 
 const (
-	// collectBytes is for how many bytes the collector has a turn, which takes as long as
-	// to read some 400 bytes where there is nothing to collect.
+	// collectBytes is the number of bytes received between collector runs. A run without
+	// garbage costs as much as reading about 400 bytes.
 	collectBytes = 256 << 10
-	hookBytes    = 8 << 10 // that a hook counts, beside those that it reads
+	hookBytes    = 8 << 10 // allowance for what a hook allocates in addition to its input
 )
 
-// What warm gets the heap ready for.
+// Parameters of warm.
 const (
-	room      = 1 << 20  // bytes that a run may use before memory grows
-	mostSmall = 2048     // bytes of the objects that a hook mostly makes
-	mostLists = 4096     // bytes of the lists with pointers that it mostly makes
-	mostNoted = 512      // bytes of those whose pointers are noted elsewhere
-	spanBytes = 8192     // a multiple of which each span begins at
-	mostSpans = 64 << 10 // bytes of a size that are looked through
-	deep      = 24       // frames of 1 KB that a hook's calls may be deep before the stack grows
+	room      = 1 << 20  // bytes that a run can use before memory grows
+	mostSmall = 2048     // maximum size of the objects that hooks usually allocate
+	mostLists = 4096     // maximum size of the slices with pointers that hooks usually allocate
+	mostNoted = 512      // maximum size of objects whose pointer bitmap is at the end of their span
+	spanBytes = 8192     // alignment of spans
+	mostSpans = 64 << 10 // number of bytes to search per size
+	deep      = 24       // number of 1 KB stack frames that a hook can use before the stack grows
 )
 
-// largeConfig is how many bytes of configuration are worth being warm once more: what
-// reading it leaves is garbage. After a smaller one the heap is as it was after describe
-// but for some pages, which are all that a host has to keep for each configuration.
+// largeConfig is the size in bytes from which warm runs again after configure, because
+// reading a large configuration leaves garbage. After a smaller one the heap differs from
+// its state after describe by a few pages, and only those are saved for each
+// configuration.
 const largeConfig = 8 << 10
 
-// warm makes the heap and the stack ready, since every run begins with them as they
-// are now: without garbage, with room, and with a place for the next object of each
-// usual size. Memory that grew is not given to another run. A stack that has to
-// grow is moved, which costs as much as some hooks; the collector makes it small.
+// warm prepares the heap and the stack, because every run starts from the state that they
+// have now: no garbage, spare capacity, and a free slot for the next object of each usual
+// size. Memory that a run adds is not passed to the next run. Growing a stack copies it,
+// which costs as much as several hooks, and a collection shrinks it again.
 func warm() {
 	registered.rehearse()
 	pool = make([]byte, blockBytes)
@@ -71,25 +72,24 @@ func warm() {
 	dive(deep)
 }
 
-// rehearse calls each hook with nothing, which it refuses: what the first call is made
-// in is there from then on.
+// rehearse calls each hook with an empty input, which the hook rejects. This allocates
+// what the first call of each hook needs.
 func (m *Module) rehearse() {
 	for i := range m.served {
 		_, _ = m.answer(nil, m.served[i].hook, nil)
 	}
 }
 
-// begin makes lists of each size up to most bytes, and of each so many that the last one
-// is the first of a span: all others of it are free. Where a run begins with the last
-// ones of a span, its hooks soon look for another, which takes as long as to make twenty
-// objects.
+// begin allocates slices of each size up to most bytes, until the last one is the first
+// of its span, so that the rest of the span is free. If a run began at the end of a span,
+// its hooks would soon need another, which costs as much as allocating twenty objects.
 //
-// Where the pointers of lists up to noted bytes are stands at the end of their span. So
-// the last one of these is the first in the second half of a span: what a hook makes is
-// on the page that says so, and a host has one page less to put back.
+// For slices of up to noted bytes the pointer bitmap is at the end of their span. Their
+// last one is therefore the first in the second half of a span: new objects are then on
+// the same page as the bitmap, and a host has one page less to restore.
 func begin[T any](list *[]T, most, noted uintptr) {
 	var one T
-	for n, size := 1, uintptr(0); ; n = cap(*list) + 1 { // append makes as long a one as has the size
+	for n, size := 1, uintptr(0); ; n = cap(*list) + 1 { // append rounds the capacity up to the size class
 		for used := uintptr(0); used < mostSpans; used += size {
 			*list = append([]T(nil), make([]T, n)...)
 			at := uintptr(unsafe.Pointer(unsafe.SliceData(*list)))
@@ -107,7 +107,7 @@ func begin[T any](list *[]T, most, noted uintptr) {
 	*list = nil
 }
 
-// dive uses stack: n frames of 1 KB.
+// dive uses n stack frames of 1 KB.
 //
 //go:noinline
 func dive(n int) byte {

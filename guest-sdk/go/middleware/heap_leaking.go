@@ -8,25 +8,25 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// With -gc=leaking nothing is freed, which makes the fastest modules. A run may have
-// any number of hooks, though, so there has to be an end: memory is a cache, as the ABI
-// has it, and once it is full a hook begins with it as configure left it. One hook
-// alone may use as much as its module may have.
+// With -gc=leaking, memory is never freed, which makes the fastest modules. A run may
+// have any number of hooks, so its memory must be bounded: once memory is full, the next
+// hook begins with the memory that configure left, as the ABI permits. A single hook can
+// use as much memory as its module is allowed.
 
 const (
-	room = 1 << 20 // bytes that a run may use before memory grows: memory that grew is not given to another run
-	full = 4 << 20 // bytes in use after which memory is put back
+	room = 1 << 20 // bytes that a run can use before memory grows; memory that a run adds is not passed to the next run
+	full = 4 << 20 // bytes in use after which memory is restored
 )
 
-// A snapshot is what memory was. It lies behind what it is of.
+// A snapshot is a copy of memory. It is stored after the memory that it copies.
 type snapshot struct {
-	base []byte  // from begin on, as describe left it
-	at   []page  // where configure left something else, or more
-	to   uintptr // where that ends
-	end  uintptr // where the heap did, with this in it
+	base []byte  // memory from begin on, as describe left it
+	at   []page  // the pages that configure changed or added
+	to   uintptr // end of the copied memory
+	end  uintptr // end of the heap, including this snapshot
 }
 
-// A page is a part of memory.
+// A page is a copy of a small part of memory.
 type page struct {
 	at  uintptr
 	was [pageBytes]byte
@@ -34,10 +34,10 @@ type page struct {
 
 const pageBytes = 128
 
-var kept *snapshot // nil: there is none yet
+var kept *snapshot // nil until it is taken
 
-// beginHook is called before a hook, while no other one of this instance goes on: a call
-// within a call has an instance of its own.
+// beginHook is called before a hook, while no other hook of this instance is running:
+// nested calls have their own instances.
 func beginHook() {
 	if kept != nil && heapPointer-kept.end > full {
 		kept.restore()
@@ -67,7 +67,7 @@ func endHook(hook abi.Hook, _ int32) {
 	}
 }
 
-// snapshotOf copies all that there is.
+// snapshotOf copies all memory in use.
 //
 //go:noinline
 func snapshotOf() *snapshot {
@@ -78,9 +78,9 @@ func snapshotOf() *snapshot {
 	return s
 }
 
-// changed copies what is not as in s: that may be most of memory of a large
-// configuration, and is little of a small one. So a host that keeps what differs for
-// each configuration keeps little.
+// changed returns a snapshot with the pages that differ from s: most of memory for a
+// large configuration, little for a small one. A host that saves the differences for each
+// configuration then saves little.
 //
 //go:noinline
 func (s *snapshot) changed() *snapshot {
@@ -91,7 +91,7 @@ func (s *snapshot) changed() *snapshot {
 		if off := at - first; off+n <= uintptr(len(s.base)) {
 			return !same(at, base+off, n)
 		}
-		return at < base || at+n > base+uintptr(len(s.base)) // its copy stays as it is
+		return at < base || at+n > base+uintptr(len(s.base)) // the snapshot itself does not change
 	}
 	pages := 0
 	for at := first; at < end; at += pageBytes {
@@ -110,7 +110,7 @@ func (s *snapshot) changed() *snapshot {
 	return out
 }
 
-// restore makes memory what it was, and empty behind that.
+// restore resets memory to the snapshot and clears the memory after it.
 //
 //go:noinline
 func (s *snapshot) restore() {
@@ -124,8 +124,8 @@ func (s *snapshot) restore() {
 	heapPointer = s.end
 }
 
-// put copies b to a place, around what says where memory ends and what it was: the
-// compiler does not know that copying changes variables.
+// put copies b to address at, except over the variables that hold the heap's end and the
+// snapshot. The compiler does not know that the copy changes variables.
 func put(at uintptr, b []byte) {
 	for len(b) > 0 {
 		n := uintptr(len(b))
@@ -151,12 +151,13 @@ func put(at uintptr, b []byte) {
 
 func place(v *uintptr) uintptr { return uintptr(unsafe.Pointer(v)) }
 
-// begin is where variables begin; behind them is the heap. The stack is in front.
+// begin returns the address of the first variable. The heap follows the variables; the
+// stack precedes them.
 func begin() uintptr { return uintptr(unsafe.Pointer(&globals)) }
 
 func memory(at, n uintptr) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(at)), n) }
 
-// same compares eight bytes at a time: a heap's parts begin and end so.
+// same compares memory in words of eight bytes, to which a heap's objects are aligned.
 func same(a, b, n uintptr) bool {
 	for i := uintptr(0); i < n; i += 8 {
 		if *(*uint64)(unsafe.Pointer(a + i)) != *(*uint64)(unsafe.Pointer(b + i)) {
@@ -166,12 +167,12 @@ func same(a, b, n uintptr) bool {
 	return true
 }
 
-// What TinyGo's runtime has.
+// Symbols of TinyGo's runtime.
 
 //go:extern __global_base
 var globals [0]byte
 
-// heapPointer is where the next object goes.
+// heapPointer is the address of the next object.
 //
 //go:extern runtime.heapptr
 var heapPointer uintptr
@@ -179,7 +180,7 @@ var heapPointer uintptr
 //go:extern runtime.heapEnd
 var heapEnd uintptr
 
-// memoryGrow is the instruction.
+// memoryGrow is the instruction memory.grow.
 //
 //export llvm.wasm.memory.grow.i32
 func memoryGrow(memory, pages int32) int32

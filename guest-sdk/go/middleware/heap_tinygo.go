@@ -8,7 +8,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// beginHook is called before a hook. The collector looks after memory.
+// beginHook is called before a hook. TinyGo's garbage collector manages memory.
 func beginHook() {}
 
 // endHook is called after a hook.
@@ -21,8 +21,8 @@ func endHook(hook abi.Hook, _ int32) {
 	}
 }
 
-// room is how many bytes a run may use before memory grows: memory that grew is not
-// given to another run.
+// room is the number of bytes that a run can use before memory grows. Memory that a run
+// adds is not passed to the next run.
 const room = 1 << 20
 
 var ballast []byte

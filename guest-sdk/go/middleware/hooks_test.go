@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// everything has every hook, and fails in the one named with what fn returns.
+// everything has every hook. The hook called name fails with the result of fn.
 type everything struct {
 	hook abi.Hook
 	fn   func(ctx *middleware.Context) error
@@ -98,7 +98,7 @@ func (e everything) TranslateAfter(ctx *middleware.Context, _ *middleware.Transl
 	return e.at(ctx, abi.HookTranslateAfter)
 }
 
-// inputOf is a small input of a hook, with something that a newer host says.
+// inputOf returns a small input of a hook, with a field of a newer host.
 func inputOf(hook abi.Hook) []byte {
 	switch hook {
 	case abi.HookAfterModel:
@@ -110,7 +110,7 @@ func inputOf(hook abi.Hook) []byte {
 	}
 }
 
-func TestDescribeListsAllHooks(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	t.Parallel()
 	d, err := middlewaretest.New(middleware.Options{}, everything{}).Describe()
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestGatesOfOneModule(t *testing.T) {
 	}
 }
 
-// TestMistakes shows that what cannot be done is said, not swallowed.
+// TestMistakes checks that impossible changes are reported.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for want, mw := range map[string]middleware.Middleware{
@@ -257,7 +257,7 @@ func TestMistakes(t *testing.T) {
 	require.EqualError(t, err, `there is no tool "u" to make active`)
 }
 
-func TestShortCircuitsSkipTheRest(t *testing.T) {
+func TestRespondSkipsRest(t *testing.T) {
 	t.Parallel()
 	reached := middleware.Combine(
 		middleware.WithBeforeModel(func(*middleware.Context, *middleware.ModelStart) error { return errors.New("reached") }),
@@ -288,7 +288,7 @@ func TestShortCircuitsSkipTheRest(t *testing.T) {
 	require.NotNil(t, agent.Respond)
 }
 
-func TestEveryAfterAgentRuns(t *testing.T) {
+func TestAllAfterAgentHooksRun(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	failing := func(text string) middleware.Middleware {

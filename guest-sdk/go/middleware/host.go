@@ -1,48 +1,48 @@
 package middleware
 
-// A Host is what a module can ask for while one of its hooks runs: the
-// imports of the ABI. The errors are of type *abi.Error. A reply belongs to
-// the caller until it calls the host again.
+// A Host provides the imports of the ABI to a module while one of its hooks runs. Its
+// errors are of type *abi.Error. A reply is valid until the next call of the host.
 //
-// Authors do not use it: [Context], [Messages] and [Local] do. It is exported
-// for those who bring modules to another transport, or to a test.
+// Authors use [Context], [Messages] and [Local] instead. Host is exported for other
+// transports and for tests.
 type Host interface {
-	// Next runs what a wrap hook wraps, with a patch of the request or none.
+	// Next continues the wrapped call with a patch of the request, or unchanged if patch
+	// is nil.
 	Next(patch []byte) ([]byte, error)
-	// NextStream is Next without its reply, which Recv reads as it comes: an
-	// abi.Received, or nothing when there is no more.
+	// NextStream is Next without a reply. Recv then returns the reply while it streams:
+	// an abi.Received, or nothing after the end.
 	NextStream(patch []byte) error
 	Recv() ([]byte, error)
-	// Send hands an abi.Sent outward.
+	// Send sends an abi.Sent to the caller of the wrapped call.
 	Send(chunks []byte) error
-	// Messages returns a JSON array of the messages of a list, from up to, not
-	// including, to.
+	// Messages returns a JSON array with the messages [from, to) of a list.
 	Messages(list, from, to int) ([]byte, error)
-	// Changed returns the first index at which a list differs from a revision.
+	// Changed returns the index of the first message that changed since a revision of a
+	// list.
 	Changed(list int, revision int64) (int, error)
-	// LocalGet returns an abi.LocalValue, or nothing for a key that is not there.
+	// LocalGet returns an abi.LocalValue, or nothing if the key does not exist.
 	LocalGet(key string) ([]byte, error)
 	LocalDelete(key string) error
-	// LocalSet returns an abi.LocalVersion, or nothing, since nobody asks for it. The
-	// value is the caller's again when it returns.
+	// LocalSet returns an abi.LocalVersion, or nothing if the caller does not need it. It
+	// does not retain value.
 	LocalSet(key string, value []byte, version int64) ([]byte, error)
-	// LocalAdd returns the new value of a counter.
+	// LocalAdd adds delta to a counter and returns its new value.
 	LocalAdd(key string, delta int64) ([]byte, error)
-	// StoreGet, StoreDelete, StoreSet and StoreAdd are the same for durable
-	// values; ttl is their time to live in seconds, 0 for ever.
+	// StoreGet, StoreDelete, StoreSet and StoreAdd do the same for durable values. ttl is
+	// the time to live in seconds; 0 means no expiry.
 	StoreGet(key string) ([]byte, error)
 	StoreDelete(key string) error
 	StoreSet(key string, value []byte, version, ttl int64) ([]byte, error)
 	StoreAdd(key string, delta int64) ([]byte, error)
-	// Model makes a model call of the module's own: an abi.RequestPatch, answered
-	// by an abi.ModelReply.
+	// Model makes a model call for the module. It takes an abi.RequestPatch and returns
+	// an abi.ModelReply.
 	Model(request []byte) ([]byte, error)
-	// Tool calls a tool of the agent: an abi.ToolRequest, answered by an
+	// Tool calls a tool of the agent. It takes an abi.ToolRequest and returns an
 	// abi.ToolReply.
 	Tool(request []byte) ([]byte, error)
-	// HTTP sends an abi.HTTPRequest, answered by an abi.HTTPResponse.
+	// HTTP sends an abi.HTTPRequest and returns an abi.HTTPResponse.
 	HTTP(request []byte) ([]byte, error)
-	// Emit sends an abi.Custom.
+	// Emit emits an abi.Custom.
 	Emit(event []byte) error
 	Log(level int, text string)
 }

@@ -4,15 +4,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// HTTP sends a request, with the grant http:HOST. {{secret:NAME}} in its url,
-// its headers' values and its body is filled in by the host, for hosts that the
-// secret is for. Redirects are followed where they lead to granted hosts.
+// HTTP sends a request. It needs the grant http:HOST. The host replaces {{secret:NAME}}
+// in the URL, in header values and in the body, for hosts that the secret is intended
+// for. It follows redirects to granted hosts.
 //
-// Any status is an answer. Errors are *abi.Error: denied without the grant, for a
-// private address and for a secret of another host, limit for what is too large,
-// and unavailable where the host was not reached or did not answer in time. A
-// hook that is called again, because its run was cut off, sends it again. If the
-// run ends meanwhile it does not return.
+// Any status is a response. Errors are of type *abi.Error, with the code denied without
+// the grant, for a private address and for a secret of another host, limit for a message
+// that is too large, and unavailable if the server was not reached or did not answer in
+// time. A hook that is called again after its run was cut off sends the request again.
+// HTTP does not return if the run ends meanwhile.
 func (c *Context) HTTP(request abi.HTTPRequest) (*abi.HTTPResponse, error) {
 	b, err := abi.Write(nil, &request)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// notifier tells a server of each tool call.
+// notifier notifies a server of each tool call.
 type notifier struct{ status int }
 
 func (n *notifier) GateTool(ctx *middleware.Context, call *middleware.Call) (middleware.Decision, error) {

@@ -7,21 +7,21 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// maxBlock is how many messages one host call pulls at most.
+// maxBlock is the maximum number of messages fetched in one host call.
 const maxBlock = 64
 
-// A listCache keeps the messages of a list that were pulled, across hooks of
-// one run. It is only a cache: without it everything is pulled again.
+// A listCache caches the fetched messages of a list across the hooks of one run. Without
+// it all messages are fetched again.
 type listCache struct {
 	run      string
 	revision int64
-	length   int        // what may be kept lies before it
-	blocks   []*stretch // by index/maxBlock; nil: nothing of it was pulled
-	pulled   bool       // something was
+	length   int        // messages from here on are not cached
+	blocks   []*stretch // indexed by message index/maxBlock; nil if nothing is cached
+	pulled   bool       // whether anything is cached
 }
 
-// A stretch is where messages that stand together are kept: a list is as long as the
-// conversation, and most hooks look at little of it.
+// A stretch caches messages with consecutive indices. A list is as long as the
+// conversation, but most hooks read little of it.
 type stretch [maxBlock]*abi.Message
 
 func (c *listCache) get(i int) *abi.Message {
@@ -40,9 +40,9 @@ func (c *listCache) set(i int, m *abi.Message) {
 	b[i%maxBlock], c.pulled = m, true
 }
 
-// resize forgets what lies behind the first keep messages and makes room for
-// total. It touches nothing behind what there was: to clear a pointer costs much
-// while the garbage collector marks, be it nil already.
+// resize evicts all but the first keep messages and makes room for total. It does not
+// touch memory after the previous length: clearing a pointer is expensive while the
+// garbage collector marks, even if the pointer is nil.
 func (c *listCache) resize(keep, total int) {
 	last := (keep + maxBlock - 1) / maxBlock
 	if len(c.blocks) > last {
@@ -58,7 +58,7 @@ func (c *listCache) resize(keep, total int) {
 	c.blocks, c.length = c.blocks[:n], total
 }
 
-// A shown is a list as it was shown to one hook call.
+// A shown is a list as it is in the input of one hook call.
 type shown struct {
 	abi.List
 	run   string
@@ -66,10 +66,10 @@ type shown struct {
 	cache *listCache
 	ready bool
 
-	from, to, block int // what was pulled last
+	from, to, block int // range and size of the last fetch
 }
 
-// messages returns the cache, brought to the revision shown.
+// messages returns the cache, updated to the revision of s.
 func (s *shown) messages() *listCache {
 	c := s.cache
 	if s.ready {
@@ -98,8 +98,8 @@ func (s *shown) messages() *listCache {
 	return c
 }
 
-// at returns message i of the list as shown. A miss pulls a block that grows
-// while the reading goes on in one direction.
+// at returns message i of the list in the input. A cache miss fetches a block, whose size
+// grows while messages are read in one direction.
 func (s *shown) at(i int) *abi.Message {
 	known := s.messages()
 	if m := known.get(i); m != nil {
@@ -119,7 +119,7 @@ func (s *shown) at(i int) *abi.Message {
 	return known.get(i)
 }
 
-// need pulls what is missing in [from, to), each gap at once.
+// need fetches the missing messages in [from, to), with one call per gap.
 func (s *shown) need(from, to int) {
 	known := s.messages()
 	for i := from; i < to; {
@@ -136,7 +136,7 @@ func (s *shown) need(from, to int) {
 	}
 }
 
-// copy copies messages of the list as shown, from index from on.
+// copy copies messages of the list in the input, from index from on.
 func (s *shown) copy(out []abi.Message, from int) {
 	s.need(from, from+len(out))
 	known := s.cache
@@ -145,13 +145,12 @@ func (s *shown) copy(out []abi.Message, from int) {
 	}
 }
 
-// reading says what is read.
+// reading returns a description of the fetch for errors.
 func reading(from, to int) string {
 	return "read messages " + strconv.Itoa(from) + " to " + strconv.Itoa(to)
 }
 
-// pull gets the messages of [from, to), less those at either end that are
-// known already.
+// pull fetches the messages in [from, to), without those at either end that are cached.
 func (s *shown) pull(from, to int) {
 	known := s.cache
 	for from < to && known.get(from) != nil {
@@ -180,7 +179,7 @@ func (s *shown) pull(from, to int) {
 	s.from, s.to = from, to
 }
 
-// knows returns message i of the list as shown if it is there without asking.
+// knows returns message i of the list in the input if it is cached, and nil otherwise.
 func (s *shown) knows(i int) *abi.Message {
 	if !s.ready {
 		return nil

@@ -7,32 +7,31 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Local is a value that belongs to the run and outlives the module's
-// memory: it is there in every later hook of the run, after an interrupt, and
-// after a crash of the host. T is anything that JSON encodes. Declare one with
-// its key:
+// A Local is a value that belongs to the run and outlives the module's memory: it is
+// available in every later hook of the run, including after an interrupt and after a
+// crash of the host. T is any type that can be encoded as JSON. Declare one with its key:
 //
 //	var seen = middleware.Local[[]string]("seen")
 //
-// Keys are the entry's own. One that begins with [abi.SharedPrefix] is shared
-// by all entries of a ring.
+// Each entry has its own keys. All entries of a ring share the keys that begin with
+// [abi.SharedPrefix].
 type Local[T any] string
 
-// Get returns the value, or false if there is none.
+// Get returns the value. ok is false if there is none.
 func (l Local[T]) Get(ctx *Context) (value T, ok bool, err error) {
 	value, version, err := l.Load(ctx)
 	return value, version != 0, err
 }
 
-// Set sets the value. If the hook fails, it is dropped.
+// Set sets the value. If the hook fails, the change is discarded.
 func (l Local[T]) Set(ctx *Context, value T) error {
 	return l.store(ctx, value, abi.LocalAlways)
 }
 
-// Delete removes the value. That there is none is no error.
+// Delete removes the value. It succeeds if there is none.
 func (l Local[T]) Delete(ctx *Context) error { return ctx.host.LocalDelete(string(l)) }
 
-// Load returns the value with its version, which is 0 if there is none.
+// Load returns the value and its version, which is 0 if there is none.
 func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	b, err := ctx.host.LocalGet(string(l))
 	if err != nil || len(b) == 0 {
@@ -44,9 +43,8 @@ func (l Local[T]) Load(ctx *Context) (value T, version int64, err error) {
 	return value, version, nil
 }
 
-// CompareAndSet sets the value if its version is still the one that Load
-// returned, and reports whether it was. It takes effect at once, also if the
-// hook fails later.
+// CompareAndSet sets the value if its version is still the given one, and reports whether
+// it did. The change takes effect immediately, even if the hook fails later.
 func (l Local[T]) CompareAndSet(ctx *Context, value T, version int64) (bool, error) {
 	err := l.store(ctx, value, version)
 	if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeConflict {
@@ -55,9 +53,9 @@ func (l Local[T]) CompareAndSet(ctx *Context, value T, version int64) (bool, err
 	return err == nil, err
 }
 
-// Update sets the value to what fn makes of the old one, the zero value if
-// there was none. When another hook of the run changed it meanwhile, fn is
-// called again with the new one. An error of fn changes nothing.
+// Update sets the value to fn(old), where old is the zero value if there is none. If
+// another hook of the run changes the value meanwhile, Update calls fn again with the new
+// value. If fn fails, Update changes nothing.
 func (l Local[T]) Update(ctx *Context, fn func(old T) (T, error)) error {
 	for {
 		old, version, err := l.Load(ctx)
@@ -83,11 +81,11 @@ func (l Local[T]) store(ctx *Context, value T, version int64) error {
 	return err
 }
 
-// A Counter is a number that belongs to the run, as a [Local] does, and is
-// added to atomically, also by parallel hooks.
+// A Counter is a number that belongs to the run, like a [Local]. Adding to it is atomic,
+// including from concurrent hooks.
 type Counter string
 
-// Add adds delta, at once, and returns the new value.
+// Add adds delta and returns the new value. The change takes effect immediately.
 func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
 	b, err := ctx.host.LocalAdd(string(c), delta)
 	if err != nil {
@@ -100,7 +98,7 @@ func (c Counter) Add(ctx *Context, delta int64) (int64, error) {
 	return value, nil
 }
 
-// Get returns the value, 0 if nothing was added yet.
+// Get returns the value, which is 0 initially.
 func (c Counter) Get(ctx *Context) (int64, error) {
 	b, err := ctx.host.LocalGet(string(c))
 	if err != nil || len(b) == 0 {
@@ -109,10 +107,10 @@ func (c Counter) Get(ctx *Context) (int64, error) {
 	return countOf(string(c), b)
 }
 
-// Reset sets the counter to 0. If the hook fails, that is dropped.
+// Reset sets the counter to 0. If the hook fails, the change is discarded.
 func (c Counter) Reset(ctx *Context) error { return ctx.host.LocalDelete(string(c)) }
 
-// countOf reads the number of a counter, without reflection.
+// countOf decodes a counter without reflection.
 func countOf(key string, b []byte) (int64, error) {
 	var reply abi.LocalValue
 	err := abi.Read(b, &reply)

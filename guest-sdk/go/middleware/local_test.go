@@ -17,7 +17,7 @@ type note struct {
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
-// inHook runs fn in a hook of a host that lasts.
+// inHook returns a function that runs fn in a hook, always of the same host.
 func inHook(t *testing.T) func(fn func(ctx *middleware.Context) error) error {
 	t.Helper()
 	var current func(ctx *middleware.Context) error
@@ -96,7 +96,7 @@ func TestLocalVersions(t *testing.T) {
 
 		calls := 0
 		require.NoError(t, value.Update(ctx, func(old int) (int, error) {
-			if calls++; calls == 1 { // another hook is quicker
+			if calls++; calls == 1 { // another hook changes the value first
 				require.NoError(t, value.Set(ctx, 10))
 			}
 			return old + 1, nil

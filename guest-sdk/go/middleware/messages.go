@@ -8,29 +8,28 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A History is a list of messages to read. Nothing of it crosses the border
-// before it is looked at, and what was pulled once is remembered across hooks.
+// A History is a read-only list of messages. A message is copied to the module when the
+// module first reads it, and is then cached across hooks.
 //
-// Indices are those of the list as it is now, with the edits of this hook. An
-// index out of range panics, as a slice's does. If the host refuses to give a
-// message, the hook fails with the host's error at once: the method does not
-// return. Messages are the caller's own copies: to change the list, use the
-// methods of [Messages].
+// Indices refer to the current list, including the edits of this hook. An index out of
+// range panics, as for a slice. If the host fails to provide a message, the method does
+// not return and the hook fails with the host's error. Messages are copies; to change the
+// list, use the methods of [Messages].
 type History struct {
 	shown  *shown
 	pieces []piece
 	length int
 
-	// The piece in which something was found last, and the index it begins
-	// at: neighbours are found without a walk.
+	// The piece that find returned last and the index of its first message. It makes
+	// access to neighbors fast.
 	cursor, start int
 }
 
-// A piece is a stretch of a list: n messages of the list as shown, from index
-// from on, or messages that were put in.
+// A piece is a part of the current list: n messages of the list in the input from index
+// from on, or inserted messages.
 type piece struct {
 	from, n int
-	put     []abi.Message // not nil: these
+	put     []abi.Message // inserted messages, if not nil
 }
 
 func (p *piece) len() int {
@@ -40,7 +39,7 @@ func (p *piece) len() int {
 	return p.n
 }
 
-// Len returns how many messages there are. It costs nothing.
+// Len returns the number of messages. It does not call the host.
 func (h *History) Len() int { return h.length }
 
 // At returns message i.
@@ -53,7 +52,7 @@ func (h *History) At(i int) abi.Message {
 	return cloneMessage(h.shown.at(h.pieces[p].from + off))
 }
 
-// Last returns the last message, or false of an empty list.
+// Last returns the last message. ok is false if the list is empty.
 func (h *History) Last() (abi.Message, bool) {
 	if h.length == 0 {
 		return abi.Message{}, false
@@ -61,9 +60,9 @@ func (h *History) Last() (abi.Message, bool) {
 	return h.At(h.length - 1), true
 }
 
-// All iterates over the messages from first to last. It pulls them in growing
-// blocks: breaking off early is cheap. If the loop's body edits the list, the
-// iteration goes on with the next index of the list as it is then.
+// All iterates over the messages from first to last. It fetches them in growing blocks,
+// so that leaving the loop early is cheap. If the loop's body edits the list, the
+// iteration continues at the next index of the edited list.
 func (h *History) All() iter.Seq2[int, abi.Message] {
 	return func(yield func(int, abi.Message) bool) {
 		for i := 0; i < h.length; i++ {
@@ -74,9 +73,8 @@ func (h *History) All() iter.Seq2[int, abi.Message] {
 	}
 }
 
-// Backward iterates from last to first, as [History.All] does. If the loop's
-// body edits the list at or behind the index it is at, the iteration is not
-// disturbed.
+// Backward iterates from last to first, as [History.All] does. Edits at or after the
+// current index do not affect the iteration.
 func (h *History) Backward() iter.Seq2[int, abi.Message] {
 	return func(yield func(int, abi.Message) bool) {
 		for i := h.length - 1; i >= 0; i-- {
@@ -87,7 +85,7 @@ func (h *History) Backward() iter.Seq2[int, abi.Message] {
 	}
 }
 
-// Slice returns messages from up to, not including, to.
+// Slice returns the messages [from, to).
 func (h *History) Slice(from, to int) []abi.Message {
 	h.check(from, h.length)
 	h.check(to, h.length)
@@ -117,7 +115,7 @@ func (h *History) check(i, last int) {
 	}
 }
 
-// find returns the piece that message i is in, and its place there.
+// find returns the piece with message i and the offset in it.
 func (h *History) find(i int) (p, off int) {
 	for i < h.start {
 		h.cursor--
@@ -130,28 +128,27 @@ func (h *History) find(i int) (p, off int) {
 	return h.cursor, i - h.start
 }
 
-// Messages is a list of messages to read and edit. The edits are visible to
-// whoever reads on in the same hook, and only they are sent back.
+// Messages is a list of messages that can be edited. Later reads in the same hook see the
+// edits. Only the edits are sent to the host.
 type Messages struct{ History }
 
-// Append puts messages at the end.
+// Append appends messages.
 func (m *Messages) Append(messages ...abi.Message) { m.Replace(m.length, m.length, messages...) }
 
-// Insert puts messages before message i, or at the end if i is the length.
+// Insert inserts messages before message i, or at the end if i is the length.
 func (m *Messages) Insert(i int, messages ...abi.Message) { m.Replace(i, i, messages...) }
 
-// Delete removes messages from up to, not including, to.
+// Delete removes the messages [from, to).
 func (m *Messages) Delete(from, to int) { m.Replace(from, to) }
 
 // Set replaces message i.
 func (m *Messages) Set(i int, message abi.Message) { m.Replace(i, i+1, message) }
 
-// SetAll replaces the whole list. Messages that were read from it and are
-// unchanged are not sent again.
+// SetAll replaces the whole list. Messages that were read from the list and are unchanged
+// are not sent again.
 func (m *Messages) SetAll(messages []abi.Message) { m.Replace(0, m.length, messages...) }
 
-// Replace puts messages in the place of those from up to, not including, to.
-// All other methods are forms of it.
+// Replace replaces the messages [from, to). The other methods are special cases of it.
 func (m *Messages) Replace(from, to int, messages ...abi.Message) {
 	m.check(from, m.length)
 	m.check(to, m.length)
@@ -163,7 +160,7 @@ func (m *Messages) Replace(from, to int, messages ...abi.Message) {
 	}
 	a := m.split(from)
 	b := m.split(to)
-	begin := from // of piece a, after the edit
+	begin := from // first index of piece a after the edit
 	switch {
 	case len(messages) == 0:
 		m.pieces = slices.Delete(m.pieces, a, b)
@@ -185,7 +182,7 @@ func (m *Messages) Replace(from, to int, messages ...abi.Message) {
 	}
 }
 
-// split makes a piece begin at message i and returns its number.
+// split splits a piece so that one starts at message i, and returns its index.
 func (m *Messages) split(i int) int {
 	if i == m.length {
 		return len(m.pieces)
@@ -206,7 +203,7 @@ func (m *Messages) split(i int) int {
 	return p + 1
 }
 
-// clone returns a list with the same edits, whose edits are its own.
+// clone returns a list with the same edits that can be edited independently.
 func (m *Messages) clone() *Messages {
 	out := *m
 	out.pieces = slices.Clone(m.pieces)

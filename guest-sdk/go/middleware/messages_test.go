@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// onState makes a host whose state hook is fn.
+// onState returns a host whose state hook is fn.
 func onState(fn func(m *middleware.Messages)) *middlewaretest.Host {
 	return middlewaretest.New(middleware.Options{}, middleware.WithBeforeModelRewriteState(
 		func(_ *middleware.Context, state *middleware.State) error {
@@ -38,7 +38,7 @@ func texts(messages []abi.Message) []string {
 	return out
 }
 
-// splice is what a reader of ABI.md would write: it knows nothing of the SDK.
+// splice applies a patch as the ABI documents it, independently of the SDK.
 func splice(shown []abi.Message, patch abi.ListPatch) []abi.Message {
 	if patch.Whole {
 		return patch.Replace
@@ -117,8 +117,8 @@ var edits = map[string]edit{
 	},
 }
 
-// TestEditsAgainstSlice edits lists and plain slices alike, at random, over
-// several hooks, with and without memory between them.
+// TestEditsAgainstSlice edits lists and plain slices alike, at random, over several
+// hooks, with and without keeping the module's memory.
 func TestEditsAgainstSlice(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(func(yield func(string) bool) {
@@ -169,7 +169,7 @@ func TestEditsAgainstSlice(t *testing.T) {
 	}
 }
 
-// requireMinimal fails where splices touch, or remove what they put in again.
+// requireMinimal fails if splices touch or insert messages that they removed.
 func requireMinimal(t *testing.T, shown []abi.Message, patch abi.ListPatch) {
 	t.Helper()
 	end := -1
@@ -183,11 +183,11 @@ func requireMinimal(t *testing.T, shown []abi.Message, patch abi.ListPatch) {
 	}
 }
 
-func TestPulling(t *testing.T) {
+func TestFetching(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		read func(m *middleware.Messages)
-		want int // messages pulled, of 212
+		want int // messages fetched, of 212
 	}{
 		"length alone":      {func(m *middleware.Messages) { m.Len() }, 0},
 		"last":              {func(m *middleware.Messages) { m.Last() }, 1},
@@ -246,7 +246,7 @@ func TestCacheAcrossHooks(t *testing.T) {
 	require.Equal(t, 15, read(), "another run's messages are not these")
 }
 
-func TestReadingIsCopying(t *testing.T) {
+func TestMessagesAreCopies(t *testing.T) {
 	t.Parallel()
 	call := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{abi.NewToolCall("c1", "t", "{}")}}
 	parts := abi.Message{Role: abi.RoleUser, Content: abi.Parts(abi.Part{Type: abi.PartText, Text: "p"}), Extra: []byte(`{"a":1}`)}
@@ -318,7 +318,7 @@ func TestListMistakes(t *testing.T) {
 	require.ErrorContains(t, err, `unknown role "robot"`)
 }
 
-func TestListRefused(t *testing.T) {
+func TestListHostError(t *testing.T) {
 	t.Parallel()
 	reached := false
 	m := middleware.NewModule(middleware.Options{}, middleware.WithBeforeModelRewriteState(
@@ -334,7 +334,7 @@ func TestListRefused(t *testing.T) {
 	require.False(t, reached, "reading does not return")
 }
 
-// refusing is a host that refuses to give messages.
+// refusing is a host that fails to provide messages.
 type refusing struct{ middleware.Host }
 
 func (refusing) Messages(int, int, int) ([]byte, error) {

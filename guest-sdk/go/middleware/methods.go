@@ -8,33 +8,33 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A method is what makes a hook.
+// A method is a method that implements a hook.
 type method struct {
 	hook abi.Hook
 	at   place
-	want string // its type
+	want string // its type, for error messages
 	has  func(v any) bool
 	find finder
 }
 
-// A place says which of a method's types has the code that serves its hook.
+// A place says which type in a method's signature has the code that serves its hook.
 type place int
 
 const (
-	none   place = 0 // observing has it
-	second place = 2 // parameter
+	none   place = 0 // served by observing
+	second place = 2 // the second parameter
 	third  place = 3
-	result place = -1 // the first
+	result place = -1 // the first result
 )
 
-// A finder looks for the method in another type.
+// A finder looks up the method by name.
 type finder func(t reflect.Type) (reflect.Method, bool)
 
-// hookMethods are the methods that make hooks, in the order in which a run
-// meets them. Their names are constants, in a line each: so the linker sees
-// which methods are asked for, and drops whatever else a module does not call,
-// imports among it. Their types are texts: a type that is named here would keep the
-// code that serves its hook in every module, and so would a type parameter.
+// hookMethods lists the methods that implement hooks, in the order in which a run calls
+// them. Their names are constants in direct calls, so that the linker sees which methods
+// are looked up and drops all others, with the imports they use. Their types are given as
+// text: a type that is referenced here would keep the code for its hook in every module,
+// and so would a type parameter.
 var hookMethods = []method{
 	{abi.HookConfigure, none, "func(*middleware.Context) error", func(v any) bool { _, ok := v.(ConfigureHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("Configure") }},
 	{abi.HookBeforeAgent, second, "func(*middleware.Context, *middleware.AgentStart) error", func(v any) bool { _, ok := v.(BeforeAgentHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("BeforeAgent") }},
@@ -57,11 +57,11 @@ var hookMethods = []method{
 	{abi.HookTranslateAfter, second, "func(*middleware.Context, *middleware.Translation) error", func(v any) bool { _, ok := v.(TranslateAfterHook); return ok }, func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("TranslateAfter") }},
 }
 
-// server finds what serves the hook of v, which has the method: a value of one of the
-// method's types. The linker keeps the methods of a type only where a value of it is
-// made, or a method that names it is asked for by its name. So hooks that no
-// middleware of a module has leave nothing behind in it, but for observe, whose
-// method names no type of this package's own.
+// server returns a value that serves the hook of v, which has the method. The value's
+// type is taken from the method's signature. The linker retains the methods of a type
+// only if a value of it is converted to an interface or a method that refers to it is
+// looked up by name. Therefore unused hooks leave no code in a module, except observe,
+// whose signature has no type of this package.
 func (m *method) server(v any) server {
 	got, _ := m.find(reflect.TypeOf(v))
 	switch m.at {
@@ -74,8 +74,8 @@ func (m *method) server(v any) server {
 	}
 }
 
-// check panics if v has methods that are named like hooks and are none, or no
-// hooks at all: not being called, without a word, is the worst trap.
+// check panics if v has no hooks, or a method with the name of a hook but another type.
+// Such a method would otherwise silently never be called.
 func check(v any) {
 	t := reflect.TypeOf(v)
 	if t == nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A method is what makes a hook. TinyGo does not find methods by their names, so what
-// serves each hook is named here. A hook that nothing in a program has costs nothing
-// but its code: whether a value has it is known when the program is built.
+// A method is a method that implements a hook. TinyGo cannot look up methods by name, so
+// the code for each hook is referenced here. A hook that the program does not use costs
+// only its code, because the compiler knows whether a type has it.
 type method struct {
 	hook abi.Hook
 	has  func(v any) bool
@@ -39,11 +39,11 @@ var hookMethods = []method{
 	{abi.HookTranslateAfter, func(v any) bool { _, ok := v.(TranslateAfterHook); return ok }, func() server { return (*Translation)(nil) }},
 }
 
-// server is what serves the hook.
+// server returns the value that serves the hook.
 func (m *method) server(any) server { return m.by() }
 
-// check panics if v has no hooks. That a method is named like one and has another
-// type is seen where Register is called in a program that Go built, as tests are.
+// check panics if v has no hooks. A method with the name of a hook but another type is
+// detected only in programs built by Go, such as tests that call Register.
 func check(v any) {
 	if v == nil {
 		panic("middleware: nil is no middleware")

@@ -9,8 +9,7 @@ type ModelStart struct {
 	response *abi.Response
 }
 
-// Respond answers in the model's place: neither wrappers of this ring nor the
-// model are called.
+// Respond sets the response without calling the model or the wrappers of this ring.
 func (s *ModelStart) Respond(response *abi.Response) { s.response = response }
 
 func (*ModelStart) collect(m *Module, _ abi.Hook) any { return collect[BeforeModelHook](m) }
@@ -35,9 +34,9 @@ func (*ModelStart) serve(s *served) (answer abi.Writable, err error) {
 	return &v.out, err
 }
 
-// A NextModel goes on with a model call: with the request as it was changed,
-// or as it came if req is nil. It may be called several times. Errors are
-// *abi.Error; if the run ends meanwhile it does not return.
+// A NextModel continues a model call with the request req, or unchanged if req is nil. It
+// may be called several times. Its errors are of type *abi.Error. It does not return if
+// the run ends meanwhile.
 type NextModel func(req *Request) (*abi.Response, error)
 
 func (NextModel) collect(m *Module, _ abi.Hook) any { return collect[WrapModelHook](m) }
@@ -83,15 +82,15 @@ var modelCalls = wrapping[Request, abi.Response]{
 	},
 }
 
-// A ModelEnd is a model call after it was made. Response and Err may be
-// changed, one of them being there.
+// A ModelEnd is a model call after it was made. Either Response or Err is set; the hook
+// may change both.
 type ModelEnd struct {
-	// Request is what was sent. It may be changed for [ModelEnd.Again] only.
+	// Request is the request that was sent. Changing it only affects [ModelEnd.Again].
 	Request *Request
-	// Response is the model's answer, nil if the call failed.
+	// Response is the model's response, or nil if the call failed.
 	Response *abi.Response
-	// Err is why it failed. Setting it makes the call a failed one; setting a
-	// Response in its place makes it good.
+	// Err is the reason why the call failed. Setting it makes the call fail. Setting
+	// Response instead makes it succeed.
 	Err *abi.Error
 	// Source is "model", or the entry that answered.
 	Source string
@@ -99,8 +98,8 @@ type ModelEnd struct {
 	again *string
 }
 
-// Again calls the model once more, with the request as it was changed. At most
-// three times a call, and not after a part of the answer was delivered.
+// Again repeats the model call with the request in Request, at most three times per call.
+// It is not possible after a part of the response was delivered.
 func (e *ModelEnd) Again(reason string) { e.again = &reason }
 
 func (*ModelEnd) collect(m *Module, _ abi.Hook) any { return collect[AfterModelHook](m) }
@@ -136,7 +135,8 @@ func (*ModelEnd) serve(s *served) (answer abi.Writable, err error) {
 	return out, err
 }
 
-// outcome compares a call's reply and error with what was shown.
+// outcome compares a call's reply and error with those in the input and returns the
+// changes.
 func outcome[T any](same func(a, b *T) bool, shown, now *T, shownErr, nowErr *abi.Error) (*T, *abi.Error, error) {
 	switch {
 	case now == nil && nowErr == nil:

@@ -8,43 +8,44 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Module is one WebAssembly module's side of the ABI: its middlewares, and
-// how the hooks that the host calls reach them.
+// A Module implements the ABI for one WebAssembly module. It dispatches the host's hook
+// calls to its middlewares.
 type Module struct {
 	description abi.Description
 	parts       []*part
 	config      configurer
 	served      []served
 	lists       [2]listCache
-	room        []byte // where values are encoded
+	room        []byte // buffer for encoding values
 }
 
 // A served is a hook that the module has.
 type served struct {
 	hook   abi.Hook
 	serve  func(s *served) (abi.Writable, error)
-	called any    // the middlewares that have it, in a slice of the hook's interface; nil: not collected yet
-	server server // that collects them; nil: they are there for good
-	visit  any    // what the last call was made in, which the next one uses again
-	deep   int    // how many calls of it go on: one that waits for the host may be called again
+	called any    // slice of the hook's interface with the middlewares that have the hook; nil until collected
+	server server // collects them; nil if they are fixed
+	visit  any    // the last call's memory, for reuse
+	deep   int    // number of calls in progress; a hook can be called again while it waits for the host
 
-	// Of the call that begins: each argument more is put away in each function on the way.
+	// Arguments of the call that is about to start. Passing them here is cheaper than as
+	// parameters of every function on the way.
 	m     *Module
 	host  Host
 	input []byte
 }
 
-// A configurer takes a module's configuration, a JSON object.
+// A configurer reads a module's configuration, a JSON object.
 type configurer interface {
 	configure(ctx *Context, config abi.JSON) error
 }
 
-// A server is the code that serves hooks. It consists of methods of types that the
-// hooks name, see [method.server].
+// A server has the code that serves a hook. Its methods are those of the types in the
+// hook methods' signatures. See [method.server].
 type server interface {
 	// collect returns the middlewares that have the hook.
 	collect(m *Module, hook abi.Hook) any
-	// serve decodes the input, calls the hook and says what it answers.
+	// serve decodes the input, calls the hook and returns the answer.
 	serve(s *served) (abi.Writable, error)
 }
 
@@ -56,21 +57,22 @@ type call struct {
 	own  Context
 }
 
-// A listed is a list that is handed out, in one object: a module pays for each.
+// A listed is a list that is passed to a hook. It is one object because allocations are
+// expensive in a module.
 type listed struct {
 	Messages
 	shown shown
 	whole [1]piece
 }
 
-// list returns a list of the input, to read and edit.
+// list returns an editable list for the list l of an input.
 func (c *call) list(l abi.List) *Messages {
 	out := &listed{}
 	c.show(out, l)
 	return &out.Messages
 }
 
-// show makes out a list of the input.
+// show initializes out with the list l of an input.
 func (c *call) show(out *listed, l abi.List) {
 	var cache *listCache
 	if l.List >= 0 && l.List < len(c.m.lists) {
@@ -86,19 +88,19 @@ func (c *call) show(out *listed, l abi.List) {
 	}
 }
 
-// Call is one call of a hook: it takes the hook's input and returns its output,
-// nil for none, or, if ok is false, an error object.
+// Call calls a hook with an input. It returns the hook's output, which is nil if the hook
+// changes nothing. If ok is false, the output is an error object.
 func (m *Module) Call(host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
 	return m.callInto(make([]byte, 0, answerBytes), host, hook, input)
 }
 
-// callInto is Call with room for the output.
+// callInto is Call with a buffer for the output.
 func (m *Module) callInto(room []byte, host Host, hook abi.Hook, input []byte) (output []byte, ok bool) {
 	answer, err := m.answer(host, hook, input)
 	return answered(room, hook, answer, err)
 }
 
-// answer is what a hook answers; nil: nothing.
+// answer calls a hook and returns its answer, or nil if it changes nothing.
 func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abi.Writable, err error) {
 	s := m.find(hook)
 	if s == nil {
@@ -111,7 +113,7 @@ func (m *Module) answer(host Host, hook abi.Hook, input []byte) (answer abi.Writ
 	return answer, err
 }
 
-// answered is the output of a hook that came to an answer, or an error.
+// answered encodes the answer or the error of a hook.
 func answered(room []byte, hook abi.Hook, answer abi.Writable, err error) (output []byte, ok bool) {
 	if err == nil && answer != nil {
 		output, err = encodeAnswer(room, answer)
@@ -122,18 +124,18 @@ func answered(room []byte, hook abi.Hook, answer abi.Writable, err error) (outpu
 	return failed(hook, err)
 }
 
-// failed is the output of a hook that ended with an error.
+// failed encodes the error of a hook.
 func failed(hook abi.Hook, err error) (output []byte, ok bool) {
 	if output, err = endingOf(hook, err); err == nil {
 		return output, true
 	}
-	if output, err = abi.Write(nil, errorObject(err)); err != nil { // a text that is not UTF-8 does not get here: it is replaced
+	if output, err = abi.Write(nil, errorObject(err)); err != nil { // cannot be invalid UTF-8, which is replaced
 		output = []byte(`{"code":"internal","message":"the error could not be encoded"}`)
 	}
 	return output, false
 }
 
-// find is the hook as the module has it, or nil.
+// find returns the module's entry for a hook, or nil.
 func (m *Module) find(hook abi.Hook) *served {
 	for i := range m.served {
 		if m.served[i].hook == hook {
@@ -143,7 +145,7 @@ func (m *Module) find(hook abi.Hook) *served {
 	return nil
 }
 
-// other serves what is no hook of the module's.
+// other handles hooks that no middleware has.
 func (m *Module) other(host Host, hook abi.Hook, input []byte) (abi.Writable, error) {
 	switch {
 	case hook == abi.HookDescribe:
@@ -157,16 +159,15 @@ func (m *Module) other(host Host, hook abi.Hook, input []byte) (abi.Writable, er
 	}
 }
 
-// A visit is one call of a hook with its input and answer, which are made together.
+// A visit combines one call of a hook with its input and answer in one allocation.
 type visit[I, A any] struct {
 	call
 	in  I
 	out A
 }
 
-// visitOf returns an empty visit: the one of the last call, if that is over. So
-// nothing of a visit may be handed to an author but the context, and what its
-// input points to.
+// visitOf returns an empty visit. It reuses the one of the last call if that has ended.
+// Therefore authors may only receive the context of a visit and what its input points to.
 func visitOf[I, A any](s *served) *visit[I, A] {
 	v, ok := s.visit.(*visit[I, A])
 	switch {
@@ -181,8 +182,8 @@ func visitOf[I, A any](s *served) *visit[I, A] {
 	return v
 }
 
-// begin decodes a hook's input, of which common is a part. Keys that this SDK does not
-// know are a newer host's, and no error.
+// begin decodes a hook's input, whose common part is common. It ignores unknown keys,
+// which a newer host may send.
 func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
 	m, host, input := s.m, s.host, s.input
 	s.host, s.input = nil, nil
@@ -202,12 +203,12 @@ func (c *call) begin(s *served, in abi.Readable, common *abi.Common) error {
 	return nil
 }
 
-// configured reports whether all middlewares are there.
+// configured reports whether all middlewares have been built.
 func (m *Module) configured() bool {
 	return !slices.ContainsFunc(m.parts, func(p *part) bool { return p.value == nil })
 }
 
-// collect finds the middlewares that have each of the module's hooks.
+// collect finds the middlewares for each of the module's hooks.
 func (m *Module) collect() {
 	for i := range m.served {
 		if s := &m.served[i]; s.server != nil {
@@ -216,7 +217,7 @@ func (m *Module) collect() {
 	}
 }
 
-// collect finds the middlewares with the hook H.
+// collect returns the middlewares that implement H.
 func collect[H any](m *Module) any {
 	var list []H
 	for _, p := range m.parts {
@@ -227,14 +228,14 @@ func collect[H any](m *Module) any {
 	return list
 }
 
-// hooks are the middlewares with the hook H, which is s.
+// hooks returns the middlewares that implement H, the interface of hook s.
 func hooks[H any](s *served) []H {
 	list, _ := s.called.([]H)
 	return list
 }
 
-// caught turns the panic p with which reading a list gives up into its error. What
-// shows a list defers a function that asks it.
+// caught converts the recovered panic value p to an error if reading a list failed.
+// Functions that expose lists defer a call of it.
 func caught(p any, answer abi.Writable, err error) (abi.Writable, error) {
 	switch p := p.(type) {
 	case nil:
@@ -242,12 +243,11 @@ func caught(p any, answer abi.Writable, err error) (abi.Writable, error) {
 	case hostFailure:
 		return nil, p.err
 	default:
-		panic(p) // the author's: the runtime prints it with its stack, and traps
+		panic(p) // the author's panic: the runtime prints it with its stack, and traps
 	}
 }
 
-// joined is what went wrong, where one that fails does not keep the others from
-// being called.
+// joined returns the combined error of hooks that were all called although some failed.
 func joined(failed []error) error {
 	if len(failed) == 1 {
 		return failed[0]
@@ -255,7 +255,7 @@ func joined(failed []error) error {
 	return errors.Join(failed...)
 }
 
-// encodeAnswer encodes an answer, and one that says nothing as no output.
+// encodeAnswer encodes an answer. An answer without changes has no output.
 func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
 	b, err := abi.Write(room, answer)
 	if err != nil {
@@ -267,11 +267,11 @@ func encodeAnswer(room []byte, answer abi.Writable) ([]byte, error) {
 	return b, nil
 }
 
-// answerBytes is what most answers have room in.
+// answerBytes is the initial buffer size of an output. Most answers fit.
 const answerBytes = 256
 
-// endingOf turns an error that ends or pauses the run into the answer that
-// does, and leaves others as they are.
+// endingOf returns the answer for an error that ends or pauses the run. It returns other
+// errors unchanged.
 func endingOf(hook abi.Hook, err error) ([]byte, error) {
 	end, ok := errors.AsType[*ending](err)
 	if !ok {

@@ -4,57 +4,58 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// An onion is one call of the wrappers of a module around the host's next, the
-// first outermost. Each gets a request of its own to change, so that a second
-// next of one begins from what that one says, not from what those inside it
-// made of the first.
+// An onion is one call of a module's wrappers around the host's next. The first wrapper
+// is the outermost. Each wrapper has its own copy of the request, so that a second call
+// of next starts from that wrapper's request, without the changes that inner wrappers
+// made in the first call.
 type onion[Q, R any] struct {
 	*wrapping[Q, R]
 	call    *call
-	request *Q  // as it came
-	hooks   any // the wrappers, in a slice of the hook's interface
-	count   int // of them
+	request *Q  // the original request
+	hooks   any // slice of the hook's interface with the wrappers
+	count   int // number of wrappers
 
-	last, untouched *R // what the host knows already: its last reply, or what was sent
+	last, untouched *R // what the host already knows: its last reply or what was sent, and a copy of it
 
-	// The first of each, which most calls have no more than one of: a module pays for
-	// each object.
+	// The first of each. Most calls need only one, and allocations are expensive in a
+	// module.
 	kept  R
 	outer turn[Q, R]
 }
 
-// A wrapping is what there is to know of a wrap hook: Q is what its wrappers pass on,
-// R what they get back.
+// A wrapping has the operations of a wrap hook with requests of type Q and replies of
+// type R.
 type wrapping[Q, R any] struct {
 	wrap  func(hooks any, i int, ctx *Context, req *Q, next func(*Q) (*R, error)) (*R, error)
 	clone func(to, from *Q)
 	aside func(*Q) *aside
 	patch func(came, req *Q) (patch abi.Writable, unchanged bool, err error)
-	// reply and end are what the host's next and the end of its stream say.
+	// reply decodes a reply of the host's next, and end converts the end of its stream.
 	reply func([]byte) (*R, error)
 	end   func(*abi.StreamEnd) *R
 	copy  func(to, from *R)
 	same  func(a, b *R) bool
-	// chunks are those that say what a reply says; said is the reverse, with what
-	// chunks cannot say from a reply, which may be nil.
+	// chunks converts a reply to chunks. said is the inverse; it takes the fields that
+	// chunks cannot represent from a reply, which may be nil.
 	chunks func(came *Q, reply *R) []abi.Chunk
 	said   func(*R, *abi.Assembly) *R
 }
 
-// A listener takes chunks of what is wrapped as they come.
+// A listener receives the chunks of a wrapped call while it streams.
 type listener struct {
 	hear func([]abi.Chunk) error
-	// read is readStream. It is reached through here alone, so that only modules
-	// that read streams import what they need for it.
+	// read is readStream. It is only reached through this field, so that only modules
+	// that read streams link the imports it needs.
 	read func(h Host, patch []byte, hear func([]abi.Chunk) error) (*abi.StreamEnd, error)
 }
 
-// An aside is what [NextModel.Stream] and [NextTool.Stream] say beside a request. It
-// names no type: the linker keeps what could be done with all types that a method of the
-// author's leads to, and a gate has no use for streams.
+// An aside has additional arguments of [NextModel.Stream] and [NextTool.Stream], stored
+// in the request. It refers to no other type, because the linker retains the methods of
+// all types that an author's method can reach, and a gate does not need those for
+// streams.
 type aside struct {
 	listener any  // a *listener, or nil
-	asIs     bool // the request is the one that came
+	asIs     bool // the request is unchanged
 }
 
 func listenerOf(a aside) *listener {
@@ -62,10 +63,10 @@ func listenerOf(a aside) *listener {
 	return l
 }
 
-// A frame is a wrapper that runs: what it sends, and to whom.
+// A frame is a running wrapper: what it sent and where to.
 type frame struct {
-	out        *listener    // nil: the host
-	head, tail abi.Assembly // sent before the last next, and since
+	out        *listener    // nil for the host
+	head, tail abi.Assembly // chunks sent before and after the last call of next
 	sent       bool
 }
 
@@ -74,8 +75,8 @@ func (f *frame) begin() {
 	f.tail = abi.Assembly{}
 }
 
-// enter makes f the frame whose wrapper runs, until leave is called with the one that
-// it returns.
+// enter makes f the current frame and returns the previous one, to which leave must be
+// called.
 func (c *Context) enter(f *frame) (outer any) {
 	outer, c.frame = c.frame, f
 	return outer
@@ -83,7 +84,7 @@ func (c *Context) enter(f *frame) (outer any) {
 
 func (c *Context) leave(outer any) { c.frame = outer }
 
-// run calls the wrappers. Nothing is answered that the host knows already.
+// run calls the wrappers. It returns nil if the host already knows the reply.
 func (o *onion[Q, R]) run() (*R, error) {
 	reply, err := o.layer(0, o.request, nil)
 	if err != nil || reply == o.last && o.same(reply, o.untouched) {
@@ -92,8 +93,8 @@ func (o *onion[Q, R]) run() (*R, error) {
 	return reply, nil
 }
 
-// layer calls wrapper i and those inside it. What leaves it as it comes goes
-// to pass, or past this module to the host.
+// layer calls wrapper i and those inside it. Chunks that it passes on go to pass, or
+// directly to the host if pass is nil.
 func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	if i == o.count {
 		return o.next(came, pass)
@@ -121,22 +122,22 @@ func (o *onion[Q, R]) layer(i int, came *Q, pass *listener) (*R, error) {
 	}
 }
 
-// A turn is one wrapper that runs. It is one object, since a module pays for each.
+// A turn is the state of one running wrapper, in a single allocation.
 type turn[Q, R any] struct {
 	onion *onion[Q, R]
 	i     int
 	came  *Q
 	pass  *listener
 	frame frame
-	own   Q // what the wrapper is given
+	own   Q // the wrapper's own request
 
 	called     bool
-	last, good *R // what the last next came to, and the last one that was good
-	unheard    *R // a copy of what the last next let pass, where nobody listened
+	last, good *R // the last reply of next, and the last one without an error
+	unheard    *R // copy of the last reply of next, if no listener received it
 	failed     error
 }
 
-// next is what the wrapper is given to go on with.
+// next is the function that the wrapper calls to continue.
 func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	o, inside := t.onion, t.pass
 	req, listens := o.asked(req, t.came)
@@ -157,7 +158,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	switch {
 	case listens != nil && !heard:
 		t.failed = inside.hear(o.chunks(o.request, t.last))
-	case listens != nil: // who has heard it
+	case listens != nil: // the listener has received it
 	case t.last == o.last:
 		t.unheard = o.untouched
 	default:
@@ -167,7 +168,7 @@ func (t *turn[Q, R]) next(req *Q) (*R, error) {
 	return t.last, t.failed
 }
 
-// said is the reply of a wrapper that sent chunks and answered nothing.
+// said returns the reply of a wrapper that sent chunks and returned nothing.
 func (t *turn[Q, R]) said() *R {
 	o, f := t.onion, &t.frame
 	if t.unheard != nil {
@@ -181,8 +182,8 @@ func (t *turn[Q, R]) said() *R {
 	return reply
 }
 
-// asked is the request that a wrapper gave to next, and who listens to what
-// comes of it.
+// asked returns the request that a wrapper passed to next, and the listener for the
+// reply.
 func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
 	if req == nil {
 		return came, nil
@@ -195,7 +196,7 @@ func (o *onion[Q, R]) asked(req, came *Q) (*Q, *listener) {
 	return req, listenerOf(a)
 }
 
-// next goes on with a call outside of the module.
+// next continues a call outside of the module.
 func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	o.last = nil
 	patch, unchanged, err := o.patch(o.request, req)
@@ -216,7 +217,7 @@ func (o *onion[Q, R]) next(req *Q, pass *listener) (*R, error) {
 	return reply, nil
 }
 
-// knows notes a reply that the host knows.
+// knows records a reply that the host knows.
 func (o *onion[Q, R]) knows(reply *R) {
 	if o.untouched == nil {
 		o.untouched = &o.kept
@@ -227,7 +228,7 @@ func (o *onion[Q, R]) knows(reply *R) {
 	o.copy(o.untouched, reply)
 }
 
-// ask calls the host's next, or reads its stream if somebody listens.
+// ask calls the host's next, or reads its stream if there is a listener.
 func (o *onion[Q, R]) ask(patch []byte, pass *listener) (reply *R, err error) {
 	if pass != nil {
 		end, err := pass.read(o.call.host, patch, pass.hear)

@@ -4,26 +4,25 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A ModelCall is a model call of a module's own: to summarise, to judge.
+// A ModelCall is a model call by a module, for example to summarize or to judge.
 type ModelCall struct {
-	// Messages are all that the model is shown.
+	// Messages are all messages that the model receives.
 	Messages []abi.Message
-	// Tools are what the model is told of; it answers with calls of them, and
-	// nobody makes those. Nil is none.
+	// Tools are offered to the model. The host does not run calls of them. Nil means
+	// none.
 	Tools []abi.Tool
-	// Model is the agent's when empty.
+	// Model defaults to the agent's model.
 	Model string
-	// Params are parameters by their OpenAI names: anything that encodes as JSON.
-	// They are merged into the agent's, and nil takes one away.
+	// Params are parameters by their OpenAI names, with any values that can be encoded as
+	// JSON. They are merged with the agent's; nil removes a parameter.
 	Params map[string]any
 }
 
-// Model makes a model call of the module's own, with the grant model. It passes
-// the hooks of operators' modules alone, is not streamed and no part of the
-// conversation; what it uses is the run's. Errors are *abi.Error: of code denied
-// without the grant and for a model that is not the agent's, model or
-// unavailable where the model failed. If the run ends meanwhile it does not
-// return.
+// Model makes a model call. It needs the grant model. Only the hooks of operators'
+// modules apply to it. It is not streamed and not part of the conversation. Its usage
+// counts towards the run. Errors are of type *abi.Error, with the code denied without the
+// grant and for a model other than the agent's, and model or unavailable if the model
+// failed. It does not return if the run ends meanwhile.
 func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	patch := abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: call.Messages}, Model: call.Model}
 	if call.Tools != nil {
@@ -54,13 +53,12 @@ func (c *Context) Model(call ModelCall) (*abi.Response, error) {
 	return reply.Response, nil
 }
 
-// Tool calls one of the agent's tools, with the grant tool:NAME, through all
-// hooks and gates but this module's own. args are anything that encodes as a
-// JSON object; nil is {}. Where the tool fails or a gate denies, the result says
-// so as an error result. Other errors are *abi.Error: denied without the grant or
-// for a tool that is not active, not_found for one that the agent does not have,
-// and limit for calls that lie too deep within one another. If the run ends or
-// pauses meanwhile it does not return.
+// Tool calls one of the agent's tools. It needs the grant tool:NAME. All hooks and gates
+// apply to the call except this module's own. args is any value that is encoded as a JSON
+// object; nil means {}. If the tool fails or a gate denies the call, the result is an
+// error result. Other errors are of type *abi.Error, with the code denied without the
+// grant or for an inactive tool, not_found for an unknown tool, and limit for calls that
+// are nested too deeply. It does not return if the run ends or pauses meanwhile.
 func (c *Context) Tool(name string, args any) (*abi.Result, error) {
 	req := abi.ToolRequest{Name: name}
 	if args != nil {

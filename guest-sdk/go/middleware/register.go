@@ -1,15 +1,14 @@
 package middleware
 
-// registered is the module's own side of the ABI. There can be only one: the
-// exports of a WebAssembly module are functions of the whole program.
+// registered is this program's module. There can be only one, because the exports of a
+// WebAssembly module are functions of the whole program.
 var registered *Module
 
-// Register makes this program a module of the given middlewares. Call it in
-// init, once. Within the module middlewares are called in the order in which
-// they are given, wrappers from outside in.
+// Register makes this program a module of the given middlewares. Call it once, in init.
+// The middlewares are called in the given order; the first wrapper is the outermost.
 //
-// It panics, before anything runs, where a middleware has no hooks or has a
-// method that is named like a hook and has another type.
+// Register panics if a middleware has no hooks, or a method with the name of a hook but
+// another type.
 func Register(o Options, middlewares ...Middleware) {
 	if registered != nil {
 		panic("middleware: Register was called twice; give it all middlewares of the module at once")
@@ -20,7 +19,7 @@ func Register(o Options, middlewares ...Middleware) {
 	registered = NewModule(o, middlewares...)
 }
 
-// Serve makes this program the module that was declared. Call it in init, once.
+// Serve makes this program the declared module. Call it once, in init.
 func Serve(d *Declaration) {
 	if registered != nil {
 		panic("middleware: a module was registered already; there is one in a program")
@@ -28,10 +27,10 @@ func Serve(d *Declaration) {
 	registered = d.Module()
 }
 
-// Combine makes one middleware of several, called in this order.
+// Combine combines several middlewares into one. They are called in the given order.
 func Combine(middlewares ...Middleware) Middleware { return combined(middlewares) }
 
-// several is a middleware that stands for several.
+// several is a middleware that consists of several.
 type several interface{ middlewares() []Middleware }
 
 type combined []Middleware

@@ -39,7 +39,7 @@ func (callsTools) CallTool(*middleware.Context, *middleware.Call) (*abi.Result, 
 func (*withConfig) OnChunk(*middleware.Context, *middleware.Chunks) error { return nil }
 func (*withFunc) OnChunk(*middleware.Context, *middleware.Chunks) error   { return nil }
 
-func TestNewModuleRefuses(t *testing.T) {
+func TestNewModuleErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		middlewares []middleware.Middleware
@@ -79,7 +79,7 @@ func TestNewModuleRefuses(t *testing.T) {
 	}
 }
 
-func TestToolsetRefuses(t *testing.T) {
+func TestToolsetErrors(t *testing.T) {
 	t.Parallel()
 	run := func(*middleware.Context, *middleware.Call) (*abi.Result, error) { return nil, nil }
 	for want, tools := range map[string][]middleware.Tool{

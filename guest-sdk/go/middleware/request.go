@@ -8,16 +8,16 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Request is a model call as it will be sent. Messages, Tools, Model and
-// Params may be changed, in any way, for this call.
+// A Request is a model call as it will be sent. A hook may change Messages, Tools, Model
+// and Params in any way, for this call only.
 type Request struct {
 	Messages *Messages
 	Tools    []abi.Tool
 	Model    string
-	// Params are the parameters by their OpenAI names; it is never nil.
+	// Params are the parameters by their OpenAI names. It is never nil.
 	Params abi.Params
 
-	// Stream says whether the answer is streamed.
+	// Stream reports whether the answer is streamed.
 	Stream bool
 
 	shown *abi.Request
@@ -46,7 +46,7 @@ func (r *Request) SetParam(name string, value any) error {
 	return nil
 }
 
-// patch returns what was changed.
+// patch returns the changes.
 func (r *Request) patch() (abi.RequestPatch, error) {
 	var out abi.RequestPatch
 	if r.Model != r.shown.Model {
@@ -77,7 +77,7 @@ func (r *Request) patch() (abi.RequestPatch, error) {
 	return out, err
 }
 
-// cloneOf makes r a request with the same changes as another one, whose changes are its own.
+// cloneOf sets r to a copy of from that can be changed independently.
 func (r *Request) cloneOf(from *Request) {
 	*r = *from
 	r.Messages = from.Messages.clone()

@@ -1,14 +1,14 @@
 package middleware
 
-// Revision names the state of the list in which it was shown to this hook.
-// Revisions belong to a run and may be kept in a [Local].
+// Revision returns the revision of the list in the hook's input. Revisions belong to a
+// run and can be stored in a [Local].
 func (h *History) Revision() int64 { return h.shown.Revision }
 
-// ChangedSince returns the first index at which the list as it was shown
-// differs from an earlier revision of it: its length then if it does not, and
-// 0 if the host no longer knows that revision. So a hook that keeps the
-// revision at which it looked last has to look only from there on, even after
-// the module's memory was wiped. Ask before editing: edits move the indices.
+// ChangedSince returns the index of the first message that changed since an earlier
+// revision: the length if nothing changed, and 0 if the host no longer knows the
+// revision. A hook that stores the last revision it has seen needs to read only from that
+// index on, even after the module's memory was reset. Call it before editing the list,
+// because edits move the indices.
 func (h *History) ChangedSince(revision int64) int {
 	if revision == h.shown.Revision {
 		return h.shown.Total

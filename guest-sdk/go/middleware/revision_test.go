@@ -10,8 +10,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// What a hook kept of a revision tells it where to look next, also when its
-// memory is gone.
+// A stored revision must tell a hook where to continue reading, even after its memory was
+// reset.
 func TestChangedSince(t *testing.T) {
 	t.Parallel()
 	looked := middleware.Local[int64]("looked")

@@ -8,15 +8,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A schema is a JSON Schema of what a Go type decodes from.
+// A schema is a JSON Schema for decoding a Go type.
 type schema struct {
 	kind        string
 	description string
 	items       *schema
 	properties  []property // in the order of the struct's fields
 	required    []string
-	closed      bool    // no other properties
-	values      *schema // of a map
+	closed      bool    // no additional properties
+	values      *schema // schema of a map's values
 }
 
 type property struct {
@@ -24,7 +24,7 @@ type property struct {
 	schema *schema
 }
 
-// append writes the schema as JSON.
+// append appends the schema as JSON.
 func (s *schema) append(b []byte) []byte {
 	b = append(b, '{')
 	if s.kind != "" {
@@ -69,7 +69,7 @@ func (s *schema) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// key writes the key of a field, and the comma before it.
+// key writes a comma, unless it is the first, and the key of a field.
 //
 //go:noinline
 func key(b []byte, name string) []byte {
@@ -79,11 +79,11 @@ func key(b []byte, name string) []byte {
 	return append(abi.AppendText(b, name), ':')
 }
 
-// A schemaMaker makes the schema of one type.
+// A schemaMaker derives the schema of a type.
 type schemaMaker struct {
-	required bool           // whether fields without omitempty must be there
-	inside   []reflect.Type // the structs around, for types that hold themselves
-	unfit    reflect.Type   // a type whose values JSON has not
+	required bool           // whether fields without omitempty are required
+	inside   []reflect.Type // the enclosing structs, to detect recursive types
+	unfit    reflect.Type   // a type that JSON cannot represent
 }
 
 func (m *schemaMaker) schema(t reflect.Type) *schema {
@@ -142,8 +142,8 @@ func (m *schemaMaker) object(t reflect.Type) *schema {
 	return s
 }
 
-// eachField calls fn with the fields of a struct that JSON decodes into, those
-// of embedded structs among them.
+// eachField calls fn with the fields of a struct that JSON is decoded into, including
+// those of embedded structs.
 func eachField(t reflect.Type, fn func(name, options string, f reflect.StructField)) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -161,7 +161,7 @@ func eachField(t reflect.Type, fn func(name, options string, f reflect.StructFie
 	}
 }
 
-// configNames are the keys of a configuration.
+// configNames returns the keys of a configuration.
 func configNames(t reflect.Type) []string {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forWasm is a command of Go's for modules, in a folder.
+// forWasm runs a go command with the environment for modules in a directory.
 func forWasm(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -26,9 +26,9 @@ func forWasm(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// What initializes itself is in each module that has it, used or not: fmt and what it
-// imports are 0.4 MB so, time alone is 0.3.
-func TestModulesDoWithout(t *testing.T) {
+// Packages that initialize themselves are linked whether they are used or not: fmt and
+// its imports take 0.4 MB, time alone 0.3 MB.
+func TestDependencies(t *testing.T) {
 	t.Parallel()
 	deps := "\n" + forWasm(t, ".", "list", "-deps", ".")
 	for _, heavy := range []string{"fmt", "encoding/json", "os", "time", "log", "syscall", "io/fs", "internal/poll", "internal/godebug", "regexp", "context"} {
@@ -36,7 +36,7 @@ func TestModulesDoWithout(t *testing.T) {
 	}
 }
 
-// What a module is at most, in bytes; Go's own part is 1.8 MB.
+// The maximum sizes of modules in bytes. Go's runtime takes 1.8 MB of them.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	for dir, most := range map[string]int64{
@@ -53,7 +53,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// fromTemplate is a folder with what agent-runner module new begins a module with.
+// fromTemplate returns a directory with the template of agent-runner module new.
 func fromTemplate(t *testing.T) string {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

@@ -2,11 +2,11 @@ package middleware
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// patch returns the edits as a patch of the list as it was shown: splices that
-// ascend and do not touch, or the whole list where nothing of it is left.
+// patch returns the edits as a patch of the list in the input: ascending splices with
+// gaps between them, or the whole list if no message of it remains.
 func (m *Messages) patch() (abi.ListPatch, error) {
 	var out abi.ListPatch
-	at := 0 // the first message as shown that is not accounted for
+	at := 0 // index of the next message of the input to handle
 	var put []abi.Message
 	for _, p := range m.pieces {
 		if p.put != nil {
@@ -23,9 +23,8 @@ func (m *Messages) patch() (abi.ListPatch, error) {
 	return out, out.Check(m.shown.Total)
 }
 
-// gap appends the splices that put messages in the place of those shown from
-// up to, not including, to. Among them may be some that stood there already:
-// they stay where they are.
+// gap appends the splices that replace the messages [from, to) of the input by put.
+// Messages of put that were there before stay in place.
 func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi.Splice {
 	add := func(at, end int, insert []abi.Message) {
 		if at < end || len(insert) > 0 {
@@ -33,7 +32,7 @@ func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi
 		}
 	}
 	index := s.index(from, to, len(put))
-	begin := 0 // of put: the first message that is not accounted for
+	begin := 0 // index in put of the next message to handle
 	for i := range put {
 		if at := s.stays(from, to, index, &put[i]); at >= 0 {
 			add(from, at, put[begin:i:i])
@@ -44,7 +43,7 @@ func (s *shown) gap(splices []abi.Splice, from, to int, put []abi.Message) []abi
 	return splices
 }
 
-// index finds the messages shown from up to, not including, to by their ids.
+// index maps the IDs of the cached messages [from, to) of the input to their indices.
 func (s *shown) index(from, to, n int) map[string]int {
 	if n == 0 || to-from < 2 {
 		return nil
@@ -58,8 +57,8 @@ func (s *shown) index(from, to, n int) map[string]int {
 	return ids
 }
 
-// stays finds a message among those shown from up to, not including, to: the
-// first of them, or the one of the same id. Otherwise it returns -1.
+// stays returns the index in [from, to) of the message equal to m, which must be the
+// first one or the one with the same ID. It returns -1 if there is none.
 func (s *shown) stays(from, to int, ids map[string]int, m *abi.Message) int {
 	if from == to {
 		return -1

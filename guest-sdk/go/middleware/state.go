@@ -7,21 +7,20 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A State is what a run keeps from step to step: its messages, and which of
-// its tools the model is told of. Changes of either are kept.
+// A State is the part of a run that persists between steps: its messages and its active
+// tools. Changes to either persist.
 type State struct {
 	Messages *Messages
-	// Tools are all tools of the run. Active may be changed before the model,
-	// not after it: a tool that is not active is not told to the model, and
-	// cannot be called.
+	// Tools are all tools of the run. Before the model, the hook may change Active; after
+	// it, not. An inactive tool is not offered to the model and cannot be called.
 	Tools []abi.StateTool
 
-	// Model and Params are those of the next call; empty after the model.
+	// Model and Params are those of the next call. They are empty after the model.
 	Model  string
 	Params abi.Params
 }
 
-// Active returns the names of the tools that the model is told of.
+// Active returns the names of the active tools.
 func (s *State) Active() []string {
 	names := []string{}
 	for i := range s.Tools {
@@ -32,8 +31,8 @@ func (s *State) Active() []string {
 	return names
 }
 
-// SetActive makes these tools the ones that the model is told of, from now
-// on. A name that is not among Tools is an error, and nothing changes.
+// SetActive makes exactly the named tools active from now on. If a name is unknown, it
+// returns an error and changes nothing.
 func (s *State) SetActive(names ...string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(s.Tools, func(t abi.StateTool) bool { return t.Name == name }) {
@@ -69,7 +68,7 @@ func (c *call) state(l abi.List, tools []abi.StateTool) *State {
 	out := &struct {
 		State
 		listed
-		tools [2]abi.StateTool // of the few that most agents have
+		tools [2]abi.StateTool // spares an allocation for agents with few tools
 	}{}
 	c.show(&out.listed, l)
 	out.State.Messages = &out.listed.Messages
@@ -117,8 +116,8 @@ func afterRewrite(s *served) (answer abi.Writable, err error) {
 	return &v.out, err
 }
 
-// misuse is the error of a hook that changed what it cannot change: better
-// than a change that silently does nothing.
+// misuse returns the error of a hook that changed something it cannot change. Without it
+// the change would be ignored silently.
 func misuse(text string) error {
 	return &abi.Error{Code: abi.CodeInvalid, Message: text}
 }

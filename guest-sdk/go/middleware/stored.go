@@ -7,41 +7,40 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Stored is a value that outlives the run: all runs of the entry share it, on
-// every machine, and it is there until somebody deletes it or its time to live
-// is over. It needs the grant store; without it, or without a store, its methods
-// fail with abi.CodeDenied or abi.CodeUnavailable. T is anything that JSON
-// encodes. Declare one with its key:
+// A Stored is a durable value that all runs of the entry share, on every machine. It
+// exists until it is deleted or its time to live ends. It needs the grant store: without
+// it, its methods fail with abi.CodeDenied, and without a store with
+// abi.CodeUnavailable. T is any type that can be encoded as JSON. Declare one with its
+// key:
 //
 //	var seen = middleware.Stored[map[string]int]("seen")
 //
-// What a method changes it changes at once, also if the hook fails. A hook that
-// is called again, because its run was cut off, changes it again.
+// Changes take effect immediately, even if the hook fails. A hook that is called again
+// after its run was cut off repeats its changes.
 type Stored[T any] string
 
-// A Lifetime is a time.Duration, of which whole seconds count, at least one. nil and
-// 0 are for ever. It is an interface since a module that does not use time is 0.3 MB
-// smaller without it.
+// A Lifetime is a time.Duration. It is rounded to whole seconds, at least one; nil and 0
+// mean no expiry. It is an interface because importing time makes a module 0.3 MB larger.
 type Lifetime interface{ Nanoseconds() int64 }
 
-// Get returns the value, or false if there is none.
+// Get returns the value. ok is false if there is none.
 func (s Stored[T]) Get(ctx *Context) (value T, ok bool, err error) {
 	value, version, err := s.Load(ctx)
 	return value, version != 0, err
 }
 
-// Set sets the value, for ever.
+// Set sets the value without expiry.
 func (s Stored[T]) Set(ctx *Context, value T) error { return s.SetFor(ctx, value, nil) }
 
-// SetFor sets the value for a time.
+// SetFor sets the value with a time to live.
 func (s Stored[T]) SetFor(ctx *Context, value T, ttl Lifetime) error {
 	return s.set(ctx, value, abi.LocalAlways, ttl)
 }
 
-// Delete removes the value. That there is none is no error.
+// Delete removes the value. It succeeds if there is none.
 func (s Stored[T]) Delete(ctx *Context) error { return ctx.host.StoreDelete(string(s)) }
 
-// Load returns the value with its version, which is 0 if there is none.
+// Load returns the value and its version, which is 0 if there is none.
 func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	b, err := ctx.host.StoreGet(string(s))
 	if err != nil || len(b) == 0 {
@@ -53,8 +52,8 @@ func (s Stored[T]) Load(ctx *Context) (value T, version int64, err error) {
 	return value, version, nil
 }
 
-// CompareAndSet sets the value, for a time as SetFor does, if its version is
-// still the one that Load returned, and reports whether it was.
+// CompareAndSet sets the value with a time to live if its version is still the given one,
+// and reports whether it did.
 func (s Stored[T]) CompareAndSet(ctx *Context, value T, version int64, ttl Lifetime) (bool, error) {
 	err := s.set(ctx, value, version, ttl)
 	if failed, ok := errors.AsType[*abi.Error](err); ok && failed.Code == abi.CodeConflict {
@@ -63,9 +62,9 @@ func (s Stored[T]) CompareAndSet(ctx *Context, value T, version int64, ttl Lifet
 	return err == nil, err
 }
 
-// Update sets the value, for a time as SetFor does, to what fn makes of the old
-// one, the zero value if there was none. When somebody else changed it meanwhile,
-// fn is called again with the new one. An error of fn changes nothing.
+// Update sets the value with a time to live to fn(old), where old is the zero value if
+// there is none. If the value changes meanwhile, Update calls fn again with the new
+// value. If fn fails, Update changes nothing.
 func (s Stored[T]) Update(ctx *Context, ttl Lifetime, fn func(old T) (T, error)) error {
 	for {
 		old, version, err := s.Load(ctx)
@@ -95,8 +94,8 @@ func (s Stored[T]) set(ctx *Context, value T, version int64, ttl Lifetime) error
 	return err
 }
 
-// A StoredCounter is a number that outlives the run, as a [Stored] does, and is
-// added to atomically.
+// A StoredCounter is a number that outlives the run, like a [Stored]. Adding to it is
+// atomic.
 type StoredCounter string
 
 // Add adds delta and returns the new value.
@@ -112,7 +111,7 @@ func (c StoredCounter) Add(ctx *Context, delta int64) (int64, error) {
 	return value, nil
 }
 
-// Get returns the value, 0 if nothing was added yet.
+// Get returns the value, which is 0 initially.
 func (c StoredCounter) Get(ctx *Context) (int64, error) {
 	b, err := ctx.host.StoreGet(string(c))
 	if err != nil || len(b) == 0 {

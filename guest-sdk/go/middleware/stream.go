@@ -7,18 +7,18 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Stream is an answer that a wrapper reads as it comes, from
-// [NextModel.Stream] or [NextTool.Stream]. What is wrapped begins with the
-// loop over its chunks, or with End.
+// A Stream is an answer that a wrapper reads while it arrives, returned by
+// [NextModel.Stream] or [NextTool.Stream]. The wrapped call starts when the loop over the
+// chunks starts, or with End.
 //
 //	stream := next.Stream(req)
 //	for chunk := range stream.Chunks() {
-//		// look at it, and hand it on, or something in its place, with ctx.Send
+//		// inspect the chunk, and pass it or a replacement on with ctx.Send
 //	}
 //	return nil, stream.End()
 //
-// Leaving the loop before its end closes the stream: what is wrapped is
-// canceled. A stream is read once.
+// Leaving the loop early closes the stream and cancels the wrapped call. A stream can be
+// read once.
 type Stream[R any] struct {
 	run   func(*listener) (*R, error)
 	begun bool
@@ -26,10 +26,10 @@ type Stream[R any] struct {
 	err   error
 }
 
-// errLeft is what goes inward when a loop over a stream is left.
+// errLeft is the error inside a wrapper's stream after its loop was left.
 var errLeft = errors.New("the wrapper outside left the stream")
 
-// Chunks are the pieces of the answer, one by one.
+// Chunks iterates over the chunks of the answer.
 func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	return func(yield func(abi.Chunk) bool) {
 		for batch := range s.Batches() {
@@ -42,8 +42,8 @@ func (s *Stream[R]) Chunks() iter.Seq[abi.Chunk] {
 	}
 }
 
-// Batches are the pieces of the answer, those together that wait together:
-// cheaper than one by one where a wrapper sends as it reads.
+// Batches iterates over batches of available chunks. It is cheaper than Chunks for a
+// wrapper that sends while it reads.
 func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	return func(yield func([]abi.Chunk) bool) {
 		if s.begun {
@@ -63,21 +63,21 @@ func (s *Stream[R]) Batches() iter.Seq[[]abi.Chunk] {
 	}
 }
 
-// End is the error with which the answer ended, an *abi.Error; nil if it ended
-// well, or the loop was left. What was not read before is read now.
+// End reads the rest of the answer and returns its error, an *abi.Error. It returns nil
+// if the answer ended normally or the loop was left.
 func (s *Stream[R]) End() error {
 	for range s.Batches() { //nolint:revive // to its end
 	}
 	return s.err
 }
 
-// Reply is the whole answer, after End; nil where it failed, or the loop was
-// left. A wrapper that returns it as it is says no more than one that returns
-// nil: if it sent something, that is its answer.
+// Reply returns the whole answer, after End. It returns nil if the answer failed or the
+// loop was left. A wrapper that returns it unchanged has the same effect as one that
+// returns nil: if the wrapper sent anything, that is its answer.
 func (s *Stream[R]) Reply() *R { return s.reply }
 
-// Stream goes on with a model call as next does, and reads the answer as it
-// comes. Where the call is not streamed it comes in one piece.
+// Stream continues a model call as next does, and returns the answer as a stream. If the
+// call is not streamed, the answer arrives at once.
 func (next NextModel) Stream(req *Request) *Stream[abi.Response] {
 	return &Stream[abi.Response]{run: func(l *listener) (*abi.Response, error) {
 		q := Request{aside: aside{asIs: true}}
@@ -89,8 +89,8 @@ func (next NextModel) Stream(req *Request) *Stream[abi.Response] {
 	}}
 }
 
-// Stream goes on with a tool call as next does, and reads the result as it
-// comes: most tools say theirs in one piece.
+// Stream continues a tool call as next does, and returns the result as a stream. Most
+// tools send their result at once.
 func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 	return &Stream[abi.Result]{run: func(l *listener) (*abi.Result, error) {
 		q := Call{aside: aside{asIs: true}}
@@ -102,14 +102,14 @@ func (next NextTool) Stream(call *Call) *Stream[abi.Result] {
 	}}
 }
 
-// Send hands chunks outward, in WrapModel, WrapToolCall and CallTool, and
-// returns once there is room for more: a slow reader slows the module, without
-// using up its time. What was sent is the answer where the hook returns nil and
-// no error, together with what next let pass. An answer that it returns counts
-// in its place, and the caller is told that what was streamed is replaced.
+// Send sends chunks to the caller, in WrapModel, WrapToolCall and CallTool. It blocks
+// until there is room for more: a slow reader slows the module down, without using up its
+// time. If the hook returns nil and no error, its answer is what it sent, together with
+// what next let pass. If it returns an answer, that replaces what it sent, and the caller
+// is notified of the replacement.
 //
-// Errors are *abi.Error: of code limit after too many chunks, or what an
-// OnChunk hook outside has against them.
+// Errors are of type *abi.Error, with the code limit after too many chunks, or with the
+// error of an outer OnChunk hook.
 func (c *Context) Send(chunks ...abi.Chunk) error {
 	f, _ := c.frame.(*frame)
 	var err error
@@ -125,8 +125,7 @@ func (c *Context) Send(chunks ...abi.Chunk) error {
 	return err
 }
 
-// SendText is Send of a piece of text: of the model's answer, or of the tool's
-// result.
+// SendText sends a chunk of text of the model's answer or the tool's result.
 func (c *Context) SendText(text string) error {
 	return c.Send(abi.Chunk{Kind: c.textKind, Text: text})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// A wrapper may read an answer as it comes, and hand on something in its
-// place: here whole words only, in capital letters.
+// A wrapper can read an answer while it streams and pass on something else: here only
+// whole words, in capital letters.
 func ExampleStream() {
 	wrap := func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		held := ""
@@ -58,7 +58,7 @@ func ExampleStream() {
 
 type modelWrap = func(*middleware.Context, *middleware.Request, middleware.NextModel) (*abi.Response, error)
 
-// each hands on every piece as change makes it.
+// each passes on every chunk after applying change.
 func each(change func(string) string) modelWrap {
 	return func(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		stream := next.Stream(req)
@@ -99,7 +99,7 @@ func TestStream(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wraps  []modelWrap
 		sent   string
-		answer string // "" for none
+		answer string // "" if there is none
 		err    string
 		fails  error
 		seen   string
@@ -199,7 +199,7 @@ func TestStreamOfATool(t *testing.T) {
 	require.Equal(t, []abi.Chunk{{Kind: abi.ChunkToolResult, Text: "DONE"}}, h.Sent)
 }
 
-// TestToolSends checks that a tool of a module may say its result in pieces.
+// TestToolSends checks that a module's tool can send its result in pieces.
 func TestToolSends(t *testing.T) {
 	t.Parallel()
 	h := middlewaretest.New(middleware.Options{}, middleware.WithTools(middleware.Tool{

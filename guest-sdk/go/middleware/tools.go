@@ -9,19 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Tool is a tool with the function that runs it.
+// A Tool is a tool and the function that runs it.
 type Tool struct {
 	abi.Tool
-	// Run runs it. What it sends meanwhile with [Context.Send] is its result if it
-	// returns nil.
+	// Run runs the tool. If it returns nil, the result is what it sent with
+	// [Context.Send].
 	Run func(ctx *Context, call *Call) (*abi.Result, error)
 }
 
-// NewTool makes a tool of a function. Its parameters are a JSON Schema of A, a
-// struct: fields without omitempty are required, `doc` tags describe them.
-// Arguments that do not fit are an error result, which the model can mend. R
-// is the result: a string, an [abi.Content], an *[abi.Result], or anything
-// else that JSON encodes.
+// NewTool returns a tool that calls fn. Its parameters are a JSON Schema of the struct A:
+// fields without omitempty are required, and `doc` tags describe them. Arguments that do
+// not fit are an error result, which the model can correct. R is a string, an
+// [abi.Content], an *[abi.Result], or any other type that can be encoded as JSON.
 func NewTool[A, R any](name, description string, fn func(ctx *Context, args A) (R, error)) Tool {
 	parameters := (&schemaMaker{required: true}).schema(reflect.TypeFor[A]()).append(nil)
 	return Tool{
@@ -56,7 +55,7 @@ func resultOf(value any) (*abi.Result, error) {
 	return abi.TextResult(string(b)), nil
 }
 
-// WithTools makes a middleware that adds tools to the agent and runs them.
+// WithTools returns a middleware that adds tools to the agent and runs them.
 func WithTools(tools ...Tool) Middleware {
 	for i, t := range tools {
 		if err := t.Check(); err != nil {
@@ -88,13 +87,13 @@ func (s *toolset) BeforeAgent(_ *Context, run *AgentStart) error {
 	return nil
 }
 
-// CallTool runs one of them.
+// CallTool runs one of the tools.
 func (s *toolset) CallTool(ctx *Context, call *Call) (*abi.Result, error) {
 	return s.tools[s.find(call.Name)].Run(ctx, call)
 }
 
-// runnerOf finds who runs a tool: the toolset that has it, or else the middleware with
-// a CallTool of its own.
+// runnerOf returns the middleware that runs a tool: the toolset that has it, or else the
+// middleware with its own CallTool.
 func runnerOf(list []CallToolHook, tool string) (runs CallToolHook) {
 	for _, h := range list {
 		set, ok := h.(*toolset)

@@ -18,8 +18,8 @@ func sameTool(a, b *abi.Tool) bool {
 		bytes.Equal(a.Parameters, b.Parameters)
 }
 
-// toolsPatch says how shown became now: some removed and others added at the
-// end, or a whole new list where tools were altered or moved.
+// toolsPatch returns the patch from shown to now: removals and additions at the end, or a
+// whole new list if tools were changed or moved.
 func toolsPatch(shown, now []abi.Tool) (abi.ToolsPatch, error) {
 	for i := range now {
 		if err := now[i].Check(); err != nil {

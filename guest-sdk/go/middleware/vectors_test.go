@@ -16,16 +16,16 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A vector is one file of testdata/abi: a hook's input, and what a module
-// answers to it. Hosts and SDKs in any language read the same files.
+// A vector is a file of testdata/abi: a hook's input and the expected answer. Hosts and
+// SDKs in all languages use the same files.
 type vector struct {
 	Hook     abi.Hook      `json:"hook"`
 	About    string        `json:"about"`
 	Messages []abi.Message `json:"messages"` // of the list in the input
 	Input    abi.JSON      `json:"input"`
 	Next     []struct {    // the calls of next, in order
-		Patch abi.JSON `json:"patch"` // absent: none
-		Reply abi.JSON `json:"reply"` // or:
+		Patch abi.JSON `json:"patch"` // absent if there is none
+		Reply abi.JSON `json:"reply"` // either a reply or an error
 		Error abi.JSON `json:"error"`
 	} `json:"next"`
 	Stream []struct { // the calls of next_stream, recv and send, in order
@@ -34,11 +34,11 @@ type vector struct {
 		Reply abi.JSON `json:"reply"`
 		Error abi.JSON `json:"error"`
 	} `json:"stream"`
-	Answer abi.JSON `json:"answer"` // absent: no output; or:
+	Answer abi.JSON `json:"answer"` // absent for no output; either an answer or an error
 	Error  abi.JSON `json:"error"`  // the hook fails
 }
 
-// inputs and answers are the shapes of each hook's.
+// shapes has the input and answer types of each hook.
 var shapes = map[abi.Hook]struct{ input, answer any }{
 	abi.HookDescribe:                {struct{}{}, abi.Description{}},
 	abi.HookConfigure:               {abi.ConfigureInput{}, abi.ConfigureAnswer{}},
@@ -72,8 +72,8 @@ func compact(t *testing.T, raw abi.JSON) string {
 	return b.String()
 }
 
-// TestVectors reads every vector: it is spelled as the shapes encode, and a
-// middleware gives exactly its answer.
+// TestVectors checks that each vector is spelled as its types encode it, and that a
+// middleware returns exactly its answer.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../testdata/abi/*.json")
@@ -137,7 +137,7 @@ func checkSpelling(t *testing.T, v *vector) {
 	}
 }
 
-// A recorded host answers next as a vector says, and compares the patches.
+// A recorded host replies to next as a vector specifies, and compares the patches.
 type recorded struct {
 	middleware.Host
 	t *testing.T
@@ -227,7 +227,7 @@ func (g *guard) GateTool(*middleware.Context, *middleware.Call) (middleware.Deci
 }
 func (g *guard) Observe(*middleware.Context, []abi.Event) error { return nil }
 
-// The middlewares that give the vectors' answers.
+// The middlewares that return the vectors' answers.
 var scripts = map[string]middleware.Middleware{
 	"describe":          nil,
 	"configure":         nil,
@@ -524,7 +524,7 @@ func gate(fn func(*middleware.Context, *middleware.Call) (middleware.Decision, e
 	return middleware.WithGate(fn)
 }
 
-// sameSpelling requires that raw encodes again as it is spelled, in a shape.
+// sameSpelling requires that raw is unchanged after decoding and encoding it.
 func sameSpelling(t *testing.T, raw abi.JSON, shape any) {
 	t.Helper()
 	if raw == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// The exports: every hook, since exports of Go are fixed when a program is
-// built. What describe says of hooks tells the host which to call.
+// Every hook is exported, because Go's exports are fixed when a program is built. The
+// description tells the host which of them to call.
 
 //go:wasmexport describe
 func describe(n int32) int32 { return export(abi.HookDescribe, n) }
@@ -72,7 +72,7 @@ func translateBefore(n int32) int32 { return export(abi.HookTranslateBefore, n) 
 //go:wasmexport translate_after
 func translateAfter(n int32) int32 { return export(abi.HookTranslateAfter, n) }
 
-// export is what every export does.
+// export is the common implementation of all exports.
 func export(hook abi.Hook, n int32) int32 {
 	if registered == nil {
 		panic("middleware: no middleware was registered: call middleware.Register in init")
@@ -97,7 +97,7 @@ func export(hook abi.Hook, n int32) int32 {
 	return 0
 }
 
-// answers is where answers are written, one after the other.
+// answers is the buffer for answers.
 var answers = make([]byte, 4<<10)
 
 //go:wasmimport agent_middleware_v1 read
@@ -163,12 +163,12 @@ func hostEmit(ptr unsafe.Pointer, n int32) int32
 //go:wasmimport agent_middleware_v1 log
 func hostLog(level int32, ptr unsafe.Pointer, n int32)
 
-// imports is the [Host] that the imports are.
+// imports implements [Host] with the module's imports.
 type imports struct{}
 
-// pending reads n bytes. They are the caller's: what is read from them keeps
-// parts of them. Many share a block, since making a slice costs as much as reading
-// some hundred bytes; the room behind each is for [abi.Read].
+// pending reads n pending bytes. The caller owns them, and decoded values refer to them.
+// They share blocks, because allocating a slice costs as much as reading several hundred
+// bytes. The space after them is the padding for [abi.Read].
 func (*imports) pending(n int32) []byte {
 	if n == 0 {
 		return nil
@@ -187,7 +187,7 @@ func (*imports) pending(n int32) []byte {
 	return b[:max(0, hostRead(unsafe.Pointer(unsafe.SliceData(b)), n))]
 }
 
-// reply reads what a host call that returned n left pending.
+// reply reads the pending reply of a host call that returned n.
 func (h *imports) reply(n int32) ([]byte, error) {
 	if n >= 0 {
 		return h.pending(n), nil
@@ -199,7 +199,7 @@ func (h *imports) reply(n int32) ([]byte, error) {
 	return nil, failed
 }
 
-// done is reply for calls that answer nothing.
+// done is reply for host calls without a reply.
 func (h *imports) done(n int32) error {
 	if n >= 0 {
 		return nil

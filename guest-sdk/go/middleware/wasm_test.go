@@ -21,7 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// guestBinary builds testdata/guest, once.
+// guestBinary builds testdata/guest once.
 var guestBinary = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {
@@ -44,8 +44,8 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.err.Error() + "\n" + e.text }
 
-// A wasmHost is a host of the imports as ABI.md describes them, as small as
-// it can be.
+// A wasmHost is a minimal host that implements the imports as abi/README.md documents
+// them.
 type wasmHost struct {
 	t       testing.TB
 	module  api.Module
@@ -55,7 +55,7 @@ type wasmHost struct {
 
 	messages []abi.Message
 	pulls    [][2]int32
-	changed  map[int64]int32 // answers to changed, by revision
+	changed  map[int64]int32 // replies to changed, by revision
 	counters map[string]int64
 	emitted  []string
 	logged   []string
@@ -69,7 +69,7 @@ func (h *wasmHost) bytes(ptr, n uint32) []byte {
 	return slices.Clone(b)
 }
 
-// reply leaves a value, or an error, pending.
+// reply leaves a value or an error pending.
 func (h *wasmHost) reply(v any, failed *abi.Error) int32 {
 	if failed != nil {
 		v = failed
@@ -130,8 +130,8 @@ func (h *wasmHost) call(hook abi.Hook, input any) (status int32, output string, 
 	return api.DecodeI32(results[0]), string(h.output), nil
 }
 
-// wasmGuests compiles the guest, once, and returns what starts instances of
-// it, one after the other: each has the host anew.
+// wasmGuests compiles the guest once and returns a function that starts an instance of it
+// with a new host.
 func wasmGuests(t testing.TB, config wazero.RuntimeConfig) (wazero.CompiledModule, func() *wasmHost) {
 	t.Helper()
 	binary, err := guestBinary()
@@ -172,7 +172,7 @@ var common = abi.Common{Run: abi.Run{ID: "r", Step: 1}, Entry: "guest"}
 
 func TestWasm(t *testing.T) {
 	t.Parallel()
-	compiled, start := wasmGuests(t, wazero.NewRuntimeConfigInterpreter()) // it starts sooner
+	compiled, start := wasmGuests(t, wazero.NewRuntimeConfigInterpreter()) // starts faster than the compiler
 
 	t.Run("exports", func(t *testing.T) {
 		for _, hook := range abi.Hooks() {
@@ -303,7 +303,7 @@ func testWasmWrap(t *testing.T, h *wasmHost) {
 	require.Equal(t, "hi: ünï", answer.Response.Message.Content.String())
 }
 
-// BenchmarkWasm is a hook on a warm instance, with its transport.
+// BenchmarkWasm measures a hook on a warm instance, including its transport.
 func BenchmarkWasm(b *testing.B) {
 	_, start := wasmGuests(b, wazero.NewRuntimeConfigCompiler())
 	h := configured(b, start())

@@ -2,9 +2,8 @@ package middleware
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// The constructors below make middlewares of one function, for those that
-// need no type of their own. What they return is registered, or combined with
-// others, as any middleware.
+// The constructors below make middlewares from functions, for cases that need no type.
+// They can be registered or combined with others like any middleware.
 
 type (
 	beforeAgentFunc             func(*Context, *AgentStart) error
@@ -46,8 +45,8 @@ func (f afterToolsFunc) AfterTools(ctx *Context, round *ToolsEnd) error    { ret
 func (f afterAgentFunc) AfterAgent(ctx *Context, run *AgentEnd) error      { return f(ctx, run) }
 func (f observeFunc) Observe(ctx *Context, events []abi.Event) error       { return f(ctx, events) }
 
-// WithInstruction puts text behind the agent's instruction, on a line of its
-// own.
+// WithInstruction returns a middleware that appends text to the agent's instruction, on a
+// new line.
 func WithInstruction(text string) Middleware {
 	return WithBeforeAgent(func(_ *Context, run *AgentStart) error {
 		run.AddInstruction(text)
@@ -55,7 +54,7 @@ func WithInstruction(text string) Middleware {
 	})
 }
 
-// WithInstructionFunc sets the instruction to what fn makes of it.
+// WithInstructionFunc returns a middleware that sets the instruction to the result of fn.
 func WithInstructionFunc(fn func(ctx *Context, instruction string) (string, error)) Middleware {
 	return WithBeforeAgent(func(ctx *Context, run *AgentStart) (err error) {
 		run.Instruction, err = fn(ctx, run.Instruction)
@@ -63,9 +62,9 @@ func WithInstructionFunc(fn func(ctx *Context, instruction string) (string, erro
 	})
 }
 
-// WithToolsFunc sets the agent's tools, and those whose result is the run's
-// answer, to what fn makes of them. It can remove tools and change what the
-// model is told of them; tools that it adds are run by this module's CallTool.
+// WithToolsFunc returns a middleware that sets the agent's tools, and those whose result
+// is the run's answer, to the results of fn. It can remove tools and change their
+// descriptions. This module's CallTool must run the tools that it adds.
 func WithToolsFunc(fn func(ctx *Context, tools []abi.Tool, returnDirectly []string) ([]abi.Tool, []string, error)) Middleware {
 	return WithBeforeAgent(func(ctx *Context, run *AgentStart) (err error) {
 		run.Tools, run.ReturnDirectly, err = fn(ctx, run.Tools, run.ReturnDirectly)
@@ -73,75 +72,75 @@ func WithToolsFunc(fn func(ctx *Context, tools []abi.Tool, returnDirectly []stri
 	})
 }
 
-// WithBeforeAgent makes a middleware of a [BeforeAgentHook]'s method.
+// WithBeforeAgent returns a middleware with fn as its [BeforeAgentHook].
 func WithBeforeAgent(fn func(ctx *Context, run *AgentStart) error) Middleware {
 	return beforeAgentFunc(fn)
 }
 
-// WithBeforeModelRewriteState makes a middleware of a
-// [BeforeModelRewriteStateHook]'s method.
+// WithBeforeModelRewriteState returns a middleware with fn as its
+// [BeforeModelRewriteStateHook].
 func WithBeforeModelRewriteState(fn func(ctx *Context, state *State) error) Middleware {
 	return beforeModelRewriteStateFunc(fn)
 }
 
-// WithBeforeModel makes a middleware of a [BeforeModelHook]'s method.
+// WithBeforeModel returns a middleware with fn as its [BeforeModelHook].
 func WithBeforeModel(fn func(ctx *Context, call *ModelStart) error) Middleware {
 	return beforeModelFunc(fn)
 }
 
-// WithModelWrapper makes a middleware of a [WrapModelHook]'s method.
+// WithModelWrapper returns a middleware with fn as its [WrapModelHook].
 func WithModelWrapper(fn func(ctx *Context, req *Request, next NextModel) (*abi.Response, error)) Middleware {
 	return wrapModelFunc(fn)
 }
 
-// WithOnChunk makes a middleware of an [OnChunkHook]'s method.
+// WithOnChunk returns a middleware with fn as its [OnChunkHook].
 func WithOnChunk(fn func(ctx *Context, chunks *Chunks) error) Middleware { return onChunkFunc(fn) }
 
-// WithAfterModel makes a middleware of an [AfterModelHook]'s method.
+// WithAfterModel returns a middleware with fn as its [AfterModelHook].
 func WithAfterModel(fn func(ctx *Context, call *ModelEnd) error) Middleware {
 	return afterModelFunc(fn)
 }
 
-// WithAfterModelRewriteState makes a middleware of an
-// [AfterModelRewriteStateHook]'s method.
+// WithAfterModelRewriteState returns a middleware with fn as its
+// [AfterModelRewriteStateHook].
 func WithAfterModelRewriteState(fn func(ctx *Context, state *State) error) Middleware {
 	return afterModelRewriteStateFunc(fn)
 }
 
-// WithBeforeTool makes a middleware of a [BeforeToolHook]'s method.
+// WithBeforeTool returns a middleware with fn as its [BeforeToolHook].
 func WithBeforeTool(fn func(ctx *Context, call *ToolStart) error) Middleware {
 	return beforeToolFunc(fn)
 }
 
-// WithToolCallWrapper makes a middleware of a [WrapToolCallHook]'s method.
+// WithToolCallWrapper returns a middleware with fn as its [WrapToolCallHook].
 func WithToolCallWrapper(fn func(ctx *Context, call *Call, next NextTool) (*abi.Result, error)) Middleware {
 	return wrapToolCallFunc(fn)
 }
 
-// WithGate makes a middleware of a [GateToolHook]'s method.
+// WithGate returns a middleware with fn as its [GateToolHook].
 func WithGate(fn func(ctx *Context, call *Call) (Decision, error)) Middleware {
 	return gateToolFunc(fn)
 }
 
-// WithAfterTool makes a middleware of an [AfterToolHook]'s method.
+// WithAfterTool returns a middleware with fn as its [AfterToolHook].
 func WithAfterTool(fn func(ctx *Context, call *ToolEnd) error) Middleware { return afterToolFunc(fn) }
 
-// WithAfterTools makes a middleware of an [AfterToolsHook]'s method.
+// WithAfterTools returns a middleware with fn as its [AfterToolsHook].
 func WithAfterTools(fn func(ctx *Context, round *ToolsEnd) error) Middleware {
 	return afterToolsFunc(fn)
 }
 
-// WithAfterAgent makes a middleware of an [AfterAgentHook]'s method.
+// WithAfterAgent returns a middleware with fn as its [AfterAgentHook].
 func WithAfterAgent(fn func(ctx *Context, run *AgentEnd) error) Middleware { return afterAgentFunc(fn) }
 
-// WithObserver makes a middleware of an [ObserveHook]'s method.
+// WithObserver returns a middleware with fn as its [ObserveHook].
 func WithObserver(fn func(ctx *Context, events []abi.Event) error) Middleware { return observeFunc(fn) }
 
-// An AgentMiddleware is a middleware in the older style of Eino's: a struct of
-// what it adds. Register it before middlewares that append to the
-// instruction; all fields are optional.
+// An AgentMiddleware is a middleware in Eino's older style: a struct with its
+// contributions. Register it before middlewares that append to the instruction. All
+// fields are optional.
 type AgentMiddleware struct {
-	// AdditionalInstruction is put behind the instruction, after an empty line.
+	// AdditionalInstruction is appended to the instruction after an empty line.
 	AdditionalInstruction string
 	AdditionalTools       []Tool
 	BeforeChatModel       func(ctx *Context, state *State) error

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// appending is a handler that puts text behind the instruction.
+// appending returns a middleware that appends text to the instruction.
 func appending(text string) middleware.Middleware {
 	return middleware.WithInstructionFunc(func(_ *middleware.Context, instruction string) (string, error) {
 		return instruction + text, nil
@@ -72,7 +72,7 @@ func TestToolWrappersNest(t *testing.T) {
 
 func TestModelWrappersNest(t *testing.T) {
 	t.Parallel()
-	// The outer one calls next twice; the inner one adds a message each time.
+	// The outer wrapper calls next twice; the inner one adds a message each time.
 	outer := middleware.WithModelWrapper(func(_ *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 		if _, err := next(nil); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func TestWrapReplies(t *testing.T) {
 	first := abi.TextResult("first")
 	for name, tc := range map[string]struct {
 		wrap func(next middleware.NextTool) (*abi.Result, error)
-		want string // of the answer; "": none
+		want string // the expected answer; "" for none
 		err  string
 	}{
 		"nothing":            {func(middleware.NextTool) (*abi.Result, error) { return nil, nil }, "", ""},

@@ -2,9 +2,9 @@ package middlewaretest
 
 import "github.com/agent-runner/agent-runner/abi"
 
-// One method for each hook. The run and the entry of an input are filled in.
-// So are lists of messages: an input whose list has items shows those, any
-// other the run's messages. What a hook did to the run's messages is kept.
+// There is one method for each hook. It fills in the run and the entry of the input. If a
+// list in the input has items, the hook receives these, otherwise the run's messages.
+// Changes to the run's messages are applied.
 
 // BeforeAgent calls the hook.
 func (h *Host) BeforeAgent(in abi.BeforeAgentInput) (abi.BeforeAgentAnswer, error) {

@@ -1,10 +1,9 @@
-// Package middlewaretest runs middlewares in a plain go test. A [Host] stands
-// for agent-runner: it calls hooks with inputs that go through the same JSON as
-// in a WebAssembly module, keeps messages and run-local values between them,
-// and applies what hooks answer.
+// Package middlewaretest runs middlewares in a plain go test. A [Host] replaces
+// agent-runner: it calls hooks with inputs that are encoded to JSON as for a WebAssembly
+// module, stores messages and run-local values between hooks, and applies their answers.
 //
-// What it does not do is an agent's loop: a test says which hook is called,
-// and with what.
+// It does not run an agent's loop: the test decides which hook to call and with which
+// input.
 package middlewaretest
 
 import (
@@ -18,39 +17,39 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware"
 )
 
-// A Host runs one module. Its fields may be set and read between hooks. It is
-// not safe for concurrent use.
+// A Host runs one module. A test may set and read its fields between hooks. It is not
+// safe for concurrent use.
 type Host struct {
-	// Run and Entry stand in every input. New fills them with something.
+	// Run and Entry are part of every input. New sets them to test values.
 	Run   abi.Run
 	Entry string
 
-	// Model answers when a model wrapper calls next; without it, next fails.
+	// Model answers when a model wrapper calls next. If nil, next fails.
 	Model func(call ModelCall) (*abi.Response, error)
-	// Tool answers when a tool wrapper calls next; without it, next fails.
+	// Tool answers when a tool wrapper calls next. If nil, next fails.
 	Tool func(call abi.Call) (*abi.Result, error)
 
-	// Pieces is how many characters a chunk has when a wrapper reads an answer as
-	// it comes; 0: it comes in one piece.
+	// Pieces is the number of characters per chunk when a wrapper reads an answer as a
+	// stream. 0 means a single chunk.
 	Pieces int
 
-	// OwnModel answers the module's own model calls, and OwnTool its calls of the
-	// agent's tools; without them they are denied, as without a grant.
+	// OwnModel answers the module's own model calls, and OwnTool its calls of the agent's
+	// tools. If nil, the calls are denied, as without a grant.
 	OwnModel func(call ModelCall) (*abi.Response, error)
 	OwnTool  func(name, arguments string) (*abi.Result, error)
-	// HTTP answers the module's requests, in which secrets stand by their names;
-	// without it they are denied, as without a grant.
+	// HTTP answers the module's HTTP requests, in which the placeholders of secrets are
+	// not replaced. If nil, they are denied, as without a grant.
 	HTTP func(request abi.HTTPRequest) (*abi.HTTPResponse, error)
 
-	// NoStore takes the grant store from the module.
+	// NoStore denies the module the grant store.
 	NoStore bool
 
-	// Sent are the chunks that the module sent in its last hook.
+	// Sent holds the chunks that the module sent in its last hook.
 	Sent []abi.Chunk
-	// Events are what the module emitted, and Logs what it logged.
+	// Events holds what the module emitted, and Logs what it logged.
 	Events []abi.Custom
 	Logs   []Log
-	// Pulled counts the messages that the module asked for.
+	// Pulled counts the messages that the module fetched.
 	Pulled int
 
 	module    *middleware.Module
@@ -60,13 +59,13 @@ type Host struct {
 	ids       int
 	locals    locals
 	stored    stored
-	request   *abi.Request // of the wrap_model that runs
-	call      *abi.Call    // of the wrap_tool_call that runs
-	stream    *stream      // that a wrapper reads
+	request   *abi.Request // of the running wrap_model
+	call      *abi.Call    // of the running wrap_tool_call
+	stream    *stream      // the stream that a wrapper reads
 }
 
-// A ModelCall is a model call that a wrapper passed on: the request with what
-// the wrapper changed, and the changes alone.
+// A ModelCall is a model call that a wrapper passed on: the changed request, and the
+// changes alone.
 type ModelCall struct {
 	Messages []abi.Message
 	Tools    []abi.Tool
@@ -75,21 +74,20 @@ type ModelCall struct {
 	Patch    abi.RequestPatch
 }
 
-// A Log is a line that the module logged; Level is a number of the log import.
+// A Log is a line that the module logged. Level is a level of the import log.
 type Log struct {
 	Level int
 	Text  string
 }
 
-// New makes a host for a module of these middlewares, and configures it with
-// nothing. It panics where middleware.Register would, and where a
-// middleware cannot be without a configuration use [Host.Configure] next: its
-// error is the one that counts.
+// New returns a host for a module of these middlewares, without a configuration. It
+// panics if middleware.Register would. If the module needs a configuration, call
+// [Host.Configure] next and check its error.
 func New(o middleware.Options, middlewares ...middleware.Middleware) *Host {
 	return newHost(middleware.NewModule(o, middlewares...))
 }
 
-// NewDeclared is New for a module that was declared.
+// NewDeclared is like New for a declared module.
 func NewDeclared(d *middleware.Declaration) *Host { return newHost(d.Module()) }
 
 func newHost(m *middleware.Module) *Host {
@@ -109,7 +107,7 @@ func newHost(m *middleware.Module) *Host {
 	return h
 }
 
-// Configure gives the module a configuration: anything that encodes as JSON.
+// Configure configures the module with any value that can be encoded as JSON.
 func (h *Host) Configure(config any) error {
 	raw, err := abi.Marshal(config)
 	if err != nil {
@@ -119,14 +117,14 @@ func (h *Host) Configure(config any) error {
 	return h.Wipe()
 }
 
-// Wipe does what the host may do between two hooks: the module's memory is
-// gone, and an instance begins as configure leaves it.
+// Wipe replaces the module's memory by the memory that configure left, as the host may do
+// between two hooks.
 func (h *Host) Wipe() error {
 	_, err := call[abi.ConfigureAnswer](h, abi.HookConfigure, &abi.ConfigureInput{Entry: h.Entry, Config: h.config})
 	return err
 }
 
-// Describe returns what the module says of itself.
+// Describe returns the module's description.
 func (h *Host) Describe() (abi.Description, error) {
 	return call[abi.Description](h, abi.HookDescribe, &struct{}{})
 }
@@ -137,13 +135,13 @@ func (h *Host) Has(hook abi.Hook) bool {
 	return err == nil && slices.Contains(d.Hooks, hook)
 }
 
-// SetMessages makes these the run's messages. Those without an id get one.
+// SetMessages sets the run's messages. Messages without an ID get one.
 func (h *Host) SetMessages(messages ...abi.Message) { h.set(&h.lists[abi.ListState], messages) }
 
-// Messages returns the run's messages, as the hooks so far left them.
+// Messages returns the run's messages with the changes of all hooks so far.
 func (h *Host) Messages() []abi.Message { return slices.Clone(h.lists[abi.ListState].now()) }
 
-// Local decodes a run-local value, and reports whether it is there.
+// Local decodes a run-local value into v, and reports whether it exists.
 func (h *Host) Local(key string, v any) (bool, error) {
 	value, ok := h.locals.values[key]
 	if !ok {
@@ -152,7 +150,7 @@ func (h *Host) Local(key string, v any) (bool, error) {
 	return true, json.Unmarshal(value.Value, v)
 }
 
-// Call calls a hook with an input as it stands, and returns its output.
+// Call calls a hook with a raw input and returns its output.
 func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 	h.locals.begin()
 	h.Sent, h.stream = nil, nil
@@ -161,8 +159,8 @@ func (h *Host) Call(hook abi.Hook, input []byte) (output []byte, ok bool) {
 	return output, ok
 }
 
-// call calls a hook with an input and decodes its answer. A hook that failed
-// is an *abi.Error.
+// call calls a hook with an input and decodes its answer. If the hook fails, the error is
+// an *abi.Error.
 func call[A any](h *Host, hook abi.Hook, input any) (A, error) {
 	var answer A
 	switch hook {

@@ -11,7 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/guest-sdk/go/middleware/middlewaretest"
 )
 
-// recorder is a middleware of the hooks whose constructors there are none of.
+// recorder implements the hooks that have no constructor.
 type recorder struct{}
 
 func (r *recorder) ToolMessages(_ *middleware.Context, record *middleware.ToolRecord) error {
@@ -79,8 +79,8 @@ func TestNextWithoutAnswer(t *testing.T) {
 	require.ErrorIs(t, err, &abi.Error{Code: abi.CodeDenied})
 }
 
-// What fails leaves the run as it was.
-func TestFailedHookChangesNothing(t *testing.T) {
+// A failed hook must not change the run.
+func TestFailedHook(t *testing.T) {
 	t.Parallel()
 	var ending error
 	h := middlewaretest.New(middleware.Options{}, middleware.WithBeforeModelRewriteState(

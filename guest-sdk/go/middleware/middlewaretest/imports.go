@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// imports are what the module can call while a hook runs.
+// imports implements the module's imports during a hook.
 type imports struct {
 	h    *Host
 	hook abi.Hook
@@ -154,7 +154,7 @@ func fail(code abi.Code, format string, args ...any) error {
 	return &abi.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// asError is what a module sees of an error of the test's own functions.
+// asError converts an error of the test's own functions to the module's form.
 func asError(err error, code abi.Code) error {
 	var known *abi.Error
 	if errors.As(err, &known) {

@@ -30,7 +30,7 @@ func (l *list) now() []abi.Message {
 	return l.revisions[len(l.revisions)-1].messages
 }
 
-// shown is the list as it stands in an input.
+// shown returns the list as an input contains it.
 func (l *list) shown() abi.List {
 	out := abi.List{List: l.id, Total: len(l.now())}
 	if len(l.revisions) > 0 {
@@ -39,7 +39,7 @@ func (l *list) shown() abi.List {
 	return out
 }
 
-// changed is the first index at which the list differs from a revision.
+// changed returns the index of the first message that changed since a revision.
 func (l *list) changed(number int64) int {
 	i := slices.IndexFunc(l.revisions, func(r revision) bool { return r.number == number })
 	if i < 0 {
@@ -54,7 +54,7 @@ func (l *list) changed(number int64) int {
 	return min(len(old), len(now))
 }
 
-// set makes messages the list's next revision.
+// set stores messages as the list's next revision.
 func (h *Host) set(l *list, messages []abi.Message) {
 	messages = slices.Clone(messages)
 	for i := range messages {
@@ -67,8 +67,7 @@ func (h *Host) set(l *list, messages []abi.Message) {
 	l.push(h.revisions, messages)
 }
 
-// show makes the list that an input shows: the messages in it, or else the
-// run's.
+// show sets the list of an input: the messages in it, or else the run's messages.
 func (h *Host) show(in *abi.List, id int) {
 	l := &h.lists[id]
 	switch {
@@ -80,7 +79,7 @@ func (h *Host) show(in *abi.List, id int) {
 	*in = l.shown()
 }
 
-// keep applies what a hook that succeeded did to the run's messages.
+// keep applies a successful hook's patch to the run's messages.
 func (h *Host) keep(patch abi.ListPatch) error {
 	if patch.IsZero() {
 		return nil
@@ -92,8 +91,8 @@ func (h *Host) keep(patch abi.ListPatch) error {
 	return err
 }
 
-// apply returns messages with a patch applied. A message that the patch
-// removed and put in again keeps its id; other ids are the host's to give.
+// apply returns messages with a patch applied. A message that the patch removes and
+// inserts again keeps its ID; the host assigns all other IDs.
 func (h *Host) apply(messages []abi.Message, patch abi.ListPatch) ([]abi.Message, error) {
 	if err := patch.Check(len(messages)); err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// locals are the run-local values. Plain sets and deletes wait for the hook's
-// success; the others take effect at once.
+// locals holds the run-local values. Plain sets and deletes apply when the hook succeeds;
+// the other changes apply immediately.
 type locals struct {
 	values  map[string]abi.LocalValue
 	version int64
-	staged  map[string]*abi.LocalValue // nil: deleted
+	staged  map[string]*abi.LocalValue // nil for a deleted value
 }
 
 func (l *locals) begin() { l.staged = map[string]*abi.LocalValue{} }
@@ -49,7 +49,7 @@ func (l *locals) next(value []byte) abi.LocalValue {
 	return abi.LocalValue{Value: slices.Clone(value), Version: l.version}
 }
 
-// setNow is what a set with a version and an add do.
+// setNow implements sets with a version and adds.
 func (l *locals) setNow(key string, value []byte) abi.LocalValue {
 	next := l.next(value)
 	l.values[key] = next

@@ -74,7 +74,7 @@ func (i *imports) HTTP(request []byte) ([]byte, error) {
 	return abi.Marshal(res)
 }
 
-// mayCall refuses calls of a module's own where a host does.
+// mayCall denies a module's own calls in hooks in which a host denies them.
 func (i *imports) mayCall(what string) error {
 	switch i.hook {
 	case abi.HookDescribe, abi.HookConfigure:

@@ -8,15 +8,15 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// stored are the durable values: they stay when the module's memory is wiped and
-// when a run ends. What a hook changes it changes at once.
+// stored holds the durable values. They persist when the module's memory is reset and
+// when a run ends. Changes apply immediately.
 type stored struct {
 	values  map[string]abi.LocalValue
 	expires map[string]time.Time
 	version int64
 }
 
-// get returns a value whose time, by the run's clock, is not over.
+// stored returns a value that has not expired by the run's clock.
 func (i *imports) stored(key string) (abi.LocalValue, error) {
 	if i.h.NoStore {
 		return abi.LocalValue{}, fail(abi.CodeDenied, "store is not granted to this entry")
@@ -99,7 +99,7 @@ func (i *imports) StoreAdd(key string, delta int64) ([]byte, error) {
 	return i.h.stored.set(key, strconv.AppendInt(nil, n+delta, 10), i.h.stored.expires[key]).Value, nil
 }
 
-// SetStored sets a durable value, as an earlier run would have.
+// SetStored sets a durable value, as an earlier run might have done.
 func (h *Host) SetStored(key string, value any) error {
 	b, err := abi.Marshal(value)
 	if err == nil {
@@ -108,8 +108,8 @@ func (h *Host) SetStored(key string, value any) error {
 	return err
 }
 
-// Stored returns all durable values, also those whose time is over and that
-// nobody has asked for since.
+// Stored returns all durable values, including expired ones that have not been read
+// since.
 func (h *Host) Stored() map[string]abi.JSON {
 	out := make(map[string]abi.JSON, len(h.stored.values))
 	for key, value := range h.stored.values {

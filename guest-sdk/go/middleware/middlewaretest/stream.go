@@ -4,14 +4,14 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A stream is an answer that a wrapper reads as it comes.
+// A stream is an answer that a wrapper reads while it arrives.
 type stream struct {
 	chunks []abi.Chunk
 	end    *abi.StreamEnd
 	failed error
 }
 
-// NextStream runs Host.Model or Host.Tool, and cuts up what it says.
+// NextStream runs Host.Model or Host.Tool, and splits the answer into chunks.
 func (i *imports) NextStream(patch []byte) error {
 	s := &stream{}
 	var b []byte
@@ -40,7 +40,7 @@ func (i *imports) NextStream(patch []byte) error {
 	return nil
 }
 
-// pieces cuts text into chunks of Host.Pieces characters.
+// pieces splits text into chunks of Host.Pieces characters.
 func (h *Host) pieces(chunks []abi.Chunk) []abi.Chunk {
 	var out []abi.Chunk
 	for _, c := range chunks {
@@ -83,7 +83,7 @@ func (i *imports) Recv() ([]byte, error) {
 	return nil, nil
 }
 
-// Send keeps chunks in Host.Sent.
+// Send appends chunks to Host.Sent.
 func (i *imports) Send(b []byte) error {
 	ofTool := i.hook == abi.HookWrapToolCall || i.hook == abi.HookCallTool
 	if i.hook != abi.HookWrapModel && !ofTool {

@@ -1,4 +1,4 @@
-// Command declared is a small middleware, whose size is measured.
+// Command declared is a small middleware for measuring its size.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command guest is a middleware for the tests of the wasm transport.
+// Command guest is a middleware for the tests of the WebAssembly transport.
 package main
 
 import (
@@ -20,11 +20,10 @@ var seen = middleware.Counter("seen")
 type guest struct {
 	Phrase string `json:"phrase" doc:"what to say"`
 
-	ran bool // what was begun in the background did
+	ran bool // whether the background goroutine ran
 }
 
-// BeforeAgent fails, panics, begins something in the background or greets, as the
-// instruction says.
+// BeforeAgent fails, panics, starts a goroutine or greets, as the instruction requests.
 func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	switch run.Instruction {
 	case "fail":
@@ -41,8 +40,8 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState numbers its calls, and removes the last message once
-// there are more than three.
+// BeforeModelRewriteState counts its calls, and removes the last message if there are
+// more than three.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	n, err := seen.Add(ctx, 1)
 	if err != nil {
@@ -57,7 +56,7 @@ func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middlewa
 	return nil
 }
 
-// WrapModel tries a second time when the first fails, without tools.
+// WrapModel repeats a failed call without tools.
 func (g *guest) WrapModel(ctx *middleware.Context, req *middleware.Request, next middleware.NextModel) (*abi.Response, error) {
 	response, err := next(req)
 	if errors.Is(err, &abi.Error{Code: abi.CodeModel}) {

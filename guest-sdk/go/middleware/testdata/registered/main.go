@@ -1,4 +1,4 @@
-// Command registered is declared, registered by its type.
+// Command registered is the middleware of testdata/declared, registered by its type.
 package main
 
 import (

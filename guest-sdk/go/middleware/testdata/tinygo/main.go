@@ -1,4 +1,4 @@
-// Command tinygo is a middleware for the tests of modules that TinyGo builds.
+// Command tinygo is a middleware for the tests of modules built by TinyGo.
 package main
 
 import (
@@ -19,7 +19,7 @@ var seen = middleware.Counter("seen")
 type guest struct {
 	Phrase string `json:"phrase" doc:"what to say"`
 
-	hooks map[string]int // how often each was called, since Configure
+	hooks map[string]int // number of calls of each hook since Configure
 }
 
 func (g *guest) Configure(*middleware.Context) error {
@@ -27,7 +27,7 @@ func (g *guest) Configure(*middleware.Context) error {
 	return nil
 }
 
-// BeforeAgent fails, panics, counts or greets, as the instruction says.
+// BeforeAgent fails, panics, counts or greets, as the instruction requests.
 func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
 	g.hooks["before_agent"]++
 	switch run.Instruction {
@@ -43,7 +43,7 @@ func (g *guest) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart)
 	return ctx.Emit("greeted", map[string]string{"with": g.Phrase})
 }
 
-// BeforeModelRewriteState puts a number in place of the last message.
+// BeforeModelRewriteState replaces the last message by a number.
 func (g *guest) BeforeModelRewriteState(ctx *middleware.Context, state *middleware.State) error {
 	g.hooks["before_model_rewrite_state"]++
 	n, err := seen.Add(ctx, 1)
