@@ -1,0 +1,71 @@
+package exhaust
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A cgroup caps the memory of the processes in it.
+type cgroup struct {
+	dir   string
+	procs string // the file that a process joins by
+}
+
+// newCgroup makes a cgroup below this process's own with a memory limit, in version 2 or
+// 1 of the interface. It fails where this user may not.
+func newCgroup(name string, limit int64) (*cgroup, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	for line := range strings.Lines(string(own)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		var root string
+		var files []string
+		switch parts[1] {
+		case "memory":
+			root, files = "/sys/fs/cgroup/memory", []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+		case "":
+			root, files = "/sys/fs/cgroup", []string{"memory.max", "memory.swap.max"}
+		default:
+			continue
+		}
+		c, err := limited(filepath.Join(root, parts[2]), name, files, limit)
+		if err == nil {
+			return c, nil
+		}
+		// In a container the path may be one of the machine: then the root is the own group.
+		if c, err = limited(root, name, files, limit); err == nil {
+			return c, nil
+		}
+		failed = err
+	}
+	if failed == nil {
+		failed = fmt.Errorf("this process is in no cgroup that limits memory")
+	}
+	return nil, failed
+}
+
+func limited(parent, name string, files []string, limit int64) (*cgroup, error) {
+	dir := filepath.Join(parent, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	c := &cgroup{dir, filepath.Join(dir, "cgroup.procs")}
+	if err := os.WriteFile(filepath.Join(dir, files[0]), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+		c.remove()
+		return nil, err
+	}
+	_ = os.WriteFile(filepath.Join(dir, files[1]), []byte(strconv.FormatInt(limit, 10)), 0o644) // without swap accounting there is no such file
+	return c, nil
+}
+
+// remove deletes the cgroup, whose processes have ended.
+func (c *cgroup) remove() { _ = os.Remove(c.dir) }

@@ -1,0 +1,108 @@
+package exhaust
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+)
+
+// An Action is a host call that the module makes Times times in a hook, with Bytes bytes.
+type Action struct {
+	Do    string `json:"do"`
+	Bytes int    `json:"bytes"`
+	Times int    `json:"times"`
+}
+
+// A Module configures wasm-glutton.
+type Module struct {
+	Loop   bool                `json:"loop"`  // answers for the model, with calls of its own tool
+	Calls  int                 `json:"calls"` // calls in each of these answers
+	Ask    bool                `json:"ask"`   // its gate asks, so that the run pauses
+	Answer map[string]int      `json:"answer,omitempty"`
+	Hooks  map[string][]Action `json:"hooks,omitempty"`
+}
+
+// A Composition is an agent of a hostile tenant, and how its runs are followed.
+type Composition struct {
+	Seed     uint64 `json:"seed"`
+	Module   Module `json:"module"`
+	Copies   int    `json:"copies"`    // entries of the module in the chain
+	Model    string `json:"model"`     // what the model does; see [model]
+	SubAgent bool   `json:"sub_agent"` // the module is around an agent that is a tool
+	Client   string `json:"client"`    // what follows the runs; see [clients]
+	Runs     int    `json:"runs"`      // at once
+	Quotas   bool   `json:"quotas"`    // the tenant has those of docs/platform.md; else none
+}
+
+// actions are the host calls with the largest sizes that the ABI allows, and how often a
+// hook makes them at most.
+var actions = []Action{
+	{"emit", 8 << 10, 255}, {"emit", 250 << 10, 8}, {"emit", 1, 255},
+	{"log", 4 << 10, 256}, {"log", 1, 256},
+	{"local_set", 1 << 20, 4}, {"local_set", 900, 4000}, {"local_add", 0, 4000},
+	{"store_set", 256 << 10, 4}, {"store_set", 100, 500},
+	{"messages", 0, 50},
+	{"model", 64 << 10, 8}, {"tool", 64 << 10, 16},
+	{"send", 1 << 20, 16}, {"send", 1, 4000},
+	{"spin", 1000, 1},
+}
+
+// hooks are those in which the module makes host calls.
+var hooks = []string{
+	"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "after_model", "after_model_rewrite_state",
+	"before_tool", "wrap_tool_call", "gate_tool", "call_tool", "after_tool", "after_tools", "after_agent", "observe", "translate_before",
+}
+
+// answers are the hooks whose answers can hold text.
+var answers = []string{"before_agent", "before_model_rewrite_state", "before_model", "wrap_model", "on_chunk", "gate_tool", "call_tool", "after_tools", "after_agent"}
+
+var (
+	models  = []string{"calls", "long", "endless", "quick"}
+	clients = []string{"none", "events", "agui", "chat"}
+)
+
+// Generate returns the composition of a seed.
+func Generate(seed uint64) *Composition {
+	r := rand.New(rand.NewPCG(seed, 1))
+	c := &Composition{Seed: seed, Copies: 1 + r.IntN(3), Model: pick(r, models), SubAgent: r.IntN(4) == 0, Client: pick(r, clients),
+		Runs: 1 + r.IntN(8), Quotas: r.IntN(2) == 0,
+		Module: Module{Loop: r.IntN(3) > 0, Calls: 1 << r.IntN(6), Ask: r.IntN(8) == 0, Answer: map[string]int{}, Hooks: map[string][]Action{}}}
+	for range 1 + r.IntN(6) {
+		hook := pick(r, hooks)
+		c.Module.Hooks[hook] = append(c.Module.Hooks[hook], pick(r, actions))
+	}
+	for range r.IntN(4) {
+		c.Module.Answer[pick(r, answers)] = 1 << (4 + r.IntN(18)) // 16 bytes to 2 MiB
+	}
+	return c
+}
+
+func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
+
+// agentFile is the composition's agent as agent.yaml, of which JSON is a part.
+func (c *Composition) agentFile() []byte {
+	var chain []any
+	for i := range c.Copies {
+		chain = append(chain, map[string]any{"name": fmt.Sprint("glutton-", i), "module": "glutton", "on_fault": "skip",
+			"grants": []string{"read:all", "model", "store", "tool:*"}, "config": c.Module})
+	}
+	limits := map[string]any{"max_steps": 1000}
+	file := map[string]any{"model": map[string]any{"name": c.Model}, "middlewares": chain, "limits": limits}
+	if c.SubAgent {
+		file = map[string]any{"model": map[string]any{"name": "calls"}, "limits": limits,
+			"agents": []any{map[string]any{"name": "inner", "description": "Does it.", "agent": file}}}
+	}
+	return encode(file)
+}
+
+// String prints the composition as JSON.
+func (c *Composition) String() string { return string(encode(c)) }
+
+// encode is json.Marshal of values that always encode.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

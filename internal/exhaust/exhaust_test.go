@@ -1,0 +1,103 @@
+package exhaust
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+var (
+	compositions = flag.Int("compositions", 12, "how many compositions TestCompositions plays")
+	seed         = flag.Uint64("seed", 1, "the seed of the first of them")
+	each         = flag.Duration("each", 2*time.Second, "for how long each is played")
+	atOnce       = flag.Int("at-once", 3, "how many are played at once")
+	memory       = flag.Int64("memory", 2<<30, "the limit of the server's memory, in bytes")
+)
+
+// program builds the command.
+func program(t *testing.T) string {
+	t.Helper()
+	root, err := guestbuild.Root()
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "agent-runner")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./cmd/agent-runner")
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// serve starts a server that the test ends.
+func serve(t *testing.T, args ...string) *Server {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("a hard memory limit needs Linux's cgroups")
+	}
+	model := newModel()
+	s := &Server{Program: program(t), Dir: t.TempDir(), Model: model.URL, Memory: *memory, Args: args}
+	if err := s.Start(); err != nil {
+		if os.Getuid() != 0 {
+			t.Skipf("a memory limit needs a cgroup that this user may write: %v", err)
+		}
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		model.CloseClientConnections()
+		model.Close()
+	})
+	return s
+}
+
+// TestCompositions plays compositions from a seed on.
+func TestCompositions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	s := serve(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	p, err := newPlayer(ctx, s, guestbuild.Build(t, "internal/exhaust/wasm-glutton"))
+	require.NoError(t, err)
+	idle := s.memory("VmRSS")
+	began := time.Now()
+	var next, served atomic.Int64
+	var peak atomic.Int64
+	var workers sync.WaitGroup
+	for range *atOnce {
+		workers.Go(func() {
+			for n := next.Add(1); n <= int64(*compositions) && ctx.Err() == nil; n = next.Add(1) {
+				c := Generate(*seed + uint64(n) - 1)
+				r, err := p.play(ctx, c, *each)
+				if err != nil {
+					t.Errorf("%v\nagain with: -compositions 1 -seed %d\n%s", err, c.Seed, c)
+					if s.Alive() != nil {
+						cancel(err)
+					}
+					continue
+				}
+				if r.Served == 0 {
+					t.Errorf("the neighbour was not served in %v\nagain with: -compositions 1 -seed %d\n%s", *each, c.Seed, c)
+				}
+				served.Add(int64(r.Served))
+				for old := peak.Load(); r.Peak > old && !peak.CompareAndSwap(old, r.Peak); old = peak.Load() {
+				}
+				t.Logf("seed %d: %d runs, %d refused, peak %d MB, %d canceled within %v, neighbour %d in at most %v", c.Seed, r.Runs, r.Refused, r.Peak>>20, len(r.Cancel), percentile(r.Cancel, 100).Round(time.Millisecond), r.Served, r.Longest.Round(time.Millisecond))
+			}
+		})
+	}
+	workers.Wait()
+	t.Logf("%d compositions in %v: idle %d MB, peak %d MB of %d, disk %d MB, %d runs of the neighbour", *compositions, time.Since(began).Round(time.Second), idle>>20, peak.Load()>>20, *memory>>20, s.disk()>>20, served.Load())
+	require.Less(t, peak.Load(), *memory/100*95, "resident memory reached the limit's last twentieth")
+}

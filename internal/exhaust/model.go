@@ -1,0 +1,106 @@
+package exhaust
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+)
+
+// Sizes of what the hostile model says.
+const (
+	longAnswer = 4 << 20
+	chunkText  = 32 << 10
+	manyCalls  = 64
+)
+
+// newModel starts an endpoint of the OpenAI chat API. What it answers depends on the
+// model's name:
+//
+//	quick    one word
+//	calls    a call of each tool that the request declares, 64 in all, without end
+//	long     4 MiB of text
+//	endless  a stream of 32 KiB chunks that ends when the client goes away
+func newModel() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+		if err != nil {
+			return
+		}
+		var in struct {
+			Model  string `json:"model"`
+			Stream bool   `json:"stream"`
+			Tools  []struct {
+				Function struct {
+					Name string `json:"name"`
+				} `json:"function"`
+			} `json:"tools"`
+		}
+		if err := json.Unmarshal(b, &in); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		m := message{Role: "assistant", Content: "Done."}
+		switch {
+		case in.Model == "endless" && in.Stream:
+			endless(w)
+			return
+		case in.Model == "long", in.Model == "endless":
+			m.Content = strings.Repeat("long ", longAnswer/5)
+		case in.Model == "calls":
+			for i := 0; i < manyCalls && len(in.Tools) > 0; i++ {
+				c := toolCall{Index: i, ID: fmt.Sprint("m", bytes.Count(b, []byte("tool_call_id")), "-", i), Type: "function"}
+				c.Function.Name, c.Function.Arguments = in.Tools[i%len(in.Tools)].Function.Name, `{"input":"`+strings.Repeat("x", 4<<10)+`"}`
+				m.Calls = append(m.Calls, c)
+			}
+		}
+		say(w, m, in.Stream)
+	}))
+}
+
+type message struct {
+	Role    string     `json:"role"`
+	Content string     `json:"content"`
+	Calls   []toolCall `json:"tool_calls,omitempty"`
+}
+
+type toolCall struct {
+	Index    int    `json:"index"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// say answers with a message, as a stream of one chunk if stream is set.
+func say(w http.ResponseWriter, m message, stream bool) {
+	reason := "stop"
+	if m.Calls != nil {
+		reason = "tool_calls"
+	}
+	usage := map[string]int{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+	if !stream {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(encode(map[string]any{"id": "c", "object": "chat.completion", "choices": []any{map[string]any{"index": 0, "message": m, "finish_reason": reason}}, "usage": usage}))
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprintf(w, "data: %s\n\n", encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": m}}}))
+	fmt.Fprintf(w, "data: %s\n\n", encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": reason}}, "usage": usage}))
+	_, _ = io.WriteString(w, "data: [DONE]\n\n")
+}
+
+func endless(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	chunk := encode(map[string]any{"id": "c", "object": "chat.completion.chunk", "choices": []any{map[string]any{"index": 0, "delta": message{Role: "assistant", Content: strings.Repeat("x", chunkText)}}}})
+	for {
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", chunk); err != nil {
+			return
+		}
+	}
+}
