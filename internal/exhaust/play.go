@@ -241,18 +241,24 @@ func (t *tenant) cancelAll(ctx context.Context) ([]time.Duration, error) {
 	return took, errors.Join(errs...)
 }
 
-// cancel cancels a run and returns how long it took to end.
+// cancel cancels a run and returns how long it took to end. Requests that the tenant's
+// request rate refuses are sent again.
 func (t *tenant) cancel(ctx context.Context, id string) (time.Duration, error) {
 	began := time.Now()
-	if err := t.server.call(ctx, "POST", "/v1/runs/"+id+"/cancel", t.key, nil, nil); err != nil && status(err) != http.StatusConflict {
-		return 0, err
-	}
-	for time.Since(began) < cancelTimeout {
-		r, err := t.run(ctx, id)
-		if err != nil || r.Status == "finished" {
+	for canceled := false; time.Since(began) < cancelTimeout; time.Sleep(10 * time.Millisecond) {
+		if !canceled {
+			err := t.server.call(ctx, "POST", "/v1/runs/"+id+"/cancel", t.key, nil, nil)
+			if code := status(err); err != nil && code != http.StatusConflict && code != http.StatusTooManyRequests {
+				return 0, err
+			}
+			canceled = status(err) != http.StatusTooManyRequests
+		}
+		switch r, err := t.run(ctx, id); {
+		case status(err) == http.StatusTooManyRequests:
+			time.Sleep(200 * time.Millisecond)
+		case err != nil || r.Status == "finished":
 			return time.Since(began), err
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	return 0, fmt.Errorf("run %s has not ended %v after it was canceled", id, cancelTimeout)
 }
