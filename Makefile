@@ -9,6 +9,8 @@ FUZZTIME ?= 20s
 MODULES ?= 10000
 SEED ?= 0
 KILLS ?= 200
+EXHAUST ?= 1000
+FLOOD ?= 10m
 COMPOSITIONS ?= 20000
 SLOW_RACES := '^Test(Console|Platform$$|AgentRefused|UploadScript|UploadRefuses|RefusedModules|LogsAre|OpenAI|AGUI|Servers)'
 # Guests with a go.mod of their own, so that Extism's kit is no dependency of ours.
@@ -52,7 +54,7 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT)
 	go vet ./...
 	cd adapters/eino && go vet ./...
 	cd bench && go vet ./figures ./agents ./history ./codec ./report ./server && GOOS=wasip1 GOARCH=wasm go vet ./guests/...
-	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite ./internal/composition/wasm-puppet
+	GOOS=wasip1 GOARCH=wasm go vet ./abi/... ./guest-sdk/... ./examples/wasm-middlewares/... ./testdata/cases/suite ./internal/composition/wasm-puppet ./internal/exhaust/wasm-glutton
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm go vet ./...) || exit 1; done
 	$< run ./...
 	for dir in $(EXTISM_GUESTS); do (cd $$dir && GOOS=wasip1 GOARCH=wasm $< run --disable unused ./...) || exit 1; done # the host calls what they export
@@ -126,6 +128,14 @@ tinygo: build/tools/tinygo/bin/tinygo ## TinyGo for guests in Go that are small 
 
 build/tools/tinygo/bin/tinygo:
 	internal/toolchain/tinygo.sh build/tools/tinygo $(TINYGO)
+
+.PHONY: exhaust
+exhaust: ## EXHAUST random compositions of all that a tenant can make a memory-capped server hold, from SEED on
+	go test -count 1 -timeout 180m -v -run '^TestCompositions$$' ./internal/exhaust -args -compositions $(EXHAUST) -seed $(SEED)
+
+.PHONY: flood
+flood: ## a server capped at 3 GB is flooded for FLOOD; the figures must meet their goals
+	go test -count 1 -timeout 60m -v -run '^TestFlood$$' ./internal/exhaust -args -flood $(FLOOD) -memory 3221225472 -goals
 
 .PHONY: limits
 limits: ## each limit alone switched off, which must turn its case red
