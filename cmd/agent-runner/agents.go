@@ -11,21 +11,21 @@ import (
 )
 
 func newAgents(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "agents", Short: "Keep agents at a server, and look at those that it has"},
+	return group(&cobra.Command{Use: "agents", Short: "Create, list and delete agents on a server"},
 		agentsApply(e), agentsList(e), agentsShow(e), agentsRemove(e))
 }
 
 func agentsApply(e *env) *cobra.Command {
 	return remoteCommand(e, &cobra.Command{
 		Use:   "apply FILE…",
-		Short: "Keep agents as their files say, with the modules that they name",
-		Long: `Keeps an agent for each agent.yaml. Modules that a file names by paths, relative to
-it, are uploaded first, if the server does not have them; in what the server keeps,
-their digests stand in the place of the paths. Digests, and names and versions of
-modules that the server has, stay as they are.
+		Short: "Create or update agents from files, and upload the modules they name",
+		Long: `Creates or updates one agent for each agent.yaml. If a file names a module by path
+(relative to the file), the module is uploaded first unless the server already has it,
+and the stored file has its digest instead of the path. Digests, and names and versions
+of modules on the server, are stored unchanged.
 
-Each change makes another version; runs go on with the version that they began with.
-The file has to say the agent's name.`,
+Each change creates a new version. Runs continue with the version they started with.
+The file must contain the agent's name.`,
 		Example: `  agent-runner agents apply agent.yaml
   agent-runner agents apply agents/*.yaml`,
 	}, func(ctx context.Context, r *remote, args []string) error {
@@ -62,14 +62,14 @@ func agentsList(e *env) *cobra.Command {
 				}
 				rows = append(rows, []string{a.Name, fmt.Sprint(a.Version), strings.Join(names, " "), since(a.Created)})
 			}
-			return table("no agents at "+r.Server(), rows)
+			return table("no agents on "+r.Server(), rows)
 		})
 	})
 }
 
 func agentsShow(e *env) *cobra.Command {
 	var version int64
-	cmd := remoteCommand(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent: its modules, and its agent.yaml"},
+	cmd := remoteCommand(e, &cobra.Command{Use: "show AGENT", Short: "Show an agent's modules and its agent.yaml"},
 		func(ctx context.Context, r *remote, args []string) error {
 			a, err := r.Agent(ctx, args[0], version)
 			if err != nil {
@@ -87,16 +87,16 @@ func agentsShow(e *env) *cobra.Command {
 				return b.String() + strings.TrimRight(a.YAML, "\n") + "\n"
 			})
 		})
-	cmd.Flags().Int64Var(&version, "version", 0, "version `N`; default: the newest")
+	cmd.Flags().Int64Var(&version, "version", 0, "version `N` (default: the newest)")
 	return cmd
 }
 
 func agentsRemove(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "rm AGENT", Short: "Forget an agent with all its versions; its runs stay"},
+	return remoteCommand(e, &cobra.Command{Use: "rm AGENT", Short: "Delete an agent with all its versions, but keep its runs"},
 		func(ctx context.Context, r *remote, args []string) error {
 			if err := r.DeleteAgent(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.done(map[string]string{"agent": args[0], "did": "forgotten"}, "agent %s is forgotten", args[0])
+			return r.done(map[string]string{"agent": args[0], "did": "forgotten"}, "deleted agent %s", args[0])
 		})
 }

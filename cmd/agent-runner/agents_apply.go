@@ -40,7 +40,7 @@ func (r *remote) apply(ctx context.Context, path string) (*applied, error) {
 		return nil, err
 	}
 	if f.Name == "" {
-		return nil, usagef("%s: the agent has no name; put one into the file: name: %s", path, strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))))
+		return nil, usagef("%s: the agent has no name; add one to the file: name: %s", path, strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))))
 	}
 	a := &applied{File: path, Pushed: []appliedPush{}, seen: map[string]int{}}
 	text, err = r.pushPaths(ctx, a, f, text)
@@ -122,7 +122,7 @@ func localModule(file, name string) (string, error) {
 	case err == nil:
 		return path, nil
 	case isPath:
-		return "", fmt.Errorf("module: %s: %w; want a path from where %s is, or the name of a module that the server has", path, bare(err), filepath.Base(file))
+		return "", fmt.Errorf("module: %s: %w; want a path relative to %s, or the name of a module on the server", path, bare(err), filepath.Base(file))
 	}
 	return "", nil // a name may have dots
 }

@@ -110,7 +110,7 @@ func (p *modulePlace) rewrite(lines []string) ([]string, error) {
 	before, rest := string(line[:at]), string(line[at:])
 	start := strings.Index(rest, p.module)
 	if start < 0 {
-		return nil, usagef("module: write the path %s behind it, on the same line, without escapes", p.module)
+		return nil, usagef("module: write the path %s after the key, on the same line, without escapes", p.module)
 	}
 	end := start + len(p.module)
 	if start > 0 && end < len(rest) && rest[start-1] == rest[end] && strings.ContainsRune(`"'`, rune(rest[end])) {

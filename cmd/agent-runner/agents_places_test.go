@@ -88,6 +88,6 @@ func TestModulePlacesThatAreNotOnTheirLine(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, places, 1)
 		_, err = places[0].rewrite(strings.Split(text, "\n"))
-		require.EqualError(t, err, "module: write the path a/guard.ts behind it, on the same line, without escapes")
+		require.EqualError(t, err, "module: write the path a/guard.ts after the key, on the same line, without escapes")
 	}
 }

@@ -21,15 +21,14 @@ func newBench(e *env) *cobra.Command {
 	var count int
 	cmd := &cobra.Command{
 		Use:   "bench PATH",
-		Short: "Measure what each hook of a module takes",
+		Short: "Benchmark the hooks of a module",
 		Long: `Runs each hook of a module on a conversation as an agent would, with a model and
-tools that answer at once, and shows medians: fuel, which is the same on every
-machine; time, with the host's part; bytes in and out; host calls; and by how
-many pages of 64 KiB memory grew.
+tools that answer immediately, and prints medians: fuel, which is the same on every
+machine; time, including the host's overhead; bytes in and out; host calls; and memory
+growth in pages of 64 KiB.
 
-With --profile also which functions of the module used the fuel. The file is one of
-pprof's: go tool pprof -http=: FILE draws it as a graph and as flames. Times
-mean little then.`,
+With --profile, it also prints which functions of the module used the fuel, and writes
+a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the times.`,
 		Example: `  agent-runner module bench redact.wasm
   agent-runner module bench summarize.wasm --config '{"keep": 10}' --messages long.json -o json
   agent-runner module bench redact.wasm --profile fuel.pb.gz`,
@@ -94,9 +93,9 @@ mean little then.`,
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
-	cmd.Flags().StringVar(&messages, "messages", "", "the conversation, JSON, in `FILE`; default: one of twenty messages")
-	cmd.Flags().StringVar(&profileTo, "profile", "", "write to `FILE` which functions used the fuel, and show the first of them")
-	cmd.Flags().IntVar(&count, "count", module.DefaultBenchRuns, "go through the conversation `N` times")
+	cmd.Flags().StringVar(&messages, "messages", "", "read the conversation from `FILE`, as JSON (default: a conversation of twenty messages)")
+	cmd.Flags().StringVar(&profileTo, "profile", "", "write a profile of fuel by function to `FILE`, and print the top functions")
+	cmd.Flags().IntVar(&count, "count", module.DefaultBenchRuns, "run the conversation `N` times")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }
@@ -113,7 +112,7 @@ type benchResult struct {
 // profile measures m, and keeps what p counts of that in a file.
 func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.BenchOptions, p *sandbox.Profile, file string) (err error) {
 	if m.Bundle() != nil {
-		return usagef("%s is a script: --profile counts functions of WebAssembly, and would show those of the interpreter", m.Name())
+		return usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's", m.Name())
 	}
 	p.Reset() // of what it did while it was loaded
 	if r.Hooks, err = m.Bench(ctx, o); err != nil {
@@ -128,7 +127,7 @@ func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.B
 // benchText is a table of what hooks took.
 func benchText(rows []module.BenchRow) string {
 	if len(rows) == 0 {
-		return "the module has no hook that is called in runs\n"
+		return "the module has no hook that runs call\n"
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -146,7 +145,7 @@ func benchText(rows []module.BenchRow) string {
 		}
 		fmt.Fprintf(w, "%-*s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t\n", width, r.Hook, r.Calls, r.Fuel, microseconds(r.TimeNS), r.BytesIn, r.BytesOut, r.HostCalls, r.Pages)
 		if n := r.Failed + r.Faulted; n > 0 {
-			notes = append(notes, fmt.Sprintf("%s came to no answer in %d of %d calls: %s", r.Hook, n, r.Calls, oneLine(r.Problem)))
+			notes = append(notes, fmt.Sprintf("%s failed in %d of %d calls: %s", r.Hook, n, r.Calls, oneLine(r.Problem)))
 		}
 	}
 	_ = w.Flush()

@@ -85,7 +85,7 @@ func functionsText(rows []functionRow, runs int) string {
 		fmt.Fprintf(&b, "and %d more\n", more)
 	}
 	if !slices.ContainsFunc(rows, func(r functionRow) bool { return !strings.HasPrefix(r.Function, "$") }) {
-		fmt.Fprintln(&b, "The module has no names of its functions: give the folder of its sources, or build it without stripping them.")
+		fmt.Fprintln(&b, "The module has no function names: pass its source folder, or build it without stripping.")
 	}
 	return b.String()
 }

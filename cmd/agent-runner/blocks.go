@@ -9,7 +9,7 @@ import (
 )
 
 func newBlocks(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "blocks", Short: "Modules that are kept from being called: for a server's operator"},
+	return group(&cobra.Command{Use: "blocks", Short: "Block modules on a server (operator only)"},
 		blocksAdd(e), blocksList(e), blocksRemove(e))
 }
 
@@ -17,18 +17,18 @@ func blocksAdd(e *env) *cobra.Command {
 	var reason string
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:     "add DIGEST",
-		Short:   "Stop a module from being called, for all tenants, in runs under way too",
+		Short:   "Block a module for all tenants, including in active runs",
 		Example: `  agent-runner blocks add sha256:… --reason "sends conversations to a stranger"`,
 	}, func(ctx context.Context, r *remote, args []string) error {
 		if reason == "" {
-			return usagef("tenants are told why their runs end: give --reason TEXT")
+			return usagef("tenants see why their runs end: give a reason with --reason TEXT")
 		}
 		if err := r.Block(ctx, args[0], reason); err != nil {
 			return err
 		}
 		return r.done(map[string]string{"digest": args[0], "did": "blocked"}, "%s is blocked", args[0])
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, as `TEXT` that tenants read")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, as `TEXT` that tenants see")
 	return cmd
 }
 
@@ -43,16 +43,16 @@ func blocksList(e *env) *cobra.Command {
 			for _, b := range list {
 				rows = append(rows, []string{b.Digest, since(b.Created), b.Reason})
 			}
-			return table("no module is blocked", rows)
+			return table("no blocked modules", rows)
 		})
 	})
 }
 
 func blocksRemove(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "rm DIGEST", Short: "Let a module be called again"}, func(ctx context.Context, r *remote, args []string) error {
+	return remoteCommand(e, &cobra.Command{Use: "rm DIGEST", Short: "Unblock a module"}, func(ctx context.Context, r *remote, args []string) error {
 		if err := r.Unblock(ctx, args[0]); err != nil {
 			return err
 		}
-		return r.done(map[string]string{"digest": args[0], "did": "unblocked"}, "%s may be called again", args[0])
+		return r.done(map[string]string{"digest": args[0], "did": "unblocked"}, "%s is unblocked", args[0])
 	})
 }

@@ -23,9 +23,9 @@ type budget struct{ memory, compileMemory, compileTime string }
 // budgetFlags are those of every command.
 func budgetFlags(cmd *cobra.Command, b *budget) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&b.memory, "memory", "", "`SIZE` of the memory that all runs may use for their modules; default: $"+envMemory+", else half of the machine's or container's")
-	flags.StringVar(&b.compileMemory, "compile-memory", "", "`SIZE` of the memory that compiling one module may take; default: $"+envCompileMemory+", else 1GiB")
-	flags.StringVar(&b.compileTime, "compile-time", "", "`TIME` that compiling one module may take; default: $"+envCompileTime+", else 30s")
+	flags.StringVar(&b.memory, "memory", "", "memory limit for the modules of all runs, as a `SIZE` (default: $"+envMemory+", else half the memory of the machine or container)")
+	flags.StringVar(&b.compileMemory, "compile-memory", "", "memory limit for compiling one module, as a `SIZE` (default: $"+envCompileMemory+", else 1GiB)")
+	flags.StringVar(&b.compileTime, "compile-time", "", "`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)")
 }
 
 // apply puts the budget into a host's options.

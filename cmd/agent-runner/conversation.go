@@ -48,7 +48,7 @@ func (s *source) refuses(messages []abi.Message) error {
 	if s.prompt == "" || len(messages) == 0 || len(messages) == 1 && messages[0].Content.String() == s.prompt {
 		return nil
 	}
-	return usagef("without a model only the recorded prompt is answered, %q; name a model with --model (its key in %s), or replay a recording of your own with --replay",
+	return usagef("without a model, only the recorded prompt %q has an answer; name a model with --model (its key in %s), or replay your own recording with --replay",
 		s.prompt, host.EnvAPIKey)
 }
 

@@ -76,7 +76,7 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 				return usagef("--tool: %v", err)
 			}
 			if t.Root == "" && name != builtin.Time && name != builtin.Calculator {
-				return usagef("--tool %s needs --root DIR: the directory that it may read", name)
+				return usagef("--tool %s needs --root DIR: the directory it may read", name)
 			}
 		}
 		t.Builtin = &chosen
@@ -105,7 +105,7 @@ func (c *runCommand) addModules(ctx context.Context, f *agentfile.File) error {
 			return usagef("-m %q: want the path of a .wasm file, of a script, or of the folder of its sources", path)
 		}
 		if slices.Contains(entryNames(f), name) {
-			return usagef("-m %s: there is a module named %q already; rename the file, or give one of them a name in an agent.yaml", path, name)
+			return usagef("-m %s: another module is already named %q; rename the file, or set a name in an agent.yaml", path, name)
 		}
 		f.Middlewares = append(f.Middlewares, agentfile.Middleware{Module: agentfile.Path(path), Name: name})
 	}

@@ -40,7 +40,7 @@ func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (h *host.
 	if h, err = host.New(ctx, &o); err == nil || chosen {
 		return h, o.CacheDir, err
 	}
-	o.Logger.Debug("compiled modules are not kept", "reason", err)
+	o.Logger.Debug("not caching compiled modules", "reason", err)
 	o.CacheDir = ""
 	h, err = host.New(ctx, &o)
 	return h, "", err

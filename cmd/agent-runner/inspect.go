@@ -18,12 +18,12 @@ func newInspect(e *env) *cobra.Command {
 	var output, cacheDir string
 	cmd := &cobra.Command{
 		Use:   "inspect PATH",
-		Short: "Show what a module is, and what it can do",
-		Long: `Shows what a module is and what it can do, without running it in an agent: only
-its describe is called. A module that this host does not take is not shown: what
-is wrong with it is said, and the exit code is 2.
+		Short: "Show a module's metadata, capabilities and limits",
+		Long: `Shows a module's metadata and capabilities without running it in an agent: it only
+calls the module's describe. If this host rejects the module, the command prints the
+reason and exits with code 2.
 
-Limits are those that hold where agent.yaml has no others.`,
+The limits are the defaults that apply if agent.yaml sets no others.`,
 		Example: "  agent-runner module inspect redact.wasm",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -70,20 +70,20 @@ func limits(l module.Limits) []limit {
 	bytes := func(name string, n int64, of string) limit { return limit{name, n, size(n) + " " + of} }
 	number := func(name string, n int64, of string) limit { return limit{name, n, thousands(n) + " " + of} }
 	return []limit{
-		{"timeout", l.HookTime.String(), l.HookTime.String() + " of its own in a hook"},
-		number("fuel", l.Fuel, "of work in a hook"),
-		number("run_fuel", l.RunFuel, "in all hooks of a run"),
-		bytes("memory", l.MemoryBytes, "an instance"),
+		{"timeout", l.HookTime.String(), l.HookTime.String() + " of its own time per hook call"},
+		number("fuel", l.Fuel, "per hook call"),
+		number("run_fuel", l.RunFuel, "per run, over all hooks"),
+		bytes("memory", l.MemoryBytes, "per instance"),
 		bytes("stack_bytes", l.StackBytes, "of stack"),
-		number("instances", int64(l.Instances), "calls at once in a run"),
-		number("nesting", int64(l.Nesting), "modules on one another"),
-		number("host_calls", int64(l.HostCalls), "in a hook"),
-		bytes("input_bytes", int64(l.InputBytes), "of input for a hook"),
-		bytes("output_bytes", int64(l.OutputBytes), "of answer"),
-		bytes("reply_bytes", int64(l.ReplyBytes), "from a host call"),
-		bytes("log_bytes", int64(l.LogBytes), "printed and logged in a hook"),
-		bytes("log_line_bytes", int64(l.LogLineBytes), "in a line of that"),
-		bytes("module_bytes", l.ModuleBytes, "of module"),
+		number("instances", int64(l.Instances), "concurrent calls per run"),
+		number("nesting", int64(l.Nesting), "levels of nested modules"),
+		number("host_calls", int64(l.HostCalls), "per hook call"),
+		bytes("input_bytes", int64(l.InputBytes), "of input per hook call"),
+		bytes("output_bytes", int64(l.OutputBytes), "of output per hook call"),
+		bytes("reply_bytes", int64(l.ReplyBytes), "per host call reply"),
+		bytes("log_bytes", int64(l.LogBytes), "printed and logged per hook call"),
+		bytes("log_line_bytes", int64(l.LogLineBytes), "per log line"),
+		bytes("module_bytes", l.ModuleBytes, "per module file"),
 	}
 }
 
@@ -135,24 +135,24 @@ func inspectText(m *module.Module) string {
 	row("digest", "sha256:%s", info.Digest)
 	row("size", "%s", size(info.Size))
 	row("transport", "%s", info.Transport)
-	row("hooks", "%s", list(info.Hooks, "none: it is never called"))
+	row("hooks", "%s", list(info.Hooks, "none: runs never call it"))
 	if len(d.Events) > 0 {
 		row("observes", "%s", list(d.Events, ""))
 	}
 	row("messages", "%s", map[string]string{
-		"": "full: all of them, in each input", abi.MessagesFull: "full: all of them, in each input",
-		abi.MessagesLazy: "lazy: it asks for those it wants", abi.MessagesNone: "none",
+		"": "full: each input has all messages", abi.MessagesFull: "full: each input has all messages",
+		abi.MessagesLazy: "lazy: the module requests messages it needs", abi.MessagesNone: "none",
 	}[d.Messages])
-	row("memory", "%s at first, at most %s", size(info.Memory.First), size(info.Memory.Most))
+	row("memory", "%s initially, at most %s", size(info.Memory.First), size(info.Memory.Most))
 	if info.Memory.Image > 0 {
-		row("image", "%s, with which each instance begins", size(info.Memory.Image))
+		row("image", "%s, copied into each instance", size(info.Memory.Image))
 	}
 	row("reset", "%s", info.Instances)
 	row("verdict", "%s", verdict(&info))
 	_ = w.Flush()
 
 	b.WriteString(powersText(info.Imports))
-	fmt.Fprintf(&b, "\nIts limits, by their names in agent.yaml\n")
+	fmt.Fprintf(&b, "\nLimits, by their names in agent.yaml\n")
 	for _, l := range limits(m.Limits()) {
 		fmt.Fprintf(w, "  %s\t%s\n", l.name, l.text)
 	}
@@ -160,7 +160,7 @@ func inspectText(m *module.Module) string {
 	if len(d.ConfigSchema) > 0 {
 		var schema bytes.Buffer
 		if json.Indent(&schema, d.ConfigSchema, "  ", "  ") == nil {
-			fmt.Fprintf(&b, "\nIts configuration, as JSON Schema\n  %s\n", schema.String())
+			fmt.Fprintf(&b, "\nConfiguration, as JSON Schema\n  %s\n", schema.String())
 		}
 	}
 	for _, warning := range info.Warnings {

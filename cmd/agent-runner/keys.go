@@ -13,12 +13,12 @@ import (
 )
 
 func newKeys(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "keys", Short: "The keys of a tenant"}, keysCreate(e), keysList(e), keysRotate(e), keysRevoke(e))
+	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e), keysRotate(e), keysRevoke(e))
 }
 
 // tenantFlag names a tenant, for the operator.
 func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
-	cmd.Flags().StringVar(tenant, "tenant", "", "of the `TENANT`, for the operator; default: of one's own")
+	cmd.Flags().StringVar(tenant, "tenant", "", "the `TENANT`, if you are the operator (default: your own)")
 	return cmd
 }
 
@@ -28,8 +28,8 @@ func keysCreate(e *env) *cobra.Command {
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a key",
-		Long: `Creates a key, and prints it, this once: the server does not keep it. It goes to
-standard output, and what is said about it to standard error.`,
+		Long: `Creates a key and prints it. The server does not store the key itself, so it cannot
+be shown again. The key goes to standard output, information about it to standard error.`,
 		Example: `  agent-runner keys create ci --scope modules:write --scope agents:write --expires 90d
   agent-runner keys create first --tenant acme > acme.key`,
 	}, func(ctx context.Context, r *remote, args []string) error {
@@ -47,8 +47,8 @@ standard output, and what is said about it to standard error.`,
 		}
 		return r.showSecret(k, "key "+k.ID+" of "+tenantName(k.Tenant))
 	})
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do, a `SCOPE` such as runs:write; default: all that may be given")
-	cmd.Flags().StringVar(&life, "expires", "", "how long it works, such as 90d or 12h; default: for ever")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "allow a `SCOPE` such as runs:write; repeatable (default: all that you may grant)")
+	cmd.Flags().StringVar(&life, "expires", "", "expire after this time, such as 90d or 12h (default: never)")
 	return tenantFlag(cmd, &tenant)
 }
 
@@ -61,14 +61,14 @@ func (r *remote) showSecret(k *client.Key, what string) error {
 	if k.Expires != nil {
 		until = ", until " + k.Expires.Format("2006-01-02 15:04:05 MST")
 	}
-	r.note(plain, "%s%s. It may: %s. It is shown this once; keep it safe:", what, until, strings.Join(k.Scopes, ", "))
+	r.note(plain, "%s%s, with scopes %s. It is shown only once; store it safely:", what, until, strings.Join(k.Scopes, ", "))
 	_, err := fmt.Fprintln(r.env.out, clean(k.Secret))
 	return err
 }
 
 func keysList(e *env) *cobra.Command {
 	var tenant string
-	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without the keys themselves"}, func(ctx context.Context, r *remote, _ []string) error {
+	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List keys, without their secret parts"}, func(ctx context.Context, r *remote, _ []string) error {
 		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return r.Keys(ctx, tenant, p) })
 		if err != nil {
 			return err
@@ -91,7 +91,7 @@ func keysList(e *env) *cobra.Command {
 func keyState(k *client.Key, now time.Time) string {
 	switch {
 	case k.Revoked != nil && k.Revoked.After(now):
-		return "revoked from " + k.Revoked.Format("2006-01-02 15:04 MST") + " on"
+		return "revoked as of " + k.Revoked.Format("2006-01-02 15:04 MST")
 	case k.Revoked != nil:
 		return "revoked"
 	case k.Expires != nil && k.Expires.Before(now):
@@ -99,14 +99,14 @@ func keyState(k *client.Key, now time.Time) string {
 	case k.Expires != nil:
 		return "until " + k.Expires.Format("2006-01-02 15:04 MST")
 	}
-	return "works"
+	return "active"
 }
 
 func keysRotate(e *env) *cobra.Command {
 	var tenant, grace string
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "rotate KEY",
-		Short: "Replace a key, by its id, by another one that may do the same",
+		Short: "Replace a key, named by its id, with a new key of the same scopes",
 	}, func(ctx context.Context, r *remote, args []string) error {
 		id, err := keyID(args[0])
 		if err != nil {
@@ -122,15 +122,15 @@ func keysRotate(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return r.showSecret(k, "key "+k.ID+" is in the place of "+id)
+		return r.showSecret(k, "key "+k.ID+" replaces "+id)
 	})
-	cmd.Flags().StringVar(&grace, "grace", "", "how long the old key goes on to work, such as 1h; default: not at all")
+	cmd.Flags().StringVar(&grace, "grace", "", "keep the old key valid for this time, such as 1h (default: revoke it immediately)")
 	return tenantFlag(cmd, &tenant)
 }
 
 func keysRevoke(e *env) *cobra.Command {
 	var tenant string
-	cmd := remoteCommand(e, &cobra.Command{Use: "revoke KEY", Short: "End a key, by its id"}, func(ctx context.Context, r *remote, args []string) error {
+	cmd := remoteCommand(e, &cobra.Command{Use: "revoke KEY", Short: "Revoke a key, named by its id"}, func(ctx context.Context, r *remote, args []string) error {
 		id, err := keyID(args[0])
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func keyID(text string) (string, error) {
 		return part[1], nil
 	}
 	if !keyIDs.MatchString(text) {
-		return "", usagef("%q is no id of a key; agent-runner keys list shows them", short(text, 20))
+		return "", usagef("%q is not a key id; list them with: agent-runner keys list", short(text, 20))
 	}
 	return text, nil
 }

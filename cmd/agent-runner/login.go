@@ -24,13 +24,13 @@ func newLogin(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Log in to a server with a key",
-		Long: `Logs in to a server: tries the key, and keeps it in the user's configuration, for
-this user alone. Commands go to the server that was logged in to last, unless they
-name another one with --server or $` + envServer + `.
+		Long: `Logs in to a server: checks the key, and stores it in the user's configuration,
+readable by this user only. Commands use the server of the last login unless --server
+or $` + envServer + ` names another one.
 
-The key is asked for on the terminal, or read from standard input or a file. It is
-one that agent-runner serve has printed, or keys create. With $` + envKey + `
-commands need no login.`,
+The key is read from the terminal, from standard input or from a file. Keys come from
+agent-runner serve and agent-runner keys create. With $` + envKey + ` set, commands need
+no login.`,
 		Example: `  agent-runner login http://127.0.0.1:8080
   agent-runner login https://agents.example.com --key-file key.txt
   pass show agents | agent-runner login https://agents.example.com`,
@@ -75,10 +75,10 @@ func (e *env) login(ctx context.Context, at, key string) error {
 		return err
 	}
 	if id, err := keyID(before.Key); err == nil && before.Key != key {
-		newScreen(e).note(plain, "agent-runner: it takes the place of key %s, which goes on to work", id)
+		newScreen(e).note(plain, "agent-runner: it replaces key %s, which remains valid", id)
 	}
 	if plainHTTP(at) {
-		newScreen(e).note(amber, "agent-runner: %s is not encrypted: whoever is between can read the key", at)
+		newScreen(e).note(amber, "agent-runner: the connection to %s is not encrypted: others on the network can read the key", at)
 	}
 	_, err = fmt.Fprintf(e.out, "logged in to %s with %s\n", at, clean(who.String()))
 	return err
@@ -103,7 +103,7 @@ type holder struct {
 
 func (h *holder) String() string {
 	if h.Key == nil {
-		return "key " + h.ID + ", which may not read more about itself (keys:read)"
+		return "key " + h.ID + " (no details: it lacks the scope keys:read)"
 	}
 	return fmt.Sprintf("key %s (%s) of %s", h.ID, h.Key.Name, tenantName(h.Key.Tenant))
 }
@@ -120,7 +120,7 @@ func tenantName(tenant string) string {
 func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) {
 	part := wholeKeys.FindStringSubmatch(key)
 	if part == nil {
-		return nil, usagef("this is no key of a server: want one such as ar_…_…")
+		return nil, usagef("not a server key: want one such as ar_…_…")
 	}
 	h := &holder{Server: c.Server(), ID: part[1]}
 	list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]*client.Key, string, error) { return c.Keys(ctx, "", p) })
@@ -173,9 +173,9 @@ func (e *env) askSecret(in *os.File, prompt string) ([]byte, error) {
 func newLogout(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [URL]",
-		Short: "Forget the key of a server",
-		Long: `Forgets the key of a server: of the one that is logged in, where none is named. The
-key itself goes on to work; agent-runner keys revoke ends it.`,
+		Short: "Delete the stored key of a server",
+		Long: `Deletes the stored key of a server (default: the current one). The key itself
+remains valid; to invalidate it, use agent-runner keys revoke.`,
 		Args: wants,
 		RunE: func(_ *cobra.Command, args []string) error {
 			l, err := e.logins()
@@ -189,9 +189,9 @@ key itself goes on to work; agent-runner keys revoke ends it.`,
 				}
 			}
 			if _, ok := l.Servers[at]; !ok && at == "" {
-				return usagef("no server is logged in to%s", after("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")))
+				return usagef("not logged in to any server%s", after("; name one of ", strings.Join(slices.Sorted(maps.Keys(l.Servers)), ", ")))
 			} else if !ok {
-				return usagef("%s is not logged in to", at)
+				return usagef("not logged in to %s", at)
 			}
 			delete(l.Servers, at)
 			if l.Current == at {
@@ -209,7 +209,7 @@ key itself goes on to work; agent-runner keys revoke ends it.`,
 }
 
 func newWhoami(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "whoami", Short: "Show the server and the key that commands use"},
+	return remoteCommand(e, &cobra.Command{Use: "whoami", Short: "Show the server and key in use"},
 		func(ctx context.Context, r *remote, _ []string) error {
 			h, err := ownKey(ctx, r.Client, r.Key())
 			if err != nil {
@@ -218,9 +218,9 @@ func newWhoami(e *env) *cobra.Command {
 			return r.print(h, func() string {
 				text := h.String() + " at " + h.Server + "\n"
 				if h.Key != nil {
-					text += "it may: " + strings.Join(h.Key.Scopes, ", ") + "\n"
+					text += "scopes: " + strings.Join(h.Key.Scopes, ", ") + "\n"
 					if h.Key.Expires != nil {
-						text += "it expires at " + h.Key.Expires.String() + "\n"
+						text += "expires: " + h.Key.Expires.String() + "\n"
 					}
 				}
 				return text

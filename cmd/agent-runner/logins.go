@@ -50,14 +50,14 @@ func (e *env) logins() (*logins, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", l.path, bare(err))
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, usagef("others may read the keys in %[1]s; run: chmod 600 %[1]s", l.path)
+		return nil, usagef("other users can read the keys in %[1]s; run: chmod 600 %[1]s", l.path)
 	}
 	b, err := readFile(l.path, maxLogins)
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(b, l); err != nil {
-		return nil, usagef("%s cannot be read: %w; remove it, and log in again with: agent-runner login URL", l.path, err)
+		return nil, usagef("read %s: %w; remove it, and log in again with: agent-runner login URL", l.path, err)
 	}
 	if l.Servers == nil {
 		l.Servers = map[string]login{}
@@ -68,7 +68,7 @@ func (e *env) logins() (*logins, error) {
 // save writes them, whole or not at all.
 func (l *logins) save() error {
 	if l.path == "" {
-		return usagef("there is no place to keep the key: set $HOME, or give the key with each command as $%s", envKey)
+		return usagef("no directory to store the key in: set $HOME, or set $%s for each command", envKey)
 	}
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
@@ -76,11 +76,11 @@ func (l *logins) save() error {
 	}
 	dir := filepath.Dir(l.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("keep the key in %s: %w", dir, bare(err))
+		return fmt.Errorf("store the key in %s: %w", dir, bare(err))
 	}
 	f, err := os.CreateTemp(dir, ".servers") // 0600
 	if err != nil {
-		return fmt.Errorf("keep the key in %s: %w", dir, bare(err))
+		return fmt.Errorf("store the key in %s: %w", dir, bare(err))
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(append(b, '\n'))
@@ -88,7 +88,7 @@ func (l *logins) save() error {
 		err = os.Rename(f.Name(), l.path)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the key in %s: %w", l.path, bare(err))
+		return fmt.Errorf("store the key in %s: %w", l.path, bare(err))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func newModule(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "module",
-		Short: "Write, test and look at modules",
+		Short: "Create, build, test and inspect modules",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -38,13 +38,13 @@ func newModule(e *env) *cobra.Command {
 
 // tinyGoFlag is of every command that builds modules from the folders of their sources.
 func tinyGoFlag(cmd *cobra.Command, e *env) {
-	cmd.Flags().BoolVar(&e.tinyGo, "tinygo", false, "build a module in Go with TinyGo, if its folder is given")
+	cmd.Flags().BoolVar(&e.tinyGo, "tinygo", false, "if the module is a folder of Go sources, build it with TinyGo")
 }
 
 // moduleFlags are those of every command that looks at one module.
 func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	cmd.Flags().StringVar(cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+envCacheDir+", else the user's cache directory)")
 }
 
 // moduleHost makes a host for them.
@@ -69,7 +69,7 @@ func powersText(imports []module.Power) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(&b, "\nIt can\n")
 	if len(imports) == 0 {
-		fmt.Fprintln(&b, "  nothing but answer: it imports nothing")
+		fmt.Fprintln(&b, "  only answer: it imports nothing")
 	}
 	var others, idle []module.Power
 	for _, p := range imports {

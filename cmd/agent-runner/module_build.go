@@ -19,13 +19,13 @@ func newBuild(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
 		Short: "Build a module from its sources",
-		Long: `Builds the module whose sources are in a folder, with the toolchain of its
-language, into DIR/NAME.wasm, NAME being the folder's. What is missing on this
-machine is told, with the command that installs it. TypeScript and JavaScript
-modules need no building: run and test them as they are.
+		Long: `Builds the module in a source folder with its language's toolchain. The output is
+DIR/NAME.wasm, where NAME is the name of the folder. If a toolchain is missing, the
+command reports it and how to install it. TypeScript and JavaScript modules need no
+build: run and test them directly.
 
-With --tinygo a module in Go is built by TinyGo, which makes it smaller by far and
-about twice as fast, and has no goroutines, no recover, and less of reflection.`,
+With --tinygo, a Go module is built by TinyGo. The result is much smaller and about
+twice as fast, but has no goroutines, no recover, and only part of reflect.`,
 		Example: "  agent-runner module build ./guard\n  agent-runner module build --tinygo ./guard",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ about twice as fast, and has no goroutines, no recover, and less of reflection.`
 				out = p.Output()
 			}
 			if p.Language.Script {
-				_, err := fmt.Fprintf(e.out, "%s needs no building: agent-runner run -m %s\n", p.Language.Name, filepath.Join(dir, p.Main))
+				_, err := fmt.Fprintf(e.out, "%s modules need no build: agent-runner run -m %s\n", p.Language.Name, filepath.Join(dir, p.Main))
 				return err
 			}
 			if err := p.Build(ctx, out); err != nil {
@@ -57,7 +57,7 @@ about twice as fast, and has no goroutines, no recover, and less of reflection.`
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE`; default DIR/NAME.wasm")
+	cmd.Flags().StringVar(&out, "out", "", "write the module to `FILE` (default: DIR/NAME.wasm)")
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func project(e *env, dir string) (*toolchain.Project, error) {
 	case err != nil:
 		return nil, usagef("%w", err)
 	case e.tinyGo && p.Language.Name != "Go":
-		return nil, usagef("--tinygo: %s is in %s; TinyGo builds modules in Go", dir, p.Language.Name)
+		return nil, usagef("--tinygo: %s is written in %s; TinyGo builds only Go modules", dir, p.Language.Name)
 	case e.tinyGo:
 		p.TinyGo = "tinygo"
 	}
@@ -121,7 +121,7 @@ func withNames(ctx context.Context, e *env, path string) (built string, remove f
 	if err != nil {
 		return "", remove, err
 	}
-	fmt.Fprintf(e.err, "building %s (%s), with the names of its functions\n", path, p.What())
+	fmt.Fprintf(e.err, "building %s (%s), with function names\n", path, p.What())
 	p.Names = true
 	built = filepath.Join(dir, filepath.Base(p.Output()))
 	return built, func() { _ = os.RemoveAll(dir) }, p.Build(ctx, built)

@@ -22,13 +22,12 @@ func newCall(e *env) *cobra.Command {
 	var next, grants []string
 	cmd := &cobra.Command{
 		Use:   "call PATH HOOK",
-		Short: "Call one hook of a module by itself",
-		Long: `Calls one hook of a module with an input that is read from standard input, or from
---input, and prints what it answers: nothing if it changes nothing. No agent is
-needed. The parts that all inputs have, run and entry, may be left out. Lists of
-messages are those of the input's items, or else of --messages.
+		Short: "Call one hook of a module, without an agent",
+		Long: `Calls one hook of a module and prints its answer, or nothing if the hook changes
+nothing. The input is read from standard input or --input. Its fields run and entry are
+optional. Message lists come from the input's items, or else from --messages.
 
-Exit codes: 0 it answered, 1 it failed or faulted, 2 the input or the module is wrong.`,
+Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 		Example: `  echo '{"call":{"id":"1","name":"delete","arguments":"{}"}}' | agent-runner module call policy.ts gate_tool
   agent-runner module call wrap.wasm wrap_model --messages chat.json --next '{"response":{"message":{"role":"assistant","content":"hi"}}}' < /dev/null`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -75,10 +74,10 @@ Exit codes: 0 it answered, 1 it failed or faulted, 2 the input or the module is 
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
-	cmd.Flags().StringVar(&messages, "messages", "", "the messages that the hook may read, JSON, in `FILE`")
-	cmd.Flags().StringVar(&input, "input", "-", "the hook's input, JSON, in `FILE`; - for standard input")
-	cmd.Flags().StringArrayVar(&next, "next", nil, "a reply of next, as `JSON`: {\"response\": …}, {\"result\": …} or {\"error\": …}; may be given several times")
-	cmd.Flags().StringArrayVar(&grants, "grant", nil, "a `POWER` of the module, as in agent.yaml; may be given several times")
+	cmd.Flags().StringVar(&messages, "messages", "", "read the messages that the hook can request from `FILE`, as JSON")
+	cmd.Flags().StringVar(&input, "input", "-", "read the hook's input from `FILE`, as JSON; - is standard input")
+	cmd.Flags().StringArrayVar(&next, "next", nil, "a reply of next, as `JSON`: {\"response\": …}, {\"result\": …} or {\"error\": …}; repeatable")
+	cmd.Flags().StringArrayVar(&grants, "grant", nil, "grant the module a `POWER`, as in agent.yaml; repeatable")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }
@@ -131,7 +130,7 @@ func showProbed(e *env, output string, answer json.RawMessage, err error) error 
 	case answer == nil && output == "json":
 		answer = json.RawMessage("null")
 	case answer == nil:
-		_, err := fmt.Fprintln(e.err, "no answer: everything stays as it is")
+		_, err := fmt.Fprintln(e.err, "no answer: the hook changes nothing")
 		return err
 	}
 	var b bytes.Buffer

@@ -35,9 +35,10 @@ func newModuleNew(e *env) *cobra.Command {
 	langs := newLanguages()
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Begin a module: a folder that builds and passes its test",
-		Long: `Makes a folder NAME with a middleware that denies calls of some tools, and a
-conversation that tests it: what you write your own from.`,
+		Short: "Create a module from a template",
+		Long: `Creates a folder NAME with a middleware that denies calls of some tools, and a
+conversation that tests it. The folder builds and passes its test; edit it to write
+your own module.`,
 		Example: `  agent-runner module new guard --lang ts && agent-runner module test guard
   agent-runner module new guard --lang go      # or rust, c, assemblyscript`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -51,19 +52,19 @@ conversation that tests it: what you write your own from.`,
 			folder, ok := langs[cmp.Or(longNames[lang], lang)]
 			switch {
 			case !moduleNames.MatchString(name):
-				return usagef("%q is no name for a module; want lower-case letters, digits and -, beginning with a letter", short(name, 60))
+				return usagef("%q is not a valid module name; want lowercase letters, digits and -, starting with a letter", short(name, 60))
 			case !ok:
 				return usagef("--lang is %q; want one of %s", lang, strings.Join(languageNames(), ", "))
 			}
 			if _, err := os.Lstat(dir); err == nil {
-				return usagef("%s is there already; choose another name, or remove it", dir)
+				return usagef("%s already exists; choose another name, or remove it", dir)
 			}
 			values, err := newTemplateValues(name, sdk)
 			if err != nil {
 				return err
 			}
 			if lang == "go" && values.SDK == "" && values.Version == unreleased {
-				return usagef("this agent-runner is no release, so that Go cannot fetch its SDK; name a checkout of %s: --sdk DIR", sdkModule)
+				return usagef("this agent-runner is not a release, so Go cannot fetch its SDK; name a checkout of %s: --sdk DIR", sdkModule)
 			}
 			written, err := writeTemplate(folder, dir, values)
 			if err == nil {
@@ -75,12 +76,12 @@ conversation that tests it: what you write your own from.`,
 			for _, path := range written {
 				fmt.Fprintln(e.out, path)
 			}
-			fmt.Fprintf(e.out, "\nNow:\n  agent-runner module test %s\n", dir)
+			fmt.Fprintf(e.out, "\nNext:\n  agent-runner module test %s\n", dir)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "ts", "the `LANGUAGE`: "+strings.Join(languageNames(), ", "))
-	cmd.Flags().StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR`; default: the released one, or that of the checkout that agent-runner was built in")
+	cmd.Flags().StringVar(&sdk, "sdk", "", "use the SDK of the checkout in `DIR` (default: the released SDK, or that of the checkout that agent-runner was built in)")
 	return cmd
 }
 
@@ -137,7 +138,7 @@ func newTemplateValues(name, sdk string) (*templateValues, error) {
 		return nil, err
 	}
 	if !isCheckout(abs) {
-		return nil, usagef("--sdk: %s is no checkout of %s", v.SDK, sdkModule)
+		return nil, usagef("--sdk: %s is not a checkout of %s", v.SDK, sdkModule)
 	}
 	v.SDK = filepath.ToSlash(abs)
 	return v, nil

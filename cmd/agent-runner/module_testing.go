@@ -47,29 +47,29 @@ func newTest(e *env) *cobra.Command {
 	var update, watch bool
 	cmd := &cobra.Command{
 		Use:   "test PATH [CASE.txtar …]",
-		Short: "Run a module's conversations",
-		Long: `Runs conversations with a module, in the real host, with a model that is a script:
-all *.txtar files beside the module and in testdata there, or those that are named.
-A folder that can be built is built first.
+		Short: "Test a module against recorded conversations",
+		Long: `Runs test conversations with a module in the real host, with a scripted model: all
+*.txtar files next to the module and in its testdata folder, or the named ones. If PATH
+is a source folder, the module is built first.
 
-A conversation says in its head what it shows. Its files:
+The comment at the head of a conversation says what it tests. Its files:
 
   agent.yaml       optional: middlewares (module: NAME.wasm with name, config, grants,
-                   on_fault, ring), instruction, limits. Without it, the module alone
-  tools            a tool a line: "name: result", or "name! error" for one that fails
-  messages         the conversation so far, a message a line; without it "user: hi"
-  model            the model's replies, a message a line
-  answers          what pauses are answered with, a line of JSON each
-  request N        what the model saw in call N: expected
-  told N           which tools it was told of: expected
-  events [TYPES]   what happened: expected
-  state            the messages at the end: expected
-  error            the start is refused, with a text that holds this: expected
+                   on_fault, ring), instruction, limits; default: only the module
+  tools            one tool per line: "name: result", or "name! error" if it fails
+  messages         earlier messages, one per line; default: "user: hi"
+  model            the model's replies, one message per line
+  answers          the answers to pauses, one line of JSON each
+  request N        expected: the messages in model call N
+  told N           expected: the tools declared in model call N
+  events [TYPES]   expected: the events of the run
+  state            expected: the messages at the end
+  error            expected: the run does not start; the error contains this text
 
-A message is "role: text [tool#id {arguments}] …". An answer of the module with a key
-that nobody knows makes the conversation fail.
+A message is "role: text [tool#id {arguments}] …". A conversation fails if the module
+answers with an unknown key.
 
-Exit codes: 0 all hold, 1 some do not, 2 there is nothing to run.`,
+Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 		Example: `  agent-runner module test guard.ts
   agent-runner module test ./mine --watch
   agent-runner module test redact.wasm conversation.txtar --update`,
@@ -92,8 +92,8 @@ Exit codes: 0 all hold, 1 some do not, 2 there is nothing to run.`,
 			return t.watch(ctx, cmd, args, cacheDir)
 		},
 	}
-	cmd.Flags().BoolVar(&update, "update", false, "write what came out into the conversations that expect something else")
-	cmd.Flags().BoolVar(&watch, "watch", false, "run again whenever a file changes, until Ctrl-C")
+	cmd.Flags().BoolVar(&update, "update", false, "update the expectations of failing conversations to the actual results")
+	cmd.Flags().BoolVar(&watch, "watch", false, "rerun whenever a file changes, until Ctrl-C")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }
@@ -163,7 +163,7 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	if outcome.Err != nil && !slices.ContainsFunc(c.Expect, func(s conformance.Section) bool { return s.Kind == "error" }) {
-		return "", fmt.Errorf("the run did not begin: %w", outcome.Err)
+		return "", fmt.Errorf("the run did not start: %w", outcome.Err)
 	}
 	got, err := c.Got(outcome)
 	if err != nil {
@@ -184,7 +184,7 @@ func difference(c *conformance.Case, outcome *conformance.Outcome, got []string)
 		}
 		d := diff.Diff("", []byte(strings.TrimSpace(s.Text)+"\n"), "", []byte(strings.TrimSpace(got[i])+"\n"))
 		_, hunks, _ := bytes.Cut(d, []byte("\n@@"))
-		fmt.Fprintf(&text, "%s: - is expected, + came out\n@@%s", strings.TrimSpace(s.Kind+" "+s.Arg), hunks)
+		fmt.Fprintf(&text, "%s: - expected, + actual\n@@%s", strings.TrimSpace(s.Kind+" "+s.Arg), hunks)
 	}
 	different := text.Len() > 0
 	for _, e := range outcome.Events {
@@ -200,7 +200,7 @@ func difference(c *conformance.Case, outcome *conformance.Outcome, got []string)
 
 // Go is for cases with sources inside, which authors have none of.
 func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
-	return nil, errors.New("a conversation names modules by their file; sources inside one are not built")
+	return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
 }
 
 // Wasm loads the module that is tested, or one beside it.
@@ -234,7 +234,7 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	folder := asked
 	info, err := os.Stat(asked)
 	if err != nil {
-		return nil, usagef("%s: %v; want a module, or the folder of one: agent-runner module new makes one", asked, bare(err))
+		return nil, usagef("%s: %v; want a module or its folder; create one with: agent-runner module new", asked, bare(err))
 	}
 	if !info.IsDir() {
 		folder = filepath.Dir(module)
@@ -249,7 +249,7 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	}
 	slices.Sort(out)
 	if len(out) == 0 {
-		return nil, usagef("there is no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help", folder)
+		return nil, usagef("no conversation in %s: write one, such as conversation.txtar; see agent-runner module test --help", folder)
 	}
 	return out, nil
 }
@@ -267,7 +267,7 @@ func (t *tester) report() error {
 	if t.failed > 0 {
 		advice := ""
 		if t.differs {
-			advice = "; where the module is right, --update writes what came out"
+			advice = "; if the module is right, update the expectations with --update"
 		}
 		return &endedError{exitFailed, fmt.Errorf("%d of %s failed%s", t.failed, count(int64(len(t.outcomes)), "conversation"), advice)}
 	}
@@ -288,7 +288,7 @@ func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, c
 		if now := newest(folder); now.After(seen) {
 			seen = now // what was built just now
 		}
-		fmt.Fprintln(t.env.err, "waiting for a change; Ctrl-C ends it")
+		fmt.Fprintln(t.env.err, "waiting for changes; stop with Ctrl-C")
 		for !newest(folder).After(seen) {
 			select {
 			case <-ctx.Done():

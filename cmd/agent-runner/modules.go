@@ -11,7 +11,7 @@ import (
 )
 
 func newModules(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "modules", Short: "Upload modules to a server, and look at those that it has"},
+	return group(&cobra.Command{Use: "modules", Short: "Upload, list and delete modules on a server"},
 		modulesPush(e), modulesList(e), modulesShow(e), modulesRemove(e))
 }
 
@@ -21,13 +21,13 @@ func modulesPush(e *env) *cobra.Command {
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "push PATH",
 		Short: "Upload a module",
-		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with all that it imports, the
-folder of its sources, which are built, or an Extism manifest (.json). The server verifies it, compiles it and asks it what it is
-before it is kept, and says what it can do.
+		Long: `Uploads a module: a .wasm file, a script (.ts, .js) with its imports, a source folder,
+which is built first, or an Extism manifest (.json). The server verifies and compiles
+the module and calls its describe before it stores it, and reports its capabilities.
 
-Its name is that of the file without its extension, and its version what it says
-itself. A version stays what it is: another module needs another one. With
---name "" the module is kept under its digest alone.`,
+By default, the name is the file name without extension and the version is the one the
+module reports. A version is immutable: a different module needs a new version. With
+--name "", the module is stored under its digest only.`,
 		Example: `  agent-runner modules push redact.wasm
   agent-runner modules push policy.ts --name tool-policy --version 1.2.0`,
 		PreRun: func(cmd *cobra.Command, _ []string) { named = cmd.Flags().Changed("name") },
@@ -40,7 +40,7 @@ itself. A version stays what it is: another module needs another one. With
 			name = p.name
 		}
 		if name == "" && version != "" {
-			return usagef("--version goes with a name: --name NAME --version %s", version)
+			return usagef("--version needs a name: --name NAME --version %s", version)
 		}
 		m, err := r.push(ctx, p, name, version)
 		if err != nil {
@@ -49,8 +49,8 @@ itself. A version stays what it is: another module needs another one. With
 		r.warn(m.About.Warnings)
 		return r.print(m, func() string { return pushedText(m, name) })
 	})
-	cmd.Flags().StringVar(&name, "name", "", "keep it as `NAME`; default: that of the file")
-	cmd.Flags().StringVar(&version, "version", "", "keep it as version `V` of its name; default: what the module says")
+	cmd.Flags().StringVar(&name, "name", "", "store it as `NAME` (default: the file name without extension)")
+	cmd.Flags().StringVar(&version, "version", "", "store it as version `V` of its name (default: the version the module reports)")
 	tinyGoFlag(cmd, e)
 	return cmd
 }
@@ -87,9 +87,9 @@ func (u *uploadProgress) stage(p client.Progress) {
 	case "received":
 		u.remote.note(faint, "received %s: %s", size(p.Bytes), p.Digest)
 	case "waiting":
-		u.line("waiting for its turn to be compiled")
+		u.line("waiting in the compile queue")
 	case "compiling":
-		u.remote.note(faint, "verifying and compiling it")
+		u.remote.note(faint, "verifying and compiling")
 	case "described":
 		u.remote.note(faint, "verified, compiled and described")
 	}
@@ -123,10 +123,10 @@ func (r *remote) warn(warnings []string) {
 
 func pushedText(m *client.Module, name string) string {
 	var b strings.Builder
-	called := "kept"
+	called := "stored"
 	for _, n := range m.Names {
 		if n.Name == name {
-			called = "kept as " + n.Name + "@" + n.Version
+			called = "stored as " + n.Name + "@" + n.Version
 		}
 	}
 	fmt.Fprintf(&b, "%s: %s\n", called, m.Digest)
@@ -150,14 +150,14 @@ func aboutText(m *client.Module) string {
 			row("can", p.Does+" (if granted "+p.Grant+")")
 		}
 	}
-	row("limits", fmt.Sprintf("%s of memory, %s fuel and %s a hook", size(m.About.Limits.MemoryBytes), thousands(m.About.Limits.Fuel), m.About.Limits.Timeout))
+	row("limits", fmt.Sprintf("%s of memory; %s fuel and %s per hook call", size(m.About.Limits.MemoryBytes), thousands(m.About.Limits.Fuel), m.About.Limits.Timeout))
 	row("blocked", m.Blocked)
 	return b.String()
 }
 
 func modulesList(e *env) *cobra.Command {
 	var limit listLimit
-	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, the newest first"}, func(ctx context.Context, r *remote, _ []string) error {
+	cmd := remoteCommand(e, &cobra.Command{Use: "list", Short: "List modules, newest first"}, func(ctx context.Context, r *remote, _ []string) error {
 		rows, err := limit.max()
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func modulesList(e *env) *cobra.Command {
 				}
 				rows = append(rows, []string{strings.Join(names, ", "), shortDigest(m.Digest), m.Kind, size(m.Size), strings.Join(m.About.Hooks, " "), since(m.Created)})
 			}
-			return table("no modules at "+r.Server(), rows)
+			return table("no modules on "+r.Server(), rows)
 		})
 	})
 	limit.add(cmd, 100)
@@ -189,7 +189,7 @@ func modulesList(e *env) *cobra.Command {
 }
 
 func modulesShow(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "show MODULE", Short: "Show a module: its digest, its name, or name@version"},
+	return remoteCommand(e, &cobra.Command{Use: "show MODULE", Short: "Show a module, named by digest, name, or name@version"},
 		func(ctx context.Context, r *remote, args []string) error {
 			m, err := r.Module(ctx, args[0])
 			if err != nil {
@@ -206,11 +206,11 @@ func modulesShow(e *env) *cobra.Command {
 }
 
 func modulesRemove(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "rm MODULE", Short: "Forget a module and its names: one that no agent's newest version has"},
+	return remoteCommand(e, &cobra.Command{Use: "rm MODULE", Short: "Delete a module that no agent's newest version uses"},
 		func(ctx context.Context, r *remote, args []string) error {
 			if err := r.DeleteModule(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.done(map[string]string{"module": args[0], "did": "forgotten"}, "module %s is forgotten", args[0])
+			return r.done(map[string]string{"module": args[0], "did": "forgotten"}, "deleted module %s", args[0])
 		})
 }

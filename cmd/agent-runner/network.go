@@ -9,8 +9,8 @@ import (
 // networkFlags are those about the requests of modules.
 func networkFlags(cmd *cobra.Command, c *runCommand) {
 	f := cmd.Flags()
-	f.StringArrayVar(&c.secrets, "secret", nil, "what modules send and never see, `NAME=env:VARIABLE@HOST`, as {{secret:NAME}}")
-	f.StringArrayVar(&c.private, "allow-private", nil, "let modules connect to private addresses in `RANGE`, such as 127.0.0.0/8, at granted hosts")
+	f.StringArrayVar(&c.secrets, "secret", nil, "a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`")
+	f.StringArrayVar(&c.private, "allow-private", nil, "let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
 }
 
 // network is what the requests of modules may reach and need.

@@ -78,7 +78,7 @@ func (p *parcel) manifest() error {
 		} `json:"wasm"`
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
-		return usagef("%s is no Extism manifest: %w", p.path, err)
+		return usagef("%s is not an Extism manifest: %w", p.path, err)
 	}
 	if len(m.Wasm) != 1 || m.Wasm[0].Path == "" {
 		p.kind, p.content = "application/vnd.extism.manifest+json", b // the server says what is wrong with it
@@ -93,7 +93,7 @@ func (p *parcel) manifest() error {
 	}
 	sum := sha256.Sum256(p.content)
 	if got := hex.EncodeToString(sum[:]); m.Wasm[0].Hash != "" && !strings.EqualFold(got, m.Wasm[0].Hash) {
-		return usagef("%s: the SHA-256 of %s is %s, and not its hash", p.path, at, got)
+		return usagef("%s: hash mismatch: the SHA-256 of %s is %s", p.path, at, got)
 	}
 	return nil
 }

@@ -34,11 +34,11 @@ func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
 	path = c.pausedPath(paused.State.ID)
 	b, err := abi.Marshal(pausedFile{1, paused.State})
 	if err != nil {
-		return path, fmt.Errorf("keep the paused run: %w", err)
+		return path, fmt.Errorf("save the paused run: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".paused")
 	if err != nil {
-		return path, fmt.Errorf("keep the paused run in %s: %w", path, bare(err))
+		return path, fmt.Errorf("save the paused run in %s: %w", path, bare(err))
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
@@ -46,7 +46,7 @@ func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return path, fmt.Errorf("keep the paused run in %s: %w", path, bare(err))
+		return path, fmt.Errorf("save the paused run in %s: %w", path, bare(err))
 	}
 	return path, nil
 }
@@ -61,7 +61,7 @@ func readPaused(path string) (*agent.State, error) {
 	}
 	var f pausedFile
 	if err := json.Unmarshal(b, &f); err != nil || f.State == nil {
-		return nil, usagef("%s is no paused run; want a file that a run which exited with %d has written", path, exitPaused)
+		return nil, usagef("%s is not a paused run; want a file written by a run that exited with code %d", path, exitPaused)
 	}
 	if f.Version != 1 {
 		return nil, usagef("%s was written by another version of agent-runner", path)
@@ -110,7 +110,7 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 	}
 	if pending := state.Pending(); len(answers) == 0 && len(pending) > 0 {
 		if answers = c.ask(ctx, pending); answers == nil {
-			return nil, usagef("%s waits for answers: give each with --answer ID=ANSWER%s", c.resume, waiting(pending))
+			return nil, usagef("%s waits for answers: give each one with --answer ID=ANSWER%s", c.resume, waiting(pending))
 		}
 	}
 	if c.otherModules {
@@ -118,7 +118,7 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 	}
 	events, err := a.Resume(ctx, state, answers)
 	if pins := (*agent.PinError)(nil); errors.As(err, &pins) {
-		return nil, usagef("%s: %w, or add --changed-modules to go on with these", c.resume, err)
+		return nil, usagef("%s: %w, or add --changed-modules to use these", c.resume, err)
 	}
 	if err != nil {
 		return nil, usagef("%s: %w", c.resume, err)
@@ -204,7 +204,7 @@ func askOne(p abi.Pending, read func(format string, args ...any) (string, bool))
 			b, _ := abi.Marshal(a)
 			return b, true
 		case "e", "edit":
-			arguments, ok := read("arguments, as JSON, instead of %s: ", p.Call.Arguments)
+			arguments, ok := read("new arguments, as JSON, instead of %s: ", p.Call.Arguments)
 			if !ok {
 				return nil, false
 			}

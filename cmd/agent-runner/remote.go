@@ -21,7 +21,7 @@ const (
 	envKey    = "AGENT_RUNNER_KEY"
 )
 
-const serverHelp = "the `URL` of a server; default: $" + envServer + ", else the one that is logged in"
+const serverHelp = "the `URL` of the server (default: $" + envServer + ", else the server of the last login)"
 
 // A remote is a command that talks to a server.
 type remote struct {
@@ -101,7 +101,7 @@ func wants(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	got := count(int64(len(args)), "argument")
-	return usagef("%s takes %s, and got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], nothing(most)...), " "), got, cmd.CommandPath())
+	return usagef("%s takes %s, but got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], nothing(most)...), " "), got, cmd.CommandPath())
 }
 
 func nothing(most int) []string {
@@ -120,14 +120,14 @@ func (e *env) connect(server string) (*client.Client, error) {
 	}
 	at := cmp.Or(server, e.getenv(envServer), kept.Current)
 	if at == "" {
-		return nil, usagef("which server? Log in with: agent-runner login URL; or name one with --server URL, and its key in $%s", envKey)
+		return nil, usagef("no server: log in with agent-runner login URL, or use --server URL with the key in $%s", envKey)
 	}
 	if at, err = client.Address(at); err != nil {
 		return nil, usagef("%w", err)
 	}
 	key := cmp.Or(strings.TrimSpace(e.getenv(envKey)), kept.Servers[at].Key)
 	if key == "" {
-		return nil, usagef("there is no key for %[1]s; log in with: agent-runner login %[1]s", at)
+		return nil, usagef("no key for %[1]s; log in with: agent-runner login %[1]s", at)
 	}
 	return e.client(at, key)
 }
@@ -174,7 +174,7 @@ func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 	switch p.Code() {
 	case client.Unauthorized:
 		if e.getenv(envKey) != "" {
-			return "; $" + envKey + " has it: put another key there"
+			return "; set another key in $" + envKey
 		}
 		return "; log in with another key: agent-runner login " + server
 	case client.NotFound:
@@ -186,27 +186,27 @@ func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 		if p.Errors == nil && strings.HasPrefix(p.Detail, "scope ") {
 			return "" // it was not the key's
 		}
-		return "; keys with other scopes are made with: agent-runner keys create"
+		return "; create a key with other scopes: agent-runner keys create"
 	case client.Internal:
-		return after("; the request is ", p.Request())
+		return after("; request id: ", p.Request())
 	}
 	return again
 }
 
 // names is what agents and tenants may be called.
-const names = "; want up to 63 small letters, digits, dots, dashes and underscores"
+const names = "; want up to 63 lowercase letters, digits, dots, dashes and underscores"
 
 // misplaced says, of parts of requests, what the command line wants in their places.
 var misplaced = map[string]string{
-	"path.run":    "this is no id of a run; want one such as run_abc…, as agent-runner runs list shows them",
-	"path.digest": "this is no digest of a module; want sha256: and 64 hexadecimal digits, as agent-runner modules list -o json shows them",
-	"path.agent":  "this is no name of an agent" + names + ", as agent-runner agents list shows them",
-	"path.tenant": "this is no id of a tenant" + names + ", as agent-runner tenants list shows them",
-	"body.id":     "this is no id of a tenant" + names,
-	"path.secret": "this is no name of a secret; want up to 63 letters, digits, dots, dashes and underscores, such as OPENAI_API_KEY",
-	"path.module": "this is no name of a module; want its digest, its name, or name@version, as agent-runner modules list shows them",
-	"query.from":  "--from is no day; want one such as 2026-01-31",
-	"query.to":    "--to is no day; want one such as 2026-01-31",
+	"path.run":    "not a run id; want one such as run_abc…, as listed by agent-runner runs list",
+	"path.digest": "not a module digest; want sha256: and 64 hexadecimal digits, as listed by agent-runner modules list -o json",
+	"path.agent":  "not an agent name" + names + ", as listed by agent-runner agents list",
+	"path.tenant": "not a tenant id" + names + ", as listed by agent-runner tenants list",
+	"body.id":     "not a tenant id" + names,
+	"path.secret": "not a secret name; want up to 63 letters, digits, dots, dashes and underscores, such as OPENAI_API_KEY",
+	"path.module": "not a module; want a digest, a name, or name@version, as listed by agent-runner modules list",
+	"query.from":  "--from is not a day; want one such as 2026-01-31",
+	"query.to":    "--to is not a day; want one such as 2026-01-31",
 }
 
 // scopeOperator is the scope of what the operator alone may do.
@@ -216,7 +216,7 @@ const scopeOperator = "operator"
 func elsewhere(detail string) string {
 	switch noun, _, _ := strings.Cut(detail, " "); noun {
 	case "agent", "module", "run", "tenant", "key", "secret":
-		return fmt.Sprintf("; agent-runner %ss list shows those that there are", noun)
+		return fmt.Sprintf("; list them with: agent-runner %ss list", noun)
 	}
 	return ""
 }
@@ -283,15 +283,15 @@ type listLimit struct {
 // add adds the flags to a command.
 func (l *listLimit) add(cmd *cobra.Command, rows int) {
 	l.flags = cmd.Flags()
-	l.flags.IntVar(&l.rows, "limit", rows, "list at most `N`")
-	l.flags.BoolVar(&l.all, "all", false, "list all")
+	l.flags.IntVar(&l.rows, "limit", rows, "list at most `N` rows")
+	l.flags.BoolVar(&l.all, "all", false, "list all rows")
 }
 
 // max returns the maximum number of rows; 0 if there is none.
 func (l *listLimit) max() (int, error) {
 	switch {
 	case l.all && l.flags.Changed("limit"):
-		return 0, usagef("--limit and --all exclude each other")
+		return 0, usagef("--limit and --all are mutually exclusive")
 	case l.all:
 		return 0, nil
 	case l.rows < 1:

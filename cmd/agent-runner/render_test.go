@@ -88,13 +88,13 @@ func TestWhatIsShown(t *testing.T) {
 		"streamed":                {events: []abi.Event{textChunk("Hel"), textChunk("lo"), message("Hello", false), finished("Hello")}, want: "|Hel|lo\n"},
 		"streamed, with its end":  {events: []abi.Event{textChunk("Hello\n"), message("Hello\n", false), finished("Hello\n")}, want: "|Hello\n"},
 		"not streamed":            {events: []abi.Event{message("Hello", false), finished("Hello")}, want: "|Hello\n"},
-		"replaced":                {events: []abi.Event{textChunk("Hello"), message("Bye", true), finished("Bye")}, want: "|Hello\n• the message was changed after it was streamed; it now says:\n|Bye\n"},
-		"changed at the end":      {events: []abi.Event{message("Hello", false), finished("Bye")}, want: "|Hello\n• the answer was changed at the end; it now says:\n|Bye\n"},
+		"replaced":                {events: []abi.Event{textChunk("Hello"), message("Bye", true), finished("Bye")}, want: "|Hello\n• the message changed after it was streamed; it is now:\n|Bye\n"},
+		"changed at the end":      {events: []abi.Event{message("Hello", false), finished("Bye")}, want: "|Hello\n• the answer changed at the end; it is now:\n|Bye\n"},
 		"an answer of no message": {events: []abi.Event{finished("Hello")}, want: "|Hello\n"},
 		"parts":                   {events: []abi.Event{{Type: abi.EventMessage, Message: &image}, {Type: abi.EventRunFinished, FinishReason: abi.RunStop, Message: &image}}, want: "|see [image]\n"},
 		"a call":                  {events: []abi.Event{asked, result(call, "tool", abi.TextResult("1"))}, want: "→ calc {\"n\": 1}\n← calc: 1\n"},
 		"a call that failed":      {events: []abi.Event{asked, result(call, "tool", abi.ErrorResult("disk full"))}, want: "→ calc {\"n\": 1}\n✗ calc: disk full\n"},
-		"a call that was refused": {events: []abi.Event{asked, result(call, "policy", abi.ErrorResult("no"))}, want: "→ calc {\"n\": 1}\n✗ calc refused by policy: no\n"},
+		"a call that was refused": {events: []abi.Event{asked, result(call, "policy", abi.ErrorResult("no"))}, want: "→ calc {\"n\": 1}\n✗ calc denied by policy: no\n"},
 		"a call that a module answered": {events: []abi.Event{asked, result(call, "cache", abi.TextResult("1"))},
 			want: "→ calc {\"n\": 1}\n← calc answered by cache: 1\n"},
 		"other arguments": {events: []abi.Event{asked, result(other, "tool", abi.TextResult("2"))},
@@ -154,7 +154,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
 func TestAnswerThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]string{
-		abi.FinishLength: "|The first half\n• the answer was cut off at the model's limit of tokens; raise max_tokens\n",
+		abi.FinishLength: "|The first half\n• the answer was cut off at the model's token limit; raise max_tokens\n",
 		abi.FinishFilter: "|The first half\n• the answer was cut off by the model's content filter\n",
 		"":               "|The first half\n",
 	} {

@@ -40,7 +40,7 @@ func (r *textRenderer) event(e abi.Event) error {
 	case abi.EventRunResumed:
 		r.screen.endAnswer()
 		r.streamed = false
-		r.screen.note(amber, "• the run goes on where it was cut off")
+		r.screen.note(amber, "• resuming the interrupted run")
 	case abi.EventRunStarted:
 		*r = textRenderer{screen: r.screen, verbose: r.verbose, began: e.TimeMS, arguments: map[string]string{}}
 		r.detail("run %s of %s%s", e.Run, e.Agent, after(" with ", e.Model))
@@ -69,7 +69,7 @@ func (r *textRenderer) event(e abi.Event) error {
 	case abi.EventModelAttempt:
 		r.attempt(&e)
 	case abi.EventTransfer:
-		r.screen.note(cyan, "⇒ %s hands over to %s", e.From, e.Agent)
+		r.screen.note(cyan, "⇒ %s transfers to %s", e.From, e.Agent)
 	case abi.EventChild:
 		r.child(e.Event)
 	case abi.EventLimit:
@@ -119,7 +119,7 @@ func (r *textRenderer) endReasoning() {
 func (r *textRenderer) cutOff(e *abi.Event) {
 	switch e.FinishReason {
 	case abi.FinishLength:
-		r.screen.note(amber, "• the answer was cut off at the model's limit of tokens; raise max_tokens")
+		r.screen.note(amber, "• the answer was cut off at the model's token limit; raise max_tokens")
 	case abi.FinishFilter:
 		r.screen.note(amber, "• the answer was cut off by the model's content filter")
 	}
@@ -136,7 +136,7 @@ func (r *textRenderer) message(e *abi.Event) error {
 		r.screen.endAnswer()
 		return nil
 	case streamed:
-		r.screen.note(amber, "• the message was changed after it was streamed; it now says:")
+		r.screen.note(amber, "• the message changed after it was streamed; it is now:")
 	case text == "":
 		return nil
 	}
@@ -158,7 +158,7 @@ func (r *textRenderer) result(e *abi.Event) {
 	}
 	switch {
 	case e.Result.IsError && who != "":
-		r.screen.note(amber, "✗ %s refused%s: %s", e.Call.Name, who, text)
+		r.screen.note(amber, "✗ %s denied%s: %s", e.Call.Name, who, text)
 	case e.Result.IsError:
 		r.screen.note(red, "✗ %s: %s", e.Call.Name, text)
 	case who != "":
@@ -184,16 +184,16 @@ func (r *textRenderer) log(e *abi.Event) {
 // actions say what became of a fault.
 var actions = map[string]string{
 	"run_ended":       "the run ends",
-	"skipped":         "the run goes on without it",
+	"skipped":         "the run continues without it",
 	"denied":          "the call is denied",
-	"error_result":    "the call has an error result",
-	"default_message": "the result is recorded as it is",
-	"passed_over":     "the run's outcome stands",
+	"error_result":    "the call returns an error",
+	"default_message": "the result is recorded unchanged",
+	"passed_over":     "the run's outcome is unchanged",
 }
 
 // attempt tells of a model call that failed and is made again.
 func (r *textRenderer) attempt(e *abi.Event) {
-	what := "asking " + cmp.Or(e.Next, "the next model")
+	what := "trying " + cmp.Or(e.Next, "the next model")
 	if e.Next == e.Model {
 		what = "trying again"
 	}
@@ -227,8 +227,8 @@ func (r *textRenderer) child(e *abi.Event) {
 // limitActions say what became of a limit that was reached.
 var limitActions = map[string]string{
 	"run_ended": "the run ends",
-	"refused":   "the call is refused",
-	"last_call": "the last call of the model is without tools",
+	"refused":   "the call is rejected",
+	"last_call": "the last model call has no tools",
 }
 
 func (r *textRenderer) fault(e *abi.Event) {
@@ -250,7 +250,7 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	if e.Message != nil {
 		if text := contentText(e.Message.Content); text != r.shown {
 			if r.shown != "" && e.FinishReason == abi.RunStop {
-				r.screen.note(amber, "• the answer was changed at the end; it now says:")
+				r.screen.note(amber, "• the answer changed at the end; it is now:")
 			}
 			if err := r.screen.answer(text); err != nil {
 				return err

@@ -22,16 +22,16 @@ func newReplay(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay BUNDLE | --run RUN PATH",
 		Short: "Reproduce a fault, or a run with another version of a module",
-		Long: `Reproduces a fault of a module: loads the very module, configures it as it was,
-and runs the hook that faulted, after those that its instance served before, with
-the recorded inputs, clock, random bytes and replies of the host.
+		Long: `Reproduces a fault of a module. It loads the same module with the same configuration,
+repeats the earlier calls of the instance, and runs the hook that faulted, with the
+recorded inputs, clock, random bytes and host replies.
 
-With --run it goes once more through a run that run --store kept, with the module
-at PATH in the place of the one that the run had, and shows what would have been
-different. Nothing is called: what the model and the tools answered is in the store.
+With --run, it replays a run from a store with the module at PATH instead of the
+original one, and shows the differences. The answers of the model and the tools come
+from the store; nothing is called.
 
-Exit codes: 0 the same fault, to the unit of fuel, or the same run; 1 something was
-different; 2 the bundle or the run cannot be replayed.`,
+Exit codes: 0 the same fault with the same fuel, or the same run; 1 a difference; 2 the
+bundle or the run cannot be replayed.`,
 		Example: "  agent-runner module replay faults/20260102T150405.000000000Z-policy-gate_tool-1f2e3d4c.fault.zip",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -76,15 +76,15 @@ different; 2 the bundle or the run cannot be replayed.`,
 				_, err = fmt.Fprint(e.out, clean(replayText(b, r)))
 			}
 			if err == nil && !r.Same {
-				err = &endedError{exitFailed, errors.New("the replay differs from what was recorded")}
+				err = &endedError{exitFailed, errors.New("the replay differs from the recording")}
 			}
 			return err
 		},
 	}
 	moduleFlags(cmd, &output, &cacheDir)
-	cmd.Flags().StringVar(&run.id, "run", "", "go once more through the run of that `ID`")
-	cmd.Flags().StringVar(&run.entry, "entry", "", "with --run: which entry the module takes the place of, by `NAME`; default: that of the file's name")
-	cmd.Flags().StringVar(&run.storeAt, "store", "", "with --run: `WHERE` the run is: "+storeHelp+"; default: $"+envStore+", else default")
+	cmd.Flags().StringVar(&run.id, "run", "", "replay the run with this `ID`")
+	cmd.Flags().StringVar(&run.entry, "entry", "", "with --run: replace the module of the entry `NAME` (default: the file name without extension)")
+	cmd.Flags().StringVar(&run.storeAt, "store", "", "with --run: the `STORE` of the run, "+storeHelp+" (default: $"+envStore+", else default)")
 	return cmd
 }
 
@@ -101,19 +101,19 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 		row("limit", "%s", limitText(b.Fault.Limit, b.Fault.Value))
 	}
 	row("fuel", "%s", thousands(int64(b.Visit.Fuel)))
-	row("before it", "%s of the same instance", count(int64(len(b.Earlier)+b.Dropped), "call"))
+	row("earlier", "%s to the same instance", count(int64(len(b.Earlier)+b.Dropped), "call"))
 	for i, frame := range b.Fault.Stack {
 		row(map[bool]string{true: "stack"}[i == 0], "%s", frame)
 	}
 	for i, line := range b.Fault.Stderr {
-		row(map[bool]string{true: "it said"}[i == 0], "%s", line)
+		row(map[bool]string{true: "stderr"}[i == 0], "%s", line)
 	}
 	_ = w.Flush()
 	if r.Incomplete != "" {
 		fmt.Fprintf(&out, "\nThe recording is incomplete: %s.\n", r.Incomplete)
 	}
 	if r.Same {
-		fmt.Fprintf(&out, "\nThe same again: %s, after %s fuel and %s.\n", oneLine(r.Cause), thousands(int64(r.Fuel)), count(int64(r.Calls), "host call"))
+		fmt.Fprintf(&out, "\nReproduced: %s, after %s fuel and %s.\n", oneLine(r.Cause), thousands(int64(r.Fuel)), count(int64(r.Calls), "host call"))
 		return out.String()
 	}
 	fmt.Fprintln(&out, "\nDifferent:")

@@ -128,7 +128,7 @@ const diffContext = 2
 
 func (d *runDiff) text() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "run %s with another %s (it had sha256:%s)\n", d.Run, d.Entry, short(d.Digest, 13))
+	fmt.Fprintf(&out, "run %s with another %s (was sha256:%s)\n", d.Run, d.Entry, short(d.Digest, 13))
 	skipped := false
 	for i, l := range d.Lines {
 		near := slices.ContainsFunc(d.Lines[max(0, i-diffContext):min(len(d.Lines), i+diffContext+1)], func(l diffLine) bool { return l.Op != " " })
@@ -198,8 +198,8 @@ func (r *recorded) Generate(_ context.Context, _ *model.Request, sink func(abi.C
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.models) == 0 {
-		r.note = "Here the model would have been asked once more than it was: nobody knows what it would have said."
-		return nil, model.Errorf(abi.CodeModel, "the run has no more answers of the model")
+		r.note = "The replay stops here: it needs another model answer, and the run recorded no more."
+		return nil, model.Errorf(abi.CodeModel, "the run recorded no more model answers")
 	}
 	res := r.models[0]
 	r.models = r.models[1:]
@@ -230,9 +230,9 @@ func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 	case r.failed[c.ID] != nil:
 		return nil, r.failed[c.ID]
 	case !ok:
-		return nil, fmt.Errorf("this call was not made in the run: nobody knows what it would have answered")
+		return nil, fmt.Errorf("the run did not make this call, so its result is unknown")
 	case r.called[c.ID] != c.Arguments:
-		return nil, fmt.Errorf("this call was made with other arguments in the run: nobody knows what it would have answered")
+		return nil, fmt.Errorf("the run made this call with other arguments, so its result is unknown")
 	}
 	return &result, nil
 }
@@ -262,7 +262,7 @@ func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi
 		}
 		if len(answers) == 0 {
 			if x.Run.Status == agent.StatusFinished {
-				r.note = "Here the run would have waited for an answer that nobody gave."
+				r.note = "The replay stops here: the run would wait for an answer that was never given."
 			}
 			return out, nil
 		}

@@ -32,10 +32,10 @@ func newRoot(e *env) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	budgetFlags(root, &e.budget)
-	addGroup(root, "Agents and modules here:", newRun(e), newRuns(e), newModule(e))
-	addGroup(root, "A server, and who talks to it:", newServe(e), newLogin(e), newLogout(e), newWhoami(e))
-	addGroup(root, "What a tenant has at a server:", newModules(e), newAgents(e), newSecrets(e), newKeys(e), newUsage(e))
-	addGroup(root, "What its operator looks after:", newTenants(e), newBlocks(e))
+	addGroup(root, "Local commands:", newRun(e), newRuns(e), newModule(e))
+	addGroup(root, "Server and login:", newServe(e), newLogin(e), newLogout(e), newWhoami(e))
+	addGroup(root, "Tenant commands:", newModules(e), newAgents(e), newSecrets(e), newKeys(e), newUsage(e))
+	addGroup(root, "Operator commands:", newTenants(e), newBlocks(e))
 	root.AddCommand(newVersion(e))
 	return root
 }
@@ -57,7 +57,7 @@ func unknownCommand(cmd *cobra.Command, got string) error {
 			names = append(names, c.Name())
 		}
 	}
-	hint := "there are " + strings.Join(names, ", ")
+	hint := "want one of " + strings.Join(names, ", ")
 	switch near := tool.Closest(got, names); {
 	case len(near) > 0:
 		hint = fmt.Sprintf("did you mean %q?", near[0])

@@ -45,24 +45,24 @@ func newRun(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [PROMPT | -]",
 		Short: "Run an agent",
-		Long: `Runs an agent on a prompt, or on what comes from standard input if it is -.
+		Long: `Runs an agent on a prompt. If the prompt is -, it is read from standard input.
 
-The answer goes to standard output, everything else to standard error; with
--o json there is one event a line on standard output, run_finished last.
+The answer goes to standard output, everything else to standard error. With -o json,
+standard output has one event per line; the last one is run_finished.
 
-Keys come from the environment: ` + host.EnvAPIKey + `, and ` + host.EnvBaseURL + ` for another
-endpoint. Without a model a built-in recording answers. With ` + envOTLP + `
-spans of the run are sent there, as OpenTelemetry has them.
+The API key comes from $` + host.EnvAPIKey + `, another endpoint from $` + host.EnvBaseURL + `. Without a
+model, a built-in recording answers. With $` + envOTLP + `, OpenTelemetry
+spans of the run are sent to that address.
 
 Exit codes: 0 answered, 1 the run failed, 2 wrong usage or a bad file,
 3 stopped by a module, 4 waiting for an answer, 130 canceled with Ctrl-C.
 
-A run that waits for an answer asks on the terminal. Where there is none it is
-kept in a file, and goes on with --resume and the same modules, model and tools. The
-file stays as it is: who goes on from it twice makes its calls twice.
+If a run needs an answer, it asks on the terminal. Without a terminal, it is saved to a
+file; resume it with --resume and the same modules, model and tools. Resuming does not
+change the file, so resuming twice repeats the calls.
 
-With --store all of a run is kept while it goes on, with its modules. It goes on
-after a pause, a crash or a restart with: agent-runner runs resume RUN`,
+With --store, the run and its modules are stored as it proceeds. Resume it after a
+pause, a crash or a restart with: agent-runner runs resume RUN`,
 		Example: `  agent-runner run "What is 17% of 2,340?"
   agent-runner run -m redact.wasm -m policy.wasm --module-config policy='{"deny": ["read_file"]}' --model gpt-4o-mini "Hello"
   agent-runner run -f agent.yaml --record conversation.json -o json - < prompt.txt
@@ -70,7 +70,7 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
   agent-runner run -f agent.yaml --store runs.db "Book the flight"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef("one prompt, not %d: put it in quotes", len(args))
+				return usagef("want one prompt, got %d arguments: put the prompt in quotes", len(args))
 			}
 			return nil
 		},
@@ -81,7 +81,7 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 			}
 			c.screen = newScreen(e)
 			ctx, stop := interruptible(cmd.Context(), func() {
-				c.screen.note(amber, "agent-runner: canceling; once more Ctrl-C ends it at once")
+				c.screen.note(amber, "agent-runner: canceling; press Ctrl-C again to exit immediately")
 			})
 			defer stop()
 			return c.run(ctx, args)
@@ -89,35 +89,35 @@ after a pause, a crash or a restart with: agent-runner runs resume RUN`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(&c.modules, "module", "m", nil, "a module `PATH`, or the folder of its sources, which are built; after those of -f; may be given more than once")
+	f.StringArrayVarP(&c.modules, "module", "m", nil, "add the module at `PATH`, or in a source folder, which is built, after those of -f; repeatable")
 	tinyGoFlag(cmd, e)
-	f.StringArrayVar(&c.configs, "module-config", nil, "a module's configuration, `NAME=JSON` or NAME=@FILE")
-	f.StringArrayVar(&c.grants, "grant", nil, "a power of a module, `NAME=POWER`, as in agent.yaml: notify=http:hooks.example.com")
+	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
+	f.StringArrayVar(&c.grants, "grant", nil, "grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com")
 	networkFlags(cmd, c)
-	f.StringVarP(&c.file, "file", "f", "", "an agent.yaml; flags go before what it says")
+	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
 	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
 	f.StringVar(&c.replay, "replay", "", "answer from the recording in `FILE` instead of a model")
-	f.StringVar(&c.record, "record", "", "write the conversation with the model to `FILE`")
-	f.StringArrayVar(&c.mcp, "mcp", nil, "add the tools of an MCP server: a `COMMAND`, or an http address")
-	f.StringVar(&c.root, "root", "", "let the file tools read below `DIR`")
-	f.StringArrayVar(&c.tools, "tool", nil, "choose a built-in tool by `NAME`; default: all that can work")
-	f.BoolVar(&c.noTools, "no-tools", false, "no built-in tools")
-	f.StringVar(&c.instruction, "instruction", "", "what the model is told first, as `TEXT`")
-	f.IntVar(&c.maxSteps, "max-steps", 0, "how often the model may be asked; default 20")
-	f.DurationVar(&c.timeout, "timeout", 0, "the time of the run, such as 30s")
-	f.BoolVar(&c.noStream, "no-stream", false, "ask the model for whole answers")
-	f.StringVar(&c.messages, "messages", "", "earlier messages of the conversation, JSON, in `FILE`")
-	f.StringVar(&c.resume, "resume", "", "go on with the paused run in `FILE`")
-	f.BoolVar(&c.otherModules, "changed-modules", false, "with --resume: go on also with other modules than those that the run paused with")
-	f.StringArrayVar(&c.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
-	f.StringVar(&c.pausedAt, "paused", "", "where to keep the run if it pauses, `FILE`; default: RUN.json, or that of --resume")
-	f.StringVar(&c.storeAt, "store", "", "keep runs in a store: `WHERE` is "+storeHelp+"; default: $"+envStore)
-	f.IntVar(&c.repeat, "repeat", 1, "run it `N` times, one after the other")
+	f.StringVar(&c.record, "record", "", "record the conversation with the model in `FILE`")
+	f.StringArrayVar(&c.mcp, "mcp", nil, "add the tools of an MCP server: a `COMMAND`, or an HTTP URL")
+	f.StringVar(&c.root, "root", "", "let the file tools read files in `DIR`")
+	f.StringArrayVar(&c.tools, "tool", nil, "enable the built-in tool `NAME`; repeatable (default: all usable ones)")
+	f.BoolVar(&c.noTools, "no-tools", false, "disable the built-in tools")
+	f.StringVar(&c.instruction, "instruction", "", "the system instruction, as `TEXT`")
+	f.IntVar(&c.maxSteps, "max-steps", 0, "maximum number of model calls (default 20)")
+	f.DurationVar(&c.timeout, "timeout", 0, "time limit of the run, such as 30s")
+	f.BoolVar(&c.noStream, "no-stream", false, "do not stream the model's answers")
+	f.StringVar(&c.messages, "messages", "", "read earlier messages of the conversation from `FILE`, as JSON")
+	f.StringVar(&c.resume, "resume", "", "resume the paused run in `FILE`")
+	f.BoolVar(&c.otherModules, "changed-modules", false, "with --resume: allow other modules than the run paused with")
+	f.StringArrayVar(&c.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
+	f.StringVar(&c.pausedAt, "paused", "", "save the run to `FILE` if it pauses (default: RUN.json, or the file of --resume)")
+	f.StringVar(&c.storeAt, "store", "", "store runs in `STORE`: "+storeHelp+" (default: $"+envStore+")")
+	f.IntVar(&c.repeat, "repeat", 1, "run `N` times, sequentially")
 	f.StringVarP(&c.output, "output", "o", "text", "`text` or json")
-	f.BoolVar(&c.verbose, "verbose", false, "show more of what happens")
-	f.StringVar(&c.faultDir, "fault-dir", "", "keep what a module's fault depended on in `DIR`, for module replay")
-	f.StringVar(&c.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	f.BoolVar(&c.verbose, "verbose", false, "show more detail")
+	f.StringVar(&c.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
+	f.StringVar(&c.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+envCacheDir+", else the user's cache directory)")
 	return cmd
 }
 
@@ -130,27 +130,27 @@ func (c *runCommand) check(cmd *cobra.Command) error {
 	case given("max-steps") && c.maxSteps < 1:
 		return usagef("--max-steps is %d; want 1 or more", c.maxSteps)
 	case given("timeout") && c.timeout <= 0:
-		return usagef("--timeout is %v; want a time above 0, such as 30s", c.timeout)
+		return usagef("--timeout is %v; want a positive time, such as 30s", c.timeout)
 	case c.repeat < 1:
 		return usagef("--repeat is %d; want 1 or more", c.repeat)
 	case c.repeat > 1 && c.record != "":
-		return usagef("--record takes one conversation; leave out --repeat")
+		return usagef("--record records one conversation; remove --repeat")
 	case given("resume") && (c.resume == "" || c.messages != "" || c.repeat > 1):
-		return usagef("--resume needs a file, and goes without --messages and --repeat")
+		return usagef("--resume needs a file, and excludes --messages and --repeat")
 	case given("store") && c.storeAt == "":
 		return usagef("--store is empty; want %s", storeHelp)
 	case given("store") && (given("resume") || given("paused")):
-		return usagef("--store keeps runs by itself; leave out --resume and --paused, and go on with: agent-runner runs resume RUN")
+		return usagef("--store excludes --resume and --paused; resume stored runs with: agent-runner runs resume RUN")
 	case c.otherModules && c.resume == "":
-		return usagef("--changed-modules goes with --resume")
+		return usagef("--changed-modules needs --resume")
 	case len(c.answers) > 0 && c.resume == "":
-		return usagef("--answer goes with --resume")
+		return usagef("--answer needs --resume")
 	case c.noTools && len(c.tools) > 0:
-		return usagef("--no-tools and --tool exclude each other")
+		return usagef("--no-tools and --tool are mutually exclusive")
 	}
 	for _, name := range []string{"file", "model", "base-url", "replay", "record", "root", "messages"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usagef("--%s is empty; give it a value, or leave it out", name)
+			return usagef("--%s is empty; set a value, or omit the flag", name)
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if c.resume == "" {
 		messages, err = c.conversation(ctx, args, source)
 	} else if len(args) > 0 {
-		err = usagef("--resume goes on with the run as it was; leave out the prompt")
+		err = usagef("--resume takes no prompt; remove it")
 	}
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func explainConfig(err error) error {
 	if !errors.As(err, &refused) || errors.As(err, &fault) {
 		return err
 	}
-	return fmt.Errorf("%w\nWhat it takes is shown by: agent-runner module inspect %s", err, refused.Module)
+	return fmt.Errorf("%w\nTo see its configuration: agent-runner module inspect %s", err, refused.Module)
 }
 
 // keepRuns lets the runs of an agent be kept in the store.
@@ -251,7 +251,7 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 // beforeRun is an error from before the run, which may be that it was canceled.
 func beforeRun(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return &endedError{exitCanceled, errors.New("canceled before the run began")}
+		return &endedError{exitCanceled, errors.New("canceled before the run started")}
 	}
 	return err
 }
@@ -278,9 +278,9 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 		switch left := source.left(); {
 		case left == 0, paused(first):
 		case first == nil:
-			c.screen.note(amber, "agent-runner: the recording goes on: %d more of its answers were not asked for", left)
+			c.screen.note(amber, "agent-runner: the recording has %d more answers that the run did not request", left)
 		case source.prompt != "" && ctx.Err() == nil && !unkept(first):
-			c.screen.note(amber, "agent-runner: the built-in recording fits no other conversation than its own; to see what modules change, name a model with --model")
+			c.screen.note(amber, "agent-runner: the built-in recording answers only its own conversation; to see what modules change, name a model with --model")
 		}
 	}
 	return first
@@ -323,14 +323,14 @@ func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, e
 		answers := c.ask(ctx, waits.Interrupts)
 		if answers == nil && c.store != nil {
 			id := waits.State.ID
-			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept; go on with: agent-runner runs resume %s%s --answer ID=ANSWER, one for each:%s", ended, id, storeFlag(c.storeAt), waiting(waits.Interrupts))}
+			return &endedError{exitPaused, fmt.Errorf("%w\nThe run is stored; resume it with: agent-runner runs resume %s%s --answer ID=ANSWER, one --answer for each:%s", ended, id, storeFlag(c.storeAt), waiting(waits.Interrupts))}
 		}
 		if answers == nil {
 			path, err := c.keep(waits)
 			if err != nil {
 				return &endedError{exitFailed, err}
 			}
-			return &endedError{exitPaused, fmt.Errorf("%w\nIt is kept in %s; go on with --resume %s and an --answer for each:%s", ended, path, path, waiting(waits.Interrupts))}
+			return &endedError{exitPaused, fmt.Errorf("%w\nThe run is saved in %s; resume it with --resume %s and one --answer for each:%s", ended, path, path, waiting(waits.Interrupts))}
 		}
 		if c.store != nil {
 			events, err = a.Continue(ctx, waits.State.ID, answers)
@@ -365,7 +365,7 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 		}
 	}
 	if shown != nil {
-		return nil, &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", shown)}
+		return nil, &endedError{exitFailed, fmt.Errorf("show the run: %w", shown)}
 	}
 	return ended, nil
 }
@@ -378,7 +378,7 @@ func exitOf(ended error, storeAt string) error {
 	case ended == nil:
 		return nil
 	case errors.As(ended, &journal) && !errors.Is(ended, agent.ErrFenced) && !errors.Is(ended, agent.ErrExists):
-		return &endedError{exitFailed, fmt.Errorf("%w\nWhat was told of it is kept; once the store works again, go on with: agent-runner runs resume %s%s", ended, journal.Run, storeFlag(storeAt))}
+		return &endedError{exitFailed, fmt.Errorf("%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s", ended, journal.Run, storeFlag(storeAt))}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

@@ -31,15 +31,15 @@ func newRuns(e *env) *cobra.Command {
 	c := &runsCommand{env: e}
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at runs that were kept, and go on with them; start some at a server",
-		Long: `Looks at runs that were kept, and goes on with them: at a server, or in a store of
-run --store. Which one that is, the first of these says that is there:
+		Short: "Start runs on a server; list, show, resume and delete stored runs",
+		Long: `Lists, shows, resumes and deletes runs on a server or in a store of run --store. The
+first of these that is set selects the server or the store:
 
   --server URL, or --store WHERE
   $` + envServer + `
   $` + envStore + `
-  the server that is logged in to (agent-runner login)
-  the default store of this user
+  the server of the last login (agent-runner login)
+  the default store of the user
 
 A store is ` + storeHelp + `.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +61,7 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case one && len(args) != 1:
-			return usagef("want one run: %s RUN; agent-runner runs list shows them", cmd.CommandPath())
+			return usagef("want one run: %s RUN; list them with: agent-runner runs list", cmd.CommandPath())
 		case !one && len(args) > 0:
 			return usagef("%s takes no arguments", cmd.CommandPath())
 		}
@@ -85,7 +85,7 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 		case err != nil:
 			return err
 		case remote && atServer == nil:
-			return usagef("%s is about the runs of a store, and a server is meant here; name the store: --store WHERE, or --store default", cmd.CommandPath())
+			return usagef("%s works on a store, not on a server; name the store with --store STORE, or --store default", cmd.CommandPath())
 		case remote:
 			return c.atServer(ctx, id, atServer)
 		}
@@ -93,8 +93,8 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`text` or json")
-	cmd.Flags().StringVar(&c.server, "server", "", "the `URL` of the server that has the runs; agent-runner runs --help says the default")
-	cmd.Flags().StringVar(&c.storeAt, "store", "", "`WHERE` the runs are, if not at a server: "+storeHelp)
+	cmd.Flags().StringVar(&c.server, "server", "", "the `URL` of the server with the runs (default: see agent-runner runs --help)")
+	cmd.Flags().StringVar(&c.storeAt, "store", "", "the `STORE` with the runs, instead of a server: "+storeHelp)
 	return cmd
 }
 
@@ -108,7 +108,7 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 	}
 	defer c.store.Close()
 	if err = run(ctx, id); errors.Is(err, agent.ErrNoRun) {
-		err = fmt.Errorf("%w in %s; agent-runner runs list%s shows those that there are", err, place(at), storeFlag(c.storeAt))
+		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s", err, place(at), storeFlag(c.storeAt))
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func (c *runsCommand) list() *cobra.Command {
 		}
 		return limit.max()
 	}
-	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, the newest first"}, func(ctx context.Context, _ string) error {
+	cmd := c.command(&cobra.Command{Use: "list", Short: "List runs, newest first"}, func(ctx context.Context, _ string) error {
 		rows, err := check()
 		if err != nil {
 			return err
@@ -146,8 +146,8 @@ func (c *runsCommand) list() *cobra.Command {
 		}
 		return c.listAtServer(ctx, client.RunFilter{Agent: named, Status: status}, rows)
 	})
-	cmd.Flags().StringVar(&status, "status", "", "only those that are `running`, paused, finished or quarantined")
-	cmd.Flags().StringVar(&named, "agent", "", "only those of the agent of that `NAME`")
+	cmd.Flags().StringVar(&status, "status", "", "list only runs with this status: `running`, paused, finished or quarantined")
+	cmd.Flags().StringVar(&named, "agent", "", "list only runs of the agent `NAME`")
 	limit.add(cmd, 50)
 	return cmd
 }
@@ -193,9 +193,9 @@ func statusText(r *agent.RunInfo, now time.Time) string {
 	case r.Status == agent.StatusFinished:
 		return r.FinishReason
 	case r.Status == agent.StatusPaused, len(r.Pending) > 0 && r.Lease.Before(now):
-		return "waits for an answer"
+		return "waiting for an answer"
 	case ownerGone(r.Owner) || r.Lease.Before(now):
-		return "cut off"
+		return "interrupted"
 	default:
 		return "running"
 	}
@@ -234,13 +234,13 @@ func (c *runsCommand) resume() *cobra.Command {
 	r := &runCommand{}
 	cmd := c.command(&cobra.Command{
 		Use:   "resume RUN",
-		Short: "Go on with a run that waits, or that was cut off",
-		Long: `Goes on with a run that waits for answers, or whose process has ended: with the
-modules that it began with, and the model and tools by their names. What it has
-done is not done again. A tool call that had begun is made again only if the tool
-says that it is idempotent; otherwise the model is told that its outcome is unknown.
+		Short: "Resume a run that is waiting or was interrupted",
+		Long: `Resumes a run that waits for answers, or whose process ended. It uses the modules that
+the run started with, and the same model and tools. Completed calls are not repeated. A
+tool call that was in progress is repeated only if the tool declares that it is
+idempotent; otherwise the model receives a result that says the outcome is unknown.
 
-Exit codes: those of run; 2 also if the run cannot go on.`,
+Exit codes: those of run; 2 also if the run cannot be resumed.`,
 		Example: "  agent-runner runs resume run_x7 --answer int_3=approve",
 	}, func(ctx context.Context, id string) error {
 		info, err := c.store.Run(ctx, id)
@@ -249,8 +249,8 @@ Exit codes: those of run; 2 also if the run cannot go on.`,
 		}
 		return c.again(ctx, r, info, func(a *host.Agent) error { return c.goOn(ctx, r, a, info) })
 	}, func(ctx context.Context, id string) error { return c.resumeAtServer(ctx, r, id) })
-	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer what it waits for: `ID=ANSWER`; approve, deny, or JSON")
-	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more of what happens")
+	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
+	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more detail")
 	networkFlags(cmd, r)
 	hostFlags(cmd, r)
 	return cmd
@@ -258,8 +258,8 @@ Exit codes: those of run; 2 also if the run cannot go on.`,
 
 // hostFlags are those of commands that run modules of a run.
 func hostFlags(cmd *cobra.Command, r *runCommand) {
-	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "keep what a module's fault depended on in `DIR`, for module replay")
-	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", "", "keep compiled modules in `DIR`, \"\" for nowhere; default: $"+envCacheDir+", else the user's cache")
+	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
+	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+envCacheDir+", else the user's cache directory)")
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 
@@ -270,7 +270,7 @@ func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, in
 	}
 	if len(answers) == 0 && len(info.Pending) > 0 {
 		if answers = r.ask(ctx, info.Pending); answers == nil {
-			return usagef("run %s waits for answers: give each with --answer ID=ANSWER%s", info.ID, waiting(info.Pending))
+			return usagef("run %s waits for answers: give each one with --answer ID=ANSWER%s", info.ID, waiting(info.Pending))
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -294,9 +294,9 @@ func (c *runsCommand) cancel() *cobra.Command {
 	var force bool
 	cmd := c.command(&cobra.Command{
 		Use:   "cancel RUN",
-		Short: "End a run",
-		Long: `Ends a run. One that some process runs is asked to end, and does so soon; of
-one that waits, or was cut off, the modules learn that it has ended.`,
+		Short: "Cancel a run",
+		Long: `Cancels a run. If a process is running it, that process is asked to end it. If the run
+is waiting or was interrupted, its modules are notified of the end.`,
 	}, func(ctx context.Context, id string) error {
 		info, err := c.store.Run(ctx, id)
 		switch {
@@ -327,11 +327,11 @@ one that waits, or was cut off, the modules learn that it has ended.`,
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("%w\nTo end it without its modules: agent-runner runs cancel --force %s", err, id)
+			return fmt.Errorf("%w\nTo cancel it without notifying its modules: agent-runner runs cancel --force %s", err, id)
 		}
 		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	}, c.cancelAtServer)
-	cmd.Flags().BoolVar(&force, "force", false, "end it although its modules cannot learn of it")
+	cmd.Flags().BoolVar(&force, "force", false, "cancel it without notifying its modules")
 	hostFlags(cmd, r)
 	return cmd
 }
@@ -343,7 +343,7 @@ func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
 			return err
 		}
 	}
-	if err := c.store.Abandon(ctx, info.ID, "somebody ended it"); err != nil {
+	if err := c.store.Abandon(ctx, info.ID, "canceled by the user"); err != nil {
 		return err
 	}
 	return c.say(did{Run: info.ID, Did: "ended"}, "run %s has ended", info.ID)
@@ -366,16 +366,16 @@ func (c *runsCommand) say(d did, format string, args ...any) error {
 }
 
 func (c *runsCommand) delete() *cobra.Command {
-	return c.command(&cobra.Command{Use: "delete RUN", Short: "Forget a run"}, func(ctx context.Context, id string) error {
+	return c.command(&cobra.Command{Use: "delete RUN", Short: "Delete a run"}, func(ctx context.Context, id string) error {
 		if err := c.store.Delete(ctx, id); err != nil {
 			return err
 		}
-		return c.say(did{Run: id, Did: "forgotten"}, "run %s is forgotten", id)
+		return c.say(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
 	}, func(ctx context.Context, id string) error {
 		if err := c.remote.DeleteRun(ctx, id); err != nil {
 			return err
 		}
-		return c.say(did{Run: id, Did: "forgotten"}, "run %s is forgotten", id)
+		return c.say(did{Run: id, Did: "forgotten"}, "deleted run %s", id)
 	})
 }
 
@@ -384,11 +384,10 @@ func (c *runsCommand) prune() *cobra.Command {
 	var o store.PruneOptions
 	cmd := c.command(&cobra.Command{
 		Use:   "prune",
-		Short: "Forget runs that are old",
-		Long: `Forgets runs of which nothing has changed for some time: those that have come to
-their end, and with --unfinished also those that wait for answers or were cut off.
-A run that some process runs is never forgotten. The file of an SQLite database
-does not become smaller: new runs take the room.`,
+		Short: "Delete old runs",
+		Long: `Deletes runs that have not changed for some time: finished ones, and with --unfinished
+also those that are waiting for answers or were interrupted. Active runs are never
+deleted. The file of an SQLite database does not shrink: new runs reuse the space.`,
 		Example: "  agent-runner runs prune --older-than 30d",
 	}, func(ctx context.Context, _ string) error {
 		var err error
@@ -400,21 +399,21 @@ does not become smaller: new runs take the room.`,
 		case err != nil:
 			return err
 		case o.DryRun:
-			return c.say(did{Did: "would_forget", Runs: &n}, "%s would be forgotten", count(int64(n), "run"))
+			return c.say(did{Did: "would_forget", Runs: &n}, "would delete %s", count(int64(n), "run"))
 		default:
-			return c.say(did{Did: "forgotten", Runs: &n}, "forgot %s", count(int64(n), "run"))
+			return c.say(did{Did: "forgotten", Runs: &n}, "deleted %s", count(int64(n), "run"))
 		}
 	}, nil)
-	cmd.Flags().StringVar(&age, "older-than", "", "those of which nothing has changed for `AGE`: 30d, 12h, 90m")
-	cmd.Flags().BoolVar(&o.Unfinished, "unfinished", false, "also those that wait for answers or were cut off")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say how many")
+	cmd.Flags().StringVar(&age, "older-than", "", "delete runs that have not changed for this `AGE`, such as 30d, 12h or 90m")
+	cmd.Flags().BoolVar(&o.Unfinished, "unfinished", false, "also delete runs that are waiting for answers or were interrupted")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only print how many")
 	return cmd
 }
 
 // parseAge reads the age of --older-than.
 func parseAge(text string) (time.Duration, error) {
 	if text == "" {
-		return 0, usagef("say which runs are old: --older-than 30d")
+		return 0, usagef("want an age, such as --older-than 30d")
 	}
 	return parseDays("older-than", text)
 }
@@ -441,7 +440,7 @@ type exported struct {
 func (c *runsCommand) export() *cobra.Command {
 	return c.command(&cobra.Command{
 		Use:   "export RUN",
-		Short: "Write all that is known of a run, as JSON",
+		Short: "Write a run with its history and events, as JSON",
 	}, func(ctx context.Context, id string) error {
 		x, err := c.read(ctx, id)
 		if err != nil {
@@ -485,7 +484,7 @@ func (c *runsCommand) tail() *cobra.Command {
 	cmd := c.command(&cobra.Command{
 		Use:   "tail RUN",
 		Short: "Show the events of a run",
-		Long:  "Shows the events of a run; with --follow also those that are still to come, until it ends or waits.",
+		Long:  "Shows the events of a run. With --follow, it waits for new events until the run ends or pauses.",
 	}, func(ctx context.Context, id string) error {
 		r := &runCommand{env: c.env, screen: newScreen(c.env), verbose: verbose}
 		show := c.renderer(r)
@@ -510,15 +509,15 @@ func (c *runsCommand) tail() *cobra.Command {
 			select {
 			case <-time.After(tailPause):
 			case <-ctx.Done():
-				return &endedError{exitCanceled, errors.New("canceled; the run goes on")}
+				return &endedError{exitCanceled, errors.New("canceled; the run continues")}
 			}
 		}
 	}, func(ctx context.Context, id string) error {
 		return c.tailAtServer(ctx, &runCommand{env: c.env, screen: newScreen(c.env), verbose: verbose}, id, after, follow)
 	})
-	cmd.Flags().Int64Var(&after, "after", 0, "only events from behind number `N` on")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for events that are still to come")
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of what happens")
+	cmd.Flags().Int64Var(&after, "after", 0, "show only events after number `N`")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for new events")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more detail")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ import (
 func (c *runsCommand) isRemote() (bool, error) {
 	switch {
 	case c.server != "" && c.storeAt != "":
-		return false, usagef("--server and --store exclude each other")
+		return false, usagef("--server and --store are mutually exclusive")
 	case c.server != "":
 		return true, nil
 	case c.storeAt != "":
@@ -97,7 +97,7 @@ func (c *runsCommand) readAtServer(ctx context.Context, id string) (*exported, e
 		to   any
 	}{{h.Input, &x.History.Input}, {h.Phases, &x.History.Phases}, {h.Answered, &x.History.Answered}} {
 		if _, err := abi.Decode(part.from, part.to); err != nil {
-			return nil, fmt.Errorf("the history of run %s cannot be read; the server may be of another version: %w", id, err)
+			return nil, fmt.Errorf("read the history of run %s (the server may have another version): %w", id, err)
 		}
 	}
 	for after, more := int64(0), true; more; {
@@ -151,10 +151,10 @@ func (c *runsCommand) resumeAtServer(ctx context.Context, r *runCommand, id stri
 	case run.Status == string(agent.StatusFinished):
 		return usagef("run %s: %w: %s", id, agent.ErrFinished, run.FinishReason)
 	case len(pending) == 0:
-		return usagef("run %s waits for no answers; see it with: agent-runner runs tail -f %s", id, id)
+		return usagef("run %s is not waiting for answers; follow it with: agent-runner runs tail -f %s", id, id)
 	case len(answers) == 0:
 		if answers = r.ask(ctx, pending); answers == nil {
-			return usagef("run %s waits for answers: give each with --answer ID=ANSWER%s", id, waiting(pending))
+			return usagef("run %s waits for answers: give each one with --answer ID=ANSWER%s", id, waiting(pending))
 		}
 	}
 	if _, err := c.remote.StartRun(ctx, &client.StartRun{Run: id, Answers: answers}, ""); err != nil {
@@ -175,5 +175,5 @@ func (c *runsCommand) cancelAtServer(ctx context.Context, id string) error {
 	case run.Status == string(agent.StatusFinished):
 		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	}
-	return c.say(did{Run: id, Did: "asked"}, "run %s ends soon", id)
+	return c.say(did{Run: id, Did: "asked"}, "run %s is being canceled", id)
 }

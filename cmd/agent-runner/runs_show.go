@@ -19,9 +19,9 @@ func (c *runsCommand) show() *cobra.Command {
 	var verbose bool
 	cmd := c.command(&cobra.Command{
 		Use:   "show RUN",
-		Short: "Show what a run did",
-		Long: `Shows what a run did, step by step: what the model said, what each module changed,
-what gates decided, what the tools answered, faults, fuel and time.`,
+		Short: "Show the steps of a run",
+		Long: `Shows a run step by step: the model's messages, the changes of each module, the
+decisions of gates, the results of tools, faults, fuel and time.`,
 	}, func(ctx context.Context, id string) error {
 		x, err := c.read(ctx, id)
 		if err != nil {
@@ -35,7 +35,7 @@ what gates decided, what the tools answered, faults, fuel and time.`,
 		}
 		return c.shown(x, verbose)
 	})
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of each text")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "show longer texts")
 	return cmd
 }
 
@@ -164,9 +164,9 @@ func (v *runView) event(e *abi.Event) {
 	case abi.EventLimit:
 		v.line(1, amber, "• limit %s of %d%s: %s", e.Limit, e.Value, after(" of ", e.Name), e.Action)
 	case abi.EventTransfer:
-		v.line(1, cyan, "⇒ %s hands over to %s", e.From, e.Agent)
+		v.line(1, cyan, "⇒ %s transfers to %s", e.From, e.Agent)
 	case abi.EventRunResumed:
-		v.line(1, amber, "• went on here after its process had ended")
+		v.line(1, amber, "• resumed here after its process ended")
 	}
 }
 
@@ -277,7 +277,7 @@ func (v *runView) tool(d *agent.DeedOf) {
 	var res abi.Result
 	switch {
 	case !d.Done:
-		v.line(1, red, "✗ %s was called, and nobody knows what came of it", name)
+		v.line(1, red, "✗ %s was called, but its outcome is unknown", name)
 	case d.Failed != nil:
 		v.line(1, red, "✗ %s: %s", name, v.cut(d.Failed.Error()))
 	case decode(d.Answer, &res) && res.IsError:
@@ -328,7 +328,7 @@ func (v *runView) ending(x *exported) {
 		v.line(0, amber, "waits: %s  %s%s", p.ID, v.cut(p.Reason), after("  ", callText(p.Call)))
 	}
 	if len(x.Run.Pending) > 0 {
-		v.line(0, plain, "go on with: agent-runner runs resume %s%s --answer %s=ANSWER", x.Run.ID, v.storeFlag, x.Run.Pending[0].ID)
+		v.line(0, plain, "resume with: agent-runner runs resume %s%s --answer %s=ANSWER", x.Run.ID, v.storeFlag, x.Run.Pending[0].ID)
 	}
 	if len(x.Events) == 0 {
 		return

@@ -21,13 +21,13 @@ func runsStart(e *env) *cobra.Command {
 	var detach, noFollow, verbose bool
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "start AGENT PROMPT",
-		Short: "Start a run of an agent at a server, and follow it",
-		Long: `Starts a run of an agent that the server has, on a prompt, or on what comes from
-standard input if it is -, and shows it as agent-runner run does. A connection that
-breaks is made again, and nothing is missed.
+		Short: "Start a run of an agent on a server, and follow it",
+		Long: `Starts a run of a server's agent on a prompt, and shows it as agent-runner run does. If
+the prompt is -, it is read from standard input. If the connection breaks, the command
+reconnects and continues with the next event.
 
-Ctrl-C cancels the run; with --detach it only leaves it, and the run goes on. A run
-that waits for an answer asks on the terminal; where there is none, it goes on with:
+Ctrl-C cancels the run; with --detach, the run continues. If the run needs an answer,
+the command asks on the terminal. Without a terminal, resume the run with:
 agent-runner runs resume RUN --answer ID=ANSWER
 
 Exit codes: those of run.`,
@@ -38,7 +38,7 @@ Exit codes: those of run.`,
 		if prompt == "-" {
 			b, err := io.ReadAll(io.LimitReader(e.in, maxPrompt+1))
 			if err != nil {
-				return usagef("the prompt cannot be read: %w", err)
+				return usagef("read the prompt: %w", err)
 			}
 			prompt = string(b)
 		}
@@ -50,7 +50,7 @@ Exit codes: those of run.`,
 			return err
 		}
 		if noFollow {
-			return r.done(run, "run %[1]s has begun; follow it with: agent-runner runs tail -f %[1]s", run.ID)
+			return r.done(run, "started run %[1]s; follow it with: agent-runner runs tail -f %[1]s", run.ID)
 		}
 		if r.output == "text" {
 			r.note(faint, "run %s", run.ID)
@@ -59,10 +59,10 @@ Exit codes: those of run.`,
 		f := &following{remote: r, run: c, show: (&runsCommand{env: e, output: r.output}).renderer(c), detach: detach}
 		return f.follow(ctx, run.ID, 0)
 	})
-	cmd.Flags().Int64Var(&version, "version", 0, "version `N` of the agent; default: the newest")
-	cmd.Flags().BoolVar(&detach, "detach", false, "let the run go on at Ctrl-C")
-	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "only say which run has begun")
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more of what happens")
+	cmd.Flags().Int64Var(&version, "version", 0, "version `N` of the agent (default: the newest)")
+	cmd.Flags().BoolVar(&detach, "detach", false, "leave the run running on Ctrl-C")
+	cmd.Flags().BoolVar(&noFollow, "no-follow", false, "print the run's id and exit")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "show more detail")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 		}
 		answers := f.run.ask(ctx, last.Interrupts)
 		if answers == nil {
-			return &endedError{exitPaused, fmt.Errorf("run %[1]s waits for answers; go on with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one for each:%[3]s",
+			return &endedError{exitPaused, fmt.Errorf("run %[1]s waits for answers; resume it with: agent-runner runs resume %[1]s%[2]s --answer ID=ANSWER, one --answer for each:%[3]s",
 				id, after(" --server ", f.remote.server), waiting(last.Interrupts))}
 		}
 		if _, err := f.remote.StartRun(ctx, &client.StartRun{Run: id, Answers: answers}, ""); err != nil {
@@ -108,13 +108,13 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 	for e, err := range f.remote.Follow(follow, id, after) {
 		switch {
 		case errors.Is(err, errDetached):
-			return last, &endedError{exitCanceled, fmt.Errorf("left; the run goes on: agent-runner runs tail -f --after %d %s", last.Seq, id)}
+			return last, &endedError{exitCanceled, fmt.Errorf("detached; the run continues; follow it with: agent-runner runs tail -f --after %d %s", last.Seq, id)}
 		case err != nil:
-			return last, fmt.Errorf("%w\nrun %[2]s is not lost; see it with: agent-runner runs tail -f --after %[3]d %[2]s", err, id, last.Seq)
+			return last, fmt.Errorf("%w\nrun %[2]s is not lost; follow it with: agent-runner runs tail -f --after %[3]d %[2]s", err, id, last.Seq)
 		}
 		last = e
 		if err := f.show.event(e); err != nil {
-			return last, &endedError{exitFailed, fmt.Errorf("cannot show the run: %w", err)}
+			return last, &endedError{exitFailed, fmt.Errorf("show the run: %w", err)}
 		}
 	}
 	return last, nil
@@ -130,12 +130,12 @@ func (f *following) interrupted(ctx context.Context, leave context.CancelCauseFu
 		return
 	}
 	if f.run.screen != nil {
-		f.run.screen.note(amber, "agent-runner: canceling; once more Ctrl-C ends this command at once")
+		f.run.screen.note(amber, "agent-runner: canceling; press Ctrl-C again to exit immediately")
 	}
 	ctx, done := context.WithTimeout(ctx, maxCancel)
 	defer done()
 	if _, err := f.remote.CancelRun(ctx, id); err != nil {
-		leave(fmt.Errorf("the run could not be canceled: %w", err))
+		leave(fmt.Errorf("cancel the run: %w", err))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const maxSecret = 64 << 10
 
 func newSecrets(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "secrets", Short: "A tenant's credentials at a server: of models, MCP servers, and requests of modules"},
+	return group(&cobra.Command{Use: "secrets", Short: "Set, list and delete a tenant's secrets on a server"},
 		secretsSet(e), secretsList(e), secretsRemove(e))
 }
 
@@ -26,9 +26,9 @@ func secretsSet(e *env) *cobra.Command {
 	var file string
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "set NAME",
-		Short: "Keep a secret",
-		Long: `Keeps a secret, encrypted. It is asked for on the terminal, or read from standard
-input or a file; a line's end behind it is left out. Agents use it as api_key_env.`,
+		Short: "Set a secret",
+		Long: `Stores a secret, encrypted. Its value is read from the terminal, from standard input
+or from a file, without the trailing newline. Agents use it as api_key_env.`,
 		Example: `  agent-runner secrets set OPENAI_API_KEY
   pass show openai | agent-runner secrets set OPENAI_API_KEY`,
 	}, func(ctx context.Context, r *remote, args []string) error {
@@ -39,7 +39,7 @@ input or a file; a line's end behind it is left out. Agents use it as api_key_en
 		if err := r.SetSecret(ctx, args[0], value); err != nil {
 			return err
 		}
-		return r.done(map[string]string{"secret": args[0], "did": "kept"}, "secret %s is kept", args[0])
+		return r.done(map[string]string{"secret": args[0], "did": "kept"}, "secret %s is set", args[0])
 	})
 	cmd.Flags().StringVar(&file, "file", "", "read the secret from `FILE`")
 	return cmd
@@ -59,7 +59,7 @@ func (e *env) readSecret(name, path string) (string, error) {
 	default:
 		b, err = io.ReadAll(io.LimitReader(e.in, maxSecret+1))
 		if len(b) > maxSecret {
-			err = fmt.Errorf("it is longer than %d bytes", maxSecret)
+			err = fmt.Errorf("longer than %d bytes", maxSecret)
 		}
 	}
 	give := "want it on standard input"
@@ -68,16 +68,16 @@ func (e *env) readSecret(name, path string) (string, error) {
 	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	if err == nil && value == "" {
-		err = errors.New("it is empty; " + give)
+		err = errors.New("empty; " + give)
 	}
 	if err != nil {
-		return "", usagef("the %s cannot be read: %w", name, err)
+		return "", usagef("read the %s: %w", name, err)
 	}
 	return value, nil
 }
 
 func secretsList(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without what is in them"}, func(ctx context.Context, r *remote, _ []string) error {
+	return remoteCommand(e, &cobra.Command{Use: "list", Short: "List secrets, without their values"}, func(ctx context.Context, r *remote, _ []string) error {
 		list, err := client.Collect(0, client.MaxPage, func(p client.Page) ([]client.Secret, string, error) { return r.Secrets(ctx, p) })
 		if err != nil {
 			return err
@@ -93,10 +93,10 @@ func secretsList(e *env) *cobra.Command {
 }
 
 func secretsRemove(e *env) *cobra.Command {
-	return remoteCommand(e, &cobra.Command{Use: "rm NAME", Short: "Forget a secret"}, func(ctx context.Context, r *remote, args []string) error {
+	return remoteCommand(e, &cobra.Command{Use: "rm NAME", Short: "Delete a secret"}, func(ctx context.Context, r *remote, args []string) error {
 		if err := r.DeleteSecret(ctx, args[0]); err != nil {
 			return err
 		}
-		return r.done(map[string]string{"secret": args[0], "did": "forgotten"}, "secret %s is forgotten", args[0])
+		return r.done(map[string]string{"secret": args[0], "did": "forgotten"}, "deleted secret %s", args[0])
 	})
 }

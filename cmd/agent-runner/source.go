@@ -67,7 +67,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 		}
 	case f.Model.Name == "" && endpoint != "":
 		f.Model.Name = anyModel
-		s.note = "no model was named: asking the endpoint for " + anyModel + "; --model names one"
+		s.note = "no model named: using the endpoint's model " + anyModel + "; name one with --model"
 	case f.Model.Name == "":
 		tape, err := recording(builtinRecording)
 		if err != nil {
@@ -75,7 +75,7 @@ func (c *runCommand) source(f *agentfile.File) (*source, error) {
 		}
 		s.play(tape)
 		s.prompt = demoPrompt
-		s.note = "no model was named: answering from a built-in recording; --model names one"
+		s.note = "no model named: answering from a built-in recording; name one with --model"
 	}
 	if c.record != "" {
 		s.wrap = func(m model.Model) (model.Model, error) { return cassette.NewRecorder(c.record, m) }
@@ -99,7 +99,7 @@ func recording(name string) (*cassette.Cassette, error) {
 	}
 	tape, err := cassette.Load(name)
 	if file := (*os.PathError)(nil); errors.As(err, &file) {
-		return nil, usagef("%s: %w; want a recording, as agent-runner run --record FILE writes one", name, file.Err)
+		return nil, usagef("%s: %w; want a recording made with: agent-runner run --record FILE", name, file.Err)
 	}
 	return tape, err
 }

@@ -99,13 +99,13 @@ func absolute(p *agentfile.Path) error {
 func fileOf(r *agent.RunInfo) (f *agentfile.File, replay string, err error) {
 	var s spec
 	if len(r.Spec) == 0 {
-		return nil, "", fmt.Errorf("run %s was not begun by this command, and says nothing of how its agent is made", r.ID)
+		return nil, "", fmt.Errorf("run %s was not started by this command: its agent is not stored with it", r.ID)
 	}
 	if err := json.Unmarshal(r.Spec, &s); err != nil {
-		return nil, "", fmt.Errorf("run %s: how its agent is made: %w", r.ID, err)
+		return nil, "", fmt.Errorf("run %s: read its stored agent: %w", r.ID, err)
 	}
 	if s.Version != 1 {
-		return nil, "", fmt.Errorf("run %s was begun by another version of agent-runner", r.ID)
+		return nil, "", fmt.Errorf("run %s was started by another version of agent-runner", r.ID)
 	}
 	if f, err = agentfile.Parse("the agent of run "+r.ID, s.Agent); err != nil {
 		return nil, "", err

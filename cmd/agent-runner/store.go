@@ -24,7 +24,7 @@ const envStore = "AGENT_RUNNER_STORE"
 // defaultStore stands for the store in the user's state directory.
 const defaultStore = "default"
 
-const storeHelp = "the path of an SQLite database, postgres://…, or default: the one in the user's state directory"
+const storeHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
 // storeAt is where the store is that was asked for: by a flag, or else by the
 // environment.
@@ -64,7 +64,7 @@ func openKept(ctx context.Context, e *env, flag string) (store.Store, error) {
 	at := e.storeAt(flag)
 	if path := strings.TrimPrefix(at, "file://"); flag != defaultStore && !strings.Contains(path, "://") {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, usagef("there is no store at %s; check the path: agent-runner run --store makes one", at)
+			return nil, usagef("no store at %s; check the path, or create a store with: agent-runner run --store", at)
 		}
 	}
 	return openStore(ctx, e, flag)

@@ -12,7 +12,7 @@ import (
 )
 
 func newTenants(e *env) *cobra.Command {
-	return group(&cobra.Command{Use: "tenants", Short: "The tenants of a server: for its operator"},
+	return group(&cobra.Command{Use: "tenants", Short: "Create, list, change and delete tenants (operator only)"},
 		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))
 }
 
@@ -26,13 +26,13 @@ type tenantFlags struct {
 
 func (t *tenantFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.name, "name", "", "what people call it")
-	f.StringArrayVar(&t.quota, "quota", nil, "a limit, `NAME=NUMBER`, 0 for none: "+strings.Join(quotaNames(), ", "))
-	f.StringArrayVar(&t.grants, "allow-grant", nil, "a `GRANT` that its agents may give to modules, such as tool:*; default: read:*")
-	f.StringArrayVar(&t.models, "allow-model", nil, "a `MODEL` that its agents may ask, also with the operator's credentials; default: any, with its own")
-	f.StringArrayVar(&t.params, "allow-param", nil, "a `PARAMETER` of models that its agents may pass beside the usual ones, such as service_tier; default: none where models are allowed by name")
-	f.StringArrayVar(&t.hosts, "allow-host", nil, "a `HOST` that modules and MCP servers may reach, such as *.example.com; default: none")
-	f.IntVar(&t.maxSteps, "max-steps", 0, "steps of a run at most")
+	f.StringVar(&t.name, "name", "", "display name")
+	f.StringArrayVar(&t.quota, "quota", nil, "set a quota: `NAME=NUMBER`, 0 for unlimited; one of "+strings.Join(quotaNames(), ", "))
+	f.StringArrayVar(&t.grants, "allow-grant", nil, "allow agents to give modules this `GRANT`, such as tool:*; repeatable (default: read:*)")
+	f.StringArrayVar(&t.models, "allow-model", nil, "allow this `MODEL`, also with the operator's credentials; repeatable (default: any, with the tenant's own credentials)")
+	f.StringArrayVar(&t.params, "allow-param", nil, "allow this additional model `PARAMETER`, such as service_tier; repeatable (default: none if models are allowed by name)")
+	f.StringArrayVar(&t.hosts, "allow-host", nil, "allow modules and MCP servers to reach this `HOST`, such as *.example.com; repeatable (default: none)")
+	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
 // quotaNames are the limits that there are.
@@ -54,7 +54,7 @@ func (t *tenantFlags) limits(q *client.TenantQuota) error {
 		}
 		var n int64
 		if err := json.Unmarshal([]byte(value), &n); err != nil || n < 0 {
-			return usagef("--quota is %q; want a whole number from 0 on", text)
+			return usagef("--quota is %q; want a whole number of at least 0", text)
 		}
 		*to = n
 	}
@@ -106,7 +106,7 @@ func tenantsCreate(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return r.done(made, "tenant %[1]s is there; give it a key: agent-runner keys create NAME --tenant %[1]s", made.ID)
+		return r.done(made, "created tenant %[1]s; create a key for it with: agent-runner keys create NAME --tenant %[1]s", made.ID)
 	})
 	self = cmd
 	t.add(cmd)
@@ -124,7 +124,7 @@ func tenantsList(e *env) *cobra.Command {
 			for _, t := range list {
 				rows = append(rows, []string{t.ID, t.Name, strings.Join(quotaText(&t.Quota), " "), since(t.Created)})
 			}
-			return table("no tenants at "+r.Server(), rows)
+			return table("no tenants on "+r.Server(), rows)
 		})
 	})
 }
@@ -163,7 +163,7 @@ func tenantText(t *client.Tenant) string {
 	}
 	row("hosts", list(t.Policy.Hosts, "none"))
 	if t.Policy.MaxSteps > 0 {
-		row("steps", fmt.Sprintf("%d of a run at most", t.Policy.MaxSteps))
+		row("steps", fmt.Sprintf("at most %d per run", t.Policy.MaxSteps))
 	}
 	return b.String()
 }
@@ -183,9 +183,9 @@ func tenantsUpdate(e *env) *cobra.Command {
 	var self *cobra.Command
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "update TENANT",
-		Short: "Change a tenant; what no flag says stays as it is",
-		Long: `Changes a tenant; what no flag says stays as it is. A list of --allow-… takes the
-place of the one that there was; "" takes it away.`,
+		Short: "Change a tenant",
+		Long: `Changes a tenant. Without a flag, a setting is unchanged. The values of an --allow-…
+flag replace the whole list; "" clears it.`,
 		Example: `  agent-runner tenants update acme --quota runs_per_day=0 --allow-host api.example.com`,
 	}, func(ctx context.Context, r *remote, args []string) error {
 		now, err := r.Tenant(ctx, args[0])
@@ -206,7 +206,7 @@ place of the one that there was; "" takes it away.`,
 			u.Name = &t.name
 		}
 		if u.Name == nil && u.Quota == nil && u.Policy == nil {
-			return usagef("nothing is to be changed; see %s --help", self.CommandPath())
+			return usagef("no changes given; see %s --help", self.CommandPath())
 		}
 		changed, err := r.UpdateTenant(ctx, args[0], u)
 		if err != nil {
@@ -221,16 +221,16 @@ place of the one that there was; "" takes it away.`,
 
 func tenantsRemove(e *env) *cobra.Command {
 	var sure bool
-	cmd := remoteCommand(e, &cobra.Command{Use: "rm TENANT", Short: "Forget a tenant and everything that belongs to it"},
+	cmd := remoteCommand(e, &cobra.Command{Use: "rm TENANT", Short: "Delete a tenant and all its data"},
 		func(ctx context.Context, r *remote, args []string) error {
 			if !sure {
-				return usagef("this forgets the keys, modules, agents, secrets and runs of %s, for good; say --yes if that is meant", args[0])
+				return usagef("this permanently deletes the keys, modules, agents, secrets and runs of %s; confirm with --yes", args[0])
 			}
 			if err := r.DeleteTenant(ctx, args[0]); err != nil {
 				return err
 			}
-			return r.done(map[string]string{"tenant": args[0], "did": "forgotten"}, "tenant %s is forgotten", args[0])
+			return r.done(map[string]string{"tenant": args[0], "did": "forgotten"}, "deleted tenant %s", args[0])
 		})
-	cmd.Flags().BoolVar(&sure, "yes", false, "it is meant")
+	cmd.Flags().BoolVar(&sure, "yes", false, "confirm the deletion")
 	return cmd
 }

@@ -49,7 +49,7 @@ func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err err
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxFlush)
 		defer cancel()
 		if err := errors.Join(provider.Shutdown(ctx), sender.failed()); err != nil {
-			fmt.Fprintf(e.err, "agent-runner: spans were not sent to %s: %s\n", at, clean(err.Error()))
+			fmt.Fprintf(e.err, "agent-runner: send spans to %s: %s\n", at, clean(err.Error()))
 		}
 	}, nil
 }

@@ -83,5 +83,5 @@ func TestSpansAreSent(t *testing.T) {
 	server.Close()
 	code, text = run(server.URL)
 	require.Zero(t, code, "a run does not fail for want of a collector")
-	require.Contains(t, text, "spans were not sent")
+	require.Contains(t, text, "send spans to")
 }

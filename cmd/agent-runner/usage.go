@@ -14,12 +14,13 @@ func newUsage(e *env) *cobra.Command {
 	var tenant, from, to string
 	cmd := remoteCommand(e, &cobra.Command{
 		Use:   "usage",
-		Short: "Show what a tenant used: runs, tokens, fuel, time and journal, by day, agent and module",
-		Long: `Shows what a tenant used: runs, tokens, fuel, time and journal, by day, agent and module.
+		Short: "Show a tenant's usage by day, agent and module",
+		Long: `Shows a tenant's usage by day, agent and module: runs, tokens, fuel, calls, time and
+journal bytes.
 
-A row without a module is the agent itself: its runs, and the calls of its model. Calls
-of a module are those of its hooks. Time is in whole milliseconds.
-Journal is the bytes that runs wrote to it: what they did, and their events.`,
+A row without a module is the agent itself: its runs and model calls. For a module,
+CALLS counts hook calls. TIME has millisecond resolution. JOURNAL is the number of bytes
+that runs wrote to the journal: steps and events.`,
 		Example: "  agent-runner usage --from 2026-01-01 --to 2026-01-31",
 	}, func(ctx context.Context, r *remote, _ []string) error {
 		u := &client.Usage{}
@@ -36,8 +37,8 @@ Journal is the bytes that runs wrote to it: what they did, and their events.`,
 		}
 		return r.print(u, func() string { return usageText(u) })
 	})
-	cmd.Flags().StringVar(&from, "from", "", "the first `DAY` (UTC), such as 2026-01-31; default: today")
-	cmd.Flags().StringVar(&to, "to", "", "the last `DAY` (UTC); default: today")
+	cmd.Flags().StringVar(&from, "from", "", "the first `DAY` (UTC), such as 2026-01-31 (default: today)")
+	cmd.Flags().StringVar(&to, "to", "", "the last `DAY` (UTC) (default: today)")
 	return tenantFlag(cmd, &tenant)
 }
 
@@ -57,9 +58,9 @@ func usageText(u *client.Usage) string {
 	if len(u.Rows) > 1 {
 		row("total", "", "", u.Total)
 	}
-	text := table("nothing was used", rows)
+	text := table("no usage", rows)
 	if n := u.Kept.JournalBytes; n > 0 {
-		text += fmt.Sprintf("\nThe journals of the tenant's runs keep %s bytes.\n", thousands(n))
+		text += fmt.Sprintf("\nThe tenant's journals hold %s bytes.\n", thousands(n))
 	}
 	return text
 }

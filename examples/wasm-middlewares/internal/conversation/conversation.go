@@ -25,7 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 )
 
-var update = flag.Bool("update", false, "write what came out into the conversations that expect something else")
+var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")
 
 // Folder is where the examples are, below the repository's folder.
 const Folder = "examples/wasm-middlewares"
