@@ -1,2 +1,2 @@
-// Where the compiler begins to look in a package.
+// The entry point of the package for the compiler.
 export * from "./assembly/index";

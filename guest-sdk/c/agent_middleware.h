@@ -1,14 +1,13 @@
-/* agent_middleware.h: middlewares for agent-runner in C, version 1 of the ABI.
+/* agent_middleware.h: an SDK for agent-runner middlewares in C, for version 1 of the ABI.
  *
  *     clang --target=wasm32 -O2 -nostdlib -Wl,--no-entry -Wl,--strip-all -o guard.wasm guard.c
  *
- * One header and no library: it needs neither a libc nor WASI, and works beside
- * them. Include it in one file. README.md has the rest.
+ * A single header without a library. It needs neither a libc nor WASI, and is compatible
+ * with both. Include it in one file. See README.md.
  *
- * Memory: everything that this header returns, and am_alloc, is in an arena that
- * is emptied before each hook. What configure allocated stays. Messages that were
- * read stay until they change, in memory of their own.
- */
+ * Memory: everything that this header returns, and that am_alloc allocates, is in an
+ * arena, which is emptied before each hook. What configure allocated persists. Messages
+ * that were read are cached in memory of their own until they change. */
 #ifndef AGENT_MIDDLEWARE_H
 #define AGENT_MIDDLEWARE_H
 
@@ -24,7 +23,7 @@
 #define AM_SMALL AM_FN __attribute__((noinline)) /* called from many places */
 #define AM_IMPORT(name) __attribute__((import_module("agent_middleware_v1"), import_name(#name)))
 
-/* ---- what the host offers; the functions below are easier to call ---- */
+/* ---- the host's imports; the functions below are more convenient ---- */
 
 AM_IMPORT(read) int32_t am_host_read(void *ptr, int32_t cap);
 AM_IMPORT(write) void am_host_write(const void *ptr, int32_t len);
@@ -51,7 +50,7 @@ AM_IMPORT(log) void am_host_log(int32_t level, const void *ptr, int32_t len);
 
 /* ---- memory ---- */
 
-/* A word is eight bytes: texts are looked at and copied by words. */
+/* A word is eight bytes. Strings are searched and copied in words. */
 AM_FN uint64_t am_word(const void *p) {
 	uint64_t word;
 	__builtin_memcpy(&word, p, 8);
@@ -66,20 +65,20 @@ AM_FN uint32_t am_half(const void *p) {
 	return half;
 }
 
-/* am_part_word is a word of n bytes, from 1 to 7, and zeros. */
+/* am_part_word loads n bytes, from 1 to 7, padded with zeros. */
 AM_FN uint64_t am_part_word(const void *from, size_t n) {
 	const unsigned char *p = from;
 	if (n >= 4) return am_half(p) | (uint64_t)am_half(p + n - 4) << (8 * (n - 4));
 	return p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1));
 }
 
-/* Many bytes are an instruction's work. All modules have it that are compiled with what this asks for. */
+/* Long copies and fills use one instruction. Modules compiled with this target feature have it. */
 #define AM_BULK AM_SMALL __attribute__((target("bulk-memory")))
 enum { AM_MANY = 32 };
 AM_BULK void am_fill_many(void *to, int c, size_t n) { __builtin_memset(to, c, n); }
 AM_BULK void am_copy_many(void *to, const void *from, size_t n) { __builtin_memcpy(to, from, n); }
 
-/* The compiler calls these by itself; a libc's are as good. */
+/* The compiler emits calls of these. A libc's versions are equivalent. */
 __attribute__((weak, no_builtin("memset"))) void *memset(void *to, int c, size_t n) {
 	unsigned char *t = to;
 	if (n >= AM_MANY) {
@@ -113,7 +112,7 @@ __attribute__((weak, no_builtin("memcmp"))) int memcmp(const void *a, const void
 	return 0;
 }
 
-/* am_die ends the hook as a fault: for what can only be a mistake of the module. */
+/* am_die ends the hook with a fault. It is for programming errors of the module. */
 AM_FN __attribute__((noreturn)) void am_die(const char *why) {
 	int32_t n = 0;
 	while (why[n] != 0) n++;
@@ -122,39 +121,39 @@ AM_FN __attribute__((noreturn)) void am_die(const char *why) {
 }
 
 #ifndef AM_FIRST
-#define AM_FIRST 131072 /* bytes of the arena that are there from the begin on: to grow costs more than the usual hook */
+#define AM_FIRST 131072 /* initial size of the arena in bytes; growing it costs more than a typical hook */
 #endif
 
 #ifndef AM_FIRST_MESSAGES
-#define AM_FIRST_MESSAGES 65536 /* the same of the memory for messages */
+#define AM_FIRST_MESSAGES 65536 /* initial size of the memory for messages in bytes */
 #endif
 
 #ifndef AM_KEPT_MESSAGES
-#define AM_KEPT_MESSAGES 4194304 /* bytes: if messages take more, the next hook begins without any */
+#define AM_KEPT_MESSAGES 4194304 /* bytes; if the messages take more, the next hook starts without any */
 #endif
 
 typedef struct am_chunk_of_memory am_chunk_of_memory;
 struct am_chunk_of_memory {
 	am_chunk_of_memory *next;
 	char *from, *end;
-	char *used; /* how far it was used, when the next one was begun */
+	char *used; /* how far it was used when the next chunk was started */
 };
 
-/* An arena gives memory that is zero, and takes it back all at once. */
+/* An arena allocates zeroed memory and frees everything at once. */
 typedef struct {
 	am_chunk_of_memory *now;
-	char *free, *end; /* of that chunk */
+	char *free, *end; /* of the current chunk */
 } am_arena;
 
 static __attribute__((aligned(16))) char am_first_bytes[AM_FIRST], am_first_message_bytes[AM_FIRST_MESSAGES];
 static am_chunk_of_memory am_first_chunk = {0, am_first_bytes, am_first_bytes + AM_FIRST, 0};
 static am_chunk_of_memory am_first_message_chunk = {0, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES, 0};
 
-/* What am_alloc takes from, what the other one of the two arenas is, and how much of the hooks' stays. */
+/* The current arena, the other one of the two, and how much of the hooks' arena persists. */
 static am_arena am_memory = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
 static am_arena am_other = {&am_first_message_chunk, am_first_message_bytes, am_first_message_bytes + AM_FIRST_MESSAGES};
 static am_arena am_kept = {&am_first_chunk, am_first_bytes, am_first_bytes + AM_FIRST};
-static bool am_swapped; /* am_memory is that of messages */
+static bool am_swapped; /* whether am_memory is the arena of messages */
 
 AM_SMALL void am_swap(void) {
 	am_arena a = am_memory;
@@ -163,14 +162,14 @@ AM_SMALL void am_swap(void) {
 	am_swapped = !am_swapped;
 }
 
-/* am_begin_chunk goes on in another chunk. */
+/* am_begin_chunk continues in another chunk. */
 AM_FN void am_begin_chunk(am_chunk_of_memory *c) {
 	am_memory.now->used = am_memory.free;
 	am_memory = (am_arena){c, c->from, c->end};
 }
 
-/* am_pages takes n pages of new memory, and some more while there is little. It
- * returns where they begin. */
+/* am_pages allocates at least n pages of new memory and returns their address. It
+ * allocates more while memory is small. */
 AM_FN char *am_pages(size_t *n) {
 	static size_t taken;
 	size_t more = taken < 16 ? taken : 16, at;
@@ -181,7 +180,7 @@ AM_FN char *am_pages(size_t *n) {
 	return (char *)(at * 65536);
 }
 
-/* am_more makes room for n bytes, of the next chunk or of new memory. */
+/* am_more makes room for n bytes, in the next chunk or in new memory. */
 AM_SMALL void am_more(size_t n) {
 	am_chunk_of_memory *c = am_memory.now;
 	while (c->next != 0) {
@@ -190,7 +189,7 @@ AM_SMALL void am_more(size_t n) {
 	}
 	size_t pages = (n + sizeof(am_chunk_of_memory) + 65535) / 65536;
 	char *from = am_pages(&pages);
-	if (from == c->end && c != &am_first_chunk && c != &am_first_message_chunk) { /* right behind the last one */
+	if (from == c->end && c != &am_first_chunk && c != &am_first_message_chunk) { /* directly after the last chunk */
 		am_memory.end = c->end += pages * 65536;
 		return;
 	}
@@ -200,7 +199,7 @@ AM_SMALL void am_more(size_t n) {
 	am_begin_chunk(more);
 }
 
-/* am_empty_to takes back what was allocated since an arena was what it is in to. */
+/* am_empty_to frees what was allocated since the state to of an arena was saved. */
 AM_FN void am_empty_to(am_arena to) {
 	char *from = to.free;
 	for (am_chunk_of_memory *c = to.now;; c = c->next, from = c->from) {
@@ -212,8 +211,8 @@ AM_FN void am_empty_to(am_arena to) {
 	am_memory = to;
 }
 
-/* am_alloc returns n bytes, all zero, until the next hook. It never fails: a
- * module that has used up its memory ends there. */
+/* am_alloc returns n zeroed bytes, which are valid until the next hook. It never fails: if
+ * the module has used up its memory, the hook ends with a fault. */
 AM_SMALL void *am_alloc(size_t n) {
 	if (n > 0x40000000) am_die("out of memory");
 	n = (n + 7) & ~(size_t)7;
@@ -225,26 +224,25 @@ AM_SMALL void *am_alloc(size_t n) {
 
 #define AM_NEW(type) ((type *)am_alloc(sizeof(type)))
 
-/* am_keep makes what was allocated so far stay; configure ends with it. What is
- * kept in a run is kept until the host throws the instance away. */
+/* am_keep makes everything allocated so far persist. configure calls it at its end. Memory
+ * that is kept during a run is kept until the host discards the instance. */
 AM_FN void am_keep(void) { am_kept = am_memory; }
 
 /* ---- text ---- */
 
-/* Text is UTF-8 with a length, and need not end in a zero. p is 0 for text that
- * is not there. */
+/* Text is UTF-8 with a length, without a terminating zero. p is 0 for absent text. */
 typedef struct {
 	const char *p;
 	int32_t n;
 } am_str;
 
-/* JSON in a text: numbers, objects and lists as they are spelled. */
+/* Raw JSON text. */
 typedef am_str am_json;
 
-/* AM_S is the text of a literal. */
+/* AM_S returns the text of a string literal. */
 #define AM_S(literal) ((am_str){"" literal, sizeof(literal) - 1})
 
-/* am_equal compares n bytes, by words. */
+/* am_equal compares n bytes in words. */
 AM_SMALL bool am_equal(const char *a, const char *b, int32_t n) {
 	if (n < 8) return n <= 0 || am_part_word(a, (size_t)n) == am_part_word(b, (size_t)n);
 	for (int32_t i = 0; i + 8 < n; i += 8)
@@ -254,29 +252,29 @@ AM_SMALL bool am_equal(const char *a, const char *b, int32_t n) {
 
 AM_FN bool am_same(am_str a, am_str b) { return a.n == b.n && am_equal(a.p, b.p, a.n); }
 
-/* In a word each byte that is looked for has its highest bit set in what these
- * return; those behind the first one may have it, too. */
+/* These set the highest bit of each matching byte of a word. The bits after the first
+ * match are undefined. */
 #define AM_EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
 AM_FN uint64_t am_zeros(uint64_t word) { return (word - AM_EACH(1)) & ~word & AM_EACH(0x80); }
 
-/* am_specials looks for what a JSON string does not hold as it is: quotes, backslashes, controls.
- * With the bit of 2 turned over, a quote is one more than the controls. */
+/* am_specials marks the characters that a JSON string must escape: quotes, backslashes and
+ * control characters. With bit 2 inverted, a quote is one above the control characters. */
 AM_FN uint64_t am_specials(uint64_t word) {
 	return (((word ^ AM_EACH(2)) - AM_EACH(' ' + 1)) | ((word ^ AM_EACH('\\')) - AM_EACH(1))) & ~word & AM_EACH(0x80);
 }
 
-/* am_first is the place of the first byte of those. */
+/* am_first returns the index of the first marked byte. */
 AM_FN int32_t am_first(uint64_t found) { return __builtin_ctzll(found) >> 3; }
 
-/* am_of is the text of what ends in a zero. */
+/* am_of returns the text of a zero-terminated string. */
 AM_FN am_str am_of(const char *zero_ended) {
 	am_str s = {zero_ended, 0};
 	while (zero_ended[s.n] != 0) s.n++;
 	return s;
 }
 
-/* am_eq compares with a literal: am_eq(in->call.name, "shell"). */
+/* am_eq compares a text with a literal: am_eq(in->call.name, "shell"). */
 #define am_eq(text, literal) am_same((text), AM_S(literal))
 
 AM_SMALL am_str am_concat(const am_str *parts, int32_t count) {
@@ -291,7 +289,7 @@ AM_SMALL am_str am_concat(const am_str *parts, int32_t count) {
 	return out;
 }
 
-/* AM_CAT puts texts together: AM_CAT(AM_S("no "), name). */
+/* AM_CAT concatenates texts: AM_CAT(AM_S("no "), name). */
 #define AM_CAT(...) am_concat((const am_str[]){__VA_ARGS__}, (int32_t)(sizeof((const am_str[]){__VA_ARGS__}) / sizeof(am_str)))
 
 AM_SMALL am_str am_decimal(int64_t v) {
@@ -307,7 +305,7 @@ AM_SMALL am_str am_decimal(int64_t v) {
 	return (am_str){to, m};
 }
 
-/* am_find is where a text begins in another, from a place on, or -1. */
+/* am_find returns the index of a text in another one, from a position on, or -1. */
 AM_SMALL int32_t am_find(am_str in, am_str what, int32_t from) {
 	if (what.n == 0) return from <= in.n ? from : -1;
 	uint64_t first = AM_EACH((uint64_t)(unsigned char)what.p[0]);
@@ -329,7 +327,7 @@ AM_SMALL int32_t am_find(am_str in, am_str what, int32_t from) {
 
 AM_FN bool am_begins(am_str text, am_str with) { return text.n >= with.n && am_same((am_str){text.p, with.n}, with); }
 
-/* am_replace puts a text in the place of each that is found. */
+/* am_replace replaces all occurrences of a text. */
 AM_FN am_str am_replace(am_str in, am_str what, am_str with) {
 	int32_t count = 0;
 	for (int32_t at = 0; what.n > 0 && (at = am_find(in, what, at)) >= 0; at += what.n) count++;
@@ -348,7 +346,7 @@ AM_FN am_str am_replace(am_str in, am_str what, am_str with) {
 typedef struct {
 	am_str *items;
 	int32_t len;
-	bool set; /* of an answer: an empty list is not the same as none */
+	bool set; /* in an answer: an empty list differs from an absent one */
 } am_strs;
 
 /* The keys and values of an object. */
@@ -379,10 +377,10 @@ typedef enum { AM_FORM_FIELDS, AM_FORM_CONTENT, AM_FORM_LIST_PATCH, AM_FORM_TOOL
 typedef struct am_type am_type;
 
 typedef struct {
-	const char *key; /* as it stands in JSON, "key":, and more bytes if that is no word */
+	const char *key; /* as encoded in JSON, "key":, with padding for reading words */
 	const am_type *of;
 	uint16_t offset;
-	uint8_t len, shift; /* of the key; what takes the bytes behind it out of a word */
+	uint8_t len, shift; /* length of the key; shift that removes the bytes after it from a word */
 	uint8_t kind, flags;
 } am_field;
 
@@ -561,15 +559,15 @@ struct am_part {
 	am_json image_url; /* {"url", "detail"} */
 	am_json input_audio; /* {"data", "format"} */
 	am_json file; /* {"file_id"} or {"filename", "file_data"} */
-	/* The fields that this version does not know, as they came. */
+	/* The fields that this version does not know, unchanged. */
 	am_members unknown;
 };
 
 /* Content is the content of a message or of a tool result: null, a string, or parts. The zero value is null. */
 struct am_content {
 	am_content_kind kind;
-	am_str text;    /* of AM_CONTENT_TEXT */
-	am_parts parts; /* of AM_CONTENT_PARTS */
+	am_str text;    /* for AM_CONTENT_TEXT */
+	am_parts parts; /* for AM_CONTENT_PARTS */
 };
 
 /* A FunctionCall is the name of a tool and its arguments, a JSON object in a string. */
@@ -583,7 +581,7 @@ struct am_tool_call {
 	am_str id;
 	am_str type; /* "function" */
 	am_function_call function;
-	/* The fields that this version does not know, as they came. */
+	/* The fields that this version does not know, unchanged. */
 	am_members unknown;
 };
 
@@ -598,7 +596,7 @@ struct am_message {
 	am_str reasoning_content;
 	am_json extra; /* an object for modules; never sent to a model */
 	am_str origin;
-	/* The fields that this version does not know, as they came. */
+	/* The fields that this version does not know, unchanged. */
 	am_members unknown;
 };
 
@@ -648,7 +646,7 @@ struct am_interrupt {
 struct am_tools_patch {
 	am_tools add;
 	am_strs remove;
-	am_tools replace; /* used when whole is set */
+	am_tools replace; /* used if whole is set */
 	bool whole;
 };
 
@@ -662,7 +660,7 @@ struct am_splice {
 /* A ListPatch changes a list of messages, by splices or by a new list. Splices refer to the list in the hook's input. The zero value changes nothing. */
 struct am_list_patch {
 	am_splices splice;
-	am_messages replace; /* used when whole is set */
+	am_messages replace; /* used if whole is set */
 	bool whole;
 };
 
@@ -1996,7 +1994,7 @@ typedef am_translate_input am_translate_after_input;
 typedef am_translate_answer am_translate_after_answer;
 #define am_type_translate_after_answer am_type_translate_answer
 
-/* AM_EACH_HOOK calls a macro with the name of each hook. */
+/* AM_EACH_HOOK applies a macro to the name of each hook. */
 #define AM_EACH_HOOK(X) \
 	X(describe) \
 	X(configure) \
@@ -2019,7 +2017,7 @@ typedef am_translate_answer am_translate_after_answer;
 	X(translate_before) \
 	X(translate_after)
 
-/* ---- end of what is generated ---- */
+/* ---- end of generated code ---- */
 
 /* ---- reading JSON ---- */
 
@@ -2028,12 +2026,12 @@ enum { AM_DEPTH = 64 };
 typedef struct {
 	const char *p, *from, *end;
 	int32_t depth;
-	const char *wrong; /* what is wrong, or 0 */
+	const char *wrong; /* the error message, or 0 */
 } am_reader;
 
 AM_SMALL void am_wrong(am_reader *r, const char *why) {
 	if (r->wrong == 0) r->wrong = why;
-	r->end = r->p; /* nothing more is read */
+	r->end = r->p; /* stop reading */
 }
 
 AM_SMALL int am_peek_behind(am_reader *r) {
@@ -2041,7 +2039,7 @@ AM_SMALL int am_peek_behind(am_reader *r) {
 	return r->p < r->end ? (unsigned char)*r->p : -1;
 }
 
-/* am_peek is the next byte behind white space, or -1. The host writes none. */
+/* am_peek returns the next byte after white space, or -1. The host writes no white space. */
 AM_FN __attribute__((always_inline)) int am_peek(am_reader *r) {
 	return r->p < r->end && (unsigned char)*r->p > ' ' ? (unsigned char)*r->p : am_peek_behind(r);
 }
@@ -2091,8 +2089,8 @@ AM_FN char *am_utf8(char *to, uint32_t c) {
 	return to;
 }
 
-/* am_unescape decodes an escape behind its backslash. Half a pair of
- * surrogates becomes the replacement character. */
+/* am_unescape decodes an escape after its backslash. Half of a surrogate pair becomes the
+ * replacement character. */
 AM_FN char *am_unescape(am_reader *r, const char **at, const char *end, char *to) {
 	static const char names[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
 	const char *p = *at;
@@ -2121,8 +2119,8 @@ AM_FN char *am_unescape(am_reader *r, const char **at, const char *end, char *to
 	return am_utf8(to, (uint32_t)c);
 }
 
-/* am_string reads over a string, and says whether there are escapes in it. What
- * is between its quotes ends before where the reader is then. */
+/* am_string skips a string and reports whether it contains escapes. The text between its
+ * quotes ends one byte before the reader's new position. */
 AM_SMALL bool am_string(am_reader *r) {
 	const char *p = r->p, *end = r->end;
 	bool escaped = false;
@@ -2159,11 +2157,11 @@ AM_SMALL bool am_string(am_reader *r) {
 	return false;
 }
 
-/* am_unescaped is a string's text without its escapes. */
+/* am_unescaped returns the decoded text of a string. */
 AM_SMALL am_str am_unescaped(am_reader *r, const char *p, const char *end) {
 	char *out = am_alloc((size_t)(end - p)), *to = out;
 	while (p < end && r->wrong == 0) {
-		if (end - p >= 8) { /* what is read is never shorter than what is written */
+		if (end - p >= 8) { /* the decoded text is never longer than the encoded text */
 			uint64_t word = am_word(p), found = am_zeros(word ^ AM_EACH('\\'));
 			int32_t n = found == 0 ? 8 : am_first(found);
 			am_set_word(to, word);
@@ -2184,7 +2182,7 @@ AM_SMALL am_str am_unescaped(am_reader *r, const char *p, const char *end) {
 	return (am_str){out, (int32_t)(to - out)};
 }
 
-/* am_read_text reads a string. Without escapes it is a part of the input. */
+/* am_read_text reads a string. Without escapes, the result is a part of the input. */
 AM_SMALL am_str am_read_text(am_reader *r) {
 	am_peek(r);
 	const char *from = r->p + 1;
@@ -2194,7 +2192,7 @@ AM_SMALL am_str am_read_text(am_reader *r) {
 	return (am_str){from, (int32_t)(r->p - 1 - from)};
 }
 
-/* am_read_number reads over a number and returns how it is spelled. */
+/* am_read_number skips a number and returns its text. */
 AM_FN am_str am_read_number(am_reader *r) {
 	const char *from = r->p;
 	if (r->p < r->end && *r->p == '-') r->p++;
@@ -2219,8 +2217,7 @@ AM_FN am_str am_read_number(am_reader *r) {
 	return (am_str){from, (int32_t)(r->p - from)};
 }
 
-/* am_whole is the whole number that a literal is; what does not fit is the
- * nearest that does. */
+/* am_whole converts an integer literal. A value out of range becomes the nearest valid one. */
 AM_FN bool am_whole(am_str literal, int64_t *out) {
 	uint64_t v = 0;
 	bool negative = literal.n > 0 && literal.p[0] == '-';
@@ -2234,7 +2231,7 @@ AM_FN bool am_whole(am_str literal, int64_t *out) {
 	return true;
 }
 
-/* am_read_whole reads a whole number. */
+/* am_read_whole reads an integer. */
 AM_SMALL int64_t am_read_whole(am_reader *r) {
 	const char *p = r->p, *most = r->end - p > 18 ? p + 18 : r->end;
 	int64_t v = 0;
@@ -2253,7 +2250,7 @@ AM_SMALL bool am_enter(am_reader *r) {
 	return r->wrong == 0;
 }
 
-/* am_items goes on to the next item of a list or object that ends in close. */
+/* am_items advances to the next item of a list or object, which ends with close. */
 AM_SMALL bool am_items(am_reader *r, int close, bool first) {
 	int c = am_peek(r);
 	if (c == close) {
@@ -2274,7 +2271,7 @@ AM_SMALL am_str am_read_key(am_reader *r) {
 	return key;
 }
 
-/* am_skip_text reads over a string whose text nobody wants, and looks at its escapes. */
+/* am_skip_text skips a string and validates its escapes. */
 AM_SMALL void am_skip_text(am_reader *r) {
 	am_peek(r);
 	const char *p = r->p + 1;
@@ -2294,7 +2291,7 @@ AM_SMALL void am_skip_text(am_reader *r) {
 	}
 }
 
-/* am_skip reads over a value. */
+/* am_skip skips a value. */
 AM_SMALL void am_skip(am_reader *r) {
 	int c = am_peek(r);
 	switch (c) {
@@ -2371,7 +2368,7 @@ AM_SMALL void am_read_list(am_reader *r, const am_type *t, am_any_list *list) {
 AM_FN void am_read_field(am_reader *r, const am_field *f, char *to) {
 	int c = am_peek(r);
 	if (c == 'n' && f->kind != AM_RAW && f->kind != AM_OBJECT) {
-		am_skip(r); /* null is as if it were not there */
+		am_skip(r); /* null counts as absent */
 		return;
 	}
 	switch ((am_kind)f->kind) {
@@ -2414,9 +2411,8 @@ AM_FN void am_read_field(am_reader *r, const am_field *f, char *to) {
 	}
 }
 
-/* am_field_of reads a key and finds the field of a type that it names, or 0. Keys
- * mostly come in the order of the fields, as the host writes them: it looks at
- * expect first. */
+/* am_field_of reads a key and returns the field of that name, or 0. It tries expect first,
+ * because keys usually arrive in the order of the fields. */
 AM_SMALL const am_field *am_field_of(am_reader *r, const am_type *t, const am_field *expect, am_str *key) {
 	const am_field *f = expect, *end = t->fields + t->count;
 	int32_t left = r->end - r->p;
@@ -2494,8 +2490,8 @@ AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
 	}
 }
 
-/* am_decode reads JSON into a value of a type, which must be all zero: am_decode(json,
- * &am_type_call, &call). It returns what is wrong, or 0. */
+/* am_decode decodes JSON into a zeroed value of a type: am_decode(json, &am_type_call,
+ * &call). It returns an error message, or 0. */
 AM_SMALL const char *am_decode(am_json json, const am_type *t, void *to) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_read_value(&r, t, to);
@@ -2510,7 +2506,7 @@ typedef struct {
 	int32_t n, cap;
 } am_writer;
 
-/* am_room makes room for n bytes more. */
+/* am_room makes room for n more bytes. */
 AM_SMALL void am_grow_writer(am_writer *w, int32_t n) {
 	int32_t cap = w->cap < 256 ? 256 : w->cap;
 	while (n > cap - w->n) {
@@ -2519,7 +2515,7 @@ AM_SMALL void am_grow_writer(am_writer *w, int32_t n) {
 	}
 	bool last = w->p != 0 && w->p + w->cap == am_memory.free;
 	if (last && cap - w->cap <= am_memory.end - am_memory.free) {
-		am_memory.free += cap - w->cap; /* grows where it is */
+		am_memory.free += cap - w->cap; /* grow in place */
 	} else {
 		char *more = am_alloc((size_t)cap);
 		if (w->n > 0) memcpy(more, w->p, (size_t)w->n);
@@ -2554,7 +2550,7 @@ AM_SMALL void am_put_whole(am_writer *w, int64_t v) {
 	am_put(w, (am_str){digits + n, 20 - n});
 }
 
-/* am_sequence is how many bytes of p are a character of UTF-8, or 0. */
+/* am_sequence returns the length of the UTF-8 character at p, or 0 if it is invalid. */
 AM_FN int32_t am_sequence(const unsigned char *p, int32_t n) {
 	int32_t len = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
 	if (len > n) return 0;
@@ -2568,8 +2564,8 @@ AM_FN int32_t am_sequence(const unsigned char *p, int32_t n) {
 	return len;
 }
 
-/* am_character decodes one character of UTF-8 at p and says how long it is; a byte
- * that is none stands for itself. */
+/* am_character decodes the UTF-8 character at p and sets its length. An invalid byte
+ * stands for itself. */
 AM_FN uint32_t am_character(const char *p, int32_t n, int32_t *len) {
 	const unsigned char *u = (const unsigned char *)p;
 	*len = am_sequence(u, n);
@@ -2586,8 +2582,8 @@ AM_FN uint32_t am_character(const char *p, int32_t n, int32_t *len) {
 	}
 }
 
-/* am_plain_bytes is how many bytes a text begins with that are written as they
- * are and need not be looked at: ASCII that is not special. */
+/* am_plain_bytes returns the number of bytes at the start of a text that are written
+ * unchanged: ASCII characters that need no escape. */
 AM_FN int32_t am_plain_bytes(const char *p, int32_t n) {
 	int32_t i = 0;
 	while (i < n) {
@@ -2599,7 +2595,7 @@ AM_FN int32_t am_plain_bytes(const char *p, int32_t n) {
 	return n;
 }
 
-/* am_put_text writes a string. What is no UTF-8 is replaced. */
+/* am_put_text writes a string. It replaces invalid UTF-8. */
 AM_SMALL void am_put_text(am_writer *w, am_str s) {
 	static const char hex[] = "0123456789abcdef", names[] = "\"\\\b\f\n\r\t", written[] = "\"\\bfnrt";
 	am_room(w, s.n + 2);
@@ -2666,8 +2662,7 @@ AM_SMALL void am_put_list(am_writer *w, const am_type *t, const am_any_list *lis
 	am_put_char(w, ']');
 }
 
-/* am_empty reports whether a field is left out when it is not written for its
- * own sake. */
+/* am_empty reports whether an optional field is omitted. */
 AM_SMALL bool am_empty(const am_field *f, const char *at) {
 	switch ((am_kind)f->kind) {
 	case AM_TEXT:
@@ -2733,7 +2728,7 @@ AM_FN void am_put_text_field(am_writer *w, am_str key, am_str value) {
 	am_put_text(w, value);
 }
 
-/* am_put_chunk writes the fields that a chunk of its kind has. */
+/* am_put_chunk writes the fields that belong to the chunk's kind. */
 AM_FN void am_put_chunk(am_writer *w, const am_chunk *c) {
 	bool call = am_eq(c->kind, "tool_call");
 	am_put_char(w, '{');
@@ -2811,7 +2806,7 @@ AM_FN void am_put_value(am_writer *w, const am_type *t, const void *from) {
 	am_put_char(w, '}');
 }
 
-/* am_encode writes a value of a type as JSON. */
+/* am_encode returns the JSON encoding of a value of a type. */
 AM_SMALL am_json am_encode(const am_type *t, const void *value) {
 	am_writer w = {0, 0, 0};
 	am_put_value(&w, t, value);
@@ -2825,8 +2820,8 @@ typedef enum { AM_NULL, AM_FALSE, AM_TRUE, AM_NUMBER, AM_STRING, AM_ARRAY, AM_MA
 typedef struct am_value am_value;
 struct am_value {
 	am_value_kind kind;
-	am_str text; /* of a string; of a number how it is spelled */
-	am_str key;  /* of what is in an object */
+	am_str text; /* text of a string, or a number's literal */
+	am_str key;  /* key of an object's member */
 	am_value *items;
 	int32_t len;
 };
@@ -2858,8 +2853,8 @@ AM_FN void am_read_any(am_reader *r, am_value *v) {
 	}
 }
 
-/* am_parse reads any JSON, strictly: one value, no key twice, at most 64 levels.
- * It returns 0 and says what is wrong. */
+/* am_parse parses any JSON: one value, without duplicate keys, nested at most 64 levels
+ * deep. On failure it returns 0 and sets the error message. */
 AM_SMALL am_value *am_parse(am_json json, const char **wrong) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_value *v = AM_NEW(am_value);
@@ -2869,7 +2864,7 @@ AM_SMALL am_value *am_parse(am_json json, const char **wrong) {
 	return r.wrong == 0 ? v : 0;
 }
 
-/* am_get is what an object has under a key, or 0. It takes 0 for an object. */
+/* am_get returns the value of an object's key, or 0. The object may be 0. */
 #define am_get(object, literal) am_get_key((object), AM_S(literal))
 
 AM_SMALL const am_value *am_get_key(const am_value *v, am_str key) {
@@ -2878,7 +2873,7 @@ AM_SMALL const am_value *am_get_key(const am_value *v, am_str key) {
 	return 0;
 }
 
-/* am_text_or is the text that v is, or another. */
+/* am_text_or returns the text of v, or a default. */
 AM_FN am_str am_text_or(const am_value *v, am_str otherwise) { return v != 0 && v->kind == AM_STRING ? v->text : otherwise; }
 
 AM_FN int64_t am_int_or(const am_value *v, int64_t otherwise) {
@@ -2886,7 +2881,7 @@ AM_FN int64_t am_int_or(const am_value *v, int64_t otherwise) {
 	return v != 0 && v->kind == AM_NUMBER && am_whole(v->text, &n) ? n : otherwise;
 }
 
-/* am_quote is a text as JSON. */
+/* am_quote encodes a text as JSON. */
 AM_FN am_json am_quote(am_str text) {
 	am_writer w = {0, 0, 0};
 	am_put_text(&w, text);
@@ -2904,7 +2899,7 @@ AM_SMALL am_error *am_fail(const char *code, am_str message) {
 	return e;
 }
 
-/* ---- calls of the host: each returns AM_OK or what went wrong ---- */
+/* ---- calls of the host: each returns AM_OK or an error ---- */
 
 AM_SMALL am_json am_read_pending(int32_t n) {
 	char *p = am_alloc((size_t)n + 1);
@@ -2912,7 +2907,7 @@ AM_SMALL am_json am_read_pending(int32_t n) {
 	return (am_json){p, n};
 }
 
-/* am_reply reads what a host call that returned n left pending. */
+/* am_reply reads the pending reply of a host call that returned n. */
 AM_SMALL am_error *am_reply(int32_t n, am_json *out) {
 	if (n >= 0) {
 		if (out != 0) *out = am_read_pending(n);
@@ -2923,7 +2918,7 @@ AM_SMALL am_error *am_reply(int32_t n, am_json *out) {
 	return wrong == 0 ? e : am_fail("internal", AM_S("the host's error cannot be read"));
 }
 
-/* am_reply_as reads a reply of a type. An empty one is a value that is all zero. */
+/* am_reply_as decodes a reply. An empty reply leaves the value zeroed. */
 AM_SMALL am_error *am_reply_as(int32_t n, const am_type *t, void *out) {
 	am_json json;
 	am_error *e = am_reply(n, &json);
@@ -2931,24 +2926,24 @@ AM_SMALL am_error *am_reply_as(int32_t n, const am_type *t, void *out) {
 	return am_decode(json, t, out) == 0 ? AM_OK : am_fail("internal", AM_S("the host's reply cannot be read"));
 }
 
-/* am_changed_since is the first index at which a list is not what it was at an
- * earlier revision: its length if nothing changed, 0 if nobody knows. */
+/* am_changed_since returns the index of the first message that changed since an earlier
+ * revision: the length if nothing changed, 0 if the revision is unknown. */
 AM_FN int32_t am_changed_since(const am_list *list, int64_t revision) {
 	int32_t i = am_host_changed(list->list, revision);
 	return i < 0 ? 0 : i > list->total ? list->total : i;
 }
 
-/* Lists of messages stay with the host until they are looked at. What was looked
- * at is remembered until it changes, in the other arena: hooks come and go. It is
- * only a cache, since an instance may be gone at the next hook. */
+/* A message is copied to the module when it is first read. It is cached in the second
+ * arena across hooks until it changes. The cache is lost if the host discards the
+ * instance. */
 
 static struct {
 	int64_t revision;
 	int32_t total, room, from, to, block;
-	const am_message **at; /* 0: not read; room of them, of which total are messages */
+	const am_message **at; /* 0 if not read; room entries, of which total are in use */
 } am_lists[2];
 
-/* am_forget_messages forgets those of all lists. */
+/* am_forget_messages clears the cache of all lists. */
 AM_SMALL void am_forget_messages(void) {
 	am_lists[0].at = am_lists[1].at = 0;
 	am_lists[0].room = am_lists[1].room = 0;
@@ -2957,8 +2952,8 @@ AM_SMALL void am_forget_messages(void) {
 	am_swap();
 }
 
-/* am_bound_messages forgets them all if they, and those that took their places, come to more
- * than is to be kept. What the last hook was given is gone then. */
+/* am_bound_messages clears the cache if it exceeds AM_KEPT_MESSAGES. This invalidates the
+ * messages that the last hook read. */
 AM_FN void am_bound_messages(void) {
 	size_t used = 0;
 	for (am_chunk_of_memory *c = &am_first_message_chunk;; c = c->next) {
@@ -2968,7 +2963,7 @@ AM_FN void am_bound_messages(void) {
 	if (used > AM_KEPT_MESSAGES) am_forget_messages();
 }
 
-/* am_show brings what is remembered of a list to its revision. */
+/* am_show updates the cache of a list to its revision. */
 AM_FN void am_show(const am_list *list, __typeof__(&am_lists[0]) l) {
 	int32_t same = l->at != 0 ? am_changed_since(list, l->revision) : 0;
 	if (same > l->total) same = l->total;
@@ -2988,7 +2983,7 @@ AM_FN void am_show(const am_list *list, __typeof__(&am_lists[0]) l) {
 	l->block = 0;
 }
 
-/* am_read_messages reads those of a list from one index to another, to remember them. */
+/* am_read_messages fetches a range of a list's messages into the cache. */
 AM_SMALL am_error *am_read_messages(const am_list *list, int32_t from, int32_t to, const am_message **at) {
 	int32_t n = am_host_messages(list->list, from, to), got = 0;
 	if (n < 0) return am_reply(n, 0);
@@ -3004,9 +2999,9 @@ AM_SMALL am_error *am_read_messages(const am_list *list, int32_t from, int32_t t
 	return AM_OK;
 }
 
-/* am_message_at gives message i of a list, from 0. Its reads come in blocks that
- * grow while they go on in one direction. The message is the list's: it is not to
- * be changed, nor what it points to. */
+/* am_message_at returns message i of a list, from 0. Messages are fetched in blocks, which
+ * grow while they are read in one direction. The message belongs to the cache: do not
+ * change it, nor what it points to. */
 AM_SMALL am_error *am_message_at(const am_list *list, int32_t i, const am_message **out) {
 	if (i < 0 || i >= list->total) return am_fail("invalid", AM_CAT(AM_S("there is no message "), am_decimal(i), AM_S(" in a list of "), am_decimal(list->total)));
 	if (i < list->items.len) {
@@ -3032,7 +3027,7 @@ AM_SMALL am_error *am_message_at(const am_list *list, int32_t i, const am_messag
 	return AM_OK;
 }
 
-/* am_next_model goes on with a patch of the request, or as it came (0). */
+/* am_next_model continues with a patch of the request, or unchanged (0). */
 AM_FN am_error *am_next_model(const am_request_patch *patch, am_response **out) {
 	am_json p = patch != 0 ? am_encode(&am_type_request_patch, patch) : (am_json){0, 0};
 	am_model_reply reply = {0};
@@ -3042,7 +3037,7 @@ AM_FN am_error *am_next_model(const am_request_patch *patch, am_response **out) 
 	return e;
 }
 
-/* am_next_tool goes on with other arguments, or as they came (AM_UNCHANGED). */
+/* am_next_tool continues with other arguments, or unchanged (AM_UNCHANGED). */
 #define AM_UNCHANGED ((am_str){0, 0})
 
 AM_FN am_json am_arguments_patch(am_str arguments) {
@@ -3059,8 +3054,8 @@ AM_FN am_error *am_next_tool(am_str arguments, am_result **out) {
 	return e;
 }
 
-/* am_next_model_stream and am_next_tool_stream go on as those do, and return at
- * once: am_recv gives what comes. */
+/* am_next_model_stream and am_next_tool_stream do the same, but return at once. am_recv
+ * returns the chunks. */
 AM_FN am_error *am_next_model_stream(const am_request_patch *patch) {
 	am_json p = patch != 0 ? am_encode(&am_type_request_patch, patch) : (am_json){0, 0};
 	return am_reply(am_host_next_stream(p.p, p.n), 0);
@@ -3071,13 +3066,14 @@ AM_FN am_error *am_next_tool_stream(am_str arguments) {
 	return am_reply(am_host_next_stream(p.p, p.n), 0);
 }
 
-/* am_recv gives the chunks that wait, or once the end, and then neither. */
+/* am_recv returns the available chunks or, once, the end of the stream. After the end it
+ * returns neither. */
 AM_FN am_error *am_recv(am_received *out) {
 	*out = (am_received){0};
 	return am_reply_as(am_host_recv(), &am_type_received, out);
 }
 
-/* am_send hands chunks on. What a wrapper or a tool sent is its answer. */
+/* am_send sends chunks to the caller. What a wrapper or a tool sends is its answer. */
 AM_FN am_error *am_send(const am_chunk *chunks, int32_t len) {
 	if (len == 0) return AM_OK;
 	am_sent sent = {.chunks = {(am_chunk *)chunks, len, true}};
@@ -3085,8 +3081,8 @@ AM_FN am_error *am_send(const am_chunk *chunks, int32_t len) {
 	return am_reply(am_host_send(p.p, p.n), 0);
 }
 
-/* am_call_model makes a model call of the module's own, with the grant model. Its
- * messages are a whole list: see am_whole_list. */
+/* am_call_model makes a model call. It needs the grant model. The messages must be a whole
+ * list; see am_whole_list. */
 AM_FN am_error *am_call_model(const am_request_patch *request, am_response **out) {
 	am_json p = am_encode(&am_type_request_patch, request);
 	am_model_reply reply = {0};
@@ -3096,8 +3092,8 @@ AM_FN am_error *am_call_model(const am_request_patch *request, am_response **out
 	return e;
 }
 
-/* am_call_tool calls a tool of the agent, with the grant tool:NAME. What fails there
- * is a result that says so. */
+/* am_call_tool calls a tool of the agent. It needs the grant tool:NAME. If the tool fails,
+ * the result is an error result. */
 AM_FN am_error *am_call_tool(am_str name, am_json arguments, am_result **out) {
 	am_tool_request request = {.name = name, .arguments = arguments};
 	am_json p = am_encode(&am_type_tool_request, &request);
@@ -3108,14 +3104,14 @@ AM_FN am_error *am_call_tool(am_str name, am_json arguments, am_result **out) {
 	return e;
 }
 
-/* am_http sends a request, with the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
- * Any status is an answer; no answer is an error. */
+/* am_http sends a request. It needs the grant http:HOST. The host replaces {{secret:NAME}}
+ * in it. Any status is a response; a missing response is an error. */
 AM_FN am_error *am_http(const am_http_request *request, am_http_response *out) {
 	am_json p = am_encode(&am_type_http_request, request);
 	return am_reply_as(am_host_http(p.p, p.n), &am_type_http_response, out);
 }
 
-/* Run-local values. One that is not there is all zero: version 0. */
+/* Run-local values. A missing value is zeroed; its version is 0. */
 
 enum { AM_ALWAYS = -1 };
 
@@ -3124,7 +3120,7 @@ AM_FN am_error *am_local_get(am_str key, am_local_value *out) {
 	return am_reply_as(am_host_local_get(key.p, key.n), &am_type_local_value, out);
 }
 
-/* am_local_set sets a value, if it has a version still, or AM_ALWAYS. */
+/* am_local_set sets a value if its version is still the given one, or unconditionally with AM_ALWAYS. */
 AM_FN am_error *am_local_set(am_str key, am_json value, int64_t version) {
 	return am_reply(am_host_local_set(key.p, key.n, value.p, value.n, version), 0);
 }
@@ -3138,17 +3134,17 @@ AM_FN am_error *am_sum(int32_t n, int64_t *out) {
 	return e;
 }
 
-/* am_local_add adds to a counter; *out (or 0) is what it is then. */
+/* am_local_add adds to a counter and sets *out to the new value, unless out is 0. */
 AM_FN am_error *am_local_add(am_str key, int64_t delta, int64_t *out) { return am_sum(am_host_local_add(key.p, key.n, delta), out); }
 
-/* Durable values, with the grant store. */
+/* Durable values. They need the grant store. */
 
 AM_FN am_error *am_store_get(am_str key, am_local_value *out) {
 	*out = (am_local_value){0};
 	return am_reply_as(am_host_store_get(key.p, key.n), &am_type_local_value, out);
 }
 
-/* am_store_set sets a value for ttl seconds, or for ever (0). */
+/* am_store_set sets a value for ttl seconds; 0 means no expiry. */
 AM_FN am_error *am_store_set(am_str key, am_json value, int64_t version, int64_t ttl) {
 	return am_reply(am_host_store_set(key.p, key.n, value.p, value.n, version, ttl), 0);
 }
@@ -3157,7 +3153,7 @@ AM_FN am_error *am_store_delete(am_str key) { return am_reply(am_host_store_dele
 
 AM_FN am_error *am_store_add(am_str key, int64_t delta, int64_t *out) { return am_sum(am_host_store_add(key.p, key.n, delta), out); }
 
-/* am_emit makes an event of the run. */
+/* am_emit emits a custom event of the run. */
 AM_FN am_error *am_emit(am_str name, am_json data) {
 	am_custom event = {.name = name, .data = data};
 	am_json p = am_encode(&am_type_custom, &event);
@@ -3168,11 +3164,11 @@ enum { AM_DEBUG, AM_INFO, AM_WARN, AM_ERROR };
 
 AM_FN void am_log(int32_t level, am_str text) { am_host_log(level, text.p, text.n); }
 
-/* ---- what answers are made of ---- */
+/* ---- constructors for answers ---- */
 
 AM_FN am_content am_text(am_str text) { return (am_content){.kind = AM_CONTENT_TEXT, .text = text}; }
 
-/* am_plain is the text of content, of all its parts together. */
+/* am_plain returns the concatenated text of all parts of the content. */
 AM_FN am_str am_plain(const am_content *c) {
 	am_str out = c->kind == AM_CONTENT_TEXT ? c->text : (am_str){"", 0};
 	for (int32_t i = 0; c->kind == AM_CONTENT_PARTS && i < c->parts.len; i++) out = AM_CAT(out, c->parts.items[i].text);
@@ -3185,7 +3181,7 @@ AM_FN am_message am_user(am_str text) { return am_say(AM_S("user"), text); }
 
 AM_FN am_message am_assistant(am_str text) { return am_say(AM_S("assistant"), text); }
 
-/* am_tool_message answers a call in the conversation. */
+/* am_tool_message returns the message that answers a tool call. */
 AM_FN am_message am_tool_message(am_str call_id, am_str tool, am_str text) {
 	am_message m = am_say(AM_S("tool"), text);
 	m.tool_call_id = call_id;
@@ -3205,8 +3201,8 @@ AM_FN am_result *am_error_result(am_str text) {
 	return r;
 }
 
-/* am_splice_messages puts len messages in the place of those at index at, of which there
- * are remove. Indices are those of the list as it was shown, and ascend. */
+/* am_splice_messages replaces remove messages at index at by len messages. Indices refer
+ * to the list in the input and must ascend. */
 AM_FN void am_splice_messages(am_list_patch *patch, int32_t at, int32_t remove, const am_message *insert, int32_t len) {
 	patch->splice.items = am_grow(patch->splice.items, patch->splice.len, sizeof(am_splice));
 	am_splice *s = &patch->splice.items[patch->splice.len++];
@@ -3217,21 +3213,21 @@ AM_FN void am_splice_messages(am_list_patch *patch, int32_t at, int32_t remove, 
 	if (len > 0) memcpy(s->insert.items, insert, (size_t)len * sizeof(am_message));
 }
 
-/* am_insert puts a message before message i, or at the end. */
+/* am_insert inserts a message before message i, or at the end. */
 AM_FN void am_insert(am_list_patch *patch, int32_t i, am_message message) { am_splice_messages(patch, i, 0, &message, 1); }
 
-/* am_set puts a message in the place of message i. */
+/* am_set replaces message i. */
 AM_FN void am_set(am_list_patch *patch, int32_t i, am_message message) { am_splice_messages(patch, i, 1, &message, 1); }
 
 AM_FN void am_delete(am_list_patch *patch, int32_t from, int32_t to) { am_splice_messages(patch, from, to - from, 0, 0); }
 
-/* am_whole_list puts a whole list in the place of what is there. */
+/* am_whole_list replaces the whole list. */
 AM_FN am_list_patch am_whole_list(const am_message *messages, int32_t len) {
 	return (am_list_patch){.replace = {(am_message *)messages, len, true}, .whole = true};
 }
 
-/* am_add_chunk appends to what on_chunk answers, which from then on replaces the
- * chunks that came; am_drop_chunks answers with none. */
+/* am_add_chunk appends to the answer of on_chunk, which then replaces the chunks of the
+ * input. am_drop_chunks drops them. */
 AM_FN void am_add_chunk(am_chunks *list, am_chunk chunk) {
 	list->items = am_grow(list->items, list->len, sizeof(am_chunk));
 	list->items[list->len++] = chunk;
@@ -3245,14 +3241,14 @@ AM_FN am_error *am_allow(am_gate_tool_answer *out) {
 	return AM_OK;
 }
 
-/* am_deny denies a call; the model reads why. */
+/* am_deny denies a call. The model receives the message. */
 AM_FN am_error *am_deny(am_gate_tool_answer *out, am_str message) {
 	out->decision = AM_S("deny");
 	out->message = message;
 	return AM_OK;
 }
 
-/* am_ask_for has somebody asked, who is shown the payload (JSON, or AM_UNCHANGED). */
+/* am_ask_for asks a person for approval. payload is shown to the person; it is JSON or AM_UNCHANGED. */
 AM_FN am_error *am_ask_for(am_gate_tool_answer *out, am_str message, am_json payload) {
 	out->decision = AM_S("ask");
 	out->message = message;
@@ -3260,7 +3256,7 @@ AM_FN am_error *am_ask_for(am_gate_tool_answer *out, am_str message, am_json pay
 	return AM_OK;
 }
 
-/* am_stop makes what ends the run: out->stop = am_stop_run(...). */
+/* am_stop_run returns a value that ends the run: out->stop = am_stop_run(...). */
 AM_FN am_stop *am_stop_run(am_str reason, am_str code) {
 	am_stop *s = AM_NEW(am_stop);
 	s->reason = reason;
@@ -3268,7 +3264,7 @@ AM_FN am_stop *am_stop_run(am_str reason, am_str code) {
 	return s;
 }
 
-/* am_interrupt_run makes what pauses it: out->interrupt = am_interrupt_run(...). */
+/* am_interrupt_run returns a value that pauses the run: out->interrupt = am_interrupt_run(...). */
 AM_FN am_interrupt *am_interrupt_run(am_str reason, am_json payload) {
 	am_interrupt *i = AM_NEW(am_interrupt);
 	i->reason = reason;
@@ -3280,7 +3276,7 @@ AM_FN am_interrupt *am_interrupt_run(am_str reason, am_json payload) {
 
 typedef am_error *(*am_any_hook)(const void *in, void *out);
 
-/* am_serve does what every export does. */
+/* am_serve is the common implementation of exports. */
 AM_FN int32_t am_serve(int32_t n, const am_type *input, const am_type *answer, am_any_hook hook, bool keeps) {
 	if (am_swapped) am_swap(); /* the last hook ended while messages were read */
 	am_empty_to(am_kept);
@@ -3294,17 +3290,17 @@ AM_FN int32_t am_serve(int32_t n, const am_type *input, const am_type *answer, a
 		return 1;
 	}
 	am_json json = am_encode(answer, out);
-	if (json.n > 2) am_host_write(json.p, json.n); /* {} says nothing */
+	if (json.n > 2) am_host_write(json.p, json.n); /* {} means no change */
 	if (keeps) am_keep();
 	return 0;
 }
 
-/* AM_HOOK begins a hook's function, which is exported:
+/* AM_HOOK defines and exports a hook's function:
  *
  *     AM_HOOK(gate_tool) { return am_eq(in->call.name, "shell") ? am_deny(out, AM_S("no")) : am_allow(out); }
  *
- * in points to its input, am_gate_tool_input, and out to its answer, which is all
- * zero: what is left so stays as it is. It returns AM_OK or an error. */
+ * in points to the hook's input, such as am_gate_tool_input. out points to its zeroed
+ * answer; zero fields mean no change. The function returns AM_OK or an error. */
 #define AM_HOOK(name) AM_HOOK_(name, __builtin_strcmp(#name, "configure") == 0)
 #define AM_HOOK_(name, keeps) \
 	static am_error *am_hook_##name(const am_##name##_input *in, am_##name##_answer *out); \
@@ -3314,8 +3310,8 @@ AM_FN int32_t am_serve(int32_t n, const am_type *input, const am_type *answer, a
 	} \
 	static am_error *am_hook_##name(__attribute__((unused)) const am_##name##_input *in, __attribute__((unused)) am_##name##_answer *out)
 
-/* AM_MIDDLEWARE is the hook describe, for a module that says no more than this,
- * and reads messages one by one. */
+/* AM_MIDDLEWARE defines the hook describe with a name, a version and a description, for a
+ * module that reads messages one by one. */
 #define AM_MIDDLEWARE(name_, version_, description_) \
 	AM_HOOK(describe) { \
 		out->name = AM_S(name_); \

@@ -8,24 +8,24 @@ export type * from "./abi.js";
 /** A middleware: an object with hooks, each with the input of the ABI and a context. */
 export type Middleware<Config = unknown> = About & { readonly [Hook in keyof HookTypes]?: HookFunction<Hook, Config> };
 
-/** What a middleware says of itself; each part can be left out. */
+/** The description of a middleware. All fields are optional. */
 export interface About {
 	readonly name?: string;
 	readonly version?: string;
 	readonly description?: string;
-	/** Hooks and features without which the middleware is refused. */
+	/** Hooks and features that the middleware needs. A host without one of them rejects it. */
 	readonly requires?: readonly string[];
-	/** The default, lazy, pulls what is looked at; full has all messages in each input, none has none. */
+	/** lazy, the default, fetches messages when they are read; full includes all messages in each input; none includes none. */
 	readonly messages?: "lazy" | "full" | "none";
-	/** The types of events for observe; without it all but chunks. */
+	/** The types of events for observe. Defaults to all but chunks. */
 	readonly events?: Description["events"];
-	/** Keeps chunks of a wrapped model call back until the wrapper returns. */
+	/** Holds back the chunks of a wrapped model call until the wrapper returns. */
 	readonly holdStream?: boolean;
-	/** A JSON Schema of the configuration, which is checked before configure. */
+	/** A JSON Schema of the configuration. The host validates the configuration before configure. */
 	readonly configSchema?: object;
 }
 
-/** A hook answers with a patch, or nothing: what it leaves out stays as it is. */
+/** A hook returns a patch or nothing. Absent fields leave values unchanged. */
 export type HookFunction<Hook extends keyof HookTypes, Config> = (
 	input: HookTypes[Hook]["input"],
 	context: ContextOf<Hook, Config>,
@@ -39,73 +39,73 @@ export type ContextOf<Hook extends keyof HookTypes, Config> = Hook extends "wrap
 	: Context<Config>;
 
 /**
- * What a hook can do beyond computing. Calls of the host return at once, or once what they wait for is there;
- * to await them changes nothing. One that is refused throws a HookError.
+ * The host's functions for a hook. Calls are synchronous, so awaiting them has no effect. A failed call throws a
+ * HookError.
  */
 export interface Context<Config = unknown> {
 	readonly hook: string;
-	/** The middleware's name in the chain. */
+	/** The name of the middleware's entry in the chain. */
 	readonly entry: string;
 	readonly run: Run;
 	/** Frozen. */
 	readonly config: Config;
 
-	/** Values of the entry that last as long as the run, also when it pauses. What lies in memory may be gone at the next hook. */
+	/** Values of the entry that persist for the run, including pauses. Memory may be lost between hooks. */
 	readonly local: Values;
-	/** Durable values of the tenant and entry. With the grant store. */
+	/** Durable values of the tenant and entry. Needs the grant store. */
 	readonly store: Values;
 	readonly log: Log;
 
-	/** Sends a custom event. */
+	/** Emits a custom event. */
 	emit(name: string, data?: unknown): void;
-	/** Makes a model call of the middleware's own. With the grant model. */
+	/** Makes a model call. Needs the grant model. */
 	model(request: RequestPatch): ModelResponse;
-	/** Calls one of the agent's tools. With the grant tool:NAME. */
+	/** Calls one of the agent's tools. Needs the grant tool:NAME. */
 	tool(name: string, args?: object | string): Result;
 	/**
-	 * Sends an HTTP request. With the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
-	 * Any status is an answer; no answer is a HookError.
+	 * Sends an HTTP request. Needs the grant http:HOST. The host replaces {{secret:NAME}} in it.
+	 * Any status is a response; a missing response throws a HookError.
 	 */
 	http(request: HTTPRequest): HTTPResponse;
 
-	/** return ctx.stop(…) ends the run: nothing catches it. */
+	/** return ctx.stop(…) ends the run. No other hook can prevent that. */
 	stop(reason: string, code?: string): Control;
-	/** return ctx.interrupt(…) pauses the run until somebody answers. */
+	/** return ctx.interrupt(…) pauses the run until the interrupt is answered. */
 	interrupt(reason: string, payload?: unknown): Control;
 }
 
 /** The context of a hook around a model or tool call. */
 export interface WrapContext<Config, Patch, Reply> extends Context<Config> {
-	/** Runs what is wrapped, with a patch of its request. */
+	/** Continues the wrapped call with a patch of its request. */
 	next(patch?: Patch): Reply;
-	/** Runs it, and gives its chunks as they come; the answer is then what is sent. */
+	/** Continues the call and returns its chunks as a stream. The answer is then what is sent. */
 	nextStream(patch?: Patch): Stream<Reply>;
-	/** Hands chunks outward. */
+	/** Sends chunks to the caller. */
 	send(chunks: readonly Chunk[]): void;
 }
 
 export interface Stream<Reply> {
-	/** The chunks that wait, or undefined at the end. */
+	/** Returns the available chunks, or undefined at the end. */
 	recv(): readonly Chunk[] | undefined;
 	[Symbol.iterator](): IterableIterator<readonly Chunk[]>;
-	/** What the model answered, once the stream has ended. */
+	/** The model's response, after the end of the stream. */
 	readonly response: Reply extends ModelResponse ? Reply | undefined : undefined;
-	/** What the tool gave, once the stream has ended. */
+	/** The tool's result, after the end of the stream. */
 	readonly result: Reply extends Result ? Reply | undefined : undefined;
 }
 
 export interface Values {
 	get<T = unknown>(key: string): T | undefined;
-	/** The value and its version, 0 for a missing one. */
+	/** Returns the value and its version, which is 0 for a missing value. */
 	read<T = unknown>(key: string): { value: T | undefined; version: number };
-	/** Sets a value; with a version only if that is still the present one, or throws a HookError with code conflict. */
+	/** Sets a value. With a version that is no longer current, it throws a HookError with code conflict. */
 	set(key: string, value: unknown, options?: {
 		version?: number;
-		/** Of durable values, in seconds. */
+		/** Time to live in seconds, for durable values. */
 		ttl?: number;
 	}): number | undefined;
 	delete(key: string): void;
-	/** Adds to a counter, 1 if nothing is said, and returns what it is then. */
+	/** Adds delta, by default 1, to a counter and returns its new value. */
 	add(key: string, delta?: number): number;
 }
 
@@ -116,12 +116,12 @@ export interface Log {
 	error(...values: unknown[]): void;
 }
 
-/** Types the hooks of a middleware; gives it back as it is. */
+/** Returns the middleware unchanged. It only provides types. */
 export function defineMiddleware<Config = unknown>(middleware: Middleware<Config>): Middleware<Config>;
 
 /**
- * An error with a code. Thrown by a hook, it fails the hook, as any Error does that the engine did not make;
- * a TypeError and its like are mistakes, and fault.
+ * An error with a code. If a hook throws it, or another Error that the engine did not create, the hook fails. A
+ * TypeError and similar errors of the engine are faults.
  */
 export class HookError extends Error {
 	constructor(message: string, more?: Code | { code?: Code; retryable?: boolean; status?: number; retry_after_ms?: number });
@@ -140,7 +140,7 @@ export function ask(message: string, payload?: unknown): GateToolAnswer;
 export function textResult(text: string): Result;
 export function errorResult(text: string): Result;
 
-/** The text of a message or result: of a string itself, or of all parts of type text. */
+/** Returns the text of a message or result: the string, or the concatenated parts of type text. */
 export function textOf(of: { readonly content?: Content }): string;
 
 export type { ModelRequest };

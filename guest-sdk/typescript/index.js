@@ -1,10 +1,10 @@
-// What a middleware imports. agent-runner has it built in, so that a script needs
-// no package; this package is for editors, type checkers and tests.
+// The module that middlewares import. agent-runner has it built in; scripts need this
+// package only for editors, type checkers and tests.
 
-/** Types the hooks of a middleware; gives it back as it is. */
+/** Returns the middleware unchanged. It only provides types. */
 export const defineMiddleware = (middleware) => middleware;
 
-/** An error with a code: what fails a hook, and what a refused call of the host throws. */
+/** An error with a code, thrown by hooks and by failed calls of the host. */
 export const HookError = globalThis.HookError ?? class HookError extends Error {
 	constructor(message, more = {}) {
 		super(message);
@@ -26,6 +26,6 @@ export const ask = (message, payload) => ({ decision: "ask", message, payload })
 export const textResult = (content) => ({ content });
 export const errorResult = (content) => ({ content, is_error: true });
 
-/** The text of a message or result: of a string itself, or of all parts of type text. */
+/** Returns the text of a message or result: the string, or the concatenated parts of type text. */
 export const textOf = ({ content }) =>
 	typeof content === "string" ? content : (content ?? []).filter((p) => p.type === "text").map((p) => p.text).join("");

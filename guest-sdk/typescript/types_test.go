@@ -1,5 +1,4 @@
-// Package typescript holds the npm package @agent-runner/middleware, and what
-// tests it.
+// Package typescript contains the npm package @agent-runner/middleware and its tests.
 package typescript
 
 import (
@@ -30,15 +29,14 @@ func compiler(t *testing.T) string {
 	return ""
 }
 
-// TestTypes lets the compiler check the package's own types, what must pass, what
-// must not, and the examples.
+// TestTypes compiles the package's types, the code in testdata and the examples.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), compiler(t), "-p", "testdata").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// TestBuiltIn checks that what the host has built in is this package.
+// TestBuiltIn checks that the host's built-in copy is identical to this package.
 func TestBuiltIn(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("index.js")

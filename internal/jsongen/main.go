@@ -1,13 +1,12 @@
-// Command jsongen writes the code that reads and writes the JSON of package
-// abi's types, field by field and without reflection: guests pay for it in
-// every hook.
+// Command jsongen generates the JSON codecs of package abi's types. Guests encode and decode
+// JSON in every hook, so the codecs do not use reflection.
 //
 //	jsongen ROOT,ROOT,… READ,… WRITTEN,… FILE HOSTFILE
 //
-// It reads the sources in the current folder, so that it also works while the files
-// do not fit them. The roots are types that cross the border, and then come
-// those of them that modules read and write; what they consist of follows. HOSTFILE
-// is for what modules do without: strict reading.
+// It parses the sources in the current directory, so that it also works while the generated
+// files do not compile. The roots are the types of the ABI. READ and WRITTEN are the types
+// that modules decode and encode. All types that these refer to are included. HOSTFILE
+// receives the code that modules do not need: strict decoding.
 package main
 
 import (
@@ -43,14 +42,14 @@ func main() {
 	}
 }
 
-// A typ is a Go type, as far as the types of package abi go.
+// A typ is a Go type of a field in package abi.
 type typ struct {
 	kind string // string, bool, int, raw, pointer, slice, map, struct
-	name string // as the code says it
+	name string // in Go syntax
 	elem *typ
 }
 
-// A field is one of a struct, or of one embedded in it.
+// A field is a field of a struct, or of a struct embedded in it.
 type field struct {
 	path, name          string
 	t                   *typ
@@ -60,11 +59,11 @@ type field struct {
 type generator struct {
 	bytes.Buffer
 	decls   map[string]ast.Expr
-	methods map[string]bool // "T.method", written by hand; T.writeFields where that calls it
-	structs map[string]bool // that are needed
-	trusted map[string]bool // of them, those that modules read
+	methods map[string]bool // handwritten methods as "T.method"; "T.writeFields" if T.writeValue calls it
+	structs map[string]bool // the types to generate
+	trusted map[string]bool // the types that modules decode
 	todo    []string
-	host    bytes.Buffer // what modules do without
+	host    bytes.Buffer // the content of HOSTFILE
 }
 
 func generate(roots, trusted, written, files []string) (both, host []byte, err error) {
@@ -94,12 +93,12 @@ func generate(roots, trusted, written, files []string) (both, host []byte, err e
 	return both, host, err
 }
 
-// closure are the structs that roots consist of.
+// closure returns the structs that roots refer to, including roots.
 func (g *generator) closure(roots []string) (map[string]bool, error) {
 	g.structs = map[string]bool{}
 	for _, r := range roots {
 		if _, ok := g.decls[r]; !ok {
-			return nil, fmt.Errorf("there is no type %s", r)
+			return nil, fmt.Errorf("type %s does not exist", r)
 		}
 		g.need(r)
 	}
@@ -112,7 +111,7 @@ func (g *generator) closure(roots []string) (map[string]bool, error) {
 	return g.structs, nil
 }
 
-// parse reads the package's sources, without the files that are to be written.
+// parse reads the package's sources, except the generated files.
 func (g *generator) parse(without []string) error {
 	files, err := os.ReadDir(".")
 	if err != nil {
@@ -177,7 +176,7 @@ func (g *generator) needAll(t *typ) {
 	}
 }
 
-// typeOf is the type that an expression in the sources names.
+// typeOf converts a type expression in the sources.
 func (g *generator) typeOf(e ast.Expr) *typ {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -205,11 +204,11 @@ func (g *generator) typeOf(e ast.Expr) *typ {
 		t.name = e.Name
 		return &t
 	default:
-		panic(fmt.Sprintf("a type that is not provided for: %T", e))
+		panic(fmt.Sprintf("unsupported type expression %T", e))
 	}
 }
 
-// fields are those of a struct, in the order of their JSON.
+// fields returns the fields of a struct, in the order of their JSON.
 func (g *generator) fields(name, prefix string) (out []field) {
 	s := g.decls[name].(*ast.StructType)
 	for _, f := range s.Fields.List {
@@ -243,7 +242,7 @@ func (g *generator) printf(format string, args ...any) { fmt.Fprintf(g, format, 
 func (g *generator) structType(name string) {
 	list := g.fields(name, "")
 	if len(list) > 64 {
-		panic(name + " has more than 64 fields, which is what a bit set holds")
+		panic(name + " has more than 64 fields, the size of the bit set")
 	}
 	g.strictOf(name, list)
 	g.writerOf(name, list)
@@ -252,7 +251,7 @@ func (g *generator) structType(name string) {
 	}
 }
 
-// strictOf writes the methods that read it by the rules of Decode.
+// strictOf generates the methods that decode a type as strictly as Decode.
 func (g *generator) strictOf(name string, list []field) {
 	h := &g.host
 	quoted := make([]string, len(list))
@@ -273,8 +272,7 @@ func (g *generator) strictOf(name string, list []field) {
 	fmt.Fprintf(h, "\nfunc (x *%s) readValue(s *scanner) error { return s.fields(x) }\n", name)
 }
 
-// fillerOf writes the method that reads what the host has written, and the shape by
-// which it does.
+// fillerOf generates the method that decodes the host's JSON, and the shape that it uses.
 func (g *generator) fillerOf(name string, list []field) {
 	g.printf("\nfunc (x *%s) fill(t *trusted) { t.object(&shapeOf%s, unsafe.Pointer(x)) }\n", name, name)
 	g.printf("\nvar shapeOf%s = objectShape{", name)
@@ -287,22 +285,23 @@ func (g *generator) fillerOf(name string, list []field) {
 	g.printf("fields: []shapeField{\n")
 	for _, f := range list {
 		g.printf("{%s, at: unsafe.Offsetof(%s{}.%s), %s},\n", keyOf(f.name), name, f.path[strings.LastIndexByte(f.path, '.')+1:],
-			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // a variable cannot refer to itself
+			strings.Replace(shape(f.t), "of: &shapeOf"+name+",", "", 1)) // an initializer cannot refer to its own variable
 	}
 	g.printf("{mask: %#x},\n", uint64(math.MaxUint64))
 	g.printf("}}\n")
 }
 
-// longestKey is how many bytes a key may have for its parts to be all of it, with the
-// comma and the quote before it and the quote and the colon behind it.
-const longestKey = 24
+// maxKey is the maximum length in bytes of a key that three words cover, including the
+// comma and the quotes and colon around it.
+const maxKey = 24
 
-// keyOf are the parts of a key that are compared, with what is around it: its first eight
-// bytes; of a longer one also the last eight, and what is between.
+// keyOf returns the fields of a shapeField that identify a key, including the comma, quotes
+// and colon around it: its first eight bytes, and for longer keys the last eight and those
+// in between.
 func keyOf(name string) string {
 	key := `,"` + name + `":`
-	if len(key) > longestKey {
-		panic("the key " + name + " is too long to be compared by its parts")
+	if len(key) > maxKey {
+		panic("the key " + name + " is longer than three words")
 	}
 	var first, mask, middle, last [8]byte
 	copy(first[:], key)
@@ -324,7 +323,7 @@ func keyOf(name string) string {
 	return text
 }
 
-// shape says how a trusted value is read into a field.
+// shape returns the fields of a shapeField that describe how to decode a type.
 func shape(t *typ) string {
 	switch {
 	case t.kind == "string":
@@ -350,11 +349,11 @@ func shape(t *typ) string {
 	case t.kind == "map":
 		return fmt.Sprintf("kind: shapeOther, other: func(t *trusted, p unsafe.Pointer) { fillMap(t, (*%s)(p), %s) }", t.name, filler(t.elem))
 	default:
-		panic("a type that modules are not given yet: " + t.name)
+		panic("modules cannot decode this type yet: " + t.name)
 	}
 }
 
-// fill is a statement that reads a trusted value into a place.
+// fill returns a statement that decodes a trusted value into place.
 func fill(t *typ, place string) string {
 	switch t.kind {
 	case "raw":
@@ -364,7 +363,7 @@ func fill(t *typ, place string) string {
 	case "int":
 		return place + " = " + converted(t, "int64", "t.int()")
 	default:
-		panic("an element that modules are not given yet: " + t.name)
+		panic("modules cannot decode this element type yet: " + t.name)
 	}
 }
 
@@ -375,7 +374,7 @@ func converted(t *typ, from, expression string) string {
 	return t.name + "(" + expression + ")"
 }
 
-// filler is a function that reads a trusted value.
+// filler returns a function literal that decodes a trusted value.
 func filler(t *typ) string {
 	return "func(t *trusted, v *" + t.name + ") { " + fill(t, "*v") + " }"
 }
@@ -405,7 +404,7 @@ func (g *generator) writerOf(name string, list []field) {
 	g.printf("}\n")
 }
 
-// present is the condition under which a field is written; empty for always.
+// present returns the condition under which a field is encoded, or "" for always.
 func present(f field) string {
 	place := "x." + f.path
 	switch {
@@ -426,7 +425,7 @@ func present(f field) string {
 	}
 }
 
-// read is an expression that reads a value into a place.
+// read returns an expression that decodes a value into place.
 func read(t *typ, place string) string {
 	switch t.kind {
 	case "raw":
@@ -448,7 +447,7 @@ func read(t *typ, place string) string {
 	}
 }
 
-// reader is a function that reads a value.
+// reader returns a function that decodes a value.
 func reader(t *typ) string {
 	switch t.kind {
 	case "raw":
@@ -462,7 +461,7 @@ func reader(t *typ) string {
 	}
 }
 
-// write is a statement that writes the value in a place.
+// write returns a statement that encodes the value in place.
 func write(t *typ, place string) string {
 	switch t.kind {
 	case "raw":

@@ -1,6 +1,5 @@
-// Command sdkgen writes the types of the ABI for the SDKs in C, Rust and
-// AssemblyScript, with what reads and writes their JSON, from the Go sources of
-// package abi, whose comments go along.
+// Command sdkgen generates the types of the ABI and their JSON codecs for the SDKs in C, Rust
+// and AssemblyScript. It copies the comments from the Go sources of package abi.
 //
 //	sdkgen ABI-FOLDER SDK-FOLDER
 package main
@@ -30,7 +29,7 @@ func main() {
 	}
 }
 
-// generate returns the text of each file below the folder of the SDKs.
+// generate returns the content of each generated file by its path in the SDKs' directory.
 func generate(abiDir, sdkDir string) (map[string]string, error) {
 	m, err := read(abiDir)
 	if err != nil {

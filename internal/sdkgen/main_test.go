@@ -17,7 +17,7 @@ func TestFresh(t *testing.T) {
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(sdks, name))
 		require.NoError(t, err)
-		require.Equal(t, want, string(got), "%s: make generate writes it anew", name)
+		require.Equal(t, want, string(got), "%s is out of date: run make generate", name)
 	}
 }
 

@@ -14,23 +14,23 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A model is what the SDKs need to know of package abi.
+// A model describes package abi for the SDKs.
 type model struct {
 	hooks   []hook
-	structs []*structure // what one holds comes before it
+	structs []*structure // sorted by dependency
 }
 
-// A hook is one, with the types of its input and answer.
+// A hook is the name of a hook and the types of its input and answer.
 type hook struct{ name, input, answer string }
 
-// A structure is a type that is a JSON object.
+// A structure is a type that is encoded as a JSON object.
 type structure struct {
 	name, doc string
 	fields    []field
-	open      bool // it keeps what it does not know
+	open      bool // stores unknown fields
 }
 
-// A kind is what a field holds.
+// A kind is the kind of a field's type.
 type kind int
 
 const (
@@ -39,29 +39,29 @@ const (
 	large       // int64
 	boolean
 	raw     // any JSON
-	members // an object with any keys
-	object  // of a structure
-	texts   // a list of texts
-	objects // a list of a structure
+	members // an object with arbitrary keys
+	object  // a structure
+	texts   // a list of strings
+	objects // a list of structures
 )
 
 type field struct {
 	key, doc string
 	kind     kind
-	of       string // the structure
-	// optional fields can be there or not, whatever they hold; those that are
-	// omitted when empty are not written then.
+	of       string // name of the structure
+	// optional fields distinguish absent from empty values. omitted fields are not encoded
+	// if they are empty.
 	optional, omitted bool
 }
 
-// special are types whose JSON is written by hand in each SDK.
+// special lists the types with a handwritten codec in each SDK.
 var special = map[string]bool{"Content": true, "ListPatch": true, "ToolsPatch": true}
 
-// roots are types that cross the border and are neither input nor answer.
+// roots lists the types of the ABI that are neither a hook's input nor its answer.
 var roots = []string{"Error", "RequestPatch", "ModelReply", "CallPatch", "ToolReply", "ToolRequest", "HTTPRequest", "HTTPResponse", "Sent", "Received",
 	"LocalValue", "LocalVersion", "Custom", "Event", "Approval"}
 
-// A reader reads the sources of package abi.
+// A reader parses the sources of package abi.
 type reader struct {
 	specs map[string]*ast.TypeSpec
 	docs  map[string]*ast.CommentGroup
@@ -72,7 +72,7 @@ type reader struct {
 func read(dir string) (*model, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("there is no package in %s", dir)
+		return nil, fmt.Errorf("no Go package in %s", dir)
 	}
 	r := &reader{specs: map[string]*ast.TypeSpec{}, docs: map[string]*ast.CommentGroup{}, done: map[string]bool{}, model: &model{}}
 	fset := token.NewFileSet()
@@ -91,7 +91,7 @@ func read(dir string) (*model, error) {
 		x := hook{string(h), reflect.TypeOf(in).Elem().Name(), reflect.TypeOf(answer).Elem().Name()}
 		r.model.hooks = append(r.model.hooks, x)
 		for _, name := range []string{x.input, x.answer} {
-			if name != "" { // describe gets nothing
+			if name != "" { // describe has no input
 				r.need(name)
 			}
 		}
@@ -119,7 +119,7 @@ func (r *reader) declarations(file *ast.File) {
 	}
 }
 
-// need adds a structure, behind those that it holds.
+// need adds a structure after those that it contains.
 func (r *reader) need(name string) {
 	if r.done[name] {
 		return
@@ -167,7 +167,7 @@ func (r *reader) fields(s *structure, t *ast.StructType) {
 	}
 }
 
-// typeOf sets what a field holds.
+// typeOf sets the kind of a field.
 func (r *reader) typeOf(f *field, t ast.Expr) {
 	switch t := t.(type) {
 	case *ast.StarExpr:
@@ -205,7 +205,7 @@ func (r *reader) typeOf(f *field, t ast.Expr) {
 			f.kind, f.of = object, t.Name
 		}
 	default:
-		panic(fmt.Sprintf("a field of type %T", t))
+		panic(fmt.Sprintf("unsupported field type %T", t))
 	}
 }
 
@@ -214,7 +214,7 @@ var (
 	upper = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
 )
 
-// comment is a comment's text in one line.
+// comment returns the text of a comment in one line.
 func comment(doc *ast.CommentGroup) string {
 	return link.ReplaceAllString(strings.Join(strings.Fields(doc.Text()), " "), "$1")
 }
@@ -227,7 +227,7 @@ func fieldComment(name, key, doc string) string {
 	return doc
 }
 
-// snake is a Go name in the spelling of C.
+// snake converts a Go name to snake case.
 func snake(name string) string {
 	return strings.ToLower(upper.ReplaceAllString(name, "${1}${3}_${2}${4}"))
 }

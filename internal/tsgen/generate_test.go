@@ -14,5 +14,5 @@ func TestFresh(t *testing.T) {
 	require.NoError(t, err)
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, want, string(got), "make generate writes it anew")
+	require.Equal(t, want, string(got), "out of date: run make generate")
 }

@@ -1,5 +1,5 @@
-// Command tsgen writes the types of the ABI for TypeScript, from the Go sources
-// of package abi, whose comments go along.
+// Command tsgen generates the TypeScript types of the ABI. It copies the comments from the Go
+// sources of package abi.
 package main
 
 import (

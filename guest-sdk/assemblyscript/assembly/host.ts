@@ -1,5 +1,4 @@
-// Calls of the host. Each returns a reply, which is a value or the failure that
-// the host answered with.
+// Calls of the host. Each returns a value or the failure that the host reported.
 
 import { Json, Reader, Value, Writer, encode } from "./json";
 import { CallPatch, Chunk, Custom, Failure, HTTPRequest, HTTPResponse, LocalValue, Message, ModelReply, Received, RequestPatch, Response, Sent, ToolReply, ToolRequest, ToolResult } from "./types";
@@ -26,7 +25,7 @@ import { CallPatch, Chunk, Custom, Failure, HTTPRequest, HTTPResponse, LocalValu
 @external("agent_middleware_v1", "http") declare function host_http(ptr: usize, len: i32): i32;
 @external("agent_middleware_v1", "log") declare function host_log(level: i32, ptr: usize, len: i32): void;
 
-/** The version with which localSet and storeSet set whatever was there. */
+/** The version with which localSet and storeSet set a value unconditionally. */
 export const ALWAYS: i64 = -1;
 
 export enum Level {
@@ -36,9 +35,9 @@ export enum Level {
 	Error,
 }
 
-/** A value, or the failure that came in its place. Look at ok first. */
+/** A value or a failure. Check ok first. */
 export class Reply<T> {
-	/** Why there is no value, or null. */
+	/** The reason why there is no value, or null. */
 	failure: Failure | null;
 	private it: T | null;
 
@@ -59,18 +58,18 @@ export class Reply<T> {
 		return this.failure === null;
 	}
 
-	/** The value; of a reply that is not ok, a trap. */
+	/** The value. Traps if the reply is not ok. */
 	get value(): T {
 		return this.it!;
 	}
 }
 
-/** A sum of localAdd or storeAdd, or the failure that came in its place. */
+/** The result of localAdd or storeAdd, or a failure. */
 export class Sum {
 	constructor(public failure: Failure | null, public value: i64) {}
 }
 
-/** A stretch of bytes of UTF-8. */
+/** A range of UTF-8 bytes. */
 class Bytes {
 	buffer: ArrayBuffer;
 	constructor(text: string) {
@@ -84,19 +83,22 @@ class Bytes {
 	}
 }
 
-/** How many bytes were read since the garbage was collected. */
+/** The number of bytes read since the last garbage collection. */
 let fresh: i32 = 0;
 
 const COLLECT: i32 = 1 << 18;
 
-/** Collects the garbage of earlier hooks, at the begin of one: no value is in use then but those of globals. */
+/**
+ * Collects the garbage of earlier hooks. Call it at the start of a hook, when only global
+ * variables refer to values.
+ */
 export function collect(): void {
 	if (fresh < COLLECT) return;
 	fresh = 0;
 	__collect();
 }
 
-/** Reads n bytes that are pending, as a value. It returns what is wrong, or "". */
+/** Reads n pending bytes as a value. Returns an error message, or "". */
 export function read(n: i32, into: Value): string {
 	const buffer = new ArrayBuffer(n);
 	const r = new Reader(changetype<usize>(buffer), host_read(changetype<usize>(buffer), n));
@@ -154,41 +156,44 @@ function otherArguments(args: string | null): CallPatch | null {
 	return patch;
 }
 
-/** In wrap_model: goes on, with a patch of the request or as it came. */
+/** In wrap_model: continues with a patch of the request, or unchanged if it is null. */
 export function nextModel(patch: RequestPatch | null): Reply<Response> {
 	const b = given(patch);
 	return response(host_next(b.ptr, b.length));
 }
 
-/** In wrap_tool_call: goes on, with other arguments or as they came. */
+/** In wrap_tool_call: continues with other arguments, or unchanged if they are null. */
 export function nextTool(args: string | null): Reply<ToolResult> {
 	const b = given(otherArguments(args));
 	return result(host_next(b.ptr, b.length));
 }
 
-/** Goes on as nextModel does, and returns at once: recv gives what comes. */
+/** Like nextModel, but returns at once. recv returns the chunks. */
 export function nextModelStream(patch: RequestPatch | null): Failure | null {
 	const b = given(patch);
 	return done(host_next_stream(b.ptr, b.length));
 }
 
-/** Goes on as nextTool does, and returns at once: recv gives what comes. */
+/** Like nextTool, but returns at once. recv returns the chunks. */
 export function nextToolStream(args: string | null): Failure | null {
 	const b = given(otherArguments(args));
 	return done(host_next_stream(b.ptr, b.length));
 }
 
-/** The chunks that wait, or once the end, and then neither: see over. */
+/**
+ * Returns the available chunks or, once, the end of the stream. After the end it returns
+ * neither; see over.
+ */
 export function recv(): Reply<Received> {
 	return reply<Received>(host_recv());
 }
 
-/** Whether a stream has nothing more to come. */
+/** Reports whether the stream has ended. */
 export function over(got: Received): bool {
 	return got.chunks.length == 0 && got.end === null;
 }
 
-/** Hands chunks on. What a wrapper or a tool sent is its answer. */
+/** Sends chunks to the caller. What a wrapper or a tool sends is its answer. */
 export function send(chunks: Chunk[]): Failure | null {
 	if (chunks.length == 0) return null;
 	const sent = new Sent();
@@ -197,13 +202,16 @@ export function send(chunks: Chunk[]): Failure | null {
 	return done(host_send(b.ptr, b.length));
 }
 
-/** A model call of the module's own, with the grant model. Its messages are a whole list. */
+/** Makes a model call. Needs the grant model. The messages must be a whole list. */
 export function model(request: RequestPatch): Reply<Response> {
 	const b = given(request);
 	return response(host_model(b.ptr, b.length));
 }
 
-/** A call of one of the agent's tools, with the grant tool:NAME. What fails there is a result that says so. */
+/**
+ * Calls one of the agent's tools. Needs the grant tool:NAME. If the tool fails, the result
+ * is an error result.
+ */
 export function tool(name: string, args: string): Reply<ToolResult> {
 	const request = new ToolRequest();
 	request.name = name;
@@ -213,8 +221,8 @@ export function tool(name: string, args: string): Reply<ToolResult> {
 }
 
 /**
- * Sends a request, with the grant http:HOST. {{secret:NAME}} in it is filled in by the host.
- * Any status is an answer; no answer is a failure.
+ * Sends an HTTP request. Needs the grant http:HOST. The host replaces {{secret:NAME}} in
+ * it. Any status is a response; a missing response is a failure.
  */
 export function http(request: HTTPRequest): Reply<HTTPResponse> {
 	const b = given(request);
@@ -239,13 +247,13 @@ export function changed(list: i32, revision: i64): i32 {
 	return host_changed(list, revision);
 }
 
-/** A run-local value. One that is not there has version 0. */
+/** Returns a run-local value. A missing value has version 0. */
 export function localGet(key: string): Reply<LocalValue> {
 	const k = new Bytes(key);
 	return reply<LocalValue>(host_local_get(k.ptr, k.length));
 }
 
-/** Sets a run-local value if it has a version still, or ALWAYS. */
+/** Sets a run-local value if its version is still the given one, or unconditionally with ALWAYS. */
 export function localSet(key: string, value: Json, version: i64): Failure | null {
 	const k = new Bytes(key), v = new Bytes(value);
 	return done(host_local_set(k.ptr, k.length, v.ptr, v.length, version));
@@ -268,19 +276,19 @@ function sum(n: i32): Sum {
 	return got.ok ? new Sum(null, got.value.value) : new Sum(got.failure, 0);
 }
 
-/** Adds to a counter and returns what it is then. */
+/** Adds to a counter and returns the new value. */
 export function localAdd(key: string, delta: i64): Sum {
 	const k = new Bytes(key);
 	return sum(host_local_add(k.ptr, k.length, delta));
 }
 
-/** A durable value, with the grant store. One that is not there has version 0. */
+/** Returns a durable value. Needs the grant store. A missing value has version 0. */
 export function storeGet(key: string): Reply<LocalValue> {
 	const k = new Bytes(key);
 	return reply<LocalValue>(host_store_get(k.ptr, k.length));
 }
 
-/** Sets a durable value for ttl seconds, or for ever (0). */
+/** Sets a durable value for ttl seconds; 0 means no expiry. */
 export function storeSet(key: string, value: Json, version: i64, ttl: i64): Failure | null {
 	const k = new Bytes(key), v = new Bytes(value);
 	return done(host_store_set(k.ptr, k.length, v.ptr, v.length, version, ttl));
@@ -296,7 +304,7 @@ export function storeAdd(key: string, delta: i64): Sum {
 	return sum(host_store_add(k.ptr, k.length, delta));
 }
 
-/** Makes an event of the run. */
+/** Emits a custom event of the run. */
 export function emit(name: string, data: Json): Failure | null {
 	const event = new Custom();
 	event.name = name;
@@ -310,7 +318,7 @@ export function log(level: Level, text: string): void {
 	host_log(level, b.ptr, b.length);
 }
 
-/** What the compiler calls for what can only be a mistake: a line in the log, and the end of the hook. */
+/** Called by the compiler's code for programming errors. Writes a log line and ends the hook. */
 export function abort(message: string | null, file: string | null, line: u32, column: u32): void {
 	log(Level.Error, (message !== null ? message : "abort") + " in " + (file !== null ? file : "?") + `:${line}:${column}`);
 	unreachable();

@@ -1,5 +1,5 @@
-// Middlewares for agent-runner in AssemblyScript: WebAssembly modules that it
-// calls in an agent's loop, in version 1 of the ABI. README.md begins with one.
+// An SDK for agent-runner middlewares in AssemblyScript, for version 1 of the ABI.
+// README.md starts with an example.
 
 import { Json, Value } from "./json";
 import { Content } from "./special";
@@ -13,8 +13,8 @@ export { host };
 export { abort } from "./host";
 
 /**
- * What an export does: reads the input, calls the hook, writes its answer. An
- * answer that was not touched changes nothing.
+ * The common implementation of exports: reads the input, calls the hook, writes its
+ * answer. An answer that the hook does not change has no effect.
  *
  *     export function gate_tool(len: i32): i32 {
  *         return hook<GateToolInput, GateToolAnswer>(len, (input, answer) => allow(answer));
@@ -33,10 +33,10 @@ export function hook<I extends Value, A extends Value>(len: i32, call: (input: I
 	return 0;
 }
 
-/** The input of describe, which has nothing in it. */
+/** The input of describe. It has no fields. */
 export class DescribeInput extends Value {}
 
-/** What a module says of itself that reads messages one by one, as List.at does. */
+/** Describes a module that reads messages one by one with List.at. */
 export function describeAs(answer: Description, name: string, version: string, description: string): Failure | null {
 	answer.name = name;
 	answer.version = version;
@@ -81,7 +81,7 @@ export function resultOf(text: string, isError: bool = false): ToolResult {
 	return r;
 }
 
-/** A piece of text. */
+/** A chunk of text. */
 export function textChunk(text: string): Chunk {
 	const c = new Chunk();
 	c.kind = "text";
@@ -94,14 +94,14 @@ export function allow(answer: GateToolAnswer): Failure | null {
 	return null;
 }
 
-/** Denies a call; the model reads why. */
+/** Denies a call. The model receives the message. */
 export function deny(answer: GateToolAnswer, message: string): Failure | null {
 	answer.decision = "deny";
 	answer.message = message;
 	return null;
 }
 
-/** Has somebody asked, who is shown the payload too. */
+/** Asks a person for approval. The payload is shown to the person. */
 export function ask(answer: GateToolAnswer, message: string, payload: Json = ""): Failure | null {
 	answer.decision = "ask";
 	answer.message = message;
@@ -109,7 +109,7 @@ export function ask(answer: GateToolAnswer, message: string, payload: Json = "")
 	return null;
 }
 
-/** What ends the run, in an answer's stop. */
+/** Ends the run if assigned to an answer's stop. */
 export function stop(reason: string, code: string = ""): Stop {
 	const s = new Stop();
 	s.reason = reason;
@@ -117,7 +117,7 @@ export function stop(reason: string, code: string = ""): Stop {
 	return s;
 }
 
-/** What pauses the run, in an answer's interrupt. */
+/** Pauses the run if assigned to an answer's interrupt. */
 export function interrupt(reason: string, payload: Json = ""): Interrupt {
 	const i = new Interrupt();
 	i.reason = reason;

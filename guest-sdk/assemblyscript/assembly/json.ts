@@ -1,13 +1,13 @@
-// JSON: a reader and a writer for the types of the ABI, and trees of any shape.
+// A JSON reader and writer for the types of the ABI, and JSON trees.
 
-/** JSON as it is spelled; empty where it is optional and not there. */
+/** Raw JSON text. Empty for an absent optional value. */
 export type Json = string;
 
-/** How deeply JSON may be nested. */
+/** The maximum nesting depth of JSON. */
 const DEPTH: i32 = 64;
 
-// Texts are looked at by words of eight bytes, or four units of UTF-16. In what these return
-// each place that was looked for has its highest bit set; those behind the first one may have it, too.
+// Strings are searched in words of eight bytes, or four units of UTF-16. These functions
+// set the highest bit of each match; the bits after the first match are undefined.
 
 const BYTES: u64 = 0x0101010101010101, HIGH: u64 = 0x8080808080808080;
 const UNITS: u64 = 0x0001000100010001;
@@ -18,21 +18,27 @@ function zeros(word: u64): u64 {
 	return (word - BYTES) & ~word & HIGH;
 }
 
-/** What a JSON string does not hold as it is: quotes, backslashes, controls. With the bit of 2 turned over, a quote is one more than those. */
+/**
+ * Marks the characters that a JSON string must escape: quotes, backslashes and control
+ * characters. With bit 2 inverted, a quote is one above the control characters.
+ */
 // @ts-ignore: decorator
 @inline
 function specials(word: u64): u64 {
 	return (((word ^ (BYTES * 2)) - BYTES * 0x21) | ((word ^ (BYTES * 0x5c)) - BYTES)) & ~word & HIGH;
 }
 
-/** What of UTF-16 is not written as one byte that is the same: that, and all behind ASCII. */
+/**
+ * Marks the UTF-16 units that are not written as one equal byte: those to escape, and all
+ * beyond ASCII.
+ */
 // @ts-ignore: decorator
 @inline
 function specialUnits(word: u64): u64 {
 	return ((((word ^ (UNITS * 2)) - UNITS * 0x21) | ((word ^ (UNITS * 0x5c)) - UNITS)) & (UNITS << 15)) | (word & (UNITS * 0xff80));
 }
 
-/** Four bytes as four units. */
+/** Widens four bytes to four units. */
 // @ts-ignore: decorator
 @inline
 function widen(four: u32): u64 {
@@ -41,7 +47,7 @@ function widen(four: u32): u64 {
 	return (x | (x << 8)) & 0x00ff00ff00ff00ff;
 }
 
-/** Four units below 256 as four bytes. */
+/** Narrows four units below 256 to four bytes. */
 // @ts-ignore: decorator
 @inline
 function narrow(units: u64): u32 {
@@ -49,12 +55,12 @@ function narrow(units: u64): u32 {
 	return <u32>(x | (x >> 16));
 }
 
-/** A new text of so many units. */
+/** Allocates a string of the given number of units. */
 function room(units: usize): usize {
 	return __new(units << 1, idof<string>());
 }
 
-/** The text that n bytes of ASCII are. */
+/** Decodes n bytes of ASCII. */
 function ascii(at: usize, n: usize): string {
 	const out = room(n);
 	let i: usize = 0;
@@ -63,7 +69,7 @@ function ascii(at: usize, n: usize): string {
 	return changetype<string>(out);
 }
 
-/** The text that n bytes of UTF-8 are. */
+/** Decodes n bytes of UTF-8. */
 function decoded(at: usize, n: usize): string {
 	let i: usize = 0;
 	while (i + 8 <= n && (load<u64>(at + i) & HIGH) == 0) i += 8;
@@ -71,7 +77,7 @@ function decoded(at: usize, n: usize): string {
 	return i == n ? ascii(at, n) : String.UTF8.decodeUnsafe(at, n);
 }
 
-/** Whether a text is n bytes of ASCII. */
+/** Compares a string with n bytes of ASCII. */
 function isThat(text: string, at: usize, n: usize): bool {
 	if (<usize>text.length != n) return false;
 	const ptr = changetype<usize>(text);
@@ -81,22 +87,22 @@ function isThat(text: string, at: usize, n: usize): bool {
 	return true;
 }
 
-/** Keys that were read, by a number that is made of them: most are read again and again. */
+/** A cache of keys by their hash: most keys recur. */
 const keys = new StaticArray<string | null>(128);
 
-/** What is in a string besides plain ASCII. */
+/** What a string contains besides plain ASCII. */
 const ESCAPES: i32 = 1, WIDE: i32 = 2;
 
-/** A type of the ABI: an object with fields, unless it says otherwise. */
+/** A type of the ABI. It is an object with fields unless it overrides read. */
 export abstract class Value {
-	/** Reads the value of a field, or returns false for a key that it does not have. */
+	/** Reads the value of a field. Returns false for an unknown key. */
 	readField(_key: string, _r: Reader): bool {
 		return false;
 	}
 
 	writeFields(_w: Writer): void {}
 
-	/** Reads the whole value; null is one without fields. */
+	/** Reads the whole value. null counts as an object without fields. */
 	read(r: Reader): void {
 		if (r.none()) return;
 		r.enter(0x7b, "want an object");
@@ -112,20 +118,20 @@ export abstract class Value {
 		w.byte(0x7d);
 	}
 
-	/** Whether it is left out where it is optional. */
+	/** Reports whether the value is omitted where it is optional. */
 	isEmpty(): bool {
 		return encode(this).length == 2;
 	}
 }
 
-/** The JSON of a value. */
+/** Returns the JSON encoding of a value. */
 export function encode(value: Value): Json {
 	const w = new Writer();
 	value.write(w);
 	return w.toString();
 }
 
-/** Reads JSON into a value, and returns what is wrong with it, or "". */
+/** Decodes JSON into a value. Returns an error message, or "". */
 export function decode(json: Json, value: Value): string {
 	const bytes = String.UTF8.encode(json);
 	const r = new Reader(changetype<usize>(bytes), bytes.byteLength);
@@ -134,7 +140,7 @@ export function decode(json: Json, value: Value): string {
 	return r.wrong;
 }
 
-/** Reads JSON from bytes of UTF-8. What is wrong first is kept, and nothing is read behind it. */
+/** Reads JSON from UTF-8 bytes. It records the first error and stops reading. */
 export class Reader {
 	wrong: string = "";
 	private at: usize;
@@ -152,7 +158,7 @@ export class Reader {
 		this.stop = this.at;
 	}
 
-	/** The next byte that is no white space, or 0 at the end. */
+	/** The next byte that is not white space, or 0 at the end. */
 	peek(): u8 {
 		while (this.at < this.stop) {
 			const c = load<u8>(this.at);
@@ -177,14 +183,14 @@ export class Reader {
 		if (this.wrong.length == 0 && this.peek() != 0) this.fail("something follows the JSON value");
 	}
 
-	/** Whether the value is null, which is then read. */
+	/** Skips a null and reports whether there was one. */
 	none(): bool {
 		if (this.peek() != 0x6e) return false;
 		this.word("null");
 		return true;
 	}
 
-	/** Begins a list or an object, whose bracket is given. */
+	/** Starts a list or an object with the given bracket. */
 	enter(open: u8, wanted: string): void {
 		if (this.peek() != open) return this.fail(wanted);
 		this.at++;
@@ -192,7 +198,7 @@ export class Reader {
 		if (++this.depth > DEPTH) this.fail("nested too deeply");
 	}
 
-	/** Goes on to the next item of a list or object, or leaves it. */
+	/** Advances to the next item of a list or object, or ends it. */
 	item(close: u8): bool {
 		const first = this.first;
 		this.first = false;
@@ -231,14 +237,14 @@ export class Reader {
 		else this.at++;
 	}
 
-	/** Reads a string; null is an empty one. */
+	/** Reads a string. null counts as "". */
 	text(): string {
 		if (this.none()) return "";
 		const from = this.at + 1, kind = this.span();
 		return this.wrong.length > 0 ? "" : this.between(from, this.at - 1 - from, kind);
 	}
 
-	/** Reads over a string, and says what is in it. */
+	/** Skips a string and returns what it contains. */
 	private span(): i32 {
 		if (this.peek() != 0x22) {
 			this.fail("want a string");
@@ -249,7 +255,7 @@ export class Reader {
 		while (at < stop) {
 			if (stop - at >= 8) {
 				const word = load<u64>(at), found = specials(word);
-				if (word & HIGH) kind |= WIDE; // or behind the string, which is no matter
+				if (word & HIGH) kind |= WIDE; // bytes after the string only cost time
 				if (found == 0) {
 					at += 8;
 					continue;
@@ -274,7 +280,7 @@ export class Reader {
 		return 0;
 	}
 
-	/** The text of a string that was read over. */
+	/** Returns the text of the skipped string. */
 	private between(from: usize, n: usize, kind: i32): string {
 		if (n == 0) return "";
 		if (kind == 0) return ascii(from, n);
@@ -282,7 +288,10 @@ export class Reader {
 		return this.unescaped(from, from + n);
 	}
 
-	/** The text of a string without its escapes, of which there is one at least. It is no longer than they. */
+	/**
+	 * Returns the text of a string with at least one escape, decoded. It is shorter than
+	 * the encoded text.
+	 */
 	private unescaped(from: usize, to: usize): string {
 		const out = room(to - from), behind = this.at;
 		let at = from, end = out;
@@ -329,7 +338,10 @@ export class Reader {
 		return changetype<string>(__renew(out, end - out));
 	}
 
-	/** Reads an escape that ends before a place. Half a pair of surrogates becomes the replacement character. */
+	/**
+	 * Reads an escape that ends before a position. Half of a surrogate pair becomes the
+	 * replacement character.
+	 */
 	private escape(to: usize): u32 {
 		const c = this.at + 1 < to ? load<u8>(this.at + 1) : 0;
 		if (c == 0x75) {
@@ -386,7 +398,7 @@ export class Reader {
 		return <i32>(this.at - from);
 	}
 
-	/** Reads over a number and returns how it is spelled. */
+	/** Skips a number and returns its text. */
 	number(): string {
 		this.peek();
 		const from = this.at;
@@ -410,7 +422,7 @@ export class Reader {
 		return ascii(from, this.at - from);
 	}
 
-	/** Reads a whole number; what does not fit is the nearest that does. */
+	/** Reads an integer. A value out of range becomes the nearest valid one. */
 	whole(): i64 {
 		if (this.none()) return 0;
 		let at = this.at, few: i64 = 0;
@@ -456,7 +468,7 @@ export class Reader {
 		if (this.span() & ESCAPES && this.wrong.length == 0) this.unescaped(from, this.at - 1);
 	}
 
-	/** Reads over a value. */
+	/** Skips a value. */
 	skip(): void {
 		switch (this.peek()) {
 			case 0x22:
@@ -554,7 +566,7 @@ export class Writer {
 		this.length++;
 	}
 
-	/** Writes what is JSON already. */
+	/** Writes raw JSON. */
 	raw(json: Json): void {
 		const from = changetype<usize>(json), n = json.length, to = this.room(n);
 		let i: usize = 0;
@@ -574,7 +586,7 @@ export class Writer {
 		this.length += <i32>String.UTF8.encodeUnsafe(rest, units, this.room(units * 3));
 	}
 
-	/** Writes a string. Half a pair of surrogates is replaced. */
+	/** Writes a string. Half of a surrogate pair becomes the replacement character. */
 	text(text: string): void {
 		this.byte(0x22);
 		const from = changetype<usize>(text), n = text.length;
@@ -697,12 +709,12 @@ export class Writer {
 	}
 }
 
-/** What most have of members. */
+/** The value of members without entries. */
 const none: string[] = [];
 
-/** The keys and values of an object, in their order. */
+/** The keys and values of an object, in order. */
 export class Members {
-	/** To be looked at: add appends to them. */
+	/** Read-only. Use add to append. */
 	keys: string[] = none;
 	values: Json[] = none;
 
@@ -739,10 +751,10 @@ export enum Kind {
 	Object,
 }
 
-/** Any JSON as a tree, read strictly: no key stands twice. */
+/** A JSON value as a tree. Duplicate keys are an error. */
 export class Tree extends Value {
 	kind: Kind = Kind.Null;
-	/** Of a string; of a number how it is spelled; "true" or "false". */
+	/** The text of a string, or the literal of a number or boolean. */
 	text: string = "";
 	keys: string[] = [];
 	items: Tree[] = [];
@@ -781,52 +793,52 @@ export class Tree extends Value {
 		}
 	}
 
-	/** What an object has under a key, or null. */
+	/** Returns the value of a key, or null. */
 	get(key: string): Tree | null {
 		const i = this.kind == Kind.Object ? this.keys.indexOf(key) : -1;
 		return i < 0 ? null : this.items[i];
 	}
 
-	/** The text under a key, or another. */
+	/** Returns the string of a key, or a default. */
 	textOf(key: string, otherwise: string): string {
 		const v = this.get(key);
 		return v !== null && v.kind == Kind.Text ? v.text : otherwise;
 	}
 
-	/** The whole number under a key, or another. */
+	/** Returns the integer of a key, or a default. */
 	wholeOf(key: string, otherwise: i64): i64 {
 		const v = this.get(key);
 		return v !== null && v.kind == Kind.Number ? I64.parseInt(v.text) : otherwise;
 	}
 
-	/** The texts of the list under a key; none if there is no list. */
+	/** Returns the strings of the list of a key, or an empty list. */
 	textsOf(key: string): string[] {
 		const out: string[] = [], v = this.get(key);
 		if (v !== null) for (let i = 0; i < v.items.length; i++) if (v.items[i].kind == Kind.Text) out.push(v.items[i].text);
 		return out;
 	}
 
-	/** Whether true stands under a key. */
+	/** Reports whether the value of a key is true. */
 	isTrue(key: string): bool {
 		const v = this.get(key);
 		return v !== null && v.kind == Kind.Bool && v.text == "true";
 	}
 }
 
-/** Reads any JSON as a tree, or returns null if it is none. */
+/** Parses JSON to a tree. Returns null if the text is invalid. */
 export function parse(json: Json): Tree | null {
 	const tree = new Tree();
 	return decode(json, tree).length == 0 ? tree : null;
 }
 
-/** A text as JSON. */
+/** Encodes a string as JSON. */
 export function quote(text: string): Json {
 	const w = new Writer();
 	w.text(text);
 	return w.toString();
 }
 
-/** An object of texts: object(["call", id, "tool", name]). */
+/** Encodes an object of strings: object(["call", id, "tool", name]). */
 export function object(pairs: string[]): Json {
 	const w = new Writer();
 	w.byte(0x7b);

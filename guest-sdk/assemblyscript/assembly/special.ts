@@ -1,10 +1,10 @@
-// The types whose JSON has several forms, and lists of messages.
+// Types with several JSON forms, and lists of messages.
 
 import { Reader, Value, Writer } from "./json";
 import { Failure, Message, Part, Splice, Tool } from "./types";
 import * as host from "./host";
 
-/** What a message or a result says: a text, or else parts, or else nothing. */
+/** The content of a message or a result: text, parts, or null. */
 export class Content extends Value {
 	text: string | null = null;
 	parts: Part[] | null = null;
@@ -15,7 +15,7 @@ export class Content extends Value {
 		return c;
 	}
 
-	/** The text, of all parts together. */
+	/** The concatenated text of all parts. */
 	plain(): string {
 		const text = this.text, parts = this.parts;
 		if (text !== null) return text;
@@ -38,14 +38,14 @@ export class Content extends Value {
 	}
 }
 
-/** Changes a list of messages: splices of the list as it was shown, or a whole new list. */
+/** Changes a list of messages, by splices or by a new list. Splices refer to the list in the input. */
 export class ListPatch extends Value {
 	splices: Splice[] = [];
 	whole: Message[] | null = null;
 
 	/**
-	 * Puts messages in the place of some at index at. Indices are those of the list
-	 * as it was shown, and ascend from call to call.
+	 * Replaces messages at index at. Indices refer to the list in the input. They must
+	 * ascend from call to call.
 	 */
 	splice(at: i32, remove: i32, insert: Message[]): void {
 		const s = new Splice();
@@ -55,7 +55,7 @@ export class ListPatch extends Value {
 		this.splices.push(s);
 	}
 
-	/** Puts a message before message at, or at the end. */
+	/** Inserts a message before message at, or at the end. */
 	insert(at: i32, message: Message): void {
 		this.splice(at, 0, [message]);
 	}
@@ -94,7 +94,7 @@ export class ListPatch extends Value {
 	}
 }
 
-/** Changes a list of tools: some added and removed, or a whole new list. */
+/** Changes a list of tools, by additions and removals or by a new list. */
 export class ToolsPatch extends Value {
 	add: Tool[] = [];
 	remove: string[] = [];
@@ -128,7 +128,7 @@ export class ToolsPatch extends Value {
 	}
 }
 
-/** What was pulled of a list, across hooks. It is only a cache. */
+/** A cache of a list's messages across hooks. */
 class Pulled {
 	known: Array<Message | null> = [];
 	from: i32 = 0;
@@ -142,15 +142,15 @@ class Pulled {
 
 const pulled: Array<Pulled | null> = [null, null];
 
-/** How many messages one call of the host pulls at most. */
+/** The maximum number of messages fetched in one host call. */
 const BLOCK: i32 = 64;
 
-/** A list of messages, which stays with the host until it is looked at. */
+/** A list of messages. A message is copied to the module when it is first read. */
 export class List extends Value {
 	list: i32 = 0;
 	revision: i64 = 0;
 	total: i32 = 0;
-	/** The messages, for a module whose description says "full". */
+	/** The messages, for a module whose description has messages: "full". */
 	items: Message[] | null = null;
 
 	get length(): i32 {
@@ -158,8 +158,8 @@ export class List extends Value {
 	}
 
 	/**
-	 * Message i, from 0. Reads come in blocks that grow while they go on in one
-	 * direction, and what was read is remembered until it changes.
+	 * Returns message i, from 0. Messages are fetched in blocks, which grow while they are
+	 * read in one direction, and cached until they change.
 	 */
 	at(i: i32): host.Reply<Message> {
 		if (i < 0 || i >= this.total)
@@ -185,8 +185,8 @@ export class List extends Value {
 	}
 
 	/**
-	 * The first index at which the list is not what it was at an earlier revision:
-	 * its length if nothing changed, 0 if nobody knows.
+	 * Returns the index of the first message that changed since an earlier revision: the
+	 * length if nothing changed, 0 if the revision is unknown.
 	 */
 	changedSince(revision: i64): i32 {
 		return max<i32>(min<i32>(host.changed(this.list, revision), this.total), 0);

@@ -196,7 +196,7 @@ export class Part extends Value {
 	input_audio: Json = "";
 	/** {"file_id"} or {"filename", "file_data"} */
 	file: Json = "";
-	/** The fields that this version does not know, as they came. */
+	/** The fields that this version does not know, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -243,7 +243,7 @@ export class ToolCall extends Value {
 	/** "function" */
 	type: string = "";
 	function: FunctionCall = new FunctionCall();
-	/** The fields that this version does not know, as they came. */
+	/** The fields that this version does not know, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {
@@ -274,7 +274,7 @@ export class Message extends Value {
 	/** an object for modules; never sent to a model */
 	extra: Json = "";
 	origin: string = "";
-	/** The fields that this version does not know, as they came. */
+	/** The fields that this version does not know, unchanged. */
 	unknown: Members = new Members();
 
 	readField(key: string, r: Reader): bool {

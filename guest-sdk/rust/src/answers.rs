@@ -1,11 +1,11 @@
-//! What answers are made of.
+//! Constructors for answers.
 
 use crate::*;
 use alloc::string::String;
 use core::fmt;
 
 impl Description {
-    /// A module that reads messages one by one, as [List::at] does.
+    /// Describes a module that reads messages one by one with [List::at].
     pub fn new(name: &str, version: &str, description: &str) -> Self {
         Description { name: name.into(), version: version.into(), description: description.into(), messages: "lazy".into(), ..Default::default() }
     }
@@ -43,7 +43,7 @@ impl ToolResult {
 }
 
 impl Chunk {
-    /// A piece of text.
+    /// A chunk of text.
     pub fn text(text: impl Into<String>) -> Self {
         Chunk { kind: "text".into(), text: text.into(), ..Default::default() }
     }
@@ -56,11 +56,11 @@ impl GateToolAnswer {
     pub fn allow() -> Self {
         GateToolAnswer::of("allow", String::new())
     }
-    /// Denies the call; the model reads why.
+    /// Denies the call. The model receives the message.
     pub fn deny(message: impl Into<String>) -> Self {
         GateToolAnswer::of("deny", message.into())
     }
-    /// Has somebody asked, who is shown the payload too.
+    /// Asks a person for approval. The payload is shown to the person.
     pub fn ask(message: impl Into<String>, payload: Raw) -> Self {
         GateToolAnswer { payload, ..GateToolAnswer::of("ask", message.into()) }
     }

@@ -1,5 +1,5 @@
-//! The allocator: lists of free blocks by their size, and one of large blocks. A module
-//! lives for a run, and asks for the same sizes hook after hook.
+//! The allocator: one list of free blocks for each small size, and one of large blocks. A
+//! module lives for a run and requests the same sizes in each hook.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32::{memory_grow, memory_size};
@@ -7,28 +7,29 @@ use core::cell::UnsafeCell;
 use core::ptr;
 
 const PAGE: usize = 65536;
-/// How much new memory is taken at once: to grow costs more than the usual hook.
+/// The number of pages by which memory grows at least. Growing costs more than a typical
+/// hook.
 const PAGES: usize = 4;
 
 /// Sizes are multiples of 16 up to 1 KB, four for each power of two up to 32 KB, and
-/// multiples of 1 KB from there on. The large ones share a list.
+/// multiples of 1 KB above. The blocks above 32 KB share a list.
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 1 << 15;
 const CLASSES: usize = SMALL / 16 + 1 + 4 * 5;
 
 struct Free {
     next: *mut Free,
-    size: usize, // of a large one
+    size: usize, // of a large block
 }
 
 struct State {
     free: [*mut Free; CLASSES],
-    large: *mut Free, // by address; neighbours are one
-    at: usize,        // of the memory that was never given out
+    large: *mut Free, // sorted by address; adjacent blocks are merged
+    at: usize,        // start of the memory that was never allocated
     end: usize,
 }
 
-/// The allocator of a module. Memory has one thread.
+/// The allocator of a module, which has a single thread.
 pub(crate) struct Heap(UnsafeCell<State>);
 
 unsafe impl Sync for Heap {}
@@ -39,7 +40,7 @@ impl Heap {
     }
 }
 
-/// The size that is given for a size, and its list, which is none for a large one.
+/// Returns the rounded size and the index of its list, which is CLASSES for large sizes.
 #[inline(always)]
 fn class(size: usize) -> (usize, usize) {
     if size <= SMALL {
@@ -56,7 +57,7 @@ fn class(size: usize) -> (usize, usize) {
 }
 
 impl State {
-    /// Takes a block of a size.
+    /// Allocates a block.
     unsafe fn take(&mut self, size: usize) -> *mut u8 {
         if size > isize::MAX as usize / 2 {
             return ptr::null_mut();
@@ -79,7 +80,7 @@ impl State {
             return self.give_back_large(block.cast(), size);
         }
         if block as usize + size == self.at {
-            self.at = block as usize; // the last that was given out
+            self.at = block as usize; // the last block allocated
             return;
         }
         let block = block.cast::<Free>();
@@ -87,7 +88,7 @@ impl State {
         self.free[class] = block;
     }
 
-    /// Takes the begin of the first block that is large enough.
+    /// Allocates the start of the first large block that is big enough.
     #[inline(never)]
     unsafe fn take_large(&mut self, size: usize) -> *mut u8 {
         let mut place: *mut *mut Free = &mut self.large;
@@ -128,12 +129,12 @@ impl State {
             whole = before;
         }
         if end(*whole) == self.at {
-            self.at = *whole as usize; // the last that were given out
+            self.at = *whole as usize; // the last blocks allocated
             *whole = (**whole).next;
         }
     }
 
-    /// Takes memory that was never given out, or nothing if there is no more.
+    /// Allocates memory that was never allocated before. Returns null if there is none.
     #[inline(never)]
     unsafe fn fresh(&mut self, size: usize) -> *mut u8 {
         if self.end - self.at < size {
@@ -146,7 +147,7 @@ impl State {
                 return ptr::null_mut();
             }
             if first * PAGE != self.end {
-                self.at = first * PAGE; // somebody else has grown it
+                self.at = first * PAGE; // other code has grown it
             }
             self.end = memory_size(0) * PAGE;
         }
@@ -156,8 +157,8 @@ impl State {
     }
 }
 
-/// Blocks are aligned to so much. One that is to be aligned to more lies in a larger
-/// one, whose address is before it.
+/// The alignment of blocks. A block with a larger alignment is part of a larger block,
+/// whose address is stored before it.
 const ALIGNED: usize = 16;
 
 unsafe impl GlobalAlloc for Heap {
@@ -193,7 +194,7 @@ unsafe impl GlobalAlloc for Heap {
                 return block;
             }
             if then > now && block as usize + now == state.at && then <= state.end - block as usize {
-                state.at = block as usize + then; // the last that was given out grows where it is
+                state.at = block as usize + then; // the last block allocated grows in place
                 return block;
             }
             if then < now && large == CLASSES {

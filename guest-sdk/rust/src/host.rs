@@ -1,5 +1,4 @@
-//! Calls of the host. Each returns a value, or the error that the host answered
-//! with.
+//! Calls of the host. Each returns a value or the error that the host reported.
 
 use crate::*;
 use alloc::{string::String, vec::Vec};
@@ -31,11 +30,10 @@ mod import {
     }
 }
 
-/// The version with which [local_set] and [store_set] set whatever was there.
+/// The version with which [local_set] and [store_set] set a value unconditionally.
 pub const ALWAYS: i64 = -1;
 
-/// Reads `len` bytes that are pending, such as an export's input. The host's text
-/// is UTF-8.
+/// Reads `len` pending bytes, such as an export's input. The host's text is UTF-8.
 pub fn pending(len: i32) -> Result<String, Error> {
     let room = len.max(0) as usize;
     let mut bytes = Vec::with_capacity(room);
@@ -49,7 +47,7 @@ pub fn pending(len: i32) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|_| Error::internal("the host's text is no UTF-8"))
 }
 
-/// Reads what a call that returned `n` left pending.
+/// Reads the pending reply of a call that returned `n`.
 fn reply(n: i32) -> Result<String, Error> {
     if n > 0 {
         return pending(n);
@@ -85,27 +83,27 @@ fn other_arguments(arguments: Option<&str>) -> Option<CallPatch> {
     arguments.map(|a| CallPatch { arguments: Some(a.into()) })
 }
 
-/// In wrap_model: goes on, with a patch of the request or as it came.
+/// In wrap_model: continues with a patch of the request, or unchanged if it is None.
 pub fn next_model(patch: Option<&RequestPatch>) -> Result<Response, Error> {
     response(given(patch, import::next))
 }
 
-/// In wrap_tool_call: goes on, with other arguments or as they came.
+/// In wrap_tool_call: continues with other arguments, or unchanged if they are None.
 pub fn next_tool(arguments: Option<&str>) -> Result<ToolResult, Error> {
     result(given(other_arguments(arguments).as_ref(), import::next))
 }
 
-/// Goes on as [next_model] does, and returns at once: [recv] gives what comes.
+/// Like [next_model], but returns at once. [recv] returns the chunks.
 pub fn next_model_stream(patch: Option<&RequestPatch>) -> Result<(), Error> {
     done(given(patch, import::next_stream))
 }
 
-/// Goes on as [next_tool] does, and returns at once: [recv] gives what comes.
+/// Like [next_tool], but returns at once. [recv] returns the chunks.
 pub fn next_tool_stream(arguments: Option<&str>) -> Result<(), Error> {
     done(given(other_arguments(arguments).as_ref(), import::next_stream))
 }
 
-/// The chunks that wait, or once the end, and then nothing.
+/// Returns the available chunks or, once, the end of the stream, and None after the end.
 pub fn recv() -> Result<Option<Received>, Error> {
     let text = reply(unsafe { import::recv() })?;
     if text.is_empty() {
@@ -115,7 +113,7 @@ pub fn recv() -> Result<Option<Received>, Error> {
     Ok(if got == Received::default() { None } else { Some(got) })
 }
 
-/// Hands chunks on. What a wrapper or a tool sent is its answer.
+/// Sends chunks to the caller. What a wrapper or a tool sends is its answer.
 pub fn send(chunks: Vec<Chunk>) -> Result<(), Error> {
     if chunks.is_empty() {
         return Ok(());
@@ -123,20 +121,19 @@ pub fn send(chunks: Vec<Chunk>) -> Result<(), Error> {
     done(given(Some(&Sent { chunks }), import::send))
 }
 
-/// A model call of the module's own, with the grant `model`. Its messages are a
-/// [ListPatch::Whole].
+/// Makes a model call. Needs the grant `model`. The messages are a [ListPatch::Whole].
 pub fn model(request: &RequestPatch) -> Result<Response, Error> {
     response(given(Some(request), import::model))
 }
 
-/// A call of one of the agent's tools, with the grant `tool:NAME`. What fails
-/// there is a result that says so.
+/// Calls one of the agent's tools. Needs the grant `tool:NAME`. If the tool fails, the
+/// result is an error result.
 pub fn tool(name: &str, arguments: &str) -> Result<ToolResult, Error> {
     result(given(Some(&ToolRequest { name: name.into(), arguments: arguments.into() }), import::tool))
 }
 
-/// Sends a request, with the grant `http:HOST`. `{{secret:NAME}}` in it is filled in
-/// by the host. Any status is an answer; no answer is an error.
+/// Sends an HTTP request. Needs the grant `http:HOST`. The host replaces
+/// `{{secret:NAME}}` in it. Any status is a response; a missing response is an error.
 pub fn http(request: &HTTPRequest) -> Result<HTTPResponse, Error> {
     read_as(given(Some(request), import::http))
 }
@@ -158,12 +155,13 @@ fn value(n: i32) -> Result<Option<LocalValue>, Error> {
     LocalValue::decode_json(&text).map(Some).map_err(|_| Error::internal("the host's value cannot be read"))
 }
 
-/// A run-local value, or nothing for a missing key.
+/// Returns a run-local value, or None if the key is missing.
 pub fn local_get(key: &str) -> Result<Option<LocalValue>, Error> {
     value(unsafe { import::local_get(key.as_ptr(), key.len() as i32) })
 }
 
-/// Sets a run-local value if it has a version still (0: it is not there), or [ALWAYS].
+/// Sets a run-local value if its version is still the given one (0 for a missing value),
+/// or unconditionally with [ALWAYS].
 pub fn local_set(key: &str, value: &Raw, version: i64) -> Result<(), Error> {
     done(unsafe { import::local_set(key.as_ptr(), key.len() as i32, value.0.as_ptr(), value.0.len() as i32, version) })
 }
@@ -172,17 +170,17 @@ pub fn local_delete(key: &str) -> Result<(), Error> {
     done(unsafe { import::local_delete(key.as_ptr(), key.len() as i32) })
 }
 
-/// Adds to a counter and returns what it is then.
+/// Adds to a counter and returns the new value.
 pub fn local_add(key: &str, delta: i64) -> Result<i64, Error> {
     read_as(unsafe { import::local_add(key.as_ptr(), key.len() as i32, delta) })
 }
 
-/// A durable value, with the grant `store`, or nothing for a missing key.
+/// Returns a durable value, or None if the key is missing. Needs the grant `store`.
 pub fn store_get(key: &str) -> Result<Option<LocalValue>, Error> {
     value(unsafe { import::store_get(key.as_ptr(), key.len() as i32) })
 }
 
-/// Sets a durable value for `ttl` seconds, or for ever (0).
+/// Sets a durable value for `ttl` seconds; 0 means no expiry.
 pub fn store_set(key: &str, value: &Raw, version: i64, ttl: i64) -> Result<(), Error> {
     done(unsafe { import::store_set(key.as_ptr(), key.len() as i32, value.0.as_ptr(), value.0.len() as i32, version, ttl) })
 }
@@ -195,7 +193,7 @@ pub fn store_add(key: &str, delta: i64) -> Result<i64, Error> {
     read_as(unsafe { import::store_add(key.as_ptr(), key.len() as i32, delta) })
 }
 
-/// Makes an event of the run.
+/// Emits a custom event of the run.
 pub fn emit(name: &str, data: Raw) -> Result<(), Error> {
     done(given(Some(&Custom { name: name.into(), data }), import::emit))
 }
@@ -218,7 +216,8 @@ pub fn write(text: &str) {
     unsafe { import::write(text.as_ptr(), text.len() as i32) }
 }
 
-/// What an export does: reads the input, calls the hook, writes its answer.
+/// The common implementation of exports: reads the input, calls the hook, writes its
+/// answer.
 pub fn serve<I: Json, A: Json>(len: i32, hook: impl FnOnce(I) -> Result<A, Error>) -> i32 {
     let input = pending(len).and_then(|text| {
         I::decode_json(&text).map_err(|m| Error::internal(alloc::format!("the hook's input cannot be read: {}, at byte {}", m.why, m.at)))
@@ -227,7 +226,7 @@ pub fn serve<I: Json, A: Json>(len: i32, hook: impl FnOnce(I) -> Result<A, Error
         Ok(answer) => {
             let text = answer.encode_json();
             if text != "{}" {
-                write(&text); // {} says nothing
+                write(&text); // {} means no change
             }
             0
         }
@@ -238,7 +237,7 @@ pub fn serve<I: Json, A: Json>(len: i32, hook: impl FnOnce(I) -> Result<A, Error
     }
 }
 
-/// What the export describe does.
+/// The implementation of the export describe.
 pub fn serve_describe(len: i32, describe: impl FnOnce() -> Description) -> i32 {
     serve(len, |_: Raw| Ok(describe()))
 }

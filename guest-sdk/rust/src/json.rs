@@ -1,24 +1,24 @@
-//! JSON: a reader and a writer for the types of the ABI, and values of any shape.
+//! A JSON reader and writer for the types of the ABI, and any other JSON.
 
 use crate::words::{first, load, specials, zeros, EACH};
 use alloc::{boxed::Box, string::String, vec::Vec};
 
-/// How deeply JSON may be nested.
+/// The maximum nesting depth of JSON.
 const DEPTH: u32 = 64;
 
-/// What is wrong with a text that is not the JSON that was wanted, and at which byte.
+/// The error for invalid or unexpected JSON, with its byte offset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Malformed {
     pub why: &'static str,
     pub at: usize,
 }
 
-/// A type that reads and writes its JSON.
+/// A type that can be decoded from and encoded to JSON.
 pub trait Json: Default {
-    /// Reads a value in the place of what a new one holds. What is wrong is kept by the reader.
+    /// Reads a value into a new one. The reader records errors.
     fn read(&mut self, r: &mut Reader);
     fn write(&self, w: &mut Writer);
-    /// Whether it is left out where it is optional.
+    /// Reports whether the value is omitted where it is optional.
     fn is_empty(&self) -> bool {
         false
     }
@@ -36,9 +36,9 @@ pub trait Json: Default {
     }
 }
 
-/// A struct that is a JSON object.
+/// A struct that is encoded as a JSON object.
 pub trait Object {
-    /// Reads the value of a field, or returns false for a key that it does not have.
+    /// Reads the value of a field. Returns false for an unknown key.
     fn read_field(&mut self, key: &Key, r: &mut Reader) -> bool;
     fn write_fields(&self, w: &mut Writer);
 }
@@ -55,7 +55,7 @@ impl<T: Object + Default + PartialEq> Json for T {
     }
 }
 
-/// The key of a field, and words of it, by which it is compared.
+/// The key of a field, with the words by which it is compared.
 pub struct Key<'a> {
     pub text: &'a str,
     head: u64,
@@ -72,18 +72,18 @@ impl<'a> Key<'a> {
         Key { text, head: unsafe { load(bytes, 0) }, tail }
     }
 
-    /// Whether it is a name.
+    /// Reports whether the key equals a name.
     #[inline(always)]
     pub fn is(&self, name: &Name) -> bool {
         self.head == name.head && self.text.len() == name.text.len() && self.tail == name.tail && (name.text.len() <= 16 || self.text == name.text)
     }
 }
 
-/// A name that keys are compared with.
+/// A name to compare keys with.
 pub struct Name<'a> {
     text: &'a str,
-    head: u64, // the first eight bytes, or less
-    tail: u64, // the last eight bytes of more than eight
+    head: u64, // the first eight bytes, or fewer
+    tail: u64, // the last eight bytes, if there are more than eight
 }
 
 impl<'a> Name<'a> {
@@ -117,7 +117,7 @@ macro_rules! read_fields {
 }
 pub(crate) use read_fields;
 
-/// Reads JSON. What is wrong first is kept, and nothing is read behind it.
+/// Reads JSON. It records the first error and stops reading.
 pub struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -141,17 +141,18 @@ impl<'a> Reader<'a> {
 
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
-        // The text is as long as stop at least.
+        // stop never exceeds the length of the text
         if at < self.stop { unsafe { *self.text.as_bytes().get_unchecked(at) } } else { 0 }
     }
 
-    /// The text between two places, which are beside ASCII.
+    /// The text between two positions, which must be next to ASCII characters.
     #[inline(always)]
     fn between(&self, from: usize, to: usize) -> &'a str {
         unsafe { self.text.get_unchecked(from..to) }
     }
 
-    /// The next byte that is no white space, or 0 at the end. The host writes none.
+    /// The next byte that is not white space, or 0 at the end. The host writes no white
+    /// space.
     #[inline(always)]
     pub fn peek(&mut self) -> u8 {
         let c = self.byte(self.at);
@@ -174,7 +175,7 @@ impl<'a> Reader<'a> {
         self.at += word.len();
     }
 
-    /// Says what was wrong, if something was.
+    /// Ends reading and returns the error, if any.
     pub fn end(mut self) -> Result<(), Malformed> {
         if self.wrong.is_none() {
             self.peek();
@@ -185,7 +186,7 @@ impl<'a> Reader<'a> {
         self.wrong.map_or(Ok(()), Err)
     }
 
-    /// Whether the value is null, which is then read: it is as if it were not there.
+    /// Skips a null and reports whether there was one. null counts as absent.
     #[inline(always)]
     pub fn null(&mut self) -> bool {
         if self.peek() != b'n' {
@@ -195,7 +196,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Begins a list or an object, whose bracket is given.
+    /// Starts a list or an object with the given bracket.
     fn enter(&mut self, open: u8) -> bool {
         if self.peek() != open {
             self.fail(if open == b'{' { "want an object" } else { "want a list" });
@@ -209,7 +210,7 @@ impl<'a> Reader<'a> {
         self.wrong.is_none()
     }
 
-    /// Goes on to the next item of a list or object, or leaves it.
+    /// Advances to the next item of a list or object, or ends it.
     #[inline(always)]
     fn item(&mut self, close: u8, first: &mut bool) -> bool {
         let c = self.peek();
@@ -225,11 +226,11 @@ impl<'a> Reader<'a> {
             self.fail("want a comma");
             return false;
         }
-        self.at += 1; // and a value, which close is not
+        self.at += 1; // a value must follow, but not the closing bracket
         true
     }
 
-    /// Reads a list, of which read reads an item; null is one without any.
+    /// Reads a list. It calls `read` for each item. null counts as an empty list.
     pub fn items(&mut self, read: &mut dyn FnMut(&mut Self)) {
         if self.null() || !self.enter(b'[') {
             return;
@@ -240,7 +241,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an object, of which read reads a field; null is one without any.
+    /// Reads an object. It calls `read` for each field. null counts as an empty object.
     pub fn fields(&mut self, read: &mut dyn FnMut(&Key, &mut Self)) {
         if self.null() || !self.enter(b'{') {
             return;
@@ -268,14 +269,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a key as the host writes it, if it is no longer than two words less a quote.
+    /// Reads a key in the host's encoding, if it is shorter than two words.
     #[inline(always)]
     fn short_key(&mut self) -> Option<Key<'a>> {
         if self.stop - self.at < 18 {
             return None;
         }
         unsafe {
-            // Eighteen bytes are there: two quotes, two words less one byte, and a colon.
+            // The next 18 bytes exist: two quotes, two words less one byte, and a colon.
             let bytes = self.text.as_bytes().get_unchecked(self.at..);
             let mut head = load(bytes, 1);
             let (mut found, mut n, mut tail) = (specials(head), 0, 0);
@@ -306,8 +307,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads over a string, and returns where it begins and ends between its
-    /// quotes, and whether there are escapes in it.
+    /// Skips a string. Returns the start and end of the text between its quotes, and
+    /// whether it has escapes.
     fn span(&mut self) -> (usize, usize, bool) {
         if self.peek() != b'"' {
             self.fail("want a string");
@@ -350,7 +351,7 @@ impl<'a> Reader<'a> {
         if escaped { self.unescaped(from, to) } else { String::from(self.between(from, to)) }
     }
 
-    /// The text of a string without its escapes. The reader is behind it.
+    /// Decodes a string with escapes. The reader is after the string.
     fn unescaped(&mut self, from: usize, to: usize) -> String {
         let bytes = self.text.as_bytes();
         let mut out = String::with_capacity(to - from);
@@ -383,8 +384,8 @@ impl<'a> Reader<'a> {
         out
     }
 
-    /// The character that an escape stands for, and what is behind it, or 0. Half a pair
-    /// of surrogates becomes the replacement character.
+    /// Returns the character of an escape and the index after it, or 0. Half of a
+    /// surrogate pair becomes the replacement character.
     fn escape(&self, at: usize, to: usize) -> (char, usize) {
         let b = &self.text.as_bytes()[..to];
         let c = b.get(at + 1).copied().unwrap_or(0);
@@ -401,7 +402,7 @@ impl<'a> Reader<'a> {
         (plain, at + 2)
     }
 
-    /// Reads over a number and returns how it is spelled.
+    /// Skips a number and returns its text.
     pub fn number(&mut self) -> &'a str {
         self.peek();
         let from = self.at;
@@ -434,7 +435,7 @@ impl<'a> Reader<'a> {
         self.at - from
     }
 
-    /// Reads a whole number; what does not fit is the nearest that does.
+    /// Reads an integer. A value out of range becomes the nearest valid one.
     fn whole(&mut self) -> i64 {
         let (from, mut at, mut few) = (self.at, self.at, 0i64);
         let digits = &self.text.as_bytes()[from..self.stop.min(from + 18)];
@@ -468,7 +469,7 @@ impl<'a> Reader<'a> {
         if negative { -value } else { value }
     }
 
-    /// Reads over a value.
+    /// Skips a value.
     pub fn skip(&mut self) {
         match self.peek() {
             b'"' => {
@@ -489,7 +490,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The character behind `\u`, which may take another escape, and what is behind it, or 0.
+/// Returns the character of a `\u` escape, which may span two escapes, and the index
+/// after it, or 0.
 fn escaped_unit(b: &[u8], at: usize) -> (char, usize) {
     let mut code = match hex(b, at) {
         Some(code) => code,
@@ -524,7 +526,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// What was written.
+    /// Returns the output.
     pub fn finish(self) -> String {
         unsafe { String::from_utf8_unchecked(self.out) }
     }
@@ -587,7 +589,7 @@ impl Writer {
                 at += first(found);
             }
             let c = bytes[at];
-            // U+2028 and U+2029 end lines in JavaScript.
+            // U+2028 and U+2029 are line terminators in JavaScript.
             let line = c == 0xe2 && matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9]));
             if !line && c >= b' ' && c != b'"' && c != b'\\' {
                 at += 1;
@@ -745,7 +747,7 @@ impl Json for Box<crate::Event> {
     }
 }
 
-/// An answer of nothing.
+/// An answer without fields.
 impl Json for () {
     fn read(&mut self, r: &mut Reader) {
         r.skip()
@@ -755,19 +757,19 @@ impl Json for () {
     }
 }
 
-/// JSON as it is spelled; nothing where it is optional and not there.
+/// Raw JSON text. Empty for an absent optional value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Raw(pub String);
 
 impl Raw {
-    /// JSON of a string.
+    /// Encodes a string.
     pub fn text(text: &str) -> Raw {
         let mut w = Writer::default();
         w.text(text);
         Raw(w.finish())
     }
 
-    /// An object of strings.
+    /// Encodes an object of strings.
     pub fn object(fields: &[(&str, &str)]) -> Raw {
         let mut w = Writer::default();
         w.raw("{");
@@ -778,19 +780,19 @@ impl Raw {
         Raw(w.finish())
     }
 
-    /// Reads it as a tree.
+    /// Parses the text to a tree.
     pub fn value(&self) -> Result<Value, Malformed> {
         Value::decode_json(&self.0)
     }
 
-    /// Reads it into a type of serde's.
+    /// Decodes the text into a type of serde.
     #[cfg(feature = "serde")]
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, crate::Error> {
         use alloc::string::ToString;
         serde_json::from_str(&self.0).map_err(|e| crate::Error::invalid(e.to_string()))
     }
 
-    /// Writes what serde knows how to.
+    /// Encodes a type of serde.
     #[cfg(feature = "serde")]
     pub fn encode<T: serde::Serialize>(value: &T) -> Result<Raw, crate::Error> {
         use alloc::string::ToString;
@@ -819,7 +821,7 @@ impl Json for Raw {
     }
 }
 
-/// The keys and values of an object, in their order.
+/// The keys and values of an object, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Members(pub Vec<(String, Raw)>);
 
@@ -830,7 +832,7 @@ impl Members {
     pub fn add(&mut self, key: &str, value: Raw) {
         self.0.push((key.into(), value));
     }
-    /// Reads a member behind its key.
+    /// Reads a member's value.
     pub(crate) fn read_member(&mut self, key: &Key, r: &mut Reader) {
         let mut value = Raw::default();
         value.read(r);
@@ -857,13 +859,13 @@ impl Json for Members {
     }
 }
 
-/// Any JSON, read strictly: no key stands twice.
+/// A JSON value as a tree. Duplicate keys are an error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     #[default]
     Null,
     Bool(bool),
-    /// How it is spelled.
+    /// The literal of a number.
     Number(String),
     Text(String),
     List(Vec<Value>),
@@ -871,7 +873,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What an object has under a key.
+    /// Returns the value of an object's key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Value::Object(fields) => fields.iter().find(|(k, _)| k == key).map(|(_, v)| v),

@@ -1,5 +1,5 @@
-//! Middlewares for agent-runner in Rust: WebAssembly modules that it calls in an
-//! agent's loop, in version 1 of the ABI.
+//! An SDK for agent-runner middlewares: WebAssembly modules that are called in an agent's
+//! loop. It implements version 1 of the ABI.
 //!
 //! ```ignore
 //! use agent_middleware::*;
@@ -19,7 +19,7 @@
 //! export!(Guard: gate_tool);
 //! ```
 //!
-//! The crate needs `alloc`, and neither `std` nor another crate.
+//! The crate needs `alloc`, but neither `std` nor other crates.
 #![no_std]
 
 extern crate alloc;
@@ -42,8 +42,8 @@ pub use types::*;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap::new();
 
-/// Exports hooks of a [Middleware], and no others, since the host calls what is
-/// exported: `export!(Guard: configure, gate_tool)`. A module does so once.
+/// Exports hooks of a [Middleware]: `export!(Guard: configure, gate_tool)`. The host
+/// calls only exported hooks. Use it once in a module.
 #[macro_export]
 macro_rules! export {
     ($type:ty: $($hook:ident),+ $(,)?) => {

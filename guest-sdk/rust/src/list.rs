@@ -1,12 +1,12 @@
-//! Lists of messages, which stay with the host until they are looked at.
+//! Lists of messages. A message is copied to the module when it is first read.
 
 use crate::{host, Error, List, Message};
 use alloc::{format, rc::Rc, vec, vec::Vec};
 
-/// How many messages one call of the host pulls at most.
+/// The maximum number of messages fetched in one host call.
 const BLOCK: i32 = 64;
 
-/// What was pulled of a list, across hooks. It is only a cache.
+/// A cache of a list's messages across hooks.
 struct Pulled {
     revision: i64,
     known: Vec<Option<Rc<Message>>>,
@@ -42,8 +42,8 @@ impl List {
         self.total == 0
     }
 
-    /// Message `i`, from 0. Reads come in blocks that grow while they go on in one
-    /// direction, and what was read is remembered until it changes.
+    /// Returns message `i`, from 0. Messages are fetched in blocks, which grow while they
+    /// are read in one direction, and cached until they change.
     pub fn at(&self, i: i32) -> Result<Rc<Message>, Error> {
         if i < 0 || i >= self.total {
             return Err(Error::invalid(format!("there is no message {} in a list of {}", i, self.total)));
@@ -85,15 +85,15 @@ impl List {
         self.at(self.total - 1).map(Some)
     }
 
-    /// The first index at which the list is not what it was at an earlier revision:
-    /// its length if nothing changed, 0 if nobody knows.
+    /// Returns the index of the first message that changed since an earlier revision: the
+    /// length if nothing changed, 0 if the revision is unknown.
     pub fn changed_since(&self, revision: i64) -> i32 {
         host::changed(self.list, revision).clamp(0, self.total)
     }
 }
 
 impl crate::ListPatch {
-    /// A list of one message, for calls of the module's own.
+    /// A list of one message, for the module's own model calls.
     pub fn just(message: Message) -> Self {
         crate::ListPatch::Whole(vec![message])
     }

@@ -1,10 +1,10 @@
-//! The types whose JSON has several forms.
+//! Types with several JSON forms.
 
 use crate::json::{Json, Reader, Writer};
 use crate::{Chunk, Message, Part, Splice, Tool};
 use alloc::{string::String, vec, vec::Vec};
 
-/// What a message or a result says: nothing, a text, or parts.
+/// The content of a message or a result: null, text, or parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     Null,
@@ -31,7 +31,7 @@ impl From<String> for Content {
 }
 
 impl Content {
-    /// The text, of all parts together.
+    /// Returns the concatenated text of all parts.
     pub fn plain(&self) -> String {
         match self {
             Content::Null => String::new(),
@@ -65,8 +65,8 @@ impl Json for Content {
     }
 }
 
-/// Changes a list of messages: splices of the list as it was shown, which ascend,
-/// or a whole new list.
+/// Changes a list of messages, by ascending splices or by a new list. Splices refer to
+/// the list in the input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListPatch {
     Splice(Vec<Splice>),
@@ -80,15 +80,14 @@ impl Default for ListPatch {
 }
 
 impl ListPatch {
-    /// Puts messages in the place of `remove` of them at index `at`. Indices are
-    /// those of the list as it was shown, and ascend from call to call. Nothing
-    /// happens to a whole list.
+    /// Replaces `remove` messages at index `at`. Indices refer to the list in the input
+    /// and must ascend from call to call. It has no effect on a whole list.
     pub fn splice(&mut self, at: i32, remove: i32, insert: Vec<Message>) {
         if let ListPatch::Splice(list) = self {
             list.push(Splice { at, remove, insert });
         }
     }
-    /// Puts a message before message `at`, or at the end.
+    /// Inserts a message before message `at`, or at the end.
     pub fn insert(&mut self, at: i32, message: Message) {
         self.splice(at, 0, vec![message]);
     }
@@ -130,7 +129,7 @@ impl Json for ListPatch {
     }
 }
 
-/// Changes a list of tools: some added and removed, or a whole new list.
+/// Changes a list of tools, by additions and removals or by a new list.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolsPatch {
     Change { add: Vec<Tool>, remove: Vec<String> },
@@ -144,7 +143,7 @@ impl Default for ToolsPatch {
 }
 
 impl ToolsPatch {
-    /// Adds a tool, whose calls call_tool gets.
+    /// Adds a tool. The module's call_tool receives its calls.
     pub fn add(&mut self, tool: Tool) {
         match self {
             ToolsPatch::Change { add, .. } => add.push(tool),
@@ -191,7 +190,7 @@ impl Json for ToolsPatch {
     }
 }
 
-/// A chunk has the fields of its kind.
+/// Writes the fields that belong to the chunk's kind.
 pub(crate) fn write_chunk(c: &Chunk, w: &mut Writer) {
     w.optional("seq", &c.seq);
     w.field("kind", &c.kind);

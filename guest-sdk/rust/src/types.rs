@@ -212,7 +212,7 @@ pub struct Part {
     pub input_audio: Raw,
     /// {"file_id"} or {"filename", "file_data"}
     pub file: Raw,
-    /// The fields that this version does not know, as they came.
+    /// The fields that this version does not know, unchanged.
     pub unknown: Members,
 }
 
@@ -270,7 +270,7 @@ pub struct ToolCall {
     /// "function"
     pub type_: String,
     pub function: FunctionCall,
-    /// The fields that this version does not know, as they came.
+    /// The fields that this version does not know, unchanged.
     pub unknown: Members,
 }
 
@@ -305,7 +305,7 @@ pub struct Message {
     /// an object for modules; never sent to a model
     pub extra: Raw,
     pub origin: String,
-    /// The fields that this version does not know, as they came.
+    /// The fields that this version does not know, unchanged.
     pub unknown: Members,
 }
 
@@ -2418,10 +2418,10 @@ impl Object for Approval {
     }
 }
 
-/// A middleware: each method is a hook. Those that [export!](crate::export) names
-/// are called; an answer is what Default makes of it where nothing is to change.
+/// A middleware. Each method is a hook; the host calls those that
+/// [export!](crate::export) exports. A default answer changes nothing.
 pub trait Middleware: Default {
-    /// Says what the module is. It is asked once, before configure.
+    /// Describes the module. It is called once, before configure.
     fn describe(&self) -> Description {
         Description { messages: "lazy".into(), ..Default::default() }
     }
@@ -2484,7 +2484,7 @@ pub trait Middleware: Default {
     }
 }
 
-/// Calls a macro with each hook but describe: its name, the type of its input and that of its answer.
+/// Applies a macro to each hook except describe, with its name, input type and answer type.
 #[macro_export]
 macro_rules! each_hook {
     ($call:ident) => {

@@ -1,24 +1,24 @@
-//! Texts are looked at by words of eight bytes.
+//! Strings are searched in words of eight bytes.
 
-/// A byte in each place of a word.
+/// A word with 1 in each byte.
 pub(crate) const EACH: u64 = 0x0101010101010101;
 const HIGH: u64 = EACH * 0x80;
 
-/// The word at a place of a text that has eight bytes there.
+/// Loads the eight bytes at an index, which must exist.
 #[inline(always)]
 pub(crate) unsafe fn load(bytes: &[u8], at: usize) -> u64 {
     debug_assert!(at + 8 <= bytes.len());
     bytes.as_ptr().add(at).cast::<u64>().read_unaligned()
 }
 
-/// The highest bit of each byte that is zero; bytes behind the first one may have it, too.
+/// Sets the highest bit of each zero byte. The bits after the first one are undefined.
 #[inline(always)]
 pub(crate) fn zeros(word: u64) -> u64 {
     word.wrapping_sub(EACH) & !word & HIGH
 }
 
-/// The same of what a JSON string does not hold as it is: quotes, backslashes, controls.
-/// With the bit of 2 turned over, a quote is one more than the controls.
+/// Likewise marks the characters that a JSON string must escape: quotes, backslashes and
+/// control characters. With bit 2 inverted, a quote is one above the control characters.
 #[inline(always)]
 pub(crate) fn specials(word: u64) -> u64 {
     let quotes = (word ^ (EACH * 2)).wrapping_sub(EACH * (b' ' as u64 + 1));
@@ -26,13 +26,13 @@ pub(crate) fn specials(word: u64) -> u64 {
     (quotes | slashes) & !word & HIGH
 }
 
-/// The place of the first byte that was found.
+/// The index of the first marked byte.
 #[inline(always)]
 pub(crate) fn first(found: u64) -> usize {
     (found.trailing_zeros() / 8) as usize
 }
 
-/// Whether bytes are ASCII all through.
+/// Reports whether all bytes are ASCII.
 pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
     let mut at = 0;
     while bytes.len() - at >= 16 {

@@ -1,4 +1,4 @@
-// What must and must not pass the compiler. It is not run.
+// Code that the compiler must accept or reject. It is not executed.
 import { allow, defineMiddleware, deny, HookError, textOf, textResult } from "@agent-runner/middleware";
 import type { Messages, MessagesPatch } from "@agent-runner/middleware";
 
@@ -65,20 +65,20 @@ function shorter(messages: Messages): MessagesPatch | undefined {
 }
 
 export const wrong = [
-	// @ts-expect-error: there is no such hook
+	// @ts-expect-error: no such hook
 	defineMiddleware({ gateTol: () => allow() }),
-	// @ts-expect-error: a decision is one of four
+	// @ts-expect-error: a decision is one of four strings
 	defineMiddleware({ gateTool: () => ({ decision: "maybe" }) }),
 	// @ts-expect-error: an answer is an object
 	defineMiddleware({ beforeAgent: () => "hello" }),
-	// @ts-expect-error: an instruction is a text
+	// @ts-expect-error: an instruction is a string
 	defineMiddleware({ beforeAgent: () => ({ instruction: 1 }) }),
-	// @ts-expect-error: next is there in wrappers alone
+	// @ts-expect-error: only wrappers have next
 	defineMiddleware({ beforeAgent: (_, ctx) => ctx.next() }),
 	// @ts-expect-error: a message needs a role
 	defineMiddleware({ beforeAgent: (input) => ({ messages: input.messages.append({ content: "x" }) }) }),
 	// @ts-expect-error: messages are frozen
 	defineMiddleware({ beforeAgent: (input) => void (input.messages.at(0)!.content = "x") }),
-	// @ts-expect-error: there is no such property of the configuration
+	// @ts-expect-error: no such property of the configuration
 	defineMiddleware<Config>({ gateTool: (_, ctx) => (ctx.config.alow ? allow() : deny("")) }),
 ];

@@ -1,5 +1,5 @@
-/* A module for the tests of host calls: it makes every one, and says in its
- * answer what came of each. Those in Rust and AssemblyScript do the same. */
+/* A module for the tests of host calls: it makes each call and returns the results in its
+ * answer. The modules in Rust and AssemblyScript do the same. */
 #include "../../agent_middleware.h"
 
 AM_MIDDLEWARE("probe", "1.0.0", "Makes every host call.")

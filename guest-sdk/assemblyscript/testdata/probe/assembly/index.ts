@@ -1,5 +1,5 @@
-// A module for the tests of host calls: it makes every one, and says in its
-// answer what came of each.
+// A module for the tests of host calls: it makes each call and returns the results in its
+// answer.
 
 import {
 	BeforeAgentAnswer, BeforeAgentInput, BeforeToolAnswer, BeforeToolInput, Chunk, Description, DescribeInput, Failure, GateToolAnswer, GateToolInput,

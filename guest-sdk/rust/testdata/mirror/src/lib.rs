@@ -1,5 +1,5 @@
-//! A module for the tests of the golden vectors: each hook writes its input as it
-//! was read, answer_HOOK does so with an answer, and other types likewise.
+//! A module for the tests of the golden vectors: each hook writes its decoded input,
+//! answer_HOOK does the same with an answer, and other exports with other types.
 
 use agent_middleware::*;
 
