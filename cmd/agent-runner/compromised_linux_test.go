@@ -106,13 +106,17 @@ var attempts = []attempt{
 		}
 		return os.Chtimes(filepath.Join(t.Home, "key"), info.ModTime(), info.ModTime())
 	}},
+	{name: "list the numbers of processes", try: func(*targets, *server.Options) error {
+		_, err := os.ReadDir("/proc")
+		return err
+	}},
 
 	{name: "read other files", try: func(t *targets, _ *server.Options) error {
 		return anyOf(read(filepath.Join(t.Home, "key")), read("/etc/passwd"), read(filepath.Join(t.Home, "secrets.key")))
 	}},
 	{name: "list other directories", try: func(t *targets, _ *server.Options) error {
 		var errs []error
-		for _, dir := range []string{"/", "/proc", "/etc", "/tmp", t.Home} {
+		for _, dir := range []string{"/", "/etc", "/usr", "/tmp", t.Home} {
 			_, err := os.ReadDir(dir)
 			errs = append(errs, err)
 		}

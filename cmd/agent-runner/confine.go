@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/server"
 )
 
 // dnsPort is always allowed: answers too long for UDP come by TCP.
@@ -42,8 +41,9 @@ func (c *serveCommand) ownTempDir() error {
 	return os.Setenv("TMPDIR", dir)
 }
 
-// confine confines the process to what the server needs from now on.
-func (c *serveCommand) confine(o *server.Options, store, cacheDir string) error {
+// confine confines the process to what the server needs from now on, as far as the kernel
+// can.
+func (c *serveCommand) confine(store, cacheDir string) error {
 	if !c.confines() {
 		return nil
 	}
@@ -51,12 +51,8 @@ func (c *serveCommand) confine(o *server.Options, store, cacheDir string) error 
 	if err != nil {
 		return err
 	}
-	report, err := needs.enforce()
-	if err != nil {
+	if err := needs.enforce(); err != nil {
 		return fmt.Errorf("the server cannot confine itself: %w; to serve without: --no-confine", err)
-	}
-	if missing := report.Missing(); missing != "" {
-		o.Logger.Warn("the server is not fully confined: the kernel lacks "+missing+"; --no-confine turns this warning off", "kernel lacks", missing)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type confinement struct {
 // the kernel makes new ones of a file in /proc that nobody has open.
 var pinned []int
 
-// enforce confines this process for good and reports with what.
-func (c *confinement) enforce() (jail.Report, error) {
+// enforce confines this process for good.
+func (c *confinement) enforce() error {
 	files := slices.Concat(jail.ResolverFiles(), jail.CertificateFiles(), jail.SystemFiles())
 	for _, path := range files {
 		if fd, err := syscall.Open(path, oPath|syscall.O_CLOEXEC, 0); err == nil {
@@ -33,13 +33,15 @@ func (c *confinement) enforce() (jail.Report, error) {
 	}
 	calls, err := c.syscalls()
 	if err != nil {
-		return jail.Report{}, err
+		return err
 	}
 	p := jail.Profile{
-		Read: files, Execute: program(), Write: append([]string{os.DevNull}, c.write...), Sockets: c.sockets,
+		Read: files, List: []string{"/proc"}, // in which a child finds its threads
+		Execute: program(), Write: append([]string{os.DevNull}, c.write...), Sockets: c.sockets,
 		ConnectTCP: c.connect, AnyConnectTCP: c.connect == nil, AnyUDP: true, Syscalls: calls,
 	}
-	return p.Enforce()
+	_, err = p.Enforce()
+	return err
 }
 
 // oPath is O_PATH, which package syscall lacks.

@@ -210,7 +210,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	if missing := sandbox.JailSupport(); missing != "" {
-		o.Logger.Warn("the kernel cannot confine the processes that compile modules completely; see docs/security.md", "missing", missing)
+		o.Logger.Warn("the kernel cannot fully confine the server and the processes that compile modules; see docs/security.md", "missing", missing)
 	}
 	keep := &store.Options{}
 	if keep.Retention, err = c.keeps(); err != nil {
@@ -250,7 +250,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	defer flush()
 	o.Tracer = tracer
-	if err := c.confine(o, where, cacheDir); err != nil {
+	if err := c.confine(where, cacheDir); err != nil {
 		return err
 	}
 	defer collectLater(c.env.getenv)()

@@ -21,6 +21,9 @@ type Profile struct {
 	// Read are files that can be read, and directories whose files can be. Paths
 	// that do not exist are skipped.
 	Read []string
+	// List are directories that can be listed, with those below them. Their files
+	// cannot be read. Paths that do not exist are skipped.
+	List []string
 	// Execute are files and directories that can be read and executed. Paths that
 	// do not exist are skipped.
 	Execute []string

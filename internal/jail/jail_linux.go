@@ -49,6 +49,7 @@ func (p Profile) enforce() (Report, error) {
 const (
 	readFile    landlock.AccessFSSet = ll.AccessFSReadFile
 	readDir     landlock.AccessFSSet = readFile | ll.AccessFSReadDir
+	listDir     landlock.AccessFSSet = ll.AccessFSReadDir
 	executeFile landlock.AccessFSSet = readFile | ll.AccessFSExecute
 	executeDir  landlock.AccessFSSet = readDir | ll.AccessFSExecute
 	writeFile   landlock.AccessFSSet = readFile | ll.AccessFSWriteFile | ll.AccessFSTruncate
@@ -66,6 +67,7 @@ func (p Profile) restrictFiles(abi int) error {
 		optional  bool
 	}{
 		{p.Read, readFile, readDir, true},
+		{p.List, listDir, listDir, true},
 		{p.Execute, executeFile, executeDir, true},
 		{p.Write, writeFile, writeDir, false},
 	} {
