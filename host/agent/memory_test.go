@@ -124,9 +124,9 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 	})
 }
 
-// limited runs an agent in a process of 1 GiB, and returns its last event and what it
-// came to hold.
-func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e *abi.Event)) (last abi.Event, failed error, peak int64) {
+// limited runs an agent in a process of 1 GiB, and returns its last event, the most bytes
+// that it held, and its error.
+func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e *abi.Event)) (last abi.Event, peak int64, failed error) {
 	t.Helper()
 	process := account.New(account.LevelProcess, "", nil, 1<<30)
 	a, err := agent.New(o)
@@ -138,7 +138,7 @@ func limited(t *testing.T, o *agent.Options, do func(process *account.Account, e
 		}
 	}
 	require.Zero(t, process.Used(), "a run that ended holds nothing")
-	return last, failed, process.Peak()
+	return last, process.Peak(), failed
 }
 
 // What cannot wait for memory is an error of the hook, or ends the run.
@@ -170,7 +170,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	done := &abi.WrapModelAnswer{Response: &abi.Response{Message: abi.Assistant("done")}}
 
 	t.Run("a conversation that grows ends the run", func(t *testing.T) {
-		last, err, peak := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
+		last, peak, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 100, Memory: most,
 			Chain: with(t, native("grows", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))}, nil)
 		var full *agent.MemoryError
 		require.ErrorAs(t, err, &full)
@@ -199,7 +199,7 @@ func TestMemoryIsLimited(t *testing.T) {
 			entries[i+1].Middleware.(*chain.Native).BeforeAgent = nil
 			entries[i+1].Middleware.(*chain.Native).CallTool = nil
 		}
-		last, err, _ := limited(t, &agent.Options{Model: modelFunc(func() (*abi.Response, error) { return done.Response, nil }), Memory: most, Chain: with(t, entries...)}, nil)
+		last, _, err := limited(t, &agent.Options{Model: modelFunc(func() (*abi.Response, error) { return done.Response, nil }), Memory: most, Chain: with(t, entries...)}, nil)
 		require.NoError(t, err)
 		require.Equal(t, abi.RunStop, last.FinishReason)
 		var limit *abi.Error
@@ -209,7 +209,7 @@ func TestMemoryIsLimited(t *testing.T) {
 	})
 	t.Run("the largest run can be ended", func(t *testing.T) {
 		why := &agent.MemoryError{Level: "process", Limit: 7, Err: fmt.Errorf("the process is short of memory")}
-		last, err, _ := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 1000,
+		last, _, err := limited(t, &agent.Options{Model: modelFunc(nil), MaxSteps: 1000,
 			Chain: with(t, native("goes on", step(func(*chain.Call) *abi.WrapModelAnswer { return again() })))},
 			func(process *account.Account, e *abi.Event) {
 				if e.Type == abi.EventStepFinished && e.Step == 1 {
@@ -237,7 +237,7 @@ func TestMemoryOfSubAgents(t *testing.T) {
 			return &abi.Response{Message: m}, nil
 		})
 		j := &slowJournal{}
-		last, err, peak := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &agent.JournalOptions{Journal: j, MaxBytes: 1 << 30}}, nil)
+		last, peak, err := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &agent.JournalOptions{Journal: j, MaxBytes: 1 << 30}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, abi.RunStop, last.FinishReason)
 		require.Greater(t, f.emitted.Load(), int64(40<<20))

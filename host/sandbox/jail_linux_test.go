@@ -184,12 +184,12 @@ func TestChildIsConfined(t *testing.T) {
 // confinedMain is a child that compiles, but runs an attempt instead.
 func confinedMain(args []string) int {
 	if err := confineChild("", ""); err != nil {
-		fmt.Print(err)
+		fmt.Fprint(os.Stdout, err)
 		return 1
 	}
 	input, _ := json.Marshal(attempt{args[0], args[1]})
 	out, err := attemptJob(input)
-	fmt.Print(string(out))
+	fmt.Fprint(os.Stdout, string(out))
 	if err != nil {
 		return 1
 	}

@@ -3,6 +3,7 @@ package exhaust
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,7 +118,7 @@ func (s *Server) ready(timeout time.Duration) error {
 func (s *Server) Alive() error {
 	select {
 	case <-s.ended:
-		return fmt.Errorf("the server has ended: %v\n%s", s.err, s.log())
+		return fmt.Errorf("the server has ended: %w\n%s", cmp.Or(s.err, errors.New("with status 0")), s.log())
 	default:
 		return nil
 	}

@@ -10,10 +10,10 @@ func here() *system { return &system{root: "/", limits: resourceLimits} }
 func resourceLimits() (address, data uint64) {
 	var as, d syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_AS, &as) == nil {
-		address = uint64(as.Cur)
+		address = uint64(as.Cur) //nolint:unconvert // int64 on FreeBSD
 	}
 	if syscall.Getrlimit(syscall.RLIMIT_DATA, &d) == nil {
-		data = uint64(d.Cur)
+		data = uint64(d.Cur) //nolint:unconvert // int64 on FreeBSD
 	}
 	return address, data
 }
