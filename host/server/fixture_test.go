@@ -34,10 +34,16 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"))
+}
+
+// newFixtureAt is a fixture with its store in a file, or at the address of a PostgreSQL database.
+func newFixtureAt(t *testing.T, where string) *fixture {
+	t.Helper()
 	ctx := t.Context()
 	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	require.NoError(t, err)
-	s, err := store.Open(ctx, filepath.Join(t.TempDir(), "s.db"), &store.Options{Keyring: keyring})
+	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	h, err := host.New(ctx, nil)

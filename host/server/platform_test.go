@@ -36,6 +36,14 @@ export default defineMiddleware({
 func platform(t *testing.T, replies ...scripted.Reply) *fixture {
 	t.Helper()
 	f := newFixture(t)
+	f.model(replies...)
+	return f
+}
+
+// model puts a model at the operator's, which acme may ask.
+func (f *fixture) model(replies ...scripted.Reply) {
+	t := f.t
+	t.Helper()
 	model, err := openaitest.New(scripted.New(replies...))
 	require.NoError(t, err)
 	t.Cleanup(model.Close)
@@ -43,7 +51,6 @@ func platform(t *testing.T, replies ...scripted.Reply) *fixture {
 		return map[string]string{host.EnvBaseURL: model.URL, host.EnvAPIKey: "the operator's own key"}[name]
 	}
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Models: []string{"small*"}}}, nil)
-	return f
 }
 
 func (f *fixture) upload(key, name, source string) {

@@ -1,7 +1,7 @@
 // Command redact is a middleware that hides personal data: e-mail addresses,
-// card numbers, IP addresses, IBANs and patterns of one's own, in what the
-// model is sent, in what tools say, and in what the model answers, also when
-// it streams and a piece ends in the middle of an address.
+// card numbers, IP addresses, IBANs and patterns of one's own. It changes the
+// messages that a run begins with, requests to the model, results of tools, and
+// the model's answers, also if a streamed piece ends in the middle of an address.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 func init() {
 	middleware.Register(middleware.Options{
 		Name:        "redact",
-		Version:     "1.1.0",
+		Version:     "1.2.0",
 		Description: "Hides e-mail addresses, card numbers, IP addresses, IBANs and patterns of one's own.",
 	}, newRedact())
 }
@@ -38,7 +38,7 @@ type redact struct {
 
 	Decode bool `json:"decode" doc:"also find what look-alike and invisible characters, escapes, base64 or hexadecimal digits hide"`
 
-	Input         bool `json:"input" doc:"hide in the user's messages, on the wire; the run's state keeps them"`
+	Input         bool `json:"input" doc:"hide in the user's messages, in requests and in the run's state"`
 	Output        bool `json:"output" doc:"hide in the model's answers"`
 	ToolResults   bool `json:"tool_results" doc:"hide in what tools answer"`
 	ToolArguments bool `json:"tool_arguments" doc:"hide in the arguments that the model calls tools with"`
@@ -47,11 +47,13 @@ type redact struct {
 	RestoreOutput    bool `json:"restore_output" doc:"with token: the user gets what the tokens in an answer stand for"`
 
 	labels  []string // of the kinds with tokens
+	blocks  bool     // some kind does
 	scan    scanner  // all kinds, for what the model is sent
 	given   scanner  // the same, for what the model did not write itself
 	rest    scanner  // without kinds with tokens, which are for the model only
 	answers scanner  // for what the model says
 	calls   scanner  // for the arguments in what the model is sent
+	begun   scanner  // for the arguments in what the run begins with
 	back    scanner  // tokens, for arguments
 
 	vault vault // of the hook that runs
@@ -62,14 +64,16 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 	if r.scan, err = newScanner(r); err != nil {
 		return err
 	}
-	r.labels = nil
+	r.labels, r.blocks = nil, false
 	for _, k := range r.scan.kinds {
+		r.blocks = r.blocks || k.blocks
 		if k.token != "" {
 			r.labels = append(r.labels, k.token)
 		}
 	}
 	r.given, r.rest, r.answers, r.back = r.scan, r.scan.only(lasting), r.scan, scanner{}
 	r.calls = r.scan.only(func(k *kind) bool { return r.ToolArguments || r.RestoreArguments && k.token != "" })
+	r.begun = r.rest.only(func(*kind) bool { return r.ToolArguments })
 	if len(r.labels) > 0 {
 		r.given, r.back = r.scan.with(r.foreign()), scanner{kinds: []*kind{r.restorer()}}
 		if r.RestoreOutput {
@@ -79,11 +83,38 @@ func (r *redact) Configure(*middleware.Context) (err error) {
 	return nil
 }
 
-// BeforeModel hides in the messages as they are sent. They come back in every
-// call, and the state keeps what the user wrote.
+// refused is the kind of data for which the run ends before its first model call.
+var refused = middleware.Local[string]("refused")
+
+// BeforeAgent hides in the messages that the run begins with. The change applies to the
+// run's state, so that the run is stored without the data. Data of kinds with tokens stays in the state,
+// because tools and the user get it back.
+func (r *redact) BeforeAgent(ctx *middleware.Context, run *middleware.AgentStart) error {
+	if len(r.rest.kinds) == 0 {
+		return nil
+	}
+	found := finds{}
+	for i, m := range run.Messages.All() {
+		if r.message(&m, &r.rest, &r.begun, found) {
+			run.Messages.Set(i, m)
+		}
+	}
+	// A stop in this hook would discard the changes: BeforeModel ends the run.
+	if kind := r.scan.blocked(found); kind != "" {
+		if err := refused.Set(ctx, kind); err != nil {
+			return err
+		}
+	}
+	return found.tell(ctx, "input")
+}
+
+// BeforeModel hides in a request what the state keeps, and what other modules have added.
 func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStart) error {
 	if err := r.unlock(ctx); err != nil {
 		return err
+	}
+	if kind, err := r.refusal(ctx); err != nil || kind != "" {
+		return cmp.Or(err, stopped(ctx, kind))
 	}
 	found := finds{}
 	for i, m := range call.Messages.All() {
@@ -91,7 +122,7 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 		if m.Role != abi.RoleAssistant {
 			scan = &r.given
 		}
-		if r.message(&m, scan, found) {
+		if r.message(&m, scan, &r.calls, found) {
 			call.Messages.Set(i, m)
 		}
 	}
@@ -99,9 +130,23 @@ func (r *redact) BeforeModel(ctx *middleware.Context, call *middleware.ModelStar
 		return err
 	}
 	if kind := r.scan.blocked(found); kind != "" {
-		return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
+		return stopped(ctx, kind)
 	}
 	return nil
+}
+
+// refusal returns the kind of data for which BeforeAgent refused the run, or "".
+func (r *redact) refusal(ctx *middleware.Context) (kind string, err error) {
+	if !r.blocks {
+		return "", nil
+	}
+	kind, _, err = refused.Get(ctx)
+	return kind, err
+}
+
+// stopped ends the run because the conversation holds data of a kind.
+func stopped(ctx *middleware.Context, kind string) error {
+	return ctx.Stop(middleware.Sprintf("The conversation holds data of the kind %s, which the model must not be sent.", kind), "redact_blocked")
 }
 
 // AfterModelRewriteState hides in an answer that did not come by OnChunk,
@@ -112,7 +157,7 @@ func (r *redact) AfterModelRewriteState(ctx *middleware.Context, state *middlewa
 	}
 	found := finds{}
 	m, ok := state.Messages.Last()
-	changed := ok && r.message(&m, &r.answers, found)
+	changed := ok && r.message(&m, &r.answers, &r.calls, found)
 	if changed {
 		state.Messages.Set(state.Messages.Len()-1, m)
 	}
@@ -132,7 +177,7 @@ func (r *redact) AfterAgent(ctx *middleware.Context, run *middleware.AgentEnd) e
 	}
 	found := finds{}
 	if run.Final != nil {
-		r.message(run.Final, &r.answers, found)
+		r.message(run.Final, &r.answers, &r.calls, found)
 	}
 	return cmp.Or(found.tell(ctx, "output"), r.vault.err)
 }
@@ -217,8 +262,9 @@ func each(value any, change func(string) string) any {
 	return value
 }
 
-// message hides in a message what is to be hidden in those of its role.
-func (r *redact) message(m *abi.Message, scan *scanner, found finds) (changed bool) {
+// message hides in a message what is to be hidden in those of its role, and in the
+// arguments of its calls what calls finds.
+func (r *redact) message(m *abi.Message, scan, calls *scanner, found finds) (changed bool) {
 	switch {
 	case m.Role == abi.RoleUser && r.Input, m.Role == abi.RoleTool && r.ToolResults:
 		m.Content, changed = r.content(m.Content, scan, found)
@@ -229,11 +275,11 @@ func (r *redact) message(m *abi.Message, scan *scanner, found finds) (changed bo
 		}
 	}
 	for i := range m.ToolCalls {
-		if len(r.calls.kinds) == 0 {
+		if len(calls.kinds) == 0 {
 			break
 		}
 		call := &m.ToolCalls[i].Function
-		if hidden := r.calls.json(call.Arguments, found); hidden != call.Arguments {
+		if hidden := calls.json(call.Arguments, found); hidden != call.Arguments {
 			call.Arguments, changed = hidden, true
 		}
 	}

@@ -62,6 +62,50 @@ func TestRequestIsHiddenOnTheWire(t *testing.T) {
 	}
 }
 
+// BeforeAgent changes the run's state, once: what it left has nothing to hide.
+func TestInputIsHiddenInTheState(t *testing.T) {
+	t.Parallel()
+	call := abi.NewToolCall("1", "t", `{"to":"`+mail+`"}`)
+	messages := []abi.Message{
+		abi.User("I am " + mail), {Role: abi.RoleAssistant, ReasoningContent: "ask " + mail, ToolCalls: []abi.ToolCall{call}},
+		abi.ToolMessage("1", "t", abi.Text("sent to "+mail)), abi.Assistant("done, " + mail), abi.User("thanks"),
+	}
+	for name, c := range map[string]struct {
+		config    object
+		want      []string
+		arguments string
+		remembers int
+	}{
+		"by default": {nil, []string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"}, call.Function.Arguments, 0},
+		"arguments":  {object{"tool_arguments": true}, []string{"I am " + hidden, "", "sent to " + hidden, "done, " + hidden, "thanks"}, `{"to":"[REDACTED_EMAIL]"}`, 0},
+		"results":    {object{"input": false, "output": false}, []string{"I am " + mail, "", "sent to " + hidden, "done, " + mail, "thanks"}, call.Function.Arguments, 0},
+		"token":      {object{"strategy": "token"}, texts(messages), call.Function.Arguments, 0},
+		"block":      {object{"strategy": "block"}, []string{"I am [BLOCKED_EMAIL]", "", "sent to [BLOCKED_EMAIL]", "done, [BLOCKED_EMAIL]", "thanks"}, call.Function.Arguments, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, c.config)
+			h.SetMessages(messages...)
+			_, err := h.BeforeAgent(abi.BeforeAgentInput{})
+			require.NoError(t, err)
+			require.Equal(t, c.want, texts(h.Messages()))
+			require.Equal(t, c.arguments, h.Messages()[1].ToolCalls[0].Function.Arguments)
+			require.Equal(t, name != "token", len(h.Events) > 0)
+			require.Len(t, h.Locals(), c.remembers)
+			h.Events = nil
+			again, err := h.BeforeAgent(abi.BeforeAgentInput{})
+			require.NoError(t, err)
+			require.True(t, again.Messages.IsZero())
+			require.Empty(t, h.Events)
+
+			require.NoError(t, h.Wipe())
+			answer, err := h.BeforeModel(abi.BeforeModelInput{})
+			require.NoError(t, err)
+			require.Equal(t, name == "block", answer.Stop != nil)
+		})
+	}
+}
+
 func events(t *testing.T, h *middlewaretest.Host) []byte {
 	t.Helper()
 	b, err := json.Marshal(h.Events)

@@ -1,6 +1,7 @@
 // Hides personal data: e-mail addresses, card numbers, IP addresses, IBANs and patterns
-// of one's own, in what the model is sent, in what tools say, and in what the model
-// answers, also when it streams and a piece ends in the middle of an address.
+// of one's own. It changes the messages that a run begins with, requests to the model,
+// results of tools, and the model's answers, also if a streamed piece ends in the middle
+// of an address.
 import { defineMiddleware, HookError } from "@agent-runner/middleware";
 import type { Chunk, Content, Context, Message } from "@agent-runner/middleware";
 
@@ -39,7 +40,7 @@ const flag = (description: string) => ({ type: "boolean", description });
 
 export default defineMiddleware<Config>({
 	name: "redact",
-	version: "1.0.0",
+	version: "1.1.0",
 	description: "Hides e-mail addresses, card numbers, IP addresses, IBANs and patterns of one's own.",
 	configSchema: {
 		type: "object",
@@ -58,7 +59,7 @@ export default defineMiddleware<Config>({
 			strategy: text("what stands in the place of a find: redact, mask or hash"),
 			strategies: { type: "object", additionalProperties: { type: "string" }, description: "another strategy for some kinds, by their names" },
 			salt: text("the key of hashes: without it, short values can be guessed"),
-			input: flag("hide in the user's messages, on the wire; the run's state keeps them"),
+			input: flag("hide in the user's messages, in requests and in the run's state"),
 			output: flag("hide in the model's answers"),
 			tool_results: flag("hide in what tools answer"),
 			tool_arguments: flag("hide in the arguments that the model calls tools with"),
@@ -84,7 +85,15 @@ export default defineMiddleware<Config>({
 		}
 	},
 
-	// The messages come back in every call, and the state keeps what the user wrote.
+	// Changes the run's state, so that the run is stored without the data.
+	beforeAgent(input, ctx) {
+		const found = new Finds();
+		const messages = input.messages.rewrite((m) => hidden(m, ctx.config, found));
+		found.tell(ctx, "input");
+		return messages && { messages };
+	},
+
+	// For messages that other modules have added.
 	beforeModel({ request }, ctx) {
 		const found = new Finds();
 		const messages = request.messages.rewrite((m) => hidden(m, ctx.config, found));

@@ -1,6 +1,6 @@
-/* redact hides e-mail addresses, card numbers, IP addresses and IBANs in what the
- * model is sent, in what tools say, and in what the model answers, also when it
- * streams and a piece ends in the middle of an address.
+/* redact hides e-mail addresses, card numbers, IP addresses and IBANs in the messages
+ * that a run begins with, in requests to the model, in results of tools, and in the
+ * model's answers, also if a streamed piece ends in the middle of an address.
  *
  * It is the example in Go without hashes, patterns of one's own, the arguments of
  * tool calls, addresses of version 6, and letters beyond ASCII in addresses. */
@@ -8,13 +8,13 @@
 
 AM_HOOK(describe) {
 	out->name = AM_S("redact");
-	out->version = AM_S("1.0.0");
+	out->version = AM_S("1.1.0");
 	out->description = AM_S("Hides e-mail addresses, card numbers, IP addresses and IBANs.");
 	out->messages = AM_S("lazy");
 	out->config_schema = AM_S("{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
 		"\"detect\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"which of email, credit_card, ip, iban to look for\"},"
 		"\"strategy\":{\"type\":\"string\",\"description\":\"what stands in the place of a find: redact or mask\"},"
-		"\"input\":{\"type\":\"boolean\",\"description\":\"hide in the user's messages, on the wire; the run's state keeps them\"},"
+		"\"input\":{\"type\":\"boolean\",\"description\":\"hide in the user's messages, in requests and in the run's state\"},"
 		"\"output\":{\"type\":\"boolean\",\"description\":\"hide in the model's answers\"},"
 		"\"tool_results\":{\"type\":\"boolean\",\"description\":\"hide in what tools answer\"}}}");
 	return AM_OK;
@@ -171,20 +171,24 @@ static bool hide_message(am_message *m, finds *count) {
 	return hide_content(&m->content, count) || changed;
 }
 
-/* Hides in the messages as they are sent. They come back in every call, and the
- * state keeps what the user wrote. */
-AM_HOOK(before_model) {
-	const am_list *messages = &in->request.messages;
+/* hide_list hides in all messages of a list, and makes an event of it. */
+static am_error *hide_list(const am_list *messages, am_list_patch *patch, am_str where) {
 	finds found = {0};
 	for (int32_t i = 0; i < messages->total; i++) {
 		const am_message *m;
 		am_error *e = am_message_at(messages, i, &m);
 		if (e != AM_OK) return e;
 		am_message hidden = *m;
-		if (hide_message(&hidden, &found)) am_set(&out->request.messages, i, hidden);
+		if (hide_message(&hidden, &found)) am_set(patch, i, hidden);
 	}
-	return tell(&found, AM_S("request"));
+	return tell(&found, where);
 }
+
+/* Changes the run's state, so that the run is stored without the data. */
+AM_HOOK(before_agent) { return hide_list(&in->messages, &out->messages, AM_S("input")); }
+
+/* For messages that other modules have added. */
+AM_HOOK(before_model) { return hide_list(&in->request.messages, &out->request.messages, AM_S("request")); }
 
 /* Hides in an answer that did not come by on_chunk, because a module made it. */
 AM_HOOK(after_model_rewrite_state) {

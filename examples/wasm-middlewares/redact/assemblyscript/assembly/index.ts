@@ -1,13 +1,13 @@
-// Hides e-mail addresses, card numbers, IP addresses and IBANs in what the model is
-// sent, in what tools say, and in what the model answers, also when it streams and a
-// piece ends in the middle of an address.
+// Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that a
+// run begins with, in requests to the model, in results of tools, and in the model's
+// answers, also if a streamed piece ends in the middle of an address.
 //
 // It is the example in Go without hashes, patterns of one's own, the arguments of
 // tool calls, addresses of version 6, and letters beyond ASCII in addresses.
 import {
 	AfterAgentAnswer, AfterAgentInput, AfterModelRewriteStateAnswer, AfterModelRewriteStateInput, AfterToolAnswer, AfterToolInput,
-	BeforeModelAnswer, BeforeModelInput, Chunk, ConfigureAnswer, ConfigureInput, Content, Description, DescribeInput, Failure, Kind, Message,
-	OnChunkAnswer, OnChunkInput, Tree, decode, describeAs, encode, hook, host, invalid, object, parse, quote,
+	BeforeAgentAnswer, BeforeAgentInput, BeforeModelAnswer, BeforeModelInput, Chunk, ConfigureAnswer, ConfigureInput, Content, Description,
+	DescribeInput, Failure, Kind, List, ListPatch, Message, OnChunkAnswer, OnChunkInput, Tree, decode, describeAs, encode, hook, host, invalid, object, parse, quote,
 } from "../../../../../guest-sdk/assemblyscript/assembly";
 import { KINDS } from "./kinds";
 import { Finds, Scanner, Tail } from "./scanner";
@@ -16,14 +16,14 @@ const SCHEMA =
 	'{"type":"object","additionalProperties":false,"properties":{' +
 	'"detect":{"type":"array","items":{"type":"string"},"description":"which of email, credit_card, ip, iban to look for"},' +
 	'"strategy":{"type":"string","description":"what stands in the place of a find: redact or mask"},' +
-	'"input":{"type":"boolean","description":"hide in the user\'s messages, on the wire; the run\'s state keeps them"},' +
+	'"input":{"type":"boolean","description":"hide in the user\'s messages, in requests and in the run\'s state"},' +
 	'"output":{"type":"boolean","description":"hide in the model\'s answers"},' +
 	'"tool_results":{"type":"boolean","description":"hide in what tools answer"}}}';
 
 export function describe(len: i32): i32 {
 	return hook<DescribeInput, Description>(len, (_, answer) => {
 		answer.config_schema = SCHEMA;
-		return describeAs(answer, "redact", "1.0.0", "Hides e-mail addresses, card numbers, IP addresses and IBANs.");
+		return describeAs(answer, "redact", "1.1.0", "Hides e-mail addresses, card numbers, IP addresses and IBANs.");
 	});
 }
 
@@ -61,19 +61,27 @@ export function configure(len: i32): i32 {
 	});
 }
 
-// Hides in the messages as they are sent. They come back in every call, and the state
-// keeps what the user wrote.
+// Changes the run's state, so that the run is stored without the data.
+export function before_agent(len: i32): i32 {
+	return hook<BeforeAgentInput, BeforeAgentAnswer>(len, (input, answer) => hideList(input.messages, answer.messages, "input"));
+}
+
+// For messages that other modules have added.
 export function before_model(len: i32): i32 {
-	return hook<BeforeModelInput, BeforeModelAnswer>(len, (input, answer) => {
-		const messages = input.request.messages, finds = new Finds();
-		for (let i = 0; i < messages.length; i++) {
-			const m = messages.at(i);
-			if (!m.ok) return m.failure;
-			const hidden = hide(m.value, finds);
-			if (hidden !== null) answer.request.messages.set(i, hidden);
-		}
-		return finds.tell("request");
-	});
+	return hook<BeforeModelInput, BeforeModelAnswer>(len, (input, answer) =>
+		hideList(input.request.messages, answer.request.messages, "request"));
+}
+
+// hideList hides in all messages of a list, and makes an event of it.
+function hideList(messages: List, patch: ListPatch, where: string): Failure | null {
+	const finds = new Finds();
+	for (let i = 0; i < messages.length; i++) {
+		const m = messages.at(i);
+		if (!m.ok) return m.failure;
+		const hidden = hide(m.value, finds);
+		if (hidden !== null) patch.set(i, hidden);
+	}
+	return finds.tell(where);
 }
 
 // Hides in an answer that did not come by on_chunk, because a module made it.

@@ -1,6 +1,6 @@
-//! Hides e-mail addresses, card numbers, IP addresses and IBANs in what the model
-//! is sent, in what tools say, and in what the model answers, also when it streams
-//! and a piece ends in the middle of an address.
+//! Hides e-mail addresses, card numbers, IP addresses and IBANs in the messages that
+//! a run begins with, in requests to the model, in results of tools, and in the
+//! model's answers, also if a streamed piece ends in the middle of an address.
 //!
 //! It is the example in Go without hashes, patterns of one's own, the arguments of
 //! tool calls, addresses of version 6, and letters beyond ASCII in addresses.
@@ -24,18 +24,18 @@ impl Default for Redact {
     }
 }
 
-export!(Redact: configure, before_model, on_chunk, after_model_rewrite_state, after_tool, after_agent);
+export!(Redact: configure, before_agent, before_model, on_chunk, after_model_rewrite_state, after_tool, after_agent);
 
 const SCHEMA: &str = r#"{"type":"object","additionalProperties":false,"properties":{
     "detect":{"type":"array","items":{"type":"string"},"description":"which of email, credit_card, ip, iban to look for"},
     "strategy":{"type":"string","description":"what stands in the place of a find: redact or mask"},
-    "input":{"type":"boolean","description":"hide in the user's messages, on the wire; the run's state keeps them"},
+    "input":{"type":"boolean","description":"hide in the user's messages, in requests and in the run's state"},
     "output":{"type":"boolean","description":"hide in the model's answers"},
     "tool_results":{"type":"boolean","description":"hide in what tools answer"}}}"#;
 
 impl Middleware for Redact {
     fn describe(&self) -> Description {
-        Description { config_schema: SCHEMA.into(), ..Description::new("redact", "1.0.0", "Hides e-mail addresses, card numbers, IP addresses and IBANs.") }
+        Description { config_schema: SCHEMA.into(), ..Description::new("redact", "1.1.0", "Hides e-mail addresses, card numbers, IP addresses and IBANs.") }
     }
 
     fn configure(&mut self, input: ConfigureInput) -> Result<(), Error> {
@@ -62,17 +62,17 @@ impl Middleware for Redact {
         Ok(())
     }
 
-    /// Hides in the messages as they are sent. They come back in every call, and the
-    /// state keeps what the user wrote.
+    /// Changes the run's state, so that the run is stored without the data.
+    fn before_agent(&mut self, input: BeforeAgentInput) -> Result<BeforeAgentAnswer, Error> {
+        let mut answer = BeforeAgentAnswer::default();
+        self.list(&input.messages, &mut answer.messages, "input")?;
+        Ok(answer)
+    }
+
+    /// For messages that other modules have added.
     fn before_model(&mut self, input: BeforeModelInput) -> Result<BeforeModelAnswer, Error> {
         let mut answer = BeforeModelAnswer::default();
-        let mut found = Finds::default();
-        for i in 0..input.request.messages.len() {
-            if let Some(m) = self.message(&*input.request.messages.at(i)?, &mut found) {
-                answer.request.messages.set(i, m);
-            }
-        }
-        found.tell("request")?;
+        self.list(&input.request.messages, &mut answer.request.messages, "request")?;
         Ok(answer)
     }
 
@@ -238,6 +238,17 @@ impl Redact {
             TOOL_RESULT => self.tool_results,
             _ => false,
         }
+    }
+
+    /// list hides in all messages of a list, and makes an event of it.
+    fn list(&self, messages: &List, patch: &mut ListPatch, place: &str) -> Result<(), Error> {
+        let mut found = Finds::default();
+        for i in 0..messages.len() {
+            if let Some(m) = self.message(&*messages.at(i)?, &mut found) {
+                patch.set(i, m);
+            }
+        }
+        found.tell(place)
     }
 
     /// Hides in a message what is to be hidden in those of its role, or returns

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+)
+
+// directory is a module with a tool that answers with an address.
+const directory = `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "directory",
+	beforeAgent: () => ({ tools: { add: [{ name: "lookup", description: "looks somebody up", parameters: { type: "object" } }] } }),
+	callTool: () => ({ result: { content: "Bob is bob" + "@example.com." } }),
+});
+`
+
+// The module redact leaves no address of the input in the store, nor in what the server
+// answers about the run. Addresses that the model and tools answered with remain in the records of phases only.
+func TestRedactedRunsAreStoredRedacted(t *testing.T) {
+	t.Parallel()
+	redact := guestbuild.Build(t, "examples/wasm-middlewares/redact")
+	database := postgrestest.Start(t)
+	message := func(role, text string) any { return map[string]any{"role": role, "content": text} }
+	input := []any{message("user", "Write to amy@example.org."), message("assistant", "Or to eve@example.org?"), message("user", "I am ann@example.org.")}
+	given, answered := []string{"amy@", "eve@", "ann@"}, []string{"bob@", "cy@", "dan@"}
+	for name, tc := range map[string]struct {
+		config    string
+		postgres  bool
+		originals bool
+		finish    string
+		title     string
+	}{
+		"redact":     {config: "{tool_arguments: true}", finish: "stop", title: "I am [REDACTED_EMAIL]."},
+		"PostgreSQL": {config: "{tool_arguments: true}", finish: "stop", title: "I am [REDACTED_EMAIL].", postgres: true},
+		"block":      {config: "{strategy: block}", finish: "stopped", title: "I am [BLOCKED_EMAIL]."},
+		"originals":  {config: "{}", finish: "stop", title: "I am ann@example.org.", originals: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			where := filepath.Join(t.TempDir(), "s.db")
+			if tc.postgres {
+				where = database.Create(t, "originals")
+			}
+			f := newFixtureAt(t, where)
+			f.server.options.Originals = tc.originals
+			reply := scripted.Text("Write to dan@example.net.")
+			reply.Response.Message.ReasoningContent = "It is dan@example.net."
+			f.model(scripted.Calls(abi.NewToolCall("1", "lookup", `{"for":"cy@example.net"}`)), reply)
+			require.Less(t, f.push(f.acme, "?name=redact&version=1", redact, "application/wasm").status, 300)
+			f.upload(f.acme, "directory", directory)
+			r := f.apply(f.acme, "helper", "model: {name: small}\nmiddlewares: [{module: directory}, {module: redact, config: "+tc.config+"}]\n")
+			require.Equal(t, 200, r.status, string(r.body))
+
+			var run Run
+			f.ok("POST", "/v1/runs", f.acme, map[string]any{"agent": "helper", "messages": input}, &run)
+			run = *f.finished(f.acme, run.ID)
+			require.Equal(t, tc.finish, run.FinishReason, run.Error)
+			require.Equal(t, tc.title, run.Title)
+			if tc.originals {
+				require.Contains(t, everything(t, where), "ann@")
+				return
+			}
+			var history RunHistory
+			f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
+			shown := string(history.Input) + string(history.Messages)
+			for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/events", "/v1/runs/" + run.ID + "/trace"} {
+				shown += string(f.ok("GET", path, f.acme, nil, nil).body)
+			}
+			for _, e := range f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) {
+				shown += e.data
+			}
+			stored := everything(t, where)
+			require.Contains(t, stored, run.ID)
+			for _, address := range given {
+				require.NotContains(t, shown, address)
+				require.NotContains(t, string(history.Phases), address)
+				require.False(t, strings.Contains(stored, address), "the store has %s", address)
+			}
+			for _, address := range answered {
+				require.NotContains(t, shown, address)
+				require.Equal(t, tc.finish == "stop", strings.Contains(string(history.Phases), address), "the record of a phase: %s", address)
+			}
+		})
+	}
+}
+
+// everything returns all that a store has: the bytes of a SQLite database after a
+// checkpoint, or the rows of all tables of PostgreSQL.
+func everything(t *testing.T, where string) string {
+	t.Helper()
+	if !strings.HasPrefix(where, "postgres:") {
+		db, err := sql.Open("sqlite", where)
+		require.NoError(t, err)
+		defer db.Close()
+		_, err = db.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		require.NoError(t, err)
+		b, err := os.ReadFile(where)
+		require.NoError(t, err)
+		wal, err := os.ReadFile(where + "-wal")
+		require.NoError(t, err)
+		return string(b) + string(wal)
+	}
+	db, err := sql.Open("pgx", where)
+	require.NoError(t, err)
+	defer db.Close()
+	texts := func(query string) (out []string) {
+		rows, err := db.QueryContext(t.Context(), query)
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var text sql.NullString
+			require.NoError(t, rows.Scan(&text))
+			out = append(out, text.String)
+		}
+		require.NoError(t, rows.Err())
+		return out
+	}
+	var all bytes.Buffer
+	for _, column := range texts(`SELECT json_build_array(table_name, column_name, data_type) FROM information_schema.columns WHERE table_schema = 'public'`) {
+		var c [3]string
+		require.NoError(t, json.Unmarshal([]byte(column), &c))
+		text := "%q::text"
+		if c[2] == "bytea" {
+			text = "encode(%q, 'escape')"
+		}
+		for _, row := range texts(fmt.Sprintf("SELECT "+text+" FROM %q", c[1], c[0])) {
+			all.WriteString(row + "\n")
+		}
+	}
+	return all.String()
+}
