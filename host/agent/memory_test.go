@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -243,4 +244,96 @@ func TestMemoryOfSubAgents(t *testing.T) {
 		require.Greater(t, f.emitted.Load(), int64(40<<20))
 		require.LessOrEqual(t, peak, int64(5*agent.DefaultPending))
 	})
+}
+
+// What parallel calls of tools send, stage and return is counted while they run.
+func TestParallelToolsAreCounted(t *testing.T) {
+	t.Parallel()
+	const calls, most = 8, 16 << 20
+	ask := func() func() (*abi.Response, error) {
+		asked := 0
+		return func() (*abi.Response, error) {
+			m := abi.Assistant("ask")
+			if asked++; asked == 1 {
+				for i := range calls {
+					m.ToolCalls = append(m.ToolCalls, abi.NewToolCall(fmt.Sprint("c", i), "own", "{}"))
+				}
+			}
+			return &abi.Response{Message: m}, nil
+		}
+	}
+	chunk := abi.Chunk{Kind: abi.ChunkToolResult, Text: strings.Repeat("x", 1<<20)}
+	value := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	for name, hold := range map[string]func(ctx context.Context, c *chain.Call, n int) error{
+		"sent": func(ctx context.Context, c *chain.Call, _ int) error { return c.Send(ctx, chunk) },
+		"staged": func(_ context.Context, c *chain.Call, n int) error {
+			_, err := c.LocalSet(fmt.Sprint(n), value, -1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var held atomic.Int64
+			var refused sync.Map
+			var all sync.WaitGroup
+			all.Add(calls)
+			own := &chain.Native{
+				BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+					return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "own"}}}}, nil
+				},
+				CallTool: func(ctx context.Context, c *chain.Call, in *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+					for n := range 3 {
+						if err := hold(ctx, c, n); err != nil {
+							refused.Store(in.Call.ID, err)
+							break
+						}
+						held.Add(1 << 20)
+					}
+					all.Done()
+					all.Wait() // all are under way
+					return &abi.CallToolAnswer{Result: abi.TextResult("did")}, nil
+				},
+			}
+			var entries []chain.Entry
+			entries = append(entries, native("own", own))
+			_, err, peak := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
+			require.NoError(t, err)
+			require.LessOrEqual(t, held.Load(), int64(most))
+			require.LessOrEqual(t, peak, int64(2*most))
+			some := false
+			refused.Range(func(_, err any) bool {
+				some = true
+				var limit *abi.Error
+				require.ErrorAs(t, err.(error), &limit)
+				require.Equal(t, abi.CodeLimit, limit.Code)
+				require.Contains(t, limit.Message, "memory limit")
+				return true
+			})
+			require.True(t, some)
+		})
+	}
+}
+
+// A round of tool calls whose results do not fit ends the run before all are called.
+func TestToolResultsAreCounted(t *testing.T) {
+	t.Parallel()
+	const calls, most = 64, 16 << 20
+	m := modelFunc(func() (*abi.Response, error) {
+		m := abi.Assistant("ask")
+		for i := range calls {
+			m.ToolCalls = append(m.ToolCalls, abi.NewToolCall(fmt.Sprint("c", i), "big", "{}"))
+		}
+		return &abi.Response{Message: m}, nil
+	})
+	var called atomic.Int64
+	big := tool.Func(abi.Tool{Name: "big"}, func(context.Context, abi.Call) (*abi.Result, error) {
+		called.Add(1)
+		return abi.TextResult(strings.Repeat("x", 1<<20)), nil
+	})
+	last, err, peak := limited(t, &agent.Options{Model: m, Tools: []tool.Tool{big}, Memory: most}, nil)
+	var full *agent.MemoryError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, abi.RunLimit, last.FinishReason)
+	require.Less(t, called.Load(), int64(calls))
+	require.LessOrEqual(t, peak, int64(3*most))
 }

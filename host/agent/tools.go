@@ -117,17 +117,21 @@ func (r *run) returnsDirectly() (abi.Message, bool) {
 	return abi.Message{}, false
 }
 
-// runCalls runs the calls of the round that have no result yet. Each
-// finishes, whatever becomes of its siblings; then the first ending in the
-// order of the calls is returned, and a pause only if there is no other.
+// runCalls runs the calls of the round that have no result yet. Each that has begun
+// finishes, whatever becomes of its siblings. Then runCalls returns the first ending in
+// the order of the calls, and a pause only if there is no other.
 func (r *run) runCalls(ctx context.Context) error {
 	calls := r.state.Calls
 	endings := make([]error, len(calls))
 	slots := make(chan struct{}, r.parallel)
 	var wg sync.WaitGroup
+	var full atomic.Bool
 	for i := range calls {
 		if calls[i].Result != nil {
 			continue
+		}
+		if full.Load() {
+			break // the result would not fit either
 		}
 		if !calls[i].Told {
 			r.keepCall(i, func() {
@@ -143,6 +147,9 @@ func (r *run) runCalls(ctx context.Context) error {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			endings[i] = r.runCall(ctx, &calls[i])
+			if _, ok := errors.AsType[*chain.MemoryError](endings[i]); ok {
+				full.Store(true)
+			}
 		})
 	}
 	wg.Wait()
@@ -163,18 +170,15 @@ func (r *run) runCalls(ctx context.Context) error {
 // runCall runs one call and records what came of it.
 func (r *run) runCall(ctx context.Context, c *CallState) error {
 	if c.Beyond != nil {
-		r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.Beyond, c.Call.Name), Source: "host"})
-		return nil
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.Beyond, c.Call.Name), Source: "host"})
 	}
 	t, ok := r.state.tool(c.Call.Name)
 	if !ok || !slices.Contains(r.state.Told, t.Name) {
-		r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
-		return nil
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
 	}
 	args, err := chain.ParseArguments(c.Call.Arguments)
 	if err != nil {
-		r.record(c, chain.ToolOutcome{Call: c.Call, Result: chain.BadArguments(t.Name, args, err), Source: "host"})
-		return nil
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: chain.BadArguments(t.Name, args, err), Source: "host"})
 	}
 	call := c.Call
 	call.Arguments = args
@@ -195,12 +199,12 @@ func (r *run) runCall(ctx context.Context, c *CallState) error {
 	if err != nil {
 		return err
 	}
+	defer outcome.Release()
 	messages, err := r.chain.ToolMessages(ctx, r.state.Messages, t, outcome, toolMessage(outcome))
 	if err != nil {
 		return err
 	}
-	r.record(c, outcome, messages...)
-	return nil
+	return r.record(c, outcome, messages...)
 }
 
 // runTool calls one of the agent's own tools: innermost, after the gates.
@@ -253,16 +257,31 @@ func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chain.Sink {
 	}
 }
 
-// record keeps what came of a call and tells of it.
-func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message) {
+// record keeps the outcome of a call and sends its event. If the run's memory is full, it
+// returns the error that ends the run.
+func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message) error {
 	if messages == nil {
 		messages = []abi.Message{toolMessage(o)}
+	}
+	if err := r.memory.state.Add(sizeOfOutcome(&o, messages)); err != nil {
+		return chain.NewMemoryError(err)
 	}
 	r.keepCall(r.indexOf(c), func() {
 		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
 		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
 		r.chain.Settle(&o)
 	})
+	return nil
+}
+
+// sizeOfOutcome returns about how many bytes the state holds of a call's outcome. Its
+// messages usually have the result's text, which is then counted once.
+func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
+	var n int64
+	for i := range messages {
+		n += chain.SizeOf(&messages[i])
+	}
+	return max(n, chain.SizeOfResult(o.Result))
 }
 
 // indexOf is the place of a call in its round. It looks at no call: the others

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // Limits of one hook call.
@@ -48,6 +49,9 @@ type Call struct {
 	stop    func() error
 	divert  func(abi.Event) // takes the call's own events; nil: they are sent
 
+	held  account.Meter // what the host holds for the call
+	fault error         // of a call that cannot be given its input
+
 	shown     []byte
 	shownList int
 
@@ -55,7 +59,7 @@ type Call struct {
 	ending error
 	staged []localWrite
 	// touched are the run-local values that the call has changed.
-	touched  []touch
+	touched  touches
 	waited   time.Duration
 	nexts    int            // of both kinds
 	owns     int            // calls of Model and Tool
@@ -277,6 +281,9 @@ func (c *Call) stage(w localWrite) (version int64, err error) {
 	if err := c.checkStaged(w.key, w.value); err != nil {
 		return 0, err
 	}
+	if err := c.held.Add(w.size()); err != nil {
+		return 0, memoryError("run-local values", err)
+	}
 	if w.version, err = c.run.locals.reserve(c.member, w.key); err != nil {
 		return 0, err
 	}
@@ -306,10 +313,14 @@ func (c *Call) flush(key string) error {
 	defer c.mu.Unlock()
 	for _, w := range c.staged {
 		if w.key == key {
-			if err := c.run.locals.commit(c.member, w); err != nil {
+			changed, err := c.run.locals.commit(c.member, w)
+			if err != nil {
 				return err
 			}
-			c.touched = append(c.touched, touch{localKey{c.member.scope(key), key}, 0})
+			_ = c.held.Add(-w.size())
+			if changed {
+				c.touched.add(localKey{c.member.scope(key), key}, 0)
+			}
 		}
 	}
 	c.staged = slices.DeleteFunc(c.staged, func(w localWrite) bool { return w.key == key })
@@ -319,10 +330,13 @@ func (c *Call) flush(key string) error {
 // commit makes the writes that waited.
 func (c *Call) commit() error {
 	for _, w := range c.staged {
-		if err := c.run.locals.commit(c.member, w); err != nil {
+		changed, err := c.run.locals.commit(c.member, w)
+		if err != nil {
 			return err
 		}
-		c.touch(w.key, 0)
+		if changed {
+			c.touch(w.key, 0)
+		}
 	}
 	c.staged = nil
 	return nil
@@ -347,7 +361,7 @@ func (c *Call) LocalAdd(key string, delta int64) (int64, error) {
 func (c *Call) touch(key string, delta int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.touched = append(c.touched, touch{localKey{c.member.scope(key), key}, delta})
+	c.touched.add(localKey{c.member.scope(key), key}, delta)
 }
 
 // Emit sends a custom event, marked with this entry. It blocks while more events of

@@ -179,8 +179,9 @@ type Run struct {
 	keeping *sync.RWMutex // read-locked while something is recorded, locked while that is collected
 	owed    *owed
 
-	accountant Accountant     // nil: memory is not limited
-	recorded   *account.Share // by the record
+	accountant Accountant       // nil: memory is not limited
+	account    *account.Account // its account; nil if nothing is counted
+	recorded   *account.Share   // by the record
 
 	// Of a run as a call of a middleware's own passes it; see [Call.Tool].
 	path    []frame // the calls that it is made within, itself last
@@ -211,8 +212,8 @@ func (c *Chain) Open(ctx context.Context, run string, host Host, locals *Locals)
 	r := &Run{Options: c.Options, host: host, locals: locals, record: NewRecord(),
 		queue: &queue{}, streams: &atomic.Int64{}, keeping: &sync.RWMutex{}, owed: &owed{}}
 	if r.accountant, _ = host.(Accountant); r.accountant != nil {
-		a := r.accountant.Account()
-		r.recorded, r.queue.share = account.NewShare(a), account.NewShare(a)
+		r.account = r.accountant.Account()
+		r.recorded, r.queue.share = account.NewShare(r.account), account.NewShare(r.account)
 	}
 	members := make([]member, len(c.entries))
 	r.all = make([]*member, 0, len(c.entries))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // An exchange is one call that the rings wrap, of the model or of a tool: Q
@@ -20,6 +21,8 @@ type exchange[Q, P, R any] struct {
 	before    abi.Hook
 	wrap      abi.Hook
 	after     abi.Hook
+
+	held account.Meter // what wrappers sent and answered
 }
 
 // A reply is an answer or an error, and who gave it.
@@ -83,11 +86,13 @@ func (x *exchange[Q, P, R]) ring(ctx context.Context, i Ring, q Q, out outlet) (
 	for again := 0; ; again++ {
 		s := x.run.newStream(i, x.ofTool(), x.callID, out)
 		if !short {
-			if rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet()); err != nil {
-				return rep, err
-			}
+			rep, err = x.onion(ctx, i, x.run.in(i, x.wrap), q, s.outlet())
 		}
-		if rep, err = x.passChunks(ctx, s, q, rep); err != nil {
+		if err == nil {
+			rep, err = x.passChunks(ctx, s, q, rep)
+		}
+		s.held.Release()
+		if err != nil {
 			return rep, err
 		}
 		var retry *Q
@@ -200,6 +205,9 @@ func (x *exchange[Q, P, R]) passChunks(ctx context.Context, s *stream, q Q, rep 
 	case err != nil:
 		return rep, err
 	case s.changed(chunks, passed):
+		if err := x.held.Add(sizeOfChunks(passed)); err != nil {
+			return reply[R]{err: memoryFailure("stream", err), source: sourceHost}, nil
+		}
 		rep.res = x.kind.assemble(rep.res, passed)
 	}
 	return rep, nil

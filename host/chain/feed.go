@@ -24,10 +24,7 @@ type Gathering struct {
 
 // Add adds chunks, unless too many wait already.
 func (g *Gathering) Add(chunks ...abi.Chunk) bool {
-	size := 0
-	for i := range chunks {
-		size += chunkSize(&chunks[i])
-	}
+	size := int(sizeOfChunks(chunks))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.queue) > 0 && (len(g.queue)+len(chunks) > maxWaiting || g.size+size > maxWaitingBytes) {
@@ -123,6 +120,15 @@ func signal(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// sizeOfChunks returns about how many bytes chunks take.
+func sizeOfChunks(chunks []abi.Chunk) int64 {
+	n := 0
+	for i := range chunks {
+		n += chunkSize(&chunks[i])
+	}
+	return int64(n)
 }
 
 // chunkSize is about how many bytes a chunk takes.

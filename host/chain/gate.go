@@ -95,14 +95,20 @@ func (r *Run) askSomebody(by *Call, asks []abi.Ask, call *ToolCall, q abi.Call) 
 	case !ok && r.settled:
 		return judgement{denied: abi.ErrorResult(fmt.Sprintf("The call of %s needs an approval, and nobody can be asked for it here.", q.Name)), by: by.member.Name}, nil
 	case !ok:
-		reason := asks[0].Reason
-		if len(asks) == 1 {
-			return judgement{}, r.interrupt(by, abi.Interrupt{Reason: reason, Payload: asks[0].Payload})
+		reason, payload := asks[0].Reason, asks[0].Payload
+		if len(asks) > 1 {
+			for _, a := range asks[1:] {
+				reason += "; " + a.Entry + ": " + a.Reason
+			}
+		} else {
+			asks = nil
 		}
-		for _, a := range asks[1:] {
-			reason += "; " + a.Entry + ": " + a.Reason
+		err := r.interruptWith(by, abi.Interrupt{Reason: reason, Payload: payload}, asks)
+		if err != nil && !IsEnding(err) {
+			_, err = r.fault(by, StageAnswer, err)
+			return judgement{denied: abi.ErrorResult("The policy " + by.member.Name + " could not ask."), by: by.member.Name}, err
 		}
-		return judgement{}, r.interruptWith(by, abi.Interrupt{Reason: reason, Payload: asks[0].Payload}, asks)
+		return judgement{}, err
 	case decided.Decision == abi.Approve:
 		return judgement{}, nil
 	case decided.Decision == abi.Edit:

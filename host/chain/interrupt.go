@@ -27,8 +27,9 @@ func (c *Call) mayInterrupt() error {
 	return nil
 }
 
-// interrupt notes that a call waits for an answer. What it wrote to run-local
-// values is kept: it will be called again.
+// interrupt notes that a call waits for an answer. It keeps what the call wrote to
+// run-local values, since the call is made again. The error is an ending, or a
+// [*tooMuchAskedError].
 func (r *Run) interrupt(c *Call, i abi.Interrupt) error { return r.interruptWith(c, i, nil) }
 
 // interruptWith is interrupt with the questions of several gates.
@@ -44,10 +45,13 @@ func (r *Run) interruptWith(c *Call, i abi.Interrupt, asks []abi.Ask) error {
 	return r.wait(c.key, abi.Pending{Entry: c.member.Name, Hook: c.Hook, Reason: i.Reason, Payload: i.Payload, Call: c.tool, Asks: asks})
 }
 
-// wait notes an interrupt under the key of what is to be called again.
+// wait notes an interrupt under the key of what is to be called again. The error is the
+// interrupt, or a [*tooMuchAskedError].
 func (r *Run) wait(key string, p abi.Pending) error {
 	p.ID = "int_" + strings.TrimPrefix(r.newID(), "msg_")
 	p.Reason = clip(p.Reason, maxReason)
-	r.record.wait(key, p)
+	if err := r.record.wait(key, p); err != nil {
+		return err
+	}
 	return &Interrupted{p}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A verdict is what came of one hook call that did not end the run: an
@@ -69,6 +70,10 @@ func (r *Run) invoke(ctx context.Context, c *Call, in envelope, out any, apply f
 		return r.fault(c, StageBreaker, err)
 	}
 	c.ctx = ctx
+	defer c.held.Release()
+	if c.fault != nil {
+		return r.fault(c, StageInput, c.fault)
+	}
 	*in.Envelope() = abi.Common{Run: r.host.Where(), Entry: c.member.Name, Resume: resume}
 	v, err := r.traced(ctx, c, in, out, apply)
 	switch {
@@ -171,7 +176,11 @@ func (r *Run) answer(ctx context.Context, c *Call, in envelope, out any, apply f
 			}
 			gate, ok := out.(*abi.GateToolAnswer)
 			if !ok {
-				return verdict{}, r.interrupt(c, *control.Interrupt)
+				err := r.interrupt(c, *control.Interrupt)
+				if IsEnding(err) {
+					return verdict{}, err
+				}
+				return r.fault(c, StageAnswer, err)
 			}
 			gate.Decision, gate.Message, gate.Payload = abi.DecideAsk, control.Interrupt.Reason, control.Interrupt.Payload
 		}
@@ -231,7 +240,7 @@ func faultOf(err error, m *member) bool {
 
 // call makes the host's side of a hook call.
 func (r *Run) call(m *member, h abi.Hook, lists ...*List) *Call {
-	c := &Call{Hook: h, run: r, member: m}
+	c := &Call{Hook: h, run: r, member: m, held: account.Meter{Of: r.account}}
 	copy(c.lists[:], lists)
 	return c
 }
@@ -242,8 +251,10 @@ func (c *Call) view(n int) abi.List {
 	l := c.lists[n]
 	if mode := c.member.desc.Messages; mode == "" || mode == abi.MessagesFull {
 		_, first, _ := c.list(n)
-		c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
-		c.shownList = n
+		if c.fault = c.Hold(2 * l.jsonSize(first)); c.fault == nil { // here and in the input
+			c.shown, _ = l.JSON(first, l.Len(), math.MaxInt)
+			c.shownList = n
+		}
 	}
 	return abi.List{List: n, Revision: l.rev, Total: l.Len()}
 }

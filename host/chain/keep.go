@@ -216,10 +216,14 @@ func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMe
 // A localKey names a run-local value.
 type localKey struct{ scope, key string }
 
-// A touch is a change of a run-local value; delta is what was added to a counter.
-type touch struct {
-	localKey
-	delta int64
+// touches are the run-local values that a call has changed, with what it added to counters.
+type touches map[localKey]int64
+
+func (t *touches) add(k localKey, delta int64) {
+	if *t == nil {
+		*t = touches{}
+	}
+	(*t)[k] += delta
 }
 
 // A hold is what the wrappers of one exchange wrote, and added to counters. It is
@@ -252,27 +256,45 @@ func (r *Run) settle(ctx context.Context, c *Call) {
 }
 
 // touch notes changes, for now or for when the hold is released.
-func (l *Locals) touch(keys []touch, h *hold) {
+func (l *Locals) touch(keys touches, h *hold) {
 	if len(keys) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range keys {
+	for k, delta := range keys {
 		if h != nil {
 			l.holds[h] = true
-			put(&h.keys, k.localKey, h.keys[k.localKey]+k.delta)
+			if _, known := h.keys[k]; !known {
+				l.note(1)
+			}
+			put(&h.keys, k, h.keys[k]+delta)
 			continue
 		}
-		l.settled(k.localKey, k.delta)
+		l.settled(k, delta)
 	}
 }
 
 // settled says that a change is to be kept. Its callers hold the lock.
 func (l *Locals) settled(k localKey, delta int64) {
-	l.dirty[k] = true
+	if !l.dirty[k] {
+		l.dirty[k] = true
+		l.note(1)
+	}
 	if l.open[k] -= delta; l.open[k] == 0 {
 		delete(l.open, k)
+	}
+}
+
+// note counts n more notes of changed keys, which outlive the values of deleted keys.
+// Its callers hold the lock.
+func (l *Locals) note(n int) {
+	switch {
+	case l.share == nil:
+	case n > 0:
+		l.share.Force(int64(n * overhead))
+	default:
+		_ = l.share.Add(int64(n * overhead))
 	}
 }
 
@@ -290,6 +312,7 @@ func (l *Locals) releaseLocked(h *hold) {
 	for k, delta := range h.keys {
 		l.settled(k, delta)
 	}
+	l.note(-len(h.keys))
 	clear(h.keys)
 }
 
@@ -317,6 +340,7 @@ func (l *Locals) changes() []LocalChange {
 		}
 		out = append(out, LocalChange{k.scope, k.key, v.Value, v.Version})
 	}
+	l.note(-len(l.dirty))
 	clear(l.dirty)
 	slices.SortFunc(out, func(a, b LocalChange) int {
 		return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))

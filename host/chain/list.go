@@ -149,6 +149,15 @@ func (l *List) JSON(from, to, limit int) (b []byte, ok bool) {
 	return l.appendJSON(nil, from, to, limit)
 }
 
+// jsonSize returns how many bytes the messages from index first on take as JSON.
+func (l *List) jsonSize(first int) int64 {
+	var n int64
+	for _, it := range l.items[max(0, min(first, len(l.items))):] {
+		n += int64(len(it.encoded()) + 1)
+	}
+	return n
+}
+
 // appendJSON is JSON behind b, which is used again if there is room in it.
 func (l *List) appendJSON(b []byte, from, to, limit int) (all []byte, ok bool) {
 	from = max(0, min(from, len(l.items)))

@@ -118,6 +118,9 @@ type localWrite struct {
 	version int64
 }
 
+// size is about how many bytes a write takes while it waits.
+func (w *localWrite) size() int64 { return int64(overhead + len(w.key) + len(w.value)) }
+
 func checkKey(key string) error {
 	if key == "" {
 		return &abi.Error{Code: abi.CodeInvalid, Message: "a run-local key is empty"}
@@ -191,18 +194,20 @@ func (l *Locals) reserve(m *member, key string) (int64, error) {
 	return l.last, nil
 }
 
-// commit makes a write that waited.
-func (l *Locals) commit(m *member, w localWrite) error {
+// commit makes a write that waited, and reports whether it changed anything: to delete
+// a key that is not there does not.
+func (l *Locals) commit(m *member, w localWrite) (changed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.writable(m, w.key); err != nil {
-		return err
+		return false, err
 	}
 	if w.delete {
+		_, had := l.scopes[m.scope(w.key)][w.key]
 		l.remove(m.scope(w.key), w.key)
-		return nil
+		return had, nil
 	}
-	return l.put(m, w.key, w.value, w.version)
+	return true, l.put(m, w.key, w.value, w.version)
 }
 
 // put stores a value within the limits, which is not to be changed any more. Its

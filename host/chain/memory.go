@@ -62,6 +62,21 @@ func memoryError(what string, err error) error {
 	return &Over{Cause: err}
 }
 
+// memoryFailure makes the error of a reservation one of code limit, by which a call of
+// the model or of a tool fails.
+func memoryFailure(what string, err error) *abi.Error {
+	return AsError(memoryError(what, err), abi.CodeLimit)
+}
+
+// Hold counts n bytes that the host holds for the hook call, until its end. A negative n
+// returns bytes before that. The error is a [*Fault].
+func (c *Call) Hold(n int64) error {
+	if err := c.held.Add(n); err != nil {
+		return memoryFault(err)
+	}
+	return nil
+}
+
 // awaitMemory waits until the host can hold an event of n bytes that the hook makes.
 // The time is not the hook's. It must be called without a lock that the journal or
 // the caller of the run may need.

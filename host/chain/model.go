@@ -47,6 +47,11 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			q.Stream = out != nil
 			res, err := call.Generate(ctx, q, out)
 			if err == nil {
+				if full := r.record.reserve("the model's answer", res); full != nil {
+					err = full
+				}
+			}
+			if err == nil {
 				r.record.keep(key, res, verdict{})
 				if err := r.keepAnswer(ctx); err != nil {
 					return reply[abi.Response]{}, err
@@ -68,6 +73,8 @@ func (r *Run) CallModel(ctx context.Context, call ModelCall) (res *abi.Response,
 			}
 		},
 	}
+	x.held.Of = r.account
+	defer x.held.Release()
 	rep, _, err := x.call(ctx, call.Request, call.Out)
 	if err == nil && rep.err != nil {
 		err = rep.err
@@ -112,6 +119,9 @@ func (k *modelKind) callWrap(ctx context.Context, m *member, q ModelRequest, w *
 	v, err := k.run.invoke(ctx, c, &abi.WrapModelInput{Request: request}, &out, func() error {
 		if out.Response == nil {
 			out.Response = w.said(&abi.Response{Message: abi.Message{Role: abi.RoleAssistant}})
+		}
+		if err := w.hold(c); err != nil {
+			return err
 		}
 		return k.run.checkResponse(out.Response, m.Name, w.lastGood.res)
 	})

@@ -224,6 +224,7 @@ func (c *Call) callTool(ctx context.Context, host Nester, id string, call ToolCa
 	r.record.open(key, &call.Call)
 	ctx, h := freshHold(ctx)
 	o, err := r.CallTool(ctx, call)
+	defer func() { o.Release() }()
 	var paused *Interrupted
 	switch {
 	case errors.As(err, &paused):
@@ -337,6 +338,7 @@ func freshHold(ctx context.Context) (context.Context, *hold) {
 func (r *Run) settleOwn(key string, out any, v verdict, h *hold) {
 	r.keeping.RLock()
 	defer r.keeping.RUnlock()
+	r.record.force(weigh(out)) // the call itself was counted before
 	r.record.keep(key, out, v)
 	r.locals.release(h)
 }

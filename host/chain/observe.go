@@ -29,6 +29,7 @@ type queue struct {
 	mu      sync.Mutex
 	events  []abi.Event
 	bytes   int64
+	shown   int64          // bytes of events that the observers are told of now
 	share   *account.Share // of the run's memory; nil: it is not counted
 	dropped int64
 }
@@ -53,12 +54,19 @@ func (q *queue) take() []abi.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	events := q.events
-	q.events, q.bytes = nil, 0
-	if q.share != nil {
-		_ = q.share.Set(0)
-	}
+	q.events, q.bytes, q.shown = nil, 0, q.shown+q.bytes
 	slices.SortStableFunc(events, func(a, b abi.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	return events
+}
+
+// release returns the memory of the events that the observers were told of.
+func (q *queue) release() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.share != nil {
+		_ = q.share.Add(-q.shown)
+	}
+	q.shown = 0
 }
 
 // observes are the events that an entry's observe is told of: those that its
@@ -148,6 +156,7 @@ func (r *Run) Observe(ctx context.Context) {
 	if len(events) == 0 {
 		return
 	}
+	defer r.queue.release()
 	for i, m := range observers {
 		batch := m.observed(events, i == len(observers)-1)
 		if len(batch) == 0 {

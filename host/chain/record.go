@@ -29,6 +29,7 @@ type Record struct {
 	approvals []approval
 
 	bytes      int64          // about how many it keeps
+	asked      int64          // of them, of interrupts
 	share      *account.Share // of the run's memory; nil: it is not counted
 	dirty      []string       // the keys of entries that changed since they were kept
 	askedDirty bool           // the same of what waits, was answered or approved
@@ -329,17 +330,13 @@ func (r *Record) isDone(key string) bool {
 	return e != nil && e.Done
 }
 
-// keep notes what came of the call of a key.
+// keep notes what came of the call of a key, which [Record.hold] or [Record.reserve] has
+// counted.
 func (r *Record) keep(key string, out any, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.change(key)
 	e.Done, e.value, e.Answer, e.Failed, e.Faulted = true, out, nil, v.failed, v.faulted
-	n := weigh(out)
-	r.bytes += n
-	if r.share != nil {
-		r.share.Force(n)
-	}
 }
 
 // begun reports whether a tool was called and nobody knows what came of it.
@@ -419,13 +416,44 @@ func (r *Record) resume(key string) (*abi.Resume, *abi.Pending) {
 	return nil, nil
 }
 
-// wait notes an interrupt.
-func (r *Record) wait(key string, p abi.Pending) {
+// maxAsked is how many bytes the interrupts of a phase may have together. All of them
+// are persisted with each new one.
+const maxAsked = 2 << 20
+
+// A tooMuchAskedError reports interrupts of a phase that do not fit a limit.
+type tooMuchAskedError struct{ cause error }
+
+// Error returns the cause's message.
+func (e *tooMuchAskedError) Error() string { return "interrupt: " + e.cause.Error() }
+
+// wait notes an interrupt, or returns a [*tooMuchAskedError].
+func (r *Record) wait(key string, p abi.Pending) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	n := sizeOfPending(&p)
+	if r.asked+n > maxAsked {
+		return &tooMuchAskedError{fmt.Errorf("reasons, payloads and arguments of the run's interrupts take more than %d bytes; ask for less", maxAsked)}
+	}
+	if err := r.grow(n); err != nil {
+		return &tooMuchAskedError{err}
+	}
+	r.asked += n
 	delete(r.answers, key)
 	put(&r.waiting, key, p)
 	r.askedDirty = true
+	return nil
+}
+
+// sizeOfPending returns about how many bytes an interrupt takes.
+func sizeOfPending(p *abi.Pending) int64 {
+	n := overhead + len(p.Reason) + len(p.Payload)
+	if p.Call != nil {
+		n += len(p.Call.Arguments)
+	}
+	for i := range p.Asks {
+		n += len(p.Asks[i].Reason) + len(p.Asks[i].Payload)
+	}
+	return int64(n)
 }
 
 // decided returns what somebody decided about an exact call.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A Sink takes chunks on their way outward; nil stands for a call that is not
@@ -22,17 +23,18 @@ type stream struct {
 	out      outlet           // nil: chunks go nowhere as they come
 	came     abi.Assembly
 	passed   abi.Assembly
-	n        int     // batches that came
-	finished bool    // the last of the message came
-	failed   *Failed // the on_chunk, here or further out, that refused what came
-	tool     bool    // of a tool's result
-	callID   string  // of that tool's call
+	n        int           // batches that came
+	finished bool          // the last of the message came
+	failed   *Failed       // the on_chunk, here or further out, that refused what came
+	tool     bool          // of a tool's result
+	held     account.Meter // what came and what passed
+	callID   string        // of that tool's call
 	id       int64
 	seq      int64
 }
 
 func (r *Run) newStream(ring Ring, tool bool, callID string, out outlet) *stream {
-	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.streams.Add(1)}
+	return &stream{run: r, members: r.in(ring, abi.HookOnChunk), tool: tool, callID: callID, out: out, id: r.streams.Add(1), held: account.Meter{Of: r.account}}
 }
 
 // outlet is what the ring hands its chunks to; nil if they go nowhere.
@@ -51,6 +53,7 @@ func (s *stream) anew() bool {
 		return false
 	}
 	s.n, s.finished, s.failed, s.came, s.passed, s.id = 0, false, nil, abi.Assembly{}, abi.Assembly{}, s.run.streams.Add(1)
+	s.held.Release()
 	return true
 }
 
@@ -68,9 +71,15 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 		s.failed, _ = errors.AsType[*Failed](err)
 		return err
 	}
+	if s.failed = s.hold(chunks); s.failed != nil {
+		return s.failed
+	}
 	s.came.Add(chunks...)
 	passed, err := s.filter(ctx, chunks, final)
 	if err == nil {
+		if s.failed = s.hold(passed); s.failed != nil {
+			return s.failed
+		}
 		s.passed.Add(passed...)
 		if s.finished = final; len(passed) > 0 || final {
 			err = s.out.push(ctx, passed, final)
@@ -78,6 +87,15 @@ func (s *stream) push(ctx context.Context, chunks []abi.Chunk, final bool) error
 	}
 	s.failed, _ = errors.AsType[*Failed](err)
 	return err
+}
+
+// hold counts chunks that the stream keeps until its end. If they do not fit the run's
+// memory, the call fails.
+func (s *stream) hold(chunks []abi.Chunk) *Failed {
+	if err := s.held.Add(sizeOfChunks(chunks)); err != nil {
+		return &Failed{sourceHost, abi.HookOnChunk, memoryFailure("stream", err)}
+	}
+	return nil
 }
 
 // filter runs the ring's on_chunk hooks over chunks.

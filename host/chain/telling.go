@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // What one call of a hook may send.
@@ -21,6 +22,7 @@ const (
 type telling struct {
 	sink   Sink // nil: nobody takes it before the answer is there
 	ofTool bool
+	held   *account.Meter // what was said; the caller releases it
 
 	mu     sync.Mutex
 	said   abi.Assembly
@@ -49,6 +51,9 @@ func (t *telling) send(ctx context.Context, chunks []abi.Chunk) error {
 	}
 	if t.sent+len(chunks) > maxSent || t.bytes+size > maxSentBytes {
 		return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("send: a hook may send %d chunks, and %d bytes of them; what is beyond was not sent", maxSent, maxSentBytes)}
+	}
+	if err := t.held.Add(int64(size)); err != nil {
+		return memoryError("send", err)
 	}
 	t.sent, t.bytes = t.sent+len(chunks), t.bytes+size
 	t.said.Add(chunks...)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A ToolCall is everything about one call of a tool.
@@ -46,7 +47,15 @@ type ToolOutcome struct {
 	Result *abi.Result // an error result where the call failed
 	Source string      // "tool", "host", or the entry that answered or denied
 
-	held *hold
+	held   *hold
+	memory *account.Meter // nil: nothing is counted
+}
+
+// Release returns what was counted of the call. Whoever keeps the result counts it first.
+func (o *ToolOutcome) Release() {
+	if o.memory != nil {
+		o.memory.Release()
+	}
 }
 
 // CallTool makes a tool call through all rings and gates. The error is an
@@ -68,11 +77,13 @@ func (r *Run) CallTool(ctx context.Context, call ToolCall) (ToolOutcome, error) 
 		before: abi.HookBeforeTool, wrap: abi.HookWrapToolCall, after: abi.HookAfterTool,
 		core: k.core,
 	}
+	x.held.Of = r.account
 	rep, h, err := x.call(ctx, call.Call, out)
 	if err != nil {
+		x.held.Release()
 		return ToolOutcome{}, err
 	}
-	o := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h}
+	o := ToolOutcome{Call: call.Call, Result: rep.res, Source: rep.source, held: h, memory: &x.held}
 	if o.Call.Arguments = k.executed; k.executed != call.Call.Arguments {
 		o.Call.OriginalArguments = call.Call.Arguments
 	}
@@ -157,6 +168,11 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 		record.keep(key, nil, verdict{failed: refused.err})
 		return refused, k.run.keep(ctx, false)
 	}
+	if err == nil {
+		if full := record.reserve("the result of "+q.Name, res); full != nil {
+			err = full
+		}
+	}
 	out := reply[abi.Result]{res: res, source: sourceTool}
 	interrupt, asks := errors.AsType[*abi.Interrupt](err)
 	switch {
@@ -165,7 +181,12 @@ func (k *toolKind) runTool(ctx context.Context, q abi.Call, sink Sink) (reply[ab
 		record.keep(key, nil, verdict{failed: out.err})
 	case asks:
 		record.setBegun(key, false) // the next call of it is the one that counts
-		return reply[abi.Result]{}, k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q})
+		if err := k.run.wait(key, abi.Pending{Reason: interrupt.Reason, Payload: interrupt.Payload, Call: &q}); IsEnding(err) {
+			return reply[abi.Result]{}, err
+		} else {
+			out.res, out.err = nil, AsError(err, abi.CodeLimit)
+		}
+		record.keep(key, nil, verdict{failed: out.err})
 	case err != nil:
 		out.res, out.err = nil, AsError(err, abi.CodeTool)
 		record.keep(key, nil, verdict{failed: out.err})
@@ -220,12 +241,13 @@ func (r *Run) toolCall(m *member, h abi.Hook, state *List, q abi.Call) *Call {
 func (k *toolKind) callTool(ctx context.Context, owner *member, q abi.Call, sink Sink) (reply[abi.Result], error) {
 	c := k.run.toolCall(owner, abi.HookCallTool, k.call.State, q)
 	k.call.mark(false)
-	t := &telling{sink: sink, ofTool: true}
+	t := &telling{sink: sink, ofTool: true, held: &c.held}
 	c.hand = func(ctx context.Context, chunks []abi.Chunk) error { return t.send(ctx, chunksOf(q, chunks)) }
 	var out abi.CallToolAnswer
 	v, err := k.run.invoke(ctx, c, &abi.CallToolInput{Call: q}, &out, func() error {
 		if out.Result == nil && t.sent > 0 {
 			out.Result = k.assemble(&abi.Result{}, t.said.Chunks())
+			c.weight += int64(t.bytes) // which the call holds no more
 		}
 		if out.Result == nil {
 			return faultf("answers without a result")
@@ -295,6 +317,9 @@ func (k *toolKind) callWrap(ctx context.Context, m *member, q abi.Call, w *wrapp
 	v, err := k.run.invoke(ctx, c, &abi.WrapToolCallInput{Call: q, Tool: k.call.Tool, Stream: k.call.Out != nil}, &out, func() error {
 		if out.Result == nil {
 			out.Result = w.said(&abi.Result{})
+		}
+		if err := w.hold(c); err != nil {
+			return err
 		}
 		return checkResult(out.Result)
 	})

@@ -27,12 +27,41 @@ func (r *Record) hold(weight int64) error {
 		return &Fault{Stage: StageAnswer, Limit: "record_bytes", Value: maxRecord, Cause: fmt.Errorf(
 			"what hooks, model and tools answered in one phase of the run takes more than %d bytes; call next less often, or answer with less", maxRecord)}
 	}
+	if err := r.grow(weight); err != nil {
+		return memoryFault(err)
+	}
+	return nil
+}
+
+// reserve counts the answer of a tool or a model before it is kept. The error is one of
+// code limit, which takes the answer's place.
+func (r *Record) reserve(what string, out any) *abi.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.grow(weigh(out)); err != nil {
+		return memoryFailure(what, err)
+	}
+	return nil
+}
+
+// force counts n more bytes, even above the limits.
+func (r *Record) force(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes += n
 	if r.share != nil {
-		if err := r.share.Add(weight); err != nil {
-			return memoryFault(err)
+		r.share.Force(n)
+	}
+}
+
+// grow counts n more bytes. Its callers hold the lock.
+func (r *Record) grow(n int64) error {
+	if r.share != nil {
+		if err := r.share.Add(n); err != nil {
+			return err
 		}
 	}
-	r.bytes += weight
+	r.bytes += n
 	return nil
 }
 

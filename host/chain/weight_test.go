@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 func TestTheRecordHasALimit(t *testing.T) {
@@ -26,10 +27,14 @@ func TestAnswersOfToolsAndModelCount(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1000)
 	r := NewRecord()
-	r.keep("a", abi.TextResult(long), verdict{})
+	require.Nil(t, r.reserve("a", abi.TextResult(long)))
 	require.EqualValues(t, 1000+overhead, r.bytes)
-	r.keep("b", &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, ReasoningContent: long, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", long)}}}, verdict{})
+	require.Nil(t, r.reserve("b", &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, ReasoningContent: long, ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", long)}}}))
 	require.EqualValues(t, 3000+3*overhead, r.bytes)
-	r.keep("c", &abi.BeforeModelAnswer{}, verdict{})
-	require.EqualValues(t, 3000+3*overhead, r.bytes, "what hooks answer was counted before it was applied")
+	run := account.New(account.LevelRun, "r", nil, 1<<20)
+	r.count(account.NewShare(run))
+	full := r.reserve("the result of t", abi.TextResult(strings.Repeat("x", 1<<20)))
+	require.Equal(t, abi.CodeLimit, full.Code)
+	require.Contains(t, full.Message, "the result of t: memory limit: the run holds")
+	require.EqualValues(t, 3000+3*overhead, r.bytes)
 }

@@ -52,12 +52,20 @@ func (x *exchange[Q, P, R]) onion(ctx context.Context, i Ring, wrappers []*membe
 		return x.ring(ctx, i+1, q, out)
 	}
 	w := &wrapping[Q, P, R]{x: x, ctx: ctx, ring: i, m: wrappers[0], inner: wrappers[1:], q: q, out: out}
-	w.tell.ofTool = x.ofTool()
+	w.tell.ofTool, w.tell.held = x.ofTool(), &x.held
 	if out != nil && !w.m.desc.HoldStream {
 		w.pass, w.tell.sink = &passage{to: out}, sending(out)
 	}
 	res, v, err := x.kind.callWrap(ctx, w.m, q, w)
 	return w.outcome(res, v, err)
+}
+
+// hold counts the answer of the wrapper, which the record does not.
+func (w *wrapping[Q, P, R]) hold(c *Call) error {
+	if err := w.x.held.Add(c.weight); err != nil {
+		return memoryFault(err)
+	}
+	return nil
 }
 
 // serve lets the wrapper that is called run and read what it wraps.

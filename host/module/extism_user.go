@@ -80,6 +80,7 @@ func (row *userImport) call(ctx context.Context, g *sandbox.Guest, stack []uint6
 	if err := v.count(); err != nil {
 		g.Abort(err)
 	}
+	v.forget()
 	v.chargeCall(g, row.fuel)
 	p := v.asPlugin()
 	var arg []byte

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
@@ -103,6 +104,9 @@ type limitError struct {
 }
 
 func (e *limitError) Error() string {
+	if e.limit == chain.LimitMemory { // of the run, not of the module
+		return e.what
+	}
 	text := fmt.Sprintf("%s, more than the limit %s of %d", e.what, e.limit, e.most)
 	if e.fix != "" {
 		text += "; " + e.fix

@@ -158,7 +158,7 @@ func (row *nativeImport) call(ctx context.Context, g *sandbox.Guest, p []uint64)
 	if row.raw != nil {
 		row.raw(v, g, p)
 	} else {
-		v.pending = nil // what is handed over must not see an older reply
+		v.forget()
 		reply, err := row.reply(ctx, v, g, p)
 		p[0] = api.EncodeI32(v.settle(g, reply, err))
 	}
@@ -195,6 +195,11 @@ func (v *visit) settle(g *sandbox.Guest, reply []byte, err error) int32 {
 		err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d", len(reply), v.limits.ReplyBytes)}
 	}
 	if err == nil {
+		if full := v.holdReply(len(reply)); full != nil {
+			err = &abi.Error{Code: abi.CodeLimit, Message: "the reply: " + full.Error()}
+		}
+	}
+	if err == nil {
 		v.chargeReply(g, len(reply))
 		v.pending = reply
 		return int32(len(reply))
@@ -228,11 +233,27 @@ func (v *visit) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uin
 	}
 	v.chargeBytes(g, int(n))
 	v.bytesOut += int64(n)
+	if err := v.holdTaken(room, int(n)); err != nil {
+		g.Abort(err)
+	}
 	if room == nil || v.recorder != nil {
 		return g.Read(uint32(ptr), uint32(n))
 	}
 	*room = g.ReadInto(*room, uint32(ptr), uint32(n))
 	return *room
+}
+
+// holdTaken counts n bytes that are taken: an answer, until the next one, or what is
+// handed to a host call, with what is decoded from it.
+func (v *visit) holdTaken(room *[]byte, n int) error {
+	if room != &v.outputRoom {
+		return v.holdReply(2 * n)
+	}
+	if err := v.hold(int64(n) - v.heldOutput); err != nil {
+		return err
+	}
+	v.heldOutput = int64(n)
+	return nil
 }
 
 // holds reports whether n bytes at ptr lie in the guest's memory.

@@ -82,7 +82,13 @@ func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 		v.now = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
-	if v.input, err = v.encode(in); err != nil {
+	if v.input, err = v.encode(in); err == nil {
+		err = v.hold(int64(len(v.input)))
+	}
+	if full := (*limitError)(nil); errors.As(err, &full) {
+		return v, m.fault(v, full)
+	}
+	if err != nil {
 		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 	}
 	v.pending = v.input
@@ -102,6 +108,9 @@ func (v *visit) encode(in any) ([]byte, error) {
 	items, n := v.call.Shown()
 	if err != nil || items == nil {
 		return b, err
+	}
+	if err := v.hold(int64(len(b))); err != nil { // the call holds the items already
+		return nil, err
 	}
 	object := b
 	if n == abi.ListRequest {

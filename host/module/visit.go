@@ -3,6 +3,7 @@ package module
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -56,6 +57,9 @@ type visit struct {
 	bytesIn   int64 // copied to the guest
 	bytesOut  int64 // copied from it
 
+	// What the call holds of the last host call and of the answer, in bytes.
+	heldReply, heldOutput int64
+
 	inputRoom, replyRoom []byte // for its input, and for replies with messages: nobody keeps them
 	outputRoom, takeRoom []byte // for its answer, and what it hands to host calls
 }
@@ -85,6 +89,36 @@ func again(room []byte) []byte {
 		return nil
 	}
 	return room[:0]
+}
+
+// hold counts n bytes that the host holds for the call while it lasts; see [chain.Call.Hold].
+// The error is a [*limitError].
+func (v *visit) hold(n int64) error {
+	if v.call == nil {
+		return nil
+	}
+	err := v.call.Hold(n)
+	if full := (*chain.Fault)(nil); errors.As(err, &full) {
+		return &limitError{limit: full.Limit, most: int(full.Value), what: full.Cause.Error()}
+	}
+	return err
+}
+
+// holdReply counts what the guest hands to a host call, or its reply, until the next one.
+func (v *visit) holdReply(n int) error {
+	if err := v.hold(int64(n)); err != nil {
+		return err
+	}
+	v.heldReply += int64(n)
+	return nil
+}
+
+// forget drops what the call holds of the last host call.
+func (v *visit) forget() {
+	v.pending = nil // what is handed over must not see an older reply
+	v.replyRoom, v.takeRoom = again(v.replyRoom), again(v.takeRoom)
+	_ = v.hold(-v.heldReply)
+	v.heldReply = 0
 }
 
 // log logs a text of the guest's, or about it.
