@@ -16,7 +16,7 @@ func TestTryAgainIsSaidOnce(t *testing.T) {
 	e := &env{getenv: func(string) string { return "" }}
 	for detail, want := range map[string]string{
 		"the quota runs_per_day is reached: 20 of 20; try again in 1h0m0s": ", at 00:00:00",
-		"the database cannot be used now; try again":                       "; try again in 1h0m0s, at 00:00:00",
+		"the database is unavailable; try again":                           "; try again in 1h0m0s, at 00:00:00",
 	} {
 		require.Equal(t, want, e.remedy(&client.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
 	}

@@ -83,7 +83,7 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 	f, err := agentfile.Parse(name, body)
 	done()
 	if err == nil && f.Name != "" && f.Name != name {
-		err = f.ErrorAt("name", fmt.Errorf("name: the agent is put as %q; leave the name out, or make it the same", name))
+		err = f.ErrorAt("name", fmt.Errorf("name: differs from %q in the URL; remove it, or make it the same", name))
 	}
 	if err == nil {
 		err = checkFile(f, c, &policy, a.commandsOf(c.Key.Tenant))
@@ -128,7 +128,7 @@ func misplaced(err error) error {
 func checkFile(f *agentfile.File, c *Caller, p *Policy, commands Commands) error {
 	operator := c.Key.Tenant == store.Operator
 	if f.Tools.Root != "" {
-		return f.ErrorAt("tools.root", errors.New("root: a server's agents read no files; leave root out"))
+		return f.ErrorAt("tools.root", errors.New("root: agents on a server cannot read files; remove root"))
 	}
 	for i, s := range f.Tools.MCP {
 		at := fmt.Sprintf("tools.mcp[%d]", i)
@@ -140,11 +140,11 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy, commands Commands) error
 		case err != nil:
 			return f.ErrorAt(at+".url", err)
 		case !operator && !covered(p.Hosts, hostOf(u)):
-			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator does not let this tenant reach %s; %s%s", u.Host, choice(p.Hosts), aboutPorts(hostOf(u))))
+			return f.ErrorAt(at+".url", fmt.Errorf("url: the operator's policy does not allow this tenant to reach %s; %s%s", u.Host, choice(p.Hosts), aboutPorts(hostOf(u))))
 		}
 	}
 	if !operator && len(f.Rings.Outer)+len(f.Rings.Inner) > 0 {
-		return f.ErrorAt("rings", errors.New("rings are the operator's; put the modules under middlewares"))
+		return f.ErrorAt("rings", errors.New("rings: only the operator can set rings; move the modules to middlewares"))
 	}
 	if !operator {
 		if err := checkModel(f, p); err != nil {
@@ -152,7 +152,7 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy, commands Commands) error
 		}
 	}
 	if most := p.maxSteps(); !operator && f.Limits.MaxSteps > most {
-		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: %d is more than %d, the most that this tenant may have; lower it, or ask the operator for a policy with a larger max_steps", f.Limits.MaxSteps, most))
+		return f.ErrorAt("limits.max_steps", fmt.Errorf("max_steps: %d exceeds %d, this tenant's maximum; lower it, or ask the operator for a policy with a larger max_steps", f.Limits.MaxSteps, most))
 	}
 	if err := f.CheckBounds(); err != nil {
 		return err
@@ -160,7 +160,7 @@ func checkFile(f *agentfile.File, c *Caller, p *Policy, commands Commands) error
 	for i := range f.Agents {
 		inner := f.Agents[i].Spec()
 		if inner == nil {
-			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: a server's agents read no files; write the agent here, under agent"))
+			return f.ErrorAt(fmt.Sprintf("agents[%d].file", i), errors.New("file: agents on a server cannot read files; write the agent inline, under agent"))
 		}
 		if err := checkFile(inner, c, p, commands); err != nil {
 			return err
@@ -201,7 +201,7 @@ func checkModel(f *agentfile.File, p *Policy) error {
 		if name == "" || matches(p.Models, name) {
 			return nil
 		}
-		return f.ErrorAt(at, fmt.Errorf("model: the operator does not let this tenant ask %q; %s", name, choice(p.Models)))
+		return f.ErrorAt(at, fmt.Errorf("model: the operator's policy does not allow this tenant to use %q; %s", name, choice(p.Models)))
 	}
 	if err := check("model.name", f.Model.Name); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 		for i, g := range m.Grants {
 			host, isHost := strings.CutPrefix(string(g), "http:")
 			if may := matches(allowed, string(g)) || isHost && covered(p.Hosts, host); !may {
-				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator does not let this tenant grant %s; %s", g, choice(allowed))))
+				return "", misplaced(f.ErrorAt(fmt.Sprintf("%s.grants[%d]", at, i), fmt.Errorf("grants: the operator's policy does not allow this tenant to grant %s; %s", g, choice(allowed))))
 			}
 		}
 	}

@@ -26,18 +26,18 @@ type agents struct {
 // An Agent is a version of one as the API shows it.
 type Agent struct {
 	Name     string    `json:"name"`
-	Version  int64     `json:"version" doc:"From 1; each change is another one."`
+	Version  int64     `json:"version" doc:"The version number, starting at 1. Each change creates a new version."`
 	Created  time.Time `json:"created"`
-	Modules  []Entry   `json:"modules" nullable:"false" doc:"The modules that it runs with: what their names stood for when it was put."`
-	Warnings []string  `json:"warnings" nullable:"false" doc:"What whoever runs it should know."`
-	YAML     string    `json:"yaml" doc:"The agent.yaml."`
+	Modules  []Entry   `json:"modules" nullable:"false" doc:"The modules that the agent runs with. Their names were resolved to digests when this version was stored."`
+	Warnings []string  `json:"warnings" nullable:"false" doc:"Warnings for users of the agent."`
+	YAML     string    `json:"yaml" doc:"The agent.yaml file."`
 }
 
 // An Entry is a module of an agent.
 type Entry struct {
-	At     string `json:"at" doc:"Where it stands in the file, such as middlewares[0]."`
+	At     string `json:"at" doc:"The module's location in the file, such as middlewares[0]."`
 	Name   string `json:"name" doc:"The entry's name."`
-	Module string `json:"module" doc:"What the file calls it."`
+	Module string `json:"module" doc:"The module as the file names it."`
 	Digest string `json:"digest"`
 }
 
@@ -48,11 +48,11 @@ type (
 	}
 	getAgentInput struct {
 		AgentPath
-		Version int64 `query:"version" minimum:"1" doc:"Default: the newest."`
+		Version int64 `query:"version" minimum:"1" doc:"The version. Default: the newest."`
 	}
 	agentOutput     struct{ Body *Agent }
 	listAgentsInput struct {
-		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Agents whose names follow this one. Deprecated: use cursor."`
+		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only agents whose names sort after this one. Deprecated: use cursor."`
 		ListInput
 	}
 	listAgentsOutput struct {
@@ -65,14 +65,14 @@ type (
 
 func (a *agents) routes(s *Server) {
 	const tag, one = "agents", "/v1/agents/{agent}"
-	s.raw(Route{ID: "put-agent", Method: "PUT", Path: one, Scope: AgentsWrite, Tag: tag, Body: agentfile.MaxSize, Summary: "Keep an agent",
-		About: `The body is an agent.yaml, as YAML or JSON. Its modules are names, name@version or digests of modules that were uploaded. It is
-checked before it is kept: the modules are there, their configurations fit, and the operator's policy allows what it grants.
-What the newest version is already makes no other version.`}, describePutAgent, a.put)
+	s.raw(Route{ID: "put-agent", Method: "PUT", Path: one, Scope: AgentsWrite, Tag: tag, Body: agentfile.MaxSize, Summary: "Create or update an agent",
+		About: `The body is an agent.yaml file, as YAML or JSON. It names uploaded modules by name, name@version or digest. The server
+checks it before storing it: the modules exist, their configurations are valid, and the operator's policy allows their grants.
+If the file equals the newest version, no new version is created.`}, describePutAgent, a.put)
 	route(s, Route{ID: "get-agent", Method: "GET", Path: one, Scope: AgentsRead, Tag: tag, Summary: "Show an agent"}, a.get)
 	route(s, Route{ID: "list-agents", Method: "GET", Path: "/v1/agents", Scope: AgentsRead, Tag: tag, Summary: "List the newest versions of agents", About: aboutLists}, a.list)
-	route(s, Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: AgentsWrite, Tag: tag, Summary: "Forget an agent with all its versions",
-		About: "Its runs stay."}, a.delete)
+	route(s, Route{ID: "delete-agent", Method: "DELETE", Path: one, Scope: AgentsWrite, Tag: tag, Summary: "Delete an agent with all its versions",
+		About: "Its runs are kept."}, a.delete)
 }
 
 func describePutAgent(op *huma.Operation, schemas huma.Registry) {
@@ -86,7 +86,7 @@ func describePutAgent(op *huma.Operation, schemas huma.Registry) {
 func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	name := r.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return problem(codeInvalid, "the name is %q; want up to 63 small letters, digits, dots, dashes and underscores", name)
+		return problem(codeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	body, err := io.ReadAll(r.Body)
 	var size *http.MaxBytesError
@@ -94,7 +94,7 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	case errors.As(err, &size):
 		return err
 	case err != nil:
-		p := problem(codeInvalid, "the body did not arrive whole")
+		p := problem(codeInvalid, "the body is incomplete")
 		p.cause = err
 		return p
 	case !utf8.Valid(body):

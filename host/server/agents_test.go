@@ -72,22 +72,22 @@ func TestAgentRefused(t *testing.T) {
 		configSchema: { type: "object", properties: { n: { type: "integer" } }, additionalProperties: false }, before_agent() { return {}; } };`), "application/javascript").status)
 	for yaml, want := range map[string]string{
 		"mdoel: x":                             "did you mean",
-		"name: other":                          "put as",
+		"name: other":                          "differs from",
 		"a: [":                                 "",
 		"\xff":                                 "UTF-8",
 		"middlewares: [{module: none}]":        "no such module",
 		"middlewares: [{module: wrap@9}]":      "no such module",
 		"middlewares: [{module: /etc/passwd}]": "no such module",
 		"middlewares: [{module: sized, config: {n: many}}]":                            "config",
-		"middlewares: [{module: wrap, grants: [model]}]":                               "does not let this tenant grant model; allowed are read:*",
-		"middlewares: [{module: wrap, grants: ['http:api.example.com']}]":              "does not let this tenant grant",
+		"middlewares: [{module: wrap, grants: [model]}]":                               "policy does not allow this tenant to grant model; allowed are read:*",
+		"middlewares: [{module: wrap, grants: ['http:api.example.com']}]":              "policy does not allow this tenant to grant",
 		"rings: {outer: [{module: wrap}]}":                                             "operator's",
-		"tools: {root: /}":                                                             "read no files",
-		"tools: {mcp: [{command: sh -c id}]}":                                          "start no programs",
-		"tools: {mcp: [{url: 'http://169.254.169.254/'}]}":                             "does not let this tenant reach",
-		"agents: [{name: b, file: /etc/passwd}]":                                       "read no files",
-		"agents: [{name: b, agent: {tools: {root: /}}}]":                               "read no files",
-		"agents: [{name: b, agent: {middlewares: [{module: wrap, grants: [store]}]}}]": "does not let this tenant grant store",
+		"tools: {root: /}":                                                             "cannot read files",
+		"tools: {mcp: [{command: sh -c id}]}":                                          "cannot start programs",
+		"tools: {mcp: [{url: 'http://169.254.169.254/'}]}":                             "policy does not allow this tenant to reach",
+		"agents: [{name: b, file: /etc/passwd}]":                                       "cannot read files",
+		"agents: [{name: b, agent: {tools: {root: /}}}]":                               "cannot read files",
+		"agents: [{name: b, agent: {middlewares: [{module: wrap, grants: [store]}]}}]": "policy does not allow this tenant to grant store",
 	} {
 		p := f.apply(f.acme, "helper", yaml).problem(t, 422, yaml)
 		require.Contains(t, p.Detail, want, yaml)
@@ -138,7 +138,7 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 200, put(1000).status)
 	for _, steps := range []int{1001, 100_000_000} {
-		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d is more than 1000, the most that this tenant may have", steps))
+		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d exceeds 1000, this tenant's maximum", steps))
 	}
 	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_001}}).problem(t, 422)
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_000}}, nil)
@@ -202,6 +202,6 @@ func TestHostsAndPorts(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*"}}}, nil)
 	const at = "model: {name: m}\ntools: {mcp: [{url: 'https://tools.example.com%s/mcp'}]}\n"
 	require.Equal(t, 200, f.apply(f.acme, "helper", fmt.Sprintf(at, "")).status)
-	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "does not let this tenant reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")
+	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "policy does not allow this tenant to reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")
 	require.Contains(t, string(f.apply(f.acme, "helper", "").body), "the agent has no model, and cannot run")
 }

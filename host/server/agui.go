@@ -24,14 +24,14 @@ type frontEnds struct{ server *Server }
 
 func (x *frontEnds) routes(s *Server) {
 	s.raw(Route{ID: "agui", Method: "POST", Path: "/v1/agents/{agent}/agui", Scope: RunsWrite, Tag: "ag-ui", Body: agui.MaxInput, Input: true,
-		Summary: "Run an agent for a front end that speaks AG-UI",
-		About: `The body is AG-UI's RunAgentInput, the answer a stream of its events. Tools of the input are the front end's own. A run that waits, for an
-answer or for one of those tools, goes on when the same thread comes back with resume, or with the tool's message.`},
+		Summary: "Run an agent over the AG-UI protocol",
+		About: `The body is AG-UI's RunAgentInput; the response is a stream of AG-UI events. Tools in the input run in the front end. A run that waits for
+an answer, or for the result of such a tool, resumes when the same thread sends resume or the tool's message.`},
 		func(op *huma.Operation, _ huma.Registry) {
 			op.Parameters = append(op.Parameters, &huma.Param{Name: "agent", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Pattern: store.Name.String()}, Description: "The agent's name."})
 			op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 				"application/json": {Schema: objectSchema("AG-UI's RunAgentInput.", map[string]string{"threadId": "string", "runId": "string", "messages": "array"}, "tools", "resume", "state", "context", "forwardedProps")}}}
-			op.Responses["200"] = &huma.Response{Description: "AG-UI's events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
+			op.Responses["200"] = &huma.Response{Description: "AG-UI events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 		}, x.run)
 }
 
@@ -39,7 +39,7 @@ answer or for one of those tools, goes on when the same thread comes back with r
 func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) error {
 	name := req.PathValue("agent")
 	if !store.Name.MatchString(name) {
-		return problem(codeInvalid, "the agent's name is %.80q; want up to 63 small letters, digits, dots, dashes and underscores", name)
+		return problem(codeInvalid, "the agent's name is %.80q; want up to 63 lowercase letters, digits, dots, dashes and underscores", name)
 	}
 	b, err := readJSONBody(req)
 	if err != nil {
@@ -84,7 +84,7 @@ func (x *frontEnds) launch(ctx context.Context, c *Caller, name string, in *agui
 		}
 		return runs.resume(ctx, c.Tenant, id, answers, in.Tools, enc)
 	case in.Answers != nil:
-		return nil, problem(codeConflict, "nothing waits for an answer in this turn of thread %.80q", in.ThreadID)
+		return nil, problem(codeConflict, "no interrupt is pending in this turn of thread %.80q", in.ThreadID)
 	case err == nil:
 		id = agent.NewRunID() // the turn is made once more
 	}

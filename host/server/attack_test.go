@@ -137,7 +137,7 @@ export default defineMiddleware({
 `)
 	const file = "model: {name: small, params: {service_tier: flex, seed: 1}}\n"
 	require.Contains(t, f.apply(f.acme, "own", file).problem(t, 422).Detail,
-		`params: the operator does not let this tenant pass the parameter "service_tier"; allowed are the usual ones, and those that params of the tenant's policy names: none`)
+		`params: the operator's policy does not allow this tenant to set the parameter "service_tier"; allowed are the usual ones, and those in params of the tenant's policy: none`)
 	require.Equal(t, 422, f.apply(f.acme, "own", "model: {name: small}\nagents: [{name: b, agent: {model: {name: small, params: {Seed: 1}}}}]\n").status, "names are compared exactly")
 	events := func(agent string) string {
 		var run Run
@@ -146,19 +146,19 @@ export default defineMiddleware({
 		return string(f.ok("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, nil).body)
 	}
 	require.Equal(t, 200, f.apply(f.acme, "changer", "model: {name: small}\nmiddlewares: [{module: changes}]\n").status)
-	require.Contains(t, events("changer"), `does not let this tenant pass the parameter \"service_tier\"`)
+	require.Contains(t, events("changer"), `policy does not allow this tenant to set the parameter \"service_tier\"`)
 	require.Empty(t, asked.Requests())
 	require.Equal(t, 200, f.apply(f.acme, "asker", "model: {name: small}\nmiddlewares: [{module: asks, grants: [model]}]\n").status)
-	require.Contains(t, events("asker"), `does not let this tenant pass the parameter \"models\"`)
+	require.Contains(t, events("asker"), `policy does not allow this tenant to set the parameter \"models\"`)
 	require.Len(t, asked.Requests(), 1, "the agent's own")
 
 	policy(Policy{Params: []string{"service_tier", "model*"}})
 	require.Equal(t, 200, f.apply(f.acme, "own", file).status)
-	require.NotContains(t, events("changer")+events("asker")+events("own"), "does not let this tenant")
+	require.NotContains(t, events("changer")+events("asker")+events("own"), "does not allow this tenant")
 	require.Equal(t, 5, len(asked.Requests()))
 	require.JSONEq(t, `"flex"`, string(asked.Requests()[4].Params["service_tier"]))
 	policy(Policy{Params: []string{"models"}})
-	require.Contains(t, f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `pass the parameter "service_tier"`)
+	require.Contains(t, f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "own", Input: "hi"}).problem(t, 422).Detail, `set the parameter "service_tier"`)
 	require.Len(t, asked.Requests(), 5, "what was allowed when it was kept is not for ever")
 
 	require.Equal(t, 200, f.apply(f.acme, "plain", "model: {name: small}\n").status)

@@ -101,7 +101,7 @@ type (
 	blockInput struct {
 		DigestPath
 		Body struct {
-			Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why, as tenants read it whose runs end by it."`
+			Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"The reason. Tenants whose runs end because of the block see it."`
 		}
 	}
 	blocksOutput struct {
@@ -114,9 +114,9 @@ type (
 
 func (b *blocks) routes(s *Server) {
 	const tag, path = "blocks", "/v1/blocks/{digest}"
-	route(s, Route{ID: "block-module", Method: "PUT", Path: path, Scope: OperatorScope, Tag: tag, Control: true, Summary: "Stop a module from being called",
-		About: "For all tenants, in runs under way too, within a second, on every server of the database."}, b.block)
-	route(s, Route{ID: "unblock-module", Method: "DELETE", Path: path, Scope: OperatorScope, Tag: tag, Summary: "Let a module be called again"}, b.unblock)
+	route(s, Route{ID: "block-module", Method: "PUT", Path: path, Scope: OperatorScope, Tag: tag, Control: true, Summary: "Block a module",
+		About: "Within a second, no server of the database calls the module any more, for any tenant. Active runs that use it end."}, b.block)
+	route(s, Route{ID: "unblock-module", Method: "DELETE", Path: path, Scope: OperatorScope, Tag: tag, Summary: "Unblock a module"}, b.unblock)
 	route(s, Route{ID: "list-blocks", Method: "GET", Path: "/v1/blocks", Scope: OperatorScope, Tag: tag, Summary: "List blocked modules", About: aboutLists}, b.list)
 }
 

@@ -44,20 +44,20 @@ type ChatModel struct {
 
 func (x *completions) routes(s *Server) {
 	const tag = "openai"
-	route(s, Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: AgentsRead, Tag: tag, Summary: "The agents, as OpenAI's API lists models"}, x.models)
-	route(s, Route{ID: "get-model", Method: "GET", Path: "/v1/models/{agent}", Scope: AgentsRead, Tag: tag, Summary: "An agent, as OpenAI's API shows a model"}, x.model)
+	route(s, Route{ID: "list-models", Method: "GET", Path: "/v1/models", Scope: AgentsRead, Tag: tag, Summary: "List agents as OpenAI models"}, x.models)
+	route(s, Route{ID: "get-model", Method: "GET", Path: "/v1/models/{agent}", Scope: AgentsRead, Tag: tag, Summary: "Show an agent as an OpenAI model"}, x.model)
 	s.raw(Route{ID: "chat-completions", Method: "POST", Path: "/v1/chat/completions", Scope: RunsWrite, Tag: tag, Body: maxConversation, Input: true,
-		Summary: "OpenAI's chat completions: the model is an agent",
-		About: `With stream: true the answer is a stream of chunks. Tools of the request are the client's own: they are returned as tool calls, and the
-next request, with their results, goes on with the same run, and names the same model. Parameters of the model are the agent's, and are passed over. Problems have an
-error as OpenAI's clients read it. A client that goes away ends the run.`}, describeChat, x.complete)
+		Summary: "Create a chat completion with an agent as the model",
+		About: `With stream: true, the response is a stream of chunks. Tools of the request run in the client: they are returned as tool calls, and the
+next request, with their results and the same model, continues the same run. Model parameters come from the agent; those in the request are ignored. Problems
+have an error in OpenAI's format. If the client disconnects, the run ends.`}, describeChat, x.complete)
 }
 
 func describeChat(op *huma.Operation, _ huma.Registry) {
 	object := &huma.Schema{Type: "object", Description: "OpenAI's chat completion."}
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {
 		Schema: objectSchema("OpenAI's request for a chat completion.", map[string]string{"model": "string", "messages": "array"}, "tools", "stream", "stream_options", "metadata")}}}
-	op.Responses["200"] = &huma.Response{Description: "The completion, as OpenAI has it", Content: map[string]*huma.MediaType{
+	op.Responses["200"] = &huma.Response{Description: "The completion in OpenAI's format", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: object}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 

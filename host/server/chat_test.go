@@ -50,7 +50,7 @@ func TestChatModelFails(t *testing.T) {
 	require.Equal(t, 200, f.apply(f.acme, "agent", "model: {name: small}\n").status)
 	r := f.send("POST", "/v1/chat/completions", f.acme, map[string]any{"model": "agent", "messages": []any{map[string]any{"role": "user", "content": "hi"}}})
 	p := r.problem(t, 502)
-	require.Equal(t, "The model failed", p.Title)
+	require.Equal(t, "Model failed", p.Title)
 	require.Equal(t, problemType+codeModelFailed, p.Type)
 	require.Contains(t, p.Detail, "the model that the agent asks failed: it answered 401 Unauthorized; run run_")
 	require.NotContains(t, string(r.body), "inside")
@@ -98,7 +98,7 @@ func TestModelsOfOpenAI(t *testing.T) {
 	f.ok("GET", "/v1/models/agent", f.acme, nil, &model)
 	require.Equal(t, "agent", model.ID)
 	require.Equal(t, "acme", model.OwnedBy)
-	for path, want := range map[string]string{"GET /v1/models/none": "agent none: there is no such agent", "POST /v1/embeddings": "POST /v1/embeddings is not here; ", "POST /v1/responses": "is not here"} {
+	for path, want := range map[string]string{"GET /v1/models/none": "agent none: there is no such agent", "POST /v1/embeddings": "no endpoint for POST /v1/embeddings; ", "POST /v1/responses": "no endpoint for"} {
 		method, at, _ := strings.Cut(path, " ")
 		r := f.send(method, at, f.acme, nil)
 		r.problem(t, 404, path)

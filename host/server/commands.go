@@ -29,7 +29,7 @@ func (noCommands) Start([]string, *os.File, *os.File, *os.File) (mcp.Child, erro
 	return nil, errNoPrograms
 }
 
-var errNoPrograms = errors.New("command: a server's agents start no programs; give the url of an MCP server")
+var errNoPrograms = errors.New("command: agents on this server cannot start programs; set the url of an MCP server")
 
 // commandsOf returns the commands that a tenant's agents may name.
 func (o *Options) commandsOf(tenant string) Commands {
@@ -48,7 +48,7 @@ func checkCommand(s *agentfile.MCPServer, allowed Commands) error {
 	case !allowed.Allows(s.Command):
 		return errors.New("command: the server was not started with this command: list " + strings.Join(s.Command, " ") + " in the file of --mcp-commands, with exactly these arguments")
 	case len(s.Env) > 0:
-		return errors.New("env: a server's commands have the environment that the file of --mcp-commands gives them; leave env out")
+		return errors.New("env: the server's --mcp-commands file sets the environment of commands; remove env")
 	}
 	return nil
 }

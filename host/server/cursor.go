@@ -46,7 +46,7 @@ func (in *CursorInput) page(list listName, tenant string, limit int) (store.Page
 	}
 	at, ok := decodeCursor(list, tenant, in.Cursor)
 	if !ok {
-		return p, invalidParameter("cursor", "the cursor is not a next_cursor of this list; send one unchanged to the endpoint that returned it, with the same key's tenant, or leave it out to start at the first page")
+		return p, invalidParameter("cursor", "the cursor is not a next_cursor of this list; send it unchanged to the endpoint that returned it, with a key of the same tenant, or omit it to start at the first page")
 	}
 	p.After = at
 	return p, nil
@@ -67,7 +67,7 @@ func afterName(cursor *store.Position, name string) (*store.Position, error) {
 	case name == "":
 		return cursor, nil
 	case cursor != nil:
-		return nil, invalidParameter("after", "after and cursor exclude each other; send the cursor alone")
+		return nil, invalidParameter("after", "after and cursor are mutually exclusive; send only the cursor")
 	}
 	return &store.Position{Name: name}, nil
 }

@@ -249,7 +249,7 @@ func TestOldCursors(t *testing.T) {
 		f.ok("GET", path+"&limit=2", key, nil, &page)
 		require.NotEmpty(t, page.Next, "a client can go on with cursors")
 		p := f.send("GET", path+"&cursor="+page.Next, key, nil).problem(t, 400, path)
-		require.Contains(t, p.Detail, "exclude each other")
+		require.Contains(t, p.Detail, "mutually exclusive")
 	}
 }
 

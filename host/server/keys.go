@@ -15,14 +15,14 @@ type keys struct{ store store.Store }
 // A Key is one as the API shows it. Its secret is shown once, in Secret.
 type Key struct {
 	ID      string     `json:"id"`
-	Tenant  string     `json:"tenant" doc:"Whose it is."`
+	Tenant  string     `json:"tenant" doc:"The tenant that owns the key."`
 	Name    string     `json:"name"`
 	Scopes  []string   `json:"scopes" nullable:"false"`
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"`
 	Revoked *time.Time `json:"revoked,omitempty"`
-	Used    *time.Time `json:"used,omitempty" doc:"When it was used last, to a minute."`
-	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is shown this once: the server does not keep it."`
+	Used    *time.Time `json:"used,omitempty" doc:"The time of the last use, with a resolution of one minute."`
+	Secret  string     `json:"secret,omitempty" doc:"The key itself. It is returned only once: the server does not store it."`
 }
 
 func showKey(k *store.Key) *Key {
@@ -39,7 +39,7 @@ func showKey(k *store.Key) *Key {
 type (
 	// KeyPath is a part of inputs.
 	KeyPath struct {
-		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: what stands between ar_ and the next _."`
+		Key string `path:"key" pattern:"^[a-z2-7]{10}$" doc:"The key's id: the part between ar_ and the next underscore."`
 	}
 	keyOutput  struct{ Body *Key }
 	keysOutput struct {
@@ -49,12 +49,12 @@ type (
 		}
 	}
 	newKeyBody struct {
-		Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"What the key is for."`
-		Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"What it may do. Default: everything that the tenant may; for a key that a tenant makes, what the key that makes it may."`
+		Name      string   `json:"name" minLength:"1" maxLength:"200" example:"ci" doc:"The purpose of the key."`
+		Scopes    []string `json:"scopes,omitempty" maxItems:"20" doc:"The key's scopes. Default: all scopes of the tenant; for a key that a tenant creates, the scopes of the creating key."`
 		ExpiresIn int64    `json:"expires_in,omitempty" minimum:"1" maximum:"315360000" doc:"Seconds until it expires. Default: never."`
 	}
 	rotateBody struct {
-		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds that the old key goes on to work. Default: 0."`
+		Grace int64 `json:"grace,omitempty" minimum:"0" maximum:"2592000" doc:"Seconds for which the old key remains valid. Default: 0."`
 	}
 	listTenantKeysInput struct {
 		TenantPath
@@ -82,11 +82,11 @@ type (
 
 func (k *keys) routes(s *Server) {
 	const tag, one, of, all = "keys", "/v1/keys/{key}", "/v1/tenants/{tenant}/keys/{key}", "/v1/tenants/{tenant}/keys"
-	route(s, Route{ID: "create-key", Method: "POST", Path: "/v1/keys", Scope: KeysWrite, Tag: tag, Status: 201, Summary: "Create a key of one's own tenant"},
+	route(s, Route{ID: "create-key", Method: "POST", Path: "/v1/keys", Scope: KeysWrite, Tag: tag, Status: 201, Summary: "Create a key for your tenant"},
 		func(ctx context.Context, c *Caller, in *createKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, c.Tenant, c.Key.Scopes, &in.Body)
 		})
-	route(s, Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: KeysRead, Tag: tag, Summary: "List one's own tenant's keys, the newest first", About: aboutLists},
+	route(s, Route{ID: "list-keys", Method: "GET", Path: "/v1/keys", Scope: KeysRead, Tag: tag, Summary: "List your tenant's keys, newest first", About: aboutLists},
 		func(ctx context.Context, c *Caller, in *LongListInput) (*keysOutput, error) {
 			return k.list(ctx, c.Tenant, in)
 		})
@@ -98,11 +98,11 @@ func (k *keys) routes(s *Server) {
 		func(ctx context.Context, c *Caller, in *KeyPath) (*struct{}, error) {
 			return nil, c.Tenant.RevokeKey(ctx, in.Key)
 		})
-	route(s, Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a key of a tenant"},
+	route(s, Route{ID: "create-tenant-key", Method: "POST", Path: all, Scope: OperatorScope, Tag: tag, Status: 201, Summary: "Create a key for a tenant"},
 		func(ctx context.Context, c *Caller, in *createTenantKeyInput) (*keyOutput, error) {
 			return k.create(ctx, c, k.store.Tenant(in.Tenant), texts(TenantScopes), &in.Body)
 		})
-	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys, the newest first", About: aboutLists},
+	route(s, Route{ID: "list-tenant-keys", Method: "GET", Path: all, Scope: OperatorScope, Tag: tag, Summary: "List a tenant's keys, newest first", About: aboutLists},
 		func(ctx context.Context, _ *Caller, in *listTenantKeysInput) (*keysOutput, error) {
 			if _, err := k.store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err
@@ -127,7 +127,7 @@ func (k *keys) create(ctx context.Context, _ *Caller, t *store.Tenant, may []str
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(may, scope) {
-			return nil, problem(codeForbidden, "scope %q cannot be given here; these can: %s", scope, strings.Join(may, ", "))
+			return nil, problem(codeForbidden, "scope %q cannot be granted here; want one of %s", scope, strings.Join(may, ", "))
 		}
 	}
 	made, shown, err := t.CreateKey(ctx, &store.NewKey{Name: in.Name, Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
@@ -172,7 +172,7 @@ func (k *keys) rotate(ctx context.Context, c *Caller, t *store.Tenant, id string
 	if !c.Has(OperatorScope) {
 		for _, scope := range old.Scopes {
 			if !c.Has(Scope(scope)) {
-				return nil, problem(codeForbidden, "key %s may do more than this one: %s; rotate it with one that has that scope", id, scope)
+				return nil, problem(codeForbidden, "key %s has a scope that this key lacks: %s; rotate it with a key that has that scope", id, scope)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		{"nesting", int64(l.Nesting), sandbox.DefaultNesting},
 	} {
 		if limit.asks > limit.most {
-			return f.ErrorAt(at+".limits."+limit.name, fmt.Errorf("limits.%s is more than the default, which is the most that a server's tenants may have; leave it out, or lower it", limit.name))
+			return f.ErrorAt(at+".limits."+limit.name, fmt.Errorf("limits.%s exceeds the default, which is the maximum for tenants of a server; remove it, or lower it", limit.name))
 		}
 	}
 	return nil

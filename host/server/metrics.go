@@ -44,10 +44,10 @@ func newMetrics(s *Server) (*metrics, error) {
 
 func (m *metrics) routes(s *Server) {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-	s.raw(Route{ID: "metrics", Method: "GET", Path: "/metrics", Scope: OperatorScope, Tag: "server", Summary: "Metrics for Prometheus",
-		About: "Prometheus is given a key of the operator's as bearer token, which may have the scope operator alone."},
+	s.raw(Route{ID: "metrics", Method: "GET", Path: "/metrics", Scope: OperatorScope, Tag: "server", Summary: "Get metrics in Prometheus format",
+		About: "Configure Prometheus with an operator key as bearer token. The scope operator is enough."},
 		func(op *huma.Operation, _ huma.Registry) {
-			op.Responses["200"] = &huma.Response{Description: "Prometheus' text", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}}}
+			op.Responses["200"] = &huma.Response{Description: "Metrics in Prometheus text format", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: "string"}}}}
 		},
 		func(w http.ResponseWriter, r *http.Request, _ *Caller) error {
 			h.ServeHTTP(w, r)

@@ -63,7 +63,7 @@ func newModules(s *Server) *modules {
 type (
 	// ModulePath is a part of inputs.
 	ModulePath struct {
-		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, or a name, or name@version; a name alone is its newest version."`
+		Module string `path:"module" pattern:"^[A-Za-z0-9][A-Za-z0-9.@:+_-]{0,140}$" doc:"A digest, a name, or name@version. A name without version is its newest version."`
 	}
 	moduleOutput      struct{ Body *Module }
 	listModulesOutput struct {
@@ -78,13 +78,13 @@ func (m *modules) routes(s *Server) {
 	const tag, one = "modules", "/v1/modules/{module}"
 	s.raw(Route{ID: "put-module", Method: "PUT", Path: "/v1/modules", Scope: ModulesWrite, Tag: tag, Body: m.limit*4/3 + manifestExtra, Streamed: true,
 		Summary: "Upload a module",
-		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. It is verified,
-compiled and asked what it is before it is kept. With Accept: text/event-stream the answer is a stream of events: progress, then module or problem.`},
+		About: `The body is WebAssembly, a script (TypeScript or JavaScript), or an Extism manifest with its module as data. The server verifies
+and compiles it and calls its describe before storing it. With Accept: text/event-stream, the response is a stream of events: progress, then module or problem.`},
 		m.describeUpload, m.upload)
-	route(s, Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: ModulesRead, Tag: tag, Summary: "List modules, the newest first", About: aboutLists}, m.list)
+	route(s, Route{ID: "list-modules", Method: "GET", Path: "/v1/modules", Scope: ModulesRead, Tag: tag, Summary: "List modules, newest first", About: aboutLists}, m.list)
 	route(s, Route{ID: "get-module", Method: "GET", Path: one, Scope: ModulesRead, Tag: tag, Summary: "Show a module"}, m.get)
-	route(s, Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: ModulesWrite, Tag: tag, Summary: "Forget a module and its names",
-		About: "One that the newest version of an agent names stays: 409."}, m.delete)
+	route(s, Route{ID: "delete-module", Method: "DELETE", Path: one, Scope: ModulesWrite, Tag: tag, Summary: "Delete a module and its names",
+		About: "Fails with 409 if the newest version of an agent uses the module."}, m.delete)
 }
 
 // How modules are forgotten that no tenant has any more.
@@ -122,8 +122,8 @@ func (m *modules) describeUpload(op *huma.Operation, schemas huma.Registry) {
 		return &huma.Param{Name: name, In: "query", Description: about, Schema: &huma.Schema{Type: "string"}}
 	}
 	op.Parameters = []*huma.Param{
-		text("name", "A name for it, such as redact. Without one it has its digest alone."),
-		text("version", "The version of that name, for good. Default: what the module says, else the first 12 characters of its digest."),
+		text("name", "The module's name, such as redact. Default: none; the module has only its digest."),
+		text("version", "The version of that name. It cannot be changed later. Default: the version that the module reports, else the first 12 characters of its digest."),
 	}
 	op.Responses["200"] = &huma.Response{Description: "The module", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: huma.SchemaFromType(schemas, moduleType)}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
@@ -229,14 +229,14 @@ func nameOf(r *http.Request) (name, version string, err error) {
 	name, version = q.Get("name"), q.Get("version")
 	for parameter := range q {
 		if parameter != "name" && parameter != "version" {
-			return "", "", problem(codeInvalid, "there is no parameter %q; there are name and version", parameter)
+			return "", "", problem(codeInvalid, "unknown parameter %q; want name or version", parameter)
 		}
 	}
 	switch {
 	case name == "" && version != "":
 		return "", "", problem(codeInvalid, "a version needs a name: ?name=NAME&version=%s", version)
 	case name != "" && (!store.Name.MatchString(name) || isDigest(name)):
-		return "", "", problem(codeInvalid, "the name is %q; want up to 63 small letters, digits, dots, dashes and underscores, and no digest", name)
+		return "", "", problem(codeInvalid, "the name is %q; want up to 63 lowercase letters, digits, dots, dashes and underscores, and not a digest", name)
 	case version != "" && !moduleVersion.MatchString(version):
 		return "", "", problem(codeInvalid, "the version is %q; want up to 64 letters, digits, dots, plus signs, dashes and underscores", version)
 	}

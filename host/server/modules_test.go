@@ -124,13 +124,13 @@ func TestUploadRefuses(t *testing.T) {
 
 	for body, want := range map[string]string{
 		"":                                  "empty",
-		"hello":                             "no WebAssembly",
+		"hello":                             "not WebAssembly",
 		"\x00asm":                           "",
 		"\x00asm\x01\x00\x00\x00\xff\xff":   "",
-		`{"wasm":[{"path":"/etc/passwd"}]}`: "nothing is fetched",
-		`{"wasm":[{"url":"http://169.254.169.254/"}]}`: "nothing is fetched",
+		`{"wasm":[{"path":"/etc/passwd"}]}`: "does not fetch",
+		`{"wasm":[{"url":"http://169.254.169.254/"}]}`: "does not fetch",
 		`{"wasm":[]}`: "want one",
-		`{"wasm":[{"data":"AGFzbQ==","hash":"00"}]}`:                     "not its hash",
+		`{"wasm":[{"data":"AGFzbQ==","hash":"00"}]}`:                     "hash mismatch",
 		`{"wasm":` + strings.Repeat("[", 200) + strings.Repeat("]", 200): "nested",
 		string(own[:len(own)/2]):                                         "",
 	} {

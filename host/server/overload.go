@@ -62,7 +62,7 @@ func (s *Server) accept(r *Route) error {
 		return nil
 	}
 	state := s.overload.State()
-	p := problem(codeUnavailable, "the server uses %.0f %% of its memory and begins no runs now; try again later", 100*state.Pressure)
+	p := problem(codeUnavailable, "the server uses %.0f %% of its memory and starts no new runs; try again later", 100*state.Pressure)
 	p.retry = overload.RetryAfter
 	p.cause = fmt.Errorf("%d of %d bytes (%s)", state.Used, state.Limit, state.Limited)
 	p.Status = http.StatusServiceUnavailable

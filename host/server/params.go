@@ -29,6 +29,6 @@ func (p *Policy) mayPass() func(param string) error {
 			return nil
 		}
 		named := cmp.Or(strings.Join(allowed, ", "), "none")
-		return fmt.Errorf("the operator does not let this tenant pass the parameter %.80q; allowed are the usual ones, and those that params of the tenant's policy names: %s", param, named)
+		return fmt.Errorf("the operator's policy does not allow this tenant to set the parameter %.80q; allowed are the usual ones, and those in params of the tenant's policy: %s", param, named)
 	}
 }

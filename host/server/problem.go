@@ -20,17 +20,17 @@ import (
 // A Problem is an error as programs and people read it (RFC 9457).
 type Problem struct {
 	// Type names the problem for programs, as urn:agent-runner:problem:<code>.
-	Type   string `json:"type" doc:"What is wrong, for programs: urn:agent-runner:problem:<code>."`
-	Title  string `json:"title" doc:"What is wrong, in few words that are always the same."`
-	Status int    `json:"status" doc:"The status of the answer."`
-	Detail string `json:"detail,omitempty" doc:"What is wrong here, and what to do."`
+	Type   string `json:"type" doc:"The problem type: urn:agent-runner:problem:<code>."`
+	Title  string `json:"title" doc:"A summary of the problem type. It is the same for every problem of a type."`
+	Status int    `json:"status" doc:"The HTTP status code."`
+	Detail string `json:"detail,omitempty" doc:"What is wrong with this request, and how to fix it."`
 	// Instance is the request's id.
-	Instance string `json:"instance,omitempty" doc:"The request, as urn:agent-runner:request:<id>; the server's log has the same id."`
+	Instance string `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
 	// Quota is the limit that was reached, for the statuses 429 and 413.
-	Quota string `json:"quota,omitempty" doc:"The quota that was reached."`
+	Quota string `json:"quota,omitempty" doc:"The quota that was exceeded."`
 	// OpenAI is the same for clients of OpenAI's API.
-	OpenAI *openAIError `json:"error,omitempty" doc:"The same, as OpenAI's clients read it; on their endpoints alone."`
-	Errors []Wrong      `json:"errors,omitempty" doc:"Every place of the request that is wrong."`
+	OpenAI *openAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
+	Errors []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
 
 	retry  time.Duration
 	header http.Header
@@ -39,8 +39,8 @@ type Problem struct {
 
 // A Wrong is one thing that is wrong with a request.
 type Wrong struct {
-	Location string `json:"location,omitempty" doc:"Where, such as body.quota.modules."`
-	Message  string `json:"message" doc:"What is wrong there."`
+	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
+	Message  string `json:"message" doc:"The error at that location."`
 }
 
 // Codes of problems; a type is problemType and one of them.
@@ -69,21 +69,21 @@ var titles = map[string]struct {
 	status int
 	title  string
 }{
-	codeInvalid:      {http.StatusUnprocessableEntity, "The request is not valid"},
-	codeUnauthorized: {http.StatusUnauthorized, "There is no valid key"},
-	codeForbidden:    {http.StatusForbidden, "The key may not do this"},
-	codeNotFound:     {http.StatusNotFound, "There is nothing here"},
-	codeMethod:       {http.StatusMethodNotAllowed, "The method is not allowed here"},
-	codeConflict:     {http.StatusConflict, "It is in the way of something else"},
-	codeTooLarge:     {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeMediaType:    {http.StatusUnsupportedMediaType, "The body's type is not known here"},
-	codeRefused:      {http.StatusUnprocessableEntity, "It is refused"},
-	codeBlocked:      {http.StatusForbidden, "The operator blocks it"},
-	codeQuota:        {http.StatusTooManyRequests, "A quota is reached"},
-	codeInternal:     {http.StatusInternalServerError, "The server failed"},
-	codeUnavailable:  {http.StatusServiceUnavailable, "The server cannot do it now"},
-	codeModelFailed:  {http.StatusBadGateway, "The model failed"},
-	codeRunFailed:    {http.StatusInternalServerError, "The run failed"},
+	codeInvalid:      {http.StatusUnprocessableEntity, "Invalid request"},
+	codeUnauthorized: {http.StatusUnauthorized, "Unauthorized"},
+	codeForbidden:    {http.StatusForbidden, "Forbidden"},
+	codeNotFound:     {http.StatusNotFound, "Not found"},
+	codeMethod:       {http.StatusMethodNotAllowed, "Method not allowed"},
+	codeConflict:     {http.StatusConflict, "Conflict"},
+	codeTooLarge:     {http.StatusRequestEntityTooLarge, "Request body too large"},
+	codeMediaType:    {http.StatusUnsupportedMediaType, "Unsupported media type"},
+	codeRefused:      {http.StatusUnprocessableEntity, "Rejected"},
+	codeBlocked:      {http.StatusForbidden, "Blocked by the operator"},
+	codeQuota:        {http.StatusTooManyRequests, "Quota exceeded"},
+	codeInternal:     {http.StatusInternalServerError, "Internal server error"},
+	codeUnavailable:  {http.StatusServiceUnavailable, "Service unavailable"},
+	codeModelFailed:  {http.StatusBadGateway, "Model failed"},
+	codeRunFailed:    {http.StatusInternalServerError, "Run failed"},
 }
 
 // problem makes one of a code.
@@ -140,7 +140,7 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &images):
-		p := problem(codeUnavailable, "there is no room now for another module's instances: %v. What nobody runs is let go of after a minute: end runs, or try again then", images)
+		p := problem(codeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
 		p.retry, p.cause = idleAgent, err
 		return p
 	case errors.As(err, &unready):
@@ -157,15 +157,15 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished), errors.Is(err, agent.ErrExists), errors.Is(err, errGoesOn):
 		return problem(codeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
-		p := problem(codeUnavailable, "this server keeps no secrets: its operator has given it no key for them")
+		p := problem(codeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
 		p.cause = err
 		return p
 	case errors.As(err, &db) && (db.Retryable() || db.Kind == store.Full):
-		p := problem(codeUnavailable, "the database cannot be used now; try again")
+		p := problem(codeUnavailable, "the database is unavailable; try again")
 		p.retry, p.cause = time.Second, err
 		return p
 	}
-	p := problem(codeInternal, "something failed that is not the request's fault; the server's log has the reason under this request's id")
+	p := problem(codeInternal, "the server failed to handle the request; its log has the reason under this request's id")
 	p.cause = err
 	return p
 }

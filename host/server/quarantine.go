@@ -200,12 +200,12 @@ func (q *quarantine) endTrial(ctx context.Context, now time.Time, state overload
 type QuarantinedRun struct {
 	Run         string    `json:"run"`
 	Tenant      string    `json:"tenant"`
-	Node        string    `json:"node" doc:"The machine whose server ended."`
+	Node        string    `json:"node" doc:"The machine of the server that crashed."`
 	Reason      string    `json:"reason"`
-	HeldBytes   int64     `json:"held_bytes" doc:"What the run made the server hold at its last heartbeat."`
-	ShareBytes  int64     `json:"share_bytes" doc:"What the run may hold."`
-	UsedBytes   int64     `json:"used_bytes" doc:"Memory that the server used."`
-	LimitBytes  int64     `json:"limit_bytes" doc:"Memory that the server may use."`
+	HeldBytes   int64     `json:"held_bytes" doc:"Memory that the server held for the run at its last heartbeat."`
+	ShareBytes  int64     `json:"share_bytes" doc:"Memory that the server may hold for the run."`
+	UsedBytes   int64     `json:"used_bytes" doc:"Memory that the server used at its last heartbeat."`
+	LimitBytes  int64     `json:"limit_bytes" doc:"The server's memory limit."`
 	OutOfMemory bool      `json:"out_of_memory" doc:"The server was short of memory at its last heartbeat."`
 	Created     time.Time `json:"created"`
 }
@@ -220,7 +220,7 @@ type quarantinedOutput struct {
 func (q *quarantine) routes(s *Server) {
 	const tag = "quarantine"
 	route(s, Route{ID: "list-quarantined", Method: "GET", Path: "/v1/quarantine", Scope: OperatorScope, Tag: tag, Summary: "List quarantined runs",
-		About: "Runs that are not resumed, since they seem to have ended the server that ran them, with the evidence."}, q.list)
+		About: "Lists runs that are not resumed because they appear to have crashed their server, with the evidence."}, q.list)
 	route(s, Route{ID: "release-run", Method: "DELETE", Path: "/v1/quarantine/{run}", Scope: OperatorScope, Tag: tag, Summary: "Release a quarantined run",
 		About: "A server resumes it within seconds."}, q.release)
 }

@@ -133,14 +133,14 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, p)
 		return
 	}
-	s.refuse(w, r, problem(codeNotFound, "%s %s is not here; /openapi.json lists what is", r.Method, r.URL.Path))
+	s.refuse(w, r, problem(codeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
 }
 
 // checkEncoding refuses bodies that are to be unpacked: nothing grows here.
 func checkEncoding(r *http.Request) error {
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if coding != "" && !strings.EqualFold(coding, "identity") {
-			return problem(codeMediaType, "the body is encoded as %.40q; send it as it is", coding)
+			return problem(codeMediaType, "the body has the content encoding %.40q; send it unencoded", coding)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (r *Route) tooLarge(c *Caller) error {
 	if most == r.Body {
 		return &http.MaxBytesError{Limit: most}
 	}
-	p := problem(codeTooLarge, "the body has more than %d bytes, which is the quota input_bytes of this tenant; send less, or ask the operator for more", most)
+	p := problem(codeTooLarge, "the body has more than %d bytes, the tenant's quota input_bytes; send less, or ask the operator for a larger quota", most)
 	p.Quota = "input_bytes"
 	return p
 }
@@ -82,7 +82,7 @@ func (s *Server) operation(r Route) huma.Operation {
 	op := huma.Operation{OperationID: r.ID, Method: r.Method, Path: r.Path, Tags: []string{r.Tag}, Summary: r.Summary, Description: r.About,
 		MaxBodyBytes: r.Body, BodyReadTimeout: bodyTime, DefaultStatus: r.Status,
 		Extensions: map[string]any{scopeMeta: string(r.Scope), bodyMeta: r.Body},
-		Responses: map[string]*huma.Response{"default": {Description: "What is wrong", Content: map[string]*huma.MediaType{
+		Responses: map[string]*huma.Response{"default": {Description: "The problem", Content: map[string]*huma.MediaType{
 			"application/problem+json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")}}}},
 	}
 	if r.Scope != Public {
@@ -256,14 +256,14 @@ func checkPath(r *http.Request) error {
 	for _, part := range []string{r.URL.Path, r.URL.RawQuery} {
 		if !utf8.ValidString(part) || strings.ContainsFunc(part, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return &Problem{Type: problemType + codeInvalid, Title: titles[codeInvalid].title, Status: http.StatusBadRequest,
-				Detail: "the address has characters that no address has"}
+				Detail: "the URL has invalid characters"}
 		}
 	}
 	for name, values := range r.URL.Query() {
 		for _, v := range append(values, name) {
 			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
 				return &Problem{Type: problemType + codeInvalid, Title: titles[codeInvalid].title, Status: http.StatusBadRequest,
-					Detail: "a parameter of the address is not UTF-8"}
+					Detail: "a query parameter is not UTF-8"}
 			}
 		}
 	}

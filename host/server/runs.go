@@ -50,18 +50,18 @@ type opened struct {
 type Run struct {
 	ID           string      `json:"id"`
 	Agent        string      `json:"agent"`
-	Version      int64       `json:"version,omitempty" doc:"Of the agent."`
-	Title        string      `json:"title,omitempty" doc:"What the user said last when it began, cut."`
-	Status       string      `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it seems to have ended the server that ran it."`
+	Version      int64       `json:"version,omitempty" doc:"The agent's version."`
+	Title        string      `json:"title,omitempty" doc:"The last user message at the start of the run, truncated."`
+	Status       string      `json:"status" enum:"queued,running,paused,finished,quarantined" doc:"A paused run waits for answers to its interrupts. A quarantined run is not resumed: it appears to have crashed its server."`
 	FinishReason string      `json:"finish_reason,omitempty"`
 	Step         int         `json:"step"`
 	Usage        Tokens      `json:"usage"`
-	Fuel         int64       `json:"fuel" doc:"That the modules used."`
-	JournalBytes int64       `json:"journal_bytes" doc:"Bytes that it wrote to the journal."`
+	Fuel         int64       `json:"fuel" doc:"Fuel that the modules used."`
+	JournalBytes int64       `json:"journal_bytes" doc:"Bytes that the run wrote to the journal."`
 	Interrupts   []Interrupt `json:"interrupts,omitempty"`
-	Output       string      `json:"output,omitempty" doc:"The answer's text, of a run that is asked for by its id."`
-	Error        string      `json:"error,omitempty" doc:"Why it came to no answer."`
-	LastEvent    int64       `json:"last_event" doc:"The number of its last event."`
+	Output       string      `json:"output,omitempty" doc:"The text of the answer. Only if the run is requested by its id."`
+	Error        string      `json:"error,omitempty" doc:"Why the run has no answer."`
+	LastEvent    int64       `json:"last_event" doc:"The number of the run's last event."`
 	Modules      []RunModule `json:"modules,omitempty"`
 	Created      time.Time   `json:"created"`
 	Updated      time.Time   `json:"updated"`
@@ -76,14 +76,14 @@ type Tokens struct {
 
 // An Interrupt waits for an answer.
 type Interrupt struct {
-	ID      string          `json:"id" doc:"What its answer is given for."`
-	Agent   string          `json:"agent,omitempty" doc:"The sub-agent that waits, if it is one."`
-	Entry   string          `json:"entry,omitempty" doc:"The module that asks; empty for a tool."`
-	Hook    string          `json:"hook,omitempty" doc:"gate_tool: the answer is approve, deny, or a decision with other arguments."`
+	ID      string          `json:"id" doc:"The id to answer the interrupt with."`
+	Agent   string          `json:"agent,omitempty" doc:"The sub-agent that waits. Empty for the agent itself."`
+	Entry   string          `json:"entry,omitempty" doc:"The module that asks. Empty for a tool."`
+	Hook    string          `json:"hook,omitempty" doc:"The hook that asks. For gate_tool, the answer is approve, deny, or a decision with other arguments."`
 	Reason  string          `json:"reason"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	Call    *ToolCall       `json:"call,omitempty" doc:"The tool call that it is about, with the exact arguments."`
-	Client  bool            `json:"client,omitempty" doc:"It is a tool of the client: the answer is its result."`
+	Call    *ToolCall       `json:"call,omitempty" doc:"The tool call in question, with its exact arguments."`
+	Client  bool            `json:"client,omitempty" doc:"The tool runs in the client. The answer is the tool's result."`
 }
 
 // A ToolCall is one that an interrupt is about.
@@ -153,9 +153,9 @@ type (
 	}
 	runOutput    struct{ Body *Run }
 	listRunInput struct {
-		Agent  string    `query:"agent" maxLength:"63" doc:"Runs of this agent only."`
-		Status string    `query:"status" enum:"running,paused,finished,quarantined" doc:"Runs of this status only."`
-		Before time.Time `query:"before" deprecated:"true" doc:"Runs that were created before this time. Deprecated: use cursor. Runs that were created in the same millisecond as the last run of a page are lost."`
+		Agent  string    `query:"agent" maxLength:"63" doc:"Only runs of this agent."`
+		Status string    `query:"status" enum:"running,paused,finished,quarantined" doc:"Only runs with this status."`
+		Before time.Time `query:"before" deprecated:"true" doc:"Only runs created before this time. Deprecated: use cursor. Pages skip runs created in the same millisecond as the last run of the previous page."`
 		Limit  int       `query:"limit" default:"50" minimum:"1" maximum:"500" doc:"Maximum number of runs. A page of large runs has fewer."`
 		CursorInput
 	}
@@ -170,35 +170,35 @@ type (
 func (r *runs) routes(s *Server) {
 	const tag = "runs"
 	s.raw(Route{ID: "create-run", Method: "POST", Path: "/v1/runs", Scope: RunsWrite, Tag: tag, Status: 202, Body: 8 << 20, Input: true,
-		Summary: "Start a run, or go on with one that waits",
-		About:   "Answers at once with the run, or, with Accept: text/event-stream, with its events. With an Idempotency-Key, the same request again begins no other run."},
+		Summary: "Start a run, or resume a paused one",
+		About:   "Returns the run immediately, or, with Accept: text/event-stream, a stream of its events. With an Idempotency-Key, repeating the request starts no second run."},
 		describeStart, r.start)
-	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, the newest first", About: aboutLists}, r.list)
+	route(s, Route{ID: "list-runs", Method: "GET", Path: "/v1/runs", Scope: RunsRead, Tag: tag, Summary: "List runs, newest first", About: aboutLists}, r.list)
 	route(s, Route{ID: "get-run", Method: "GET", Path: "/v1/runs/{run}", Scope: RunsRead, Tag: tag, Control: true, Summary: "Show a run"}, r.get)
-	s.raw(Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: RunsRead, Tag: tag, Summary: "The events of a run",
-		About: "With Accept: text/event-stream a stream, from behind Last-Event-ID on, until the run ends or waits for answers; otherwise a page of JSON."},
+	s.raw(Route{ID: "run-events", Method: "GET", Path: "/v1/runs/{run}/events", Scope: RunsRead, Tag: tag, Summary: "Get the events of a run",
+		About: "With Accept: text/event-stream, returns a stream of the events after Last-Event-ID until the run ends or pauses. Otherwise returns a page of JSON."},
 		describeEvents, r.events)
 	route(s, Route{ID: "run-history", Method: "GET", Path: "/v1/runs/{run}/history", Scope: RunsRead, Tag: tag,
-		Summary: "What a run did, step by step", About: "Its messages, and in each phase what hooks answered and changed, what gates decided, and what tools answered."}, r.history)
-	route(s, Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: RunsRead, Tag: tag, Summary: "The timeline of a run",
-		About: "Its hooks, model calls and tool calls as spans within each other, with time, fuel and failures. It is there when the run has ended or waits."}, r.trace)
+		Summary: "Get the history of a run", About: "The run's messages, and for each phase the answers and changes of hooks, the decisions of gates and the results of tools."}, r.history)
+	route(s, Route{ID: "run-trace", Method: "GET", Path: "/v1/runs/{run}/trace", Scope: RunsRead, Tag: tag, Summary: "Get the timeline of a run",
+		About: "The run's hooks, model calls and tool calls as nested spans, with time, fuel and failures. Available once the run has ended or paused."}, r.trace)
 	route(s, Route{ID: "cancel-run", Method: "POST", Path: "/v1/runs/{run}/cancel", Scope: RunsWrite, Tag: tag, Control: true, Status: 202, Summary: "Cancel a run",
-		About: "One that goes on ends within a second, and its modules learn of it. Custom events and log lines that are not persisted by then are dropped."}, r.cancel)
-	route(s, Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: RunsWrite, Tag: tag, Summary: "Forget a run that has ended or waits"}, r.delete)
+		About: "An active run ends within a second, and its modules are notified. Custom events and log lines that are not persisted by then are dropped."}, r.cancel)
+	route(s, Route{ID: "delete-run", Method: "DELETE", Path: "/v1/runs/{run}", Scope: RunsWrite, Tag: tag, Summary: "Delete a run that has ended or is paused"}, r.delete)
 }
 
 func describeEvents(op *huma.Operation, registry huma.Registry) {
 	event := registry.Schema(reflect.TypeFor[map[string]any](), true, "Event")
 	op.Parameters = append(op.Parameters,
 		&huma.Param{Name: "run", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Pattern: "^run_[A-Za-z0-9_-]{1,80}$"}, Description: "The run's id."},
-		&huma.Param{Name: "after", In: "query", Schema: &huma.Schema{Type: "integer"}, Description: "Events behind this number only, as Last-Event-ID says it."},
-		&huma.Param{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: "integer"}, Description: "The number of the last event that the client has."})
+		&huma.Param{Name: "after", In: "query", Schema: &huma.Schema{Type: "integer"}, Description: "Only events after this number, like Last-Event-ID."},
+		&huma.Param{Name: "Last-Event-ID", In: "header", Schema: &huma.Schema{Type: "integer"}, Description: "The number of the last event that the client received."})
 	op.Responses["200"] = &huma.Response{Description: "The events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: &huma.Schema{Type: "string", Description: "Each event has its number as id, its type as event, and JSON as data."}},
+		"text/event-stream": {Schema: &huma.Schema{Type: "string", Description: "Each event's id is its number, its event is its type, and its data is JSON."}},
 		"application/json": {Schema: &huma.Schema{Type: "object", Properties: map[string]*huma.Schema{
-			"events": {Type: "array", Items: event}, "more": {Type: "boolean", Description: "There are more behind the last."}}}},
+			"events": {Type: "array", Items: event}, "more": {Type: "boolean", Description: "Whether more events follow."}}}},
 	}}
-	op.Responses["204"] = &huma.Response{Description: "The run is over, and the client has all its events."}
+	op.Responses["204"] = &huma.Response{Description: "The run has ended, and the client has all its events."}
 }
 
 // find returns one of a tenant's runs, also one that has not come to the store yet.
@@ -219,7 +219,7 @@ func (r *runs) list(ctx context.Context, c *Caller, in *listRunInput) (*listRunO
 	}
 	if !in.Before.IsZero() {
 		if page.After != nil {
-			return nil, invalidParameter("before", "before and cursor exclude each other; send the cursor alone")
+			return nil, invalidParameter("before", "before and cursor are mutually exclusive; send only the cursor")
 		}
 		page.After = &store.Position{Created: in.Before}
 	}
@@ -326,9 +326,9 @@ func (r *runs) delete(ctx context.Context, c *Caller, in *runPath) (*struct{}, e
 
 // A RunHistory is what a run did.
 type RunHistory struct {
-	Input    json.RawMessage `json:"input" doc:"The messages that it began with, in OpenAI's form."`
-	Messages json.RawMessage `json:"messages" doc:"The conversation as it is now."`
-	Phases   json.RawMessage `json:"phases" doc:"What was done, phase by phase: each deed has the entry, what it was, its answer, and the edits that it made to the messages."`
+	Input    json.RawMessage `json:"input" doc:"The initial messages, in OpenAI's format."`
+	Messages json.RawMessage `json:"messages" doc:"The current conversation."`
+	Phases   json.RawMessage `json:"phases" doc:"The recorded steps, by phase. Each step has its entry, its kind, its answer, and its changes to the messages."`
 	Answered json.RawMessage `json:"answered" doc:"Answers to interrupts."`
 }
 

@@ -182,7 +182,7 @@ func TestRunIsRefused(t *testing.T) {
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	for body, want := range map[string]string{
 		`{}`: "agent is missing", `{"agent":"greeter"}`: "either input or messages", `{"agent":"greeter","input":"a","messages":[{"role":"user","content":"a"}]}`: "either input or messages",
-		`{"agent":"greeter","messages":[{"role":"robot","content":"a"}]}`: "unknown role", `{"run":"run_1"}`: "give answers", `{"run":"run_1","agent":"a","answers":{"a":1}}`: "leave out agent",
+		`{"agent":"greeter","messages":[{"role":"robot","content":"a"}]}`: "unknown role", `{"run":"run_1"}`: "set answers", `{"run":"run_1","agent":"a","answers":{"a":1}}`: "remove agent",
 		`{"agent":"greeter","input":"a","disconnect":"perhaps"}`: "disconnect", `{"agent":"greeter","input":"a","agnet":1}`: "unknown field", `{"agent":"greeter","input":"a","input":"b"}`: "not valid",
 	} {
 		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
@@ -232,7 +232,7 @@ func TestKeyOfAnotherRequest(t *testing.T) {
 		require.NoError(t, json.Unmarshal(begin(first).body, &again))
 		require.Equal(t, run.ID, again.ID)
 		for what, another := range map[string]StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
-			require.Contains(t, begin(another).problem(t, 422).Detail, "stands for another request, which began "+run.ID, what)
+			require.Contains(t, begin(another).problem(t, 422).Detail, "belongs to another request, which started "+run.ID, what)
 		}
 	}
 }

@@ -18,12 +18,12 @@ type Secret struct {
 type (
 	// SecretPath is a part of inputs.
 	SecretPath struct {
-		Secret string `path:"secret" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" doc:"Its name: what api_key_env in agent.yaml names, such as OPENAI_API_KEY."`
+		Secret string `path:"secret" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" doc:"The secret's name, as used by api_key_env in agent.yaml, such as OPENAI_API_KEY."`
 	}
 	putSecretInput struct {
 		SecretPath
 		Body struct {
-			Value string `json:"value" minLength:"1" maxLength:"65536" doc:"The secret. It is kept encrypted, and never shown."`
+			Value string `json:"value" minLength:"1" maxLength:"65536" doc:"The secret's value. It is stored encrypted and never returned."`
 		}
 	}
 	secretsOutput struct {
@@ -36,12 +36,12 @@ type (
 
 func (x *secrets) routes(s *Server) {
 	const tag, one = "secrets", "/v1/secrets/{secret}"
-	route(s, Route{ID: "put-secret", Method: "PUT", Path: one, Scope: SecretsWrite, Tag: tag, Summary: "Keep a secret"},
+	route(s, Route{ID: "put-secret", Method: "PUT", Path: one, Scope: SecretsWrite, Tag: tag, Summary: "Set a secret"},
 		func(ctx context.Context, c *Caller, in *putSecretInput) (*struct{}, error) {
 			return nil, c.Tenant.SetSecret(ctx, in.Secret, []byte(in.Body.Value))
 		})
-	route(s, Route{ID: "list-secrets", Method: "GET", Path: "/v1/secrets", Scope: SecretsWrite, Tag: tag, Summary: "List secrets, without what is in them", About: aboutLists}, x.list)
-	route(s, Route{ID: "delete-secret", Method: "DELETE", Path: one, Scope: SecretsWrite, Tag: tag, Summary: "Forget a secret"},
+	route(s, Route{ID: "list-secrets", Method: "GET", Path: "/v1/secrets", Scope: SecretsWrite, Tag: tag, Summary: "List secrets, without their values", About: aboutLists}, x.list)
+	route(s, Route{ID: "delete-secret", Method: "DELETE", Path: one, Scope: SecretsWrite, Tag: tag, Summary: "Delete a secret"},
 		func(ctx context.Context, c *Caller, in *SecretPath) (*struct{}, error) {
 			return nil, c.Tenant.DeleteSecret(ctx, in.Secret)
 		})

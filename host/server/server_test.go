@@ -247,7 +247,7 @@ func TestDrain(t *testing.T) {
 	<-began
 	stop()
 	<-f.server.Draining()
-	require.Contains(t, f.send("GET", "/readyz", "", nil).problem(t, 503).Detail, "ends")
+	require.Contains(t, f.send("GET", "/readyz", "", nil).problem(t, 503).Detail, "shutting down")
 	close(end)
 	require.Equal(t, "answered", <-answered)
 	require.NoError(t, <-served)

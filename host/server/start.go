@@ -30,25 +30,25 @@ import (
 
 // A StartRun begins a run, or goes on with one that waits.
 type StartRun struct {
-	Agent    string                     `json:"agent,omitempty" doc:"The agent that runs."`
-	Version  int64                      `json:"version,omitempty" doc:"Its version. Default: the newest."`
-	Input    string                     `json:"input,omitempty" doc:"What the user says."`
-	Messages []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's form, in the place of input."`
-	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"The caller's own, 64 KiB at most; modules see it."`
-	Run      string                     `json:"run,omitempty" doc:"The run that goes on."`
+	Agent    string                     `json:"agent,omitempty" doc:"The agent to run."`
+	Version  int64                      `json:"version,omitempty" doc:"The agent's version. Default: the newest."`
+	Input    string                     `json:"input,omitempty" doc:"The user's message."`
+	Messages []json.RawMessage          `json:"messages,omitempty" doc:"A conversation in OpenAI's format, instead of input."`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"Metadata of the caller, at most 64 KiB. Modules can read it."`
+	Run      string                     `json:"run,omitempty" doc:"The run to resume."`
 	Answers  map[string]json.RawMessage `json:"answers,omitempty" doc:"Answers to interrupts, by their ids."`
 	// Disconnect says what becomes of the run when nobody follows it any more.
-	Disconnect string `json:"disconnect,omitempty" enum:"continue,cancel" doc:"What becomes of the run when nobody follows its events any more. Default: continue."`
+	Disconnect string `json:"disconnect,omitempty" enum:"continue,cancel" doc:"Whether the run continues or is canceled when its last follower disconnects. Default: continue."`
 }
 
 func describeStart(op *huma.Operation, registry huma.Registry) {
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: registry.Schema(reflect.TypeFor[StartRun](), true, "StartRun")}}}
 	op.Parameters = append(op.Parameters, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string", Pattern: idempotency.String()},
-		Description: "Names the request: the same again is answered with the run that there is, another one that has it is refused."})
+		Description: "Identifies the request. Repeating the same request returns the existing run; a different request with the same key is rejected."})
 	run := registry.Schema(reflect.TypeFor[Run](), true, "Run")
 	op.Responses["202"] = &huma.Response{Description: "The run", Content: map[string]*huma.MediaType{"application/json": {Schema: run}}}
-	op.Responses["200"] = &huma.Response{Description: "Its events, or the run that there was", Content: map[string]*huma.MediaType{
+	op.Responses["200"] = &huma.Response{Description: "The events of the run, or the existing run", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: run}, "text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}
 }
 
@@ -84,7 +84,7 @@ func readError(err error) error {
 	if errors.As(err, &size) {
 		return err
 	}
-	return problem(codeInvalid, "the body did not arrive: %v", err)
+	return problem(codeInvalid, "read the body: %v", err)
 }
 
 // start begins a run or goes on with one, and answers with it, or with its events.
@@ -106,7 +106,7 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 	}
 	key := req.Header.Get("Idempotency-Key")
 	if key != "" && !idempotency.MatchString(key) {
-		return problem(codeInvalid, "Idempotency-Key has characters that it may not have, or more than 200 of them")
+		return problem(codeInvalid, "Idempotency-Key has invalid characters, or more than 200 characters")
 	}
 	streams := strings.Contains(req.Header.Get("Accept"), "text/event-stream")
 	l, known, err := r.launch(req.Context(), c, &in, messages, key)
@@ -132,15 +132,15 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 func (in *StartRun) check() error {
 	switch {
 	case in.Run != "" && (in.Agent != "" || in.Input != "" || in.Messages != nil || in.Metadata != nil):
-		return problem(codeInvalid, "run goes on with a run as it was: leave out agent, input, messages and metadata")
+		return problem(codeInvalid, "run resumes an existing run: remove agent, input, messages and metadata")
 	case in.Run != "" && len(in.Answers) == 0:
-		return problem(codeInvalid, "run waits for answers: give answers, by the ids of its interrupts")
+		return problem(codeInvalid, "the run waits for answers: set answers, by the ids of its interrupts")
 	case in.Run != "":
 		return nil
 	case in.Agent == "":
 		return problem(codeInvalid, "agent is missing; GET /v1/agents lists them")
 	case len(in.Answers) > 0:
-		return problem(codeInvalid, "answers go with run")
+		return problem(codeInvalid, "answers needs run")
 	case (in.Input == "") == (len(in.Messages) == 0):
 		return problem(codeInvalid, "want either input or messages")
 	case in.Disconnect != "" && in.Disconnect != "cancel" && in.Disconnect != "continue":
@@ -200,7 +200,7 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []a
 // would take that one's answer for its own. Of a run that is not in the store yet, only
 // the agent is known.
 func (r *runs) sameRequest(ctx context.Context, known *agent.RunInfo, in *StartRun, messages []abi.Message) error {
-	another := problem(codeInvalid, "the Idempotency-Key stands for another request, which began %s; give this one a key of its own", known.ID)
+	another := problem(codeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}
@@ -354,13 +354,13 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*opened, error) {
 	spec, err := specOf(info)
 	if err != nil || spec.Agent == "" {
-		return nil, problem(codeConflict, "run %s was not begun by a server", info.ID)
+		return nil, problem(codeConflict, "run %s was not started by a server", info.ID)
 	}
 	return r.fleet.open(ctx, t, spec)
 }
 
 // errGoesOn is why a run does not begin, or go on, that does so already.
-var errGoesOn = errors.New("it goes on already")
+var errGoesOn = errors.New("run is already in progress")
 
 // run runs a run beside the requests, to its end here, if it is admitted: nil admits
 // it. Of several that have its id at once, one gets as far as that. The agent is

@@ -37,7 +37,7 @@ func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struc
 	for wait := endFirst; ; wait = min(2*wait, endMost) {
 		err := t.store.DeleteTenant(whole, in.Tenant)
 		if err != nil && whole.Err() != nil && ctx.Err() == nil {
-			return nil, problem(codeConflict, "tenant %s has so many runs that some are left; its keys are revoked: delete it again, which goes on", in.Tenant)
+			return nil, problem(codeConflict, "tenant %s has too many runs to delete in one request; its keys are revoked: delete it again to continue", in.Tenant)
 		}
 		if !errors.Is(err, store.ErrInUse) {
 			return nil, err
@@ -48,7 +48,7 @@ func (t *tenants) delete(ctx context.Context, _ *Caller, in *TenantPath) (*struc
 		}
 		select {
 		case <-ended.Done():
-			return nil, problem(codeConflict, "tenant %s has runs that have not ended yet; its keys are revoked and its runs are canceled: delete it again in a moment", in.Tenant)
+			return nil, problem(codeConflict, "tenant %s has runs that have not ended yet; its keys are revoked and its runs are being canceled: delete it again in a moment", in.Tenant)
 		case <-time.After(wait):
 		}
 	}

@@ -19,11 +19,11 @@ type tenants struct {
 // A Policy is what the operator allows a tenant. Its zero value allows a module
 // what harms nobody: reading the conversation of its own agent.
 type Policy struct {
-	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml; a trailing * stands for anything: read:*, tool:*. Default: read:*, which harms nobody else."`
-	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may ask; a trailing * stands for anything. Default: any, with the tenant's own credentials."`
-	Params   []string `json:"params,omitempty" doc:"Parameters that the tenant's agents and modules may pass to models, beside those that choose nothing that costs more; a trailing * stands for anything. Default: none where models are named, and any where they are not."`
+	Grants   []string `json:"grants,omitempty" doc:"Grants that the tenant's agents may give to modules, as in agent.yaml. A trailing * matches anything: read:*, tool:*. Default: read:*, which cannot affect other tenants."`
+	Models   []string `json:"models,omitempty" doc:"Models that the tenant's agents may use. A trailing * matches anything. Default: any, with the tenant's own credentials."`
+	Params   []string `json:"params,omitempty" doc:"Additional model parameters that the tenant's agents and modules may set. Parameters that cannot raise the price are always allowed. A trailing * matches anything. Default: none if models is set, else any."`
 	Hosts    []string `json:"hosts,omitempty" doc:"Hosts that modules and MCP servers may reach, such as api.example.com or *.example.com. Default: none."`
-	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Steps of a run at most, up to 100,000. Default: 1,000."`
+	MaxSteps int      `json:"max_steps,omitempty" minimum:"0" maximum:"100000" doc:"Maximum number of steps per run, up to 100,000. Default: 1,000."`
 }
 
 // defaultMaxSteps is the policy's max_steps where the operator says nothing.
@@ -62,14 +62,14 @@ type (
 	tenantOutput      struct{ Body *Tenant }
 	createTenantInput struct {
 		Body struct {
-			ID     string            `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id, for good."`
-			Name   string            `json:"name,omitempty" maxLength:"200" doc:"What people call it. Default: the id."`
-			Quota  store.TenantQuota `json:"quota,omitempty" doc:"Default: no limits."`
+			ID     string            `json:"id" pattern:"^[a-z0-9][a-z0-9._-]{0,62}$" example:"acme" doc:"The tenant's id. It cannot be changed later."`
+			Name   string            `json:"name,omitempty" maxLength:"200" doc:"The display name. Default: the id."`
+			Quota  store.TenantQuota `json:"quota,omitempty" doc:"The tenant's quota. Default: no limits."`
 			Policy Policy            `json:"policy,omitempty"`
 		}
 	}
 	listTenantsInput struct {
-		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Tenants whose ids follow this one. Deprecated: use cursor."`
+		After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only tenants whose ids sort after this one. Deprecated: use cursor."`
 		ListInput
 	}
 	listTenantsOutput struct {
@@ -82,8 +82,8 @@ type (
 		TenantPath
 		Body struct {
 			Name   *string            `json:"name,omitempty" maxLength:"200"`
-			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Takes the place of the whole quota."`
-			Policy *Policy            `json:"policy,omitempty" doc:"Takes the place of the whole policy."`
+			Quota  *store.TenantQuota `json:"quota,omitempty" doc:"Replaces the whole quota."`
+			Policy *Policy            `json:"policy,omitempty" doc:"Replaces the whole policy."`
 		}
 	}
 )
@@ -96,8 +96,8 @@ func (t *tenants) routes(s *Server) {
 	route(s, Route{ID: "update-tenant", Method: "PATCH", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
 		Summary: "Change a tenant's name, quota or policy"}, t.update)
 	route(s, Route{ID: "delete-tenant", Method: "DELETE", Path: "/v1/tenants/{tenant}", Scope: OperatorScope, Tag: tag,
-		Summary: "Forget a tenant and everything that belongs to it",
-		About:   "Its keys are revoked and its runs are canceled first, on all servers; where they do not end in time, or there are more than can be deleted in it: 409, and another try goes on."}, t.delete)
+		Summary: "Delete a tenant and all its data",
+		About:   "First revokes the tenant's keys and cancels its runs, on all servers. If the runs do not end in time, or cannot all be deleted in time, it fails with 409; repeat the request to continue."}, t.delete)
 }
 
 func (t *tenants) create(ctx context.Context, _ *Caller, in *createTenantInput) (*tenantOutput, error) {

@@ -68,7 +68,7 @@ func readTimeline(b []byte) (*telemetry.Timeline, error) {
 
 type traceOutput struct {
 	Body struct {
-		Timelines []*telemetry.Timeline `json:"timelines" nullable:"false" doc:"One for each time that the run went on: it began, was resumed, or was taken over."`
+		Timelines []*telemetry.Timeline `json:"timelines" nullable:"false" doc:"One timeline for each time the run was started, resumed or taken over."`
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) erro
 }
 
 func tooLarge(most int64) *Problem {
-	p := problem(codeTooLarge, "the module has more than %d bytes, which is the quota upload_bytes of this tenant", most)
+	p := problem(codeTooLarge, "the module has more than %d bytes, the tenant's quota upload_bytes", most)
 	p.Quota = "upload_bytes"
 	return p
 }
@@ -190,7 +190,7 @@ func (u *upload) receive(file *os.File, r *http.Request) error {
 			}
 			return problem(codeTooLarge, "the module has more than %d bytes", u.modules.limit)
 		case err != nil:
-			p := problem(codeInvalid, "the body did not arrive whole")
+			p := problem(codeInvalid, "the body is incomplete")
 			p.cause = err
 			return p
 		}
@@ -281,7 +281,7 @@ func unwrap(content []byte, contentType string) (name string, module []byte, war
 		module, warnings, err = manifest(trimmed)
 		return "module.wasm", module, warnings, err
 	}
-	return "", nil, nil, problem(codeRefused, "this is no WebAssembly (it would begin with \\0asm), and no Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
+	return "", nil, nil, problem(codeRefused, "not WebAssembly (which starts with \\0asm) and not an Extism manifest; a script needs the header Content-Type: application/typescript, or application/javascript")
 }
 
 // manifest takes the module out of an Extism manifest. What else is in there is
@@ -307,11 +307,11 @@ func manifest(b []byte) (module []byte, warnings []string, err error) {
 	}
 	w := m.Wasm[0]
 	if w.Path != "" || w.URL != "" || len(w.Data) == 0 {
-		return nil, nil, problem(codeRefused, `manifest: the module has to be in it, as "data" in base64: nothing is fetched from a path or a url`)
+		return nil, nil, problem(codeRefused, `manifest: want the module in the manifest, as "data" in base64: the server does not fetch paths or URLs`)
 	}
 	sum := sha256.Sum256(w.Data)
 	if got := hex.EncodeToString(sum[:]); w.Hash != "" && !strings.EqualFold(got, w.Hash) {
-		return nil, nil, problem(codeRefused, "manifest: the module's SHA-256 is %s, and not its hash", got)
+		return nil, nil, problem(codeRefused, "manifest: hash mismatch: the module's SHA-256 is %s", got)
 	}
 	if len(m.Config) > 0 {
 		warnings = append(warnings, "the manifest's config is not kept: give it as config in agent.yaml")

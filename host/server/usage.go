@@ -18,7 +18,7 @@ type usage struct{ now func() time.Time }
 
 // Kept is what a tenant keeps now, as its quotas count it.
 type Kept struct {
-	JournalBytes int64 `json:"journal_bytes" doc:"Bytes of the journals of its runs."`
+	JournalBytes int64 `json:"journal_bytes" doc:"Size of the journals of the tenant's runs, in bytes."`
 }
 
 type (
@@ -37,18 +37,18 @@ type (
 		Body struct {
 			Total store.Usage   `json:"total" doc:"The sum of the rows of all pages. Its day, agent and module are empty."`
 			Rows  []store.Usage `json:"rows" nullable:"false" doc:"By day, agent and module."`
-			Kept  Kept          `json:"kept" doc:"What the tenant keeps now, whatever the days."`
+			Kept  Kept          `json:"kept" doc:"The tenant's current storage, independent of the days."`
 			ListOutput
 		}
 	}
 )
 
 func (u *usage) routes(s *Server) {
-	route(s, Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: UsageRead, Tag: "usage", Summary: "What one's own tenant used"},
+	route(s, Route{ID: "get-usage", Method: "GET", Path: "/v1/usage", Scope: UsageRead, Tag: "usage", Summary: "Show your tenant's usage"},
 		func(ctx context.Context, c *Caller, in *UsageInput) (*usageOutput, error) {
 			return u.get(ctx, c.Tenant, in)
 		})
-	route(s, Route{ID: "get-tenant-usage", Method: "GET", Path: "/v1/tenants/{tenant}/usage", Scope: OperatorScope, Tag: "usage", Summary: "What a tenant used"},
+	route(s, Route{ID: "get-tenant-usage", Method: "GET", Path: "/v1/tenants/{tenant}/usage", Scope: OperatorScope, Tag: "usage", Summary: "Show a tenant's usage"},
 		func(ctx context.Context, _ *Caller, in *tenantUsageInput) (*usageOutput, error) {
 			if _, err := s.store.TenantInfo(ctx, in.Tenant); err != nil {
 				return nil, err

@@ -52,7 +52,7 @@ func (v *vault) open(ctx context.Context, name string) string {
 	v.first = err
 	if errors.Is(err, store.ErrNoKeyring) {
 		v.fleet.server.log.Error("a secret cannot be opened; is this the file of keys that it was sealed with?", "tenant", v.plan.tenant.ID(), "secret", name, "error", err)
-		v.first = &notReadyError{v.plan.spec.Agent, fmt.Errorf("the secret %s cannot be opened: the operator has other keys for secrets than those that sealed it; put it again, or ask the operator for the former keys", name)}
+		v.first = &notReadyError{v.plan.spec.Agent, fmt.Errorf("decrypt secret %s: the operator's keys for secrets have changed; set the secret again, or ask the operator to restore the former keys", name)}
 	}
 	return ""
 }

@@ -79,7 +79,7 @@ async function visit(scheme, viewport) {
   await page.keyboard.press("Control+Enter");
 
   // It asks, and the arguments are changed.
-  await page.getByRole("heading", { name: "May this tool be called?" }).waitFor();
+  await page.getByRole("heading", { name: "Approve this tool call?" }).waitFor();
   await page.getByText("May <em>reports/2019.txt</em> be deleted?").waitFor();
   await page.getByText("needs an answer").waitFor();
   await page.locator(".timeline .bar.hook").first().waitFor();
@@ -87,7 +87,7 @@ async function visit(scheme, viewport) {
   const approve = page.getByRole("button", { name: /^Approve/ });
   await page.getByLabel("Arguments").fill("no JSON");
   await approve.click();
-  await page.getByText("The arguments are no JSON").waitFor();
+  await page.getByText("The arguments are not valid JSON").waitFor();
   await page.getByLabel("Arguments").fill('{"path": "reports/2019-copy.txt"}');
   await page.getByRole("button", { name: "Approve with these arguments" }).click();
 
@@ -120,7 +120,7 @@ async function visit(scheme, viewport) {
   await page.locator(".message .said", { hasText: "I am still thinking" }).waitFor(); // of a message that is not over
   await shot("live");
   await page.getByRole("button", { name: "Cancel" }).click();
-  await page.getByRole("button", { name: "Cancel it?" }).click();
+  await page.getByRole("button", { name: "Cancel this run?" }).click();
   await page.locator(".facts").getByText("canceled").waitFor();
 
   // The list, its filters, and the other pages.
@@ -129,13 +129,13 @@ async function visit(scheme, viewport) {
   await shot("runs", "runs");
   if (light) await keptUpToDate();
   await page.getByLabel("Status").selectOption("paused");
-  await page.getByText("No run is like that.").waitFor();
+  await page.getByText("No matching runs.").waitFor();
   await page.getByRole("link", { name: "Show all runs" }).click();
   await page.getByRole("link", { name: /^Please delete/ }).first().waitFor();
   await open("Agents");
   await page.getByRole("link", { name: "archivist" }).click();
   await page.getByText("# Keeps the archive in order.").waitFor();
-  await page.getByText("What changed since version 1").click();
+  await page.getByText("Changes since version 1").click();
   await page.locator(".diff ins", { hasText: "# Keeps" }).waitFor();
   await shot("agent", "agent");
   await open("Modules");
@@ -154,7 +154,7 @@ async function visit(scheme, viewport) {
   await shot("fault", "fault");
   await open("Modules");
   await page.getByRole("link", { name: "crash" }).click();
-  await page.getByRole("button", { name: "Look for faults" }).click();
+  await page.getByRole("button", { name: "Search for faults" }).click();
   await page.getByRole("link", { name: "Stumble." }).first().waitFor();
   await questions(title, shot);
   if (light) {
@@ -192,8 +192,8 @@ async function visit(scheme, viewport) {
   await page.getByRole("cell", { name: "It sent what it read elsewhere." }).waitFor();
   await shot("blocks", "blocks");
   await page.getByRole("button", { name: "Unblock" }).click();
-  await page.getByRole("button", { name: "Let it be called again?" }).click();
-  await page.getByText("No module is blocked.").waitFor();
+  await page.getByRole("button", { name: "Unblock this module?" }).click();
+  await page.getByText("No blocked modules.").waitFor();
 
   assert.deepEqual(wrong, []);
   await context.close();
@@ -259,9 +259,9 @@ async function questions(title, shot) {
     await ask(text).getByRole("button", { name, exact: true }).click();
     await ask(text).waitFor({ state: "detached" });
   };
-  await ask("where_am_i").getByLabel("What the tool answers").fill("in Lisbon");
+  await ask("where_am_i").getByLabel("Tool result").fill("in Lisbon");
   await ask("another dollar").getByLabel("Answer").fill('{"more": 2}');
-  await ask("May it pay?").getByLabel("Why not").fill("too much");
+  await ask("May it pay?").getByLabel("Reason, if you deny").fill("too much");
   await press("And for another?", "No");
   await press("where_am_i", "Send");
   await press("another dollar", "Send");
@@ -288,10 +288,10 @@ async function elsewhere(title) {
     Object.assign(made, change, { updated: new Date(Date.parse(made.updated) + 1000).toISOString() });
     await page.clock.fastForward(3000);
   };
-  await card("tip").getByLabel("Why not").fill("not now");
+  await card("tip").getByLabel("Reason, if you deny").fill("not now");
   await changes({ interrupts: [ask("int_2", "tip")] });
   await card("pay").waitFor({ state: "detached" });
-  assert.equal(await card("tip").getByLabel("Why not").inputValue(), "not now");
+  assert.equal(await card("tip").getByLabel("Reason, if you deny").inputValue(), "not now");
   await changes({ status: "finished", interrupts: undefined });
   await card("tip").waitFor({ state: "detached" });
   await page.locator(".facts").getByText("finished").waitFor();
@@ -311,18 +311,18 @@ async function drafts(title) {
   await title("Made up");
   await page.route(/\/v1\/runs$/, lost);
   await page.getByLabel("Arguments").fill('{"sum": 7}');
-  await page.getByLabel("Why not").fill("a long reason");
+  await page.getByLabel("Reason, if you deny").fill("a long reason");
   await page.getByRole("button", { name: "Deny", exact: true }).click();
-  await page.getByText("does not take this key any more").waitFor();
+  await page.getByText("no longer accepts this key").waitFor();
   await signIn();
   await title("Made up");
-  assert.equal(await page.getByLabel("Why not").inputValue(), "a long reason");
+  assert.equal(await page.getByLabel("Reason, if you deny").inputValue(), "a long reason");
   await page.getByRole("button", { name: "Approve with these arguments" }).waitFor();
   await page.goto(`${told.url}/#/start`);
   await title("Start a run");
   await page.getByLabel("Input").fill("A long text.");
   await page.getByRole("button", { name: "Start", exact: true }).click();
-  await page.getByText("does not take this key any more").waitFor();
+  await page.getByText("no longer accepts this key").waitFor();
   await page.unroute(/\/v1\/runs$/, lost);
   await end();
   await signIn();
@@ -400,7 +400,7 @@ async function large(title) {
   const said = page.locator(".message.tool");
   await said.locator("summary").click();
   const before = (await said.textContent()).length;
-  await said.getByRole("button", { name: /^475,.* characters are not shown: show more/ }).or(said.getByRole("button", { name: /characters are not shown: show more/ })).click();
+  await said.getByRole("button", { name: /^475,.* characters hidden: show more/ }).or(said.getByRole("button", { name: /characters hidden: show more/ })).click();
   assert.ok((await said.textContent()).length > before + 40000);
   if (process.env.CONSOLE_TIMES) console.log(`longest task: ${Math.round(await page.evaluate(() => globalThis.longest))} ms; ${await page.locator("main *").count()} elements, ${await size()} characters`);
   await end();
@@ -426,12 +426,12 @@ async function troubles(title) {
     return a ? route.fulfill(a) : route.abort();
   });
   await page.goto(`${told.url}/#/usage`);
-  await page.getByText(/^Too many requests: trying again in \d s\.$/).waitFor();
+  await page.getByText(/^Too many requests\. Retrying in \d s\.$/).waitFor();
   await page.clock.fastForward(1000);
-  await page.getByText(/^The server does not answer: trying again in \d s\.$/).waitFor();
+  await page.getByText(/^The server is not responding\. Retrying in \d s\.$/).waitFor();
   await page.clock.fastForward(1000);
   await page.clock.fastForward(1000);
-  await page.getByText("does not take this key any more").waitFor();
+  await page.getByText("no longer accepts this key").waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.length), 0);
   await page.getByLabel("Key").fill(told.key);
   await page.keyboard.press("Enter");

@@ -9,7 +9,7 @@ export async function agents({ signal }) {
     table("Agents", ["Agent", "#Version", "Modules", "Changed"], list.map((a) => h("tr", null,
       h("td", null, h("a", { href: `#/agents/${a.name}` }, a.name)), h("td", { class: "number" }, a.version),
       h("td", { class: "wide" }, a.modules.map((m) => badge(m.name)), a.warnings.length > 0 && badge(`${a.warnings.length} ${a.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "soft nowrap" }, when(a.created)))), none("No agents yet. From a folder with an agent.yaml:", "agent-runner agents apply agent.yaml")));
+      h("td", { class: "soft nowrap" }, when(a.created)))), none("No agents yet. Create one with:", "agent-runner agents apply agent.yaml")));
 }
 
 export async function agent({ id, query, signal }) {
@@ -23,24 +23,24 @@ export async function agent({ id, query, signal }) {
     location.hash = `#/agents/${id}?version=${select.value}`;
   });
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/agents" }, "Agents"), " / ", a.name),
-    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Its runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, a.name), select, h("a", { class: "button", href: `#/runs?agent=${encodeURIComponent(a.name)}` }, "Runs"), h("a", { class: "button main", href: `#/start?agent=${encodeURIComponent(a.name)}` }, "Start a run")),
     facts(["Version", a.version], ["Changed", when(a.created)]),
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
     h("section", null, h("h2", null, "Modules"), table("Modules of the agent", ["At", "Entry", "Module", "Digest"], a.modules.map((m) => h("tr", null, h("td", null, h("code", null, m.at)), h("td", null, m.name), h("td", null, m.module),
-      h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "It runs without modules.")),
+      h("td", null, h("a", { href: `#/modules/${m.digest}` }, digest(m.digest))))), "No modules.")),
     h("section", null, h("h2", null, "agent.yaml"), h("pre", { class: "yaml", tabindex: "0" }, a.yaml), a.version > 1 && since(path, a, signal)));
 }
 
 // since shows what is different from the version before, when it is opened.
 function since(path, a, signal) {
   const place = h("div");
-  const d = h("details", null, h("summary", null, `What changed since version ${a.version - 1}`), place);
+  const d = h("details", null, h("summary", null, `Changes since version ${a.version - 1}`), place);
   d.addEventListener("toggle", async () => {
     if (!d.open || place.childElementCount > 0) return;
     try {
       const before = await get(`${path}?version=${a.version - 1}`, signal);
       const digests = (x) => x.modules.map((m) => `${m.name} ${m.digest}`).join("\n");
-      fill(place, before.yaml === a.yaml ? h("p", { class: "soft" }, "The file is the same.") : between("agent.yaml", before.yaml, a.yaml, "code"),
+      fill(place, before.yaml === a.yaml ? h("p", { class: "soft" }, "The file is unchanged.") : between("agent.yaml", before.yaml, a.yaml, "code"),
         digests(before) !== digests(a) && between("modules", digests(before), digests(a), "code"));
     } catch (e) {
       if (!signal.aborted) fill(place, wrong(e));

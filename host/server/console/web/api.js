@@ -39,7 +39,7 @@ async function send(method, path, { body, accept = "application/json", signal, h
     });
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw Object.assign(new Error("The server does not answer. Is it running?"), { gone: true });
+    throw Object.assign(new Error("The server is not responding. Is it running?"), { gone: true });
   }
   if (response.ok) return response;
   const p = new Problem(response, await response.json().catch(() => undefined));
@@ -94,7 +94,7 @@ export const pause = (ms, signal) => new Promise((done) => {
 export const passing = (e) => e.gone === true || [429, 502, 503, 504].includes(e.status);
 
 // trouble is why something is tried again.
-export const trouble = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server cannot answer" : "The server does not answer");
+export const trouble = (e) => (e.status === 429 ? "Too many requests" : e.status ? "The server is unavailable" : "The server is not responding");
 
 // countdown tells how many seconds are left, each second.
 export async function countdown(seconds, signal, told) {
@@ -130,10 +130,10 @@ export async function* events(run, after, signal, told = () => {}) {
       if (signal.aborted) return;
       if (e.status && e.status < 500 && e.status !== 429) throw e;
       if (wait < 1000 && !e.retry) {
-        told(false, "Connecting again…"); // a stream that broke off
+        told(false, "Reconnecting…"); // a stream that broke off
         await pause(wait, signal);
       } else {
-        await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => told(false, `${trouble(e)}: trying again in ${s} s`));
+        await countdown(Math.max(wait / 1000, e.retry ?? 0), signal, (s) => told(false, `${trouble(e)}. Retrying in ${s} s`));
       }
       wait = Math.min(wait * 2, 15000);
     }

@@ -14,10 +14,10 @@ const states = ["before_agent", "before_model_rewrite_state", "after_model_rewri
 export function changes(over, history, questions, places, kept) {
   const phases = history?.phases ?? [];
   const answered = [...(history?.answered ?? [])];
-  if (phases.length === 0) return h("p", { class: "empty" }, over ? "Nothing was recorded." : "Nothing is recorded yet.");
+  if (phases.length === 0) return h("p", { class: "empty" }, over ? "No steps were recorded." : "No steps recorded yet.");
   const calls = new Map();
   for (const m of [...(history.input ?? []), ...(history.messages ?? [])]) for (const c of m.tool_calls ?? []) calls.set(c.id, c.function);
-  return [few(steps(phases), most, (p) => phase(p, calls, places), kept, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers of people and clients"),
+  return [few(steps(phases), most, (p) => phase(p, calls, places), kept, "p"), answered.length > 0 && h("section", { class: "phase" }, h("h3", null, "Answers from people and clients"),
     h("ul", { class: "deeds" }, answered.flatMap((a) => Object.entries(a.answers).map(([id, value]) => answer(questions.get(id), value, a)))))];
 }
 
@@ -47,7 +47,7 @@ function phase(p, calls, places) {
   }
   return h("section", { class: "phase" },
     h("h3", null, p.title),
-    h("ul", { class: "deeds" }, shown), quiet.length > 0 && h("p", { class: "soft small" }, `Changed nothing: ${quiet.join(", ")}.`));
+    h("ul", { class: "deeds" }, shown), quiet.length > 0 && h("p", { class: "soft small" }, `No changes: ${quiet.join(", ")}.`));
 }
 
 const decisions = { approve: ["approved", "good"], edit: ["approved with other arguments", "warn"], deny: ["denied", "bad"] };
@@ -68,7 +68,7 @@ function deed(d, now, calls) {
   const parts = [];
   const note = (...x) => parts.push(h("p", { class: "note" }, ...x));
   if (d.failed) parts.push(h("p", { class: "wrong" }, `${d.faulted ? "Fault" : "Failed"}: ${d.failed.message ?? d.failed.code ?? ""}`));
-  else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: it was passed over"));
+  else if (d.faulted) parts.push(h("p", { class: "wrong" }, "Fault: ignored"));
   if (d.what === "model") {
     now.response = a;
     return h("li", { class: "deed model" }, head("model", a.finish_reason ?? "", d), parts, said(a.message));
@@ -102,14 +102,14 @@ function deed(d, now, calls) {
       if (a.final) parts.push(between("the final message", "", saidBy(a.final)));
       break;
   }
-  if (a.instruction !== undefined) parts.push(between("the instruction, as it is now", "", a.instruction));
+  if (a.instruction !== undefined) parts.push(between("the new instruction", "", a.instruction));
   if (a.tools?.add?.length > 0) note("tools: ", a.tools.add.map((t) => h("ins", null, t.name)).flatMap((x) => [x, " "]));
   if (a.tools?.remove?.length > 0) note("tools: ", a.tools.remove.map((t) => h("del", null, t)).flatMap((x) => [x, " "]));
   if (a.stop) note(badge("stopped the run", "bad"), " ", a.stop.reason);
   if (a.interrupt) note(badge("asked", "warn"), " ", a.interrupt.reason);
-  if (a.again) note(badge("once more", "warn"), " ", a.again.reason);
+  if (a.again) note(badge("repeated", "warn"), " ", a.again.reason);
   const rest = Object.fromEntries(Object.entries(a).filter(([k, v]) => !handled(d, k) && v !== null));
-  if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answered: ${Object.keys(rest).join(", ")}`), json(rest)));
+  if (Object.keys(rest).length > 0) parts.push(h("details", null, h("summary", null, `Answer: ${Object.keys(rest).join(", ")}`), json(rest)));
   if (parts.length === 0) return undefined;
   return h("li", { class: "deed hook", tabindex: "-1" }, head(d.entry, d.what, d, calls), parts);
 }
@@ -145,7 +145,7 @@ function edit(e) {
     const [a, b] = [gone[i], came[i]];
     const what = a && b ? `message ${e.at + i + 1} (${b.role})` : a ? `message ${e.at + i + 1} (${a.role}) was removed` : `message ${e.at + i + 1} (${b.role}) was added`;
     if (saidBy(a) !== saidBy(b) || !a || !b) out.push(between(what, saidBy(a), saidBy(b)));
-    else if (beside(a) !== beside(b)) out.push(between(`${what}, beside its text`, beside(a), beside(b), "code"));
+    else if (beside(a) !== beside(b)) out.push(between(`${what}, other fields`, beside(a), beside(b), "code"));
   }
   return out;
 }

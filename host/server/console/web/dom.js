@@ -54,7 +54,7 @@ export function long(text, mostChars = chars, mostLines = lines) {
     label();
   } });
   const label = () => {
-    b.textContent = `${count(rest.length)} characters are not shown: show ${begin(rest, step, step / 20) === rest ? "all" : "more"}`;
+    b.textContent = `${count(rest.length)} characters hidden: show ${begin(rest, step, step / 20) === rest ? "all" : "more"}`;
     if (rest !== "") return;
     span.focus({ preventScroll: true });
     b.remove();
@@ -85,7 +85,7 @@ export function few(list, most, make, kept = {}, tag = "li") {
   const label = () => {
     const left = from - first;
     if (left === 0) return between.remove();
-    b.textContent = `${count(left)} are not shown: show ${left > most ? `${most} more` : "all"}`;
+    b.textContent = `${count(left)} hidden: show ${left > most ? `${most} more` : "all"}`;
   };
   label();
   return [list.slice(0, first).map(make), between, list.slice(from).map((x, i) => make(x, from + i))];
@@ -136,7 +136,7 @@ export function doing(button, place, work) {
     try {
       await work();
     } catch (e) {
-      if (e.name !== "AbortError") fill(place, wrong(e), e.status === 429 && h("p", { class: "soft small" }, `Try it again in ${e.retry || 1} s.`));
+      if (e.name !== "AbortError") fill(place, wrong(e), e.status === 429 && h("p", { class: "soft small" }, `Try again in ${e.retry || 1} s.`));
     } finally {
       button.disabled = false;
     }

@@ -8,9 +8,9 @@ export function question(i, name, give) {
   const place = h("div");
   const kind = i.client ? client : i.hook === "gate_tool" ? gate : other;
   return h("section", { class: "card ask", "aria-label": `Question ${i.id}` },
-    h("h2", null, i.client ? "A tool of the client is called" : i.hook === "gate_tool" ? "May this tool be called?" : "The run waits for an answer"),
+    h("h2", null, i.client ? "Client tool call" : i.hook === "gate_tool" ? "Approve this tool call?" : "The run needs an answer"),
     h("p", { class: "reason" }, !i.client && i.reason, " ", i.entry && badge(`asked by ${i.entry}`), i.agent && badge(`agent ${i.agent}`)),
-    i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "What it says of it"), json(i.payload)),
+    i.payload !== undefined && i.payload !== null && h("details", { open: true }, h("summary", null, "Details"), json(i.payload)),
     i.call && h("div", { class: "call" }, h("span", { class: "soft" }, "Call "), h("code", null, i.call.name), i.hook !== "gate_tool" && json(pretty(i.call.arguments))),
     kind(i, (field, what) => draft(field, `${name}${what}`), give, place), place);
 }
@@ -27,7 +27,7 @@ function gate(i, kept, give, place) {
   const editor = h("textarea", { class: "code", rows: String(Math.min(14, Math.max(3, before.split("\n").length))), spellcheck: "false" });
   editor.value = before;
   kept(editor, "arguments");
-  const why = kept(h("input", { type: "text", placeholder: "The model reads it", maxlength: "2000" }), "why");
+  const why = kept(h("input", { type: "text", placeholder: "The model sees this reason", maxlength: "2000" }), "why");
   const approve = button("Approve", "good", place, () => {
     if (editor.value === before) return { decision: "approve" };
     let parsed;
@@ -35,29 +35,29 @@ function gate(i, kept, give, place) {
       parsed = JSON.parse(editor.value);
     } catch (e) {
       editor.focus();
-      throw new Error(`The arguments are no JSON: ${e.message}`);
+      throw new Error(`The arguments are not valid JSON: ${e.message}`);
     }
-    if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) throw new Error("The arguments have to be a JSON object.");
+    if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) throw new Error("The arguments must be a JSON object.");
     return { decision: "edit", arguments: editor.value };
   }, give);
   const says = () => (approve.textContent = editor.value === before ? "Approve" : "Approve with these arguments");
   editor.addEventListener("input", says);
   says();
   const deny = button("Deny", "bad", place, () => ({ decision: "deny", ...(why.value.trim() ? { message: why.value.trim() } : {}) }), give);
-  return h("div", { class: "stack" }, field("Arguments", editor, "Change them, and it is called with what stands here."),
-    field("Why not, if you deny", why), h("div", { class: "buttons" }, approve, deny));
+  return h("div", { class: "stack" }, field("Arguments", editor, "If you change the arguments, the tool is called with the changed ones."),
+    field("Reason, if you deny", why), h("div", { class: "buttons" }, approve, deny));
 }
 
 function client(i, kept, give, place) {
   const text = kept(h("textarea", { rows: "4" }), "answer");
-  return h("div", { class: "stack" }, field("What the tool answers", text), h("div", { class: "buttons" },
+  return h("div", { class: "stack" }, field("Tool result", text), h("div", { class: "buttons" },
     button("Send", "main", place, () => text.value, give),
     button("Send as an error", "bad", place, () => ({ content: text.value, is_error: true }), give)));
 }
 
 function other(i, kept, give, place) {
   const text = kept(h("textarea", { class: "code", rows: "3", spellcheck: "false" }), "answer");
-  return h("div", { class: "stack" }, field("Answer", text, "JSON, or a text as it is."), h("div", { class: "buttons" },
+  return h("div", { class: "stack" }, field("Answer", text, "JSON or plain text."), h("div", { class: "buttons" },
     button("Yes", "good", place, () => true, give), button("No", "bad", place, () => false, give),
     button("Send", "main", place, () => {
       try {

@@ -22,7 +22,7 @@ function header(now) {
   if (!key()) return fill(top, brand);
   fill(top, brand,
     h("nav", { "aria-label": "Pages" }, links().map(([to, text]) => h("a", { href: `#/${to}`, "aria-current": (now === "start" ? "runs" : now) === to ? "page" : null }, text))),
-    h("div", { class: "who" }, h("span", { title: isOperator() ? "a key of the operator" : "the key that is signed in" }, isOperator() ? "operator" : keyName()),
+    h("div", { class: "who" }, h("span", { title: isOperator() ? "an operator key" : "the key you are signed in with" }, isOperator() ? "operator" : keyName()),
       h("button", { type: "button", class: "quiet", onclick: () => { sent(); signOut(); show(); } }, "Sign out")));
   top.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
@@ -43,7 +43,7 @@ function signInPage(why) {
   });
   present(h("form", { class: "signin card", onsubmit: go, method: "post" },
     h("h1", { tabindex: "-1" }, "Sign in"),
-    h("p", { class: "soft" }, "With a key of this server. It stays in this tab, and is forgotten when the tab is closed."),
+    h("p", { class: "soft" }, "Enter a key of this server. It is stored only in this tab, until you close it."),
     field("Key", input), place, button));
   document.title = "Sign in · agent-runner";
   input.focus();
@@ -80,13 +80,13 @@ async function show() {
   const busy = setTimeout(() => fill(main, h("p", { class: "soft busy" }, "Loading…")), 150);
   let content;
   try {
-    if (!view) throw new Error("There is no such page.");
+    if (!view) throw new Error("Page not found.");
     content = await view({ id, query: new URLSearchParams(query ?? ""), signal, again: show });
     failed = 0;
   } catch (e) {
     if (signal.aborted || !key()) return;
     const soon = h("p", { class: "soft" });
-    content = h("section", null, h("h1", { tabindex: "-1" }, "This did not work"), wrong(e), soon,
+    content = h("section", null, h("h1", { tabindex: "-1" }, "Something went wrong"), wrong(e), soon,
       h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
     if (passing(e)) again(e, soon, signal);
     else failed = 0;
@@ -105,7 +105,7 @@ async function show() {
 // again shows a page once more after a while: longer, the more often it failed.
 async function again(e, place, signal) {
   const seconds = Math.max(e.retry ?? 0, Math.min(60, 2 ** failed++));
-  await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}: trying again in ${s} s.`));
+  await countdown(seconds, signal, (s) => fill(place, `${trouble(e)}. Retrying in ${s} s.`));
   if (!signal.aborted) show();
 }
 
@@ -114,7 +114,7 @@ onLost(() => {
   shown++;
   signOut();
   header();
-  signInPage("The server does not take this key any more: it was revoked, or it has expired. Sign in with another one.");
+  signInPage("The server no longer accepts this key: it was revoked or has expired. Sign in with another key.");
 });
 window.addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (e) => {

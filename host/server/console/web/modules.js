@@ -13,7 +13,7 @@ export async function modules({ signal }) {
       h("td", null, h("a", { href: `#/modules/${m.digest}` }, named(m)), h("span", { class: "soft" }, m.names[0] ? ` ${m.names[0].version}` : ""), m.blocked && badge("blocked", "bad")),
       h("td", { class: "wide" }, m.about.hooks.map((x) => badge(x))),
       h("td", { class: "wide" }, m.about.grants.map((x) => badge(x, "info")), m.about.warnings.length > 0 && badge(`${m.about.warnings.length} ${m.about.warnings.length === 1 ? "warning" : "warnings"}`, "warn")),
-      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), none("No modules yet. A file, or a folder that is built:", "agent-runner modules push PATH")));
+      h("td", { class: "number nowrap" }, bytes(m.size)), h("td", { class: "soft nowrap" }, when(m.created)))), none("No modules yet. Upload one with:", "agent-runner modules push PATH")));
 }
 
 // faults looks for those of a module in the last runs, when it is asked to: each
@@ -21,7 +21,7 @@ export async function modules({ signal }) {
 function faults(m, signal) {
   const found = h("div", { role: "status" });
   const place = h("div");
-  const b = h("button", { type: "button" }, "Look for faults");
+  const b = h("button", { type: "button" }, "Search for faults");
   b.addEventListener("click", doing(b, place, async () => {
     const runs = (await get(`/v1/runs?limit=${lookBack}&status=finished`, signal)).runs.filter((r) => r.modules?.some((x) => x.digest === m.digest));
     const hits = [];
@@ -30,9 +30,9 @@ function faults(m, signal) {
       const n = (last?.entries ?? []).filter((s) => s.digest && m.digest.endsWith(s.digest)).reduce((sum, s) => sum + (s.faults ?? 0), 0);
       if (n > 0) hits.push([r, n]);
     }
-    fill(found, h("p", { class: "soft small" }, `Of the last ${lookBack} finished runs, ${runs.length} had it.`),
+    fill(found, h("p", { class: "soft small" }, `${runs.length} of the last ${lookBack} finished runs used this module.`),
       table("Runs with faults", ["Run", "#Faults", "Started"], hits.map(([r, n]) => h("tr", null, h("td", { class: "wide" }, h("a", { href: `#/runs/${r.id}` }, r.title || r.id)), h("td", { class: "number bad" }, count(n)), h("td", { class: "soft nowrap" }, when(r.created)))),
-        "It had no faults in them."));
+        "No faults in these runs."));
   }));
   return h("section", null, h("h2", null, "Faults"), found, place, b);
 }
@@ -46,20 +46,20 @@ export async function module({ id, signal }) {
   const m = await get(`/v1/modules/${encodeURIComponent(id)}`, signal);
   const a = m.about;
   return h("article", null, h("p", { class: "crumbs" }, h("a", { href: "#/modules" }, "Modules"), " / ", digest(m.digest)),
-    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, named(m)), sure("Forget it", "Forget it for good?", async () => {
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, named(m)), sure("Delete", "Delete permanently?", async () => {
       await call("DELETE", `/v1/modules/${encodeURIComponent(m.digest)}`);
       location.hash = "#/modules";
     })),
     a.description && h("p", null, a.description),
-    m.blocked && h("p", { class: "wrong", role: "alert" }, `The operator blocks it: ${m.blocked}`),
-    facts(["Says it is", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Messages", a.messages], ["Uploaded", when(m.created)]),
+    m.blocked && h("p", { class: "wrong", role: "alert" }, `Blocked by the operator: ${m.blocked}`),
+    facts(["Reported name", a.name && `${a.name} ${a.version ?? ""}`], ["Kind", m.kind], ["Transport", a.transport], ["Size", bytes(m.size)], ["Messages", a.messages], ["Uploaded", when(m.created)]),
     a.warnings.length > 0 && h("section", { class: "card warn", "aria-label": "Warnings" }, h("h2", null, "Warnings"), h("ul", { class: "plain" }, a.warnings.map((w) => h("li", null, w)))),
     faults(m, signal),
     h("section", null, h("h2", null, "Hooks"), h("p", null, a.hooks.length > 0 ? a.hooks.map((x) => badge(x)) : "None.")),
-    h("section", null, h("h2", null, "Powers that have to be granted"), powers(a.powers.filter((p) => p.grant), "None: whatever it does stays in the run.")),
-    h("details", null, h("summary", null, "Powers that every module may use"), powers(a.powers.filter((p) => !p.grant), "None.")),
-    h("section", null, h("h2", null, "Limits"), facts(["Memory", bytes(a.limits.memory_bytes)], ["Fuel of a hook", short(a.limits.fuel)], ["Fuel of a run", short(a.limits.run_fuel)], ["Time of a hook", a.limits.timeout],
-      ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls of a hook", count(a.limits.host_calls)])),
-    h("section", null, h("h2", null, "Names"), table("Names", ["Name", "Version"], m.names.map((n) => h("tr", null, h("td", null, n.name), h("td", null, n.version))), "It has its digest alone."), h("p", { class: "small soft" }, h("code", null, m.digest))),
+    h("section", null, h("h2", null, "Powers that need a grant"), powers(a.powers.filter((p) => p.grant), "None: the module cannot reach anything outside the run.")),
+    h("details", null, h("summary", null, "Powers without a grant"), powers(a.powers.filter((p) => !p.grant), "None.")),
+    h("section", null, h("h2", null, "Limits"), facts(["Memory", bytes(a.limits.memory_bytes)], ["Fuel per hook call", short(a.limits.fuel)], ["Fuel per run", short(a.limits.run_fuel)], ["Time per hook call", a.limits.timeout],
+      ["Input", bytes(a.limits.input_bytes)], ["Output", bytes(a.limits.output_bytes)], ["Host calls per hook call", count(a.limits.host_calls)])),
+    h("section", null, h("h2", null, "Names"), table("Names", ["Name", "Version"], m.names.map((n) => h("tr", null, h("td", null, n.name), h("td", null, n.version))), "No names, only the digest."), h("p", { class: "small soft" }, h("code", null, m.digest))),
     a.config_schema && h("details", null, h("summary", null, "Configuration, as JSON Schema"), json(a.config_schema)));
 }

@@ -5,14 +5,14 @@ import { totals, rows } from "./usage.js";
 
 // What there is a quota of: its name, what people call it, how it is shown, and what holds
 // where a tenant has none.
-const quotas = [["concurrent_runs", "Runs at once"], ["runs_per_day", "Runs a day"], ["tokens_per_day", "Tokens a day"], ["fuel_per_day", "Fuel a day"],
-  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals a day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Input of a run", bytes, 1 << 20], ["concurrent_requests", "Requests at once", count, 4096], ["requests_per_minute", "Requests a minute"]];
+const quotas = [["concurrent_runs", "Concurrent runs"], ["runs_per_day", "Runs per day"], ["tokens_per_day", "Tokens per day"], ["fuel_per_day", "Fuel per day"],
+  ["modules", "Modules"], ["storage_bytes", "Storage", bytes], ["value_bytes", "Durable values", bytes, 64 << 20], ["journal_bytes", "Journals", bytes, 4 * 2 ** 30], ["journal_bytes_per_day", "Journals per day", bytes, 2 * 2 ** 30], ["memory_bytes", "Memory of runs", bytes], ["upload_bytes", "Upload", bytes], ["input_bytes", "Run input", bytes, 1 << 20], ["concurrent_requests", "Concurrent requests", count, 4096], ["requests_per_minute", "Requests per minute"]];
 
 export async function tenants({ query, signal }) {
   const cursor = query.get("cursor") ?? "";
   const { tenants: list, next_cursor: next } = await get(`/v1/tenants?${new URLSearchParams({ limit: 100, ...(cursor ? { cursor } : {}) })}`, signal);
   return h("section", null, h("h1", { tabindex: "-1" }, "Tenants"),
-    table("Tenants", ["Tenant", "Name", "#Runs at once", "#Runs a day", "#Tokens a day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
+    table("Tenants", ["Tenant", "Name", "#Concurrent runs", "#Runs per day", "#Tokens per day", "Created"], list.map((t) => h("tr", null, h("td", null, h("a", { href: `#/tenants/${t.id}` }, t.id)), h("td", { class: "wide" }, t.name),
       ["concurrent_runs", "runs_per_day", "tokens_per_day"].map((q) => h("td", { class: "number" }, t.quota[q] ? short(t.quota[q]) : h("span", { class: "soft" }, "no limit"))), h("td", { class: "soft nowrap" }, when(t.created)))), none("No tenants yet.", "agent-runner tenants create TENANT")),
     next && h("p", null, h("a", { class: "button", href: `#/tenants?cursor=${next}` }, "More tenants")));
 }
@@ -31,7 +31,7 @@ export async function tenant({ id, signal }) {
     h("section", null, h("h2", null, "Policy"), json(t.policy)),
     h("section", null, h("h2", null, "Used today"), totals(u.total, u.kept), rows(u.rows)),
     h("section", null, h("h2", null, "Keys"), table("Keys", ["Key", "Name", "State", "Used", "Action"], k.map((x) => h("tr", null, h("td", null, h("code", null, `ar_${x.id}_…`)), h("td", null, x.name), h("td", null, state(x)), h("td", { class: "soft nowrap" }, x.used ? when(x.used) : "never"),
-      h("td", null, !x.revoked && sure("Revoke", "Revoke it for good?", async () => {
+      h("td", null, !x.revoked && sure("Revoke", "Revoke permanently?", async () => {
         await call("DELETE", `${path}/keys/${x.id}`);
         window.dispatchEvent(new HashChangeEvent("hashchange"));
       })))), none("No keys.", `agent-runner keys create NAME --tenant ${t.id}`))));
@@ -40,7 +40,7 @@ export async function tenant({ id, signal }) {
 function state(k) {
   if (k.revoked) return badge("revoked", "bad");
   if (k.expires && new Date(k.expires) < new Date()) return badge("expired", "bad");
-  return badge("good", "good");
+  return badge("active", "good");
 }
 
 export async function blocks({ signal, again }) {
@@ -50,14 +50,14 @@ export async function blocks({ signal, again }) {
   const place = h("div");
   const button = h("button", { type: "submit", class: "bad" }, "Block");
   return h("section", null, h("h1", { tabindex: "-1" }, "Blocked modules"),
-    h("p", { class: "soft" }, "A blocked module is not called any more, by any tenant, on any server of the database, within a second: in runs under way too."),
+    h("p", { class: "soft" }, "Within a second, no server of the database calls a blocked module any more, for any tenant. Active runs that use it end."),
     table("Blocked modules", ["Digest", "Reason", "Since", "Action"], list.map((b) => h("tr", null, h("td", null, h("code", { class: "digest" }, b.digest)), h("td", { class: "wide" }, b.reason), h("td", { class: "soft nowrap" }, when(b.created)),
-      h("td", null, sure("Unblock", "Let it be called again?", async () => {
+      h("td", null, sure("Unblock", "Unblock this module?", async () => {
         await call("DELETE", `/v1/blocks/${encodeURIComponent(b.digest)}`);
         await again();
-      })))), "No module is blocked."),
+      })))), "No blocked modules."),
     h("form", { class: "card stack narrow", method: "post", onsubmit: doing(button, place, async () => {
       await call("PUT", `/v1/blocks/${encodeURIComponent(what.value.trim())}`, { body: { reason: why.value.trim() } });
       await again();
-    }) }, h("h2", null, "Block a module"), field("Digest", what), field("Reason", why, "Tenants read it whose runs end by it."), place, h("div", null, button)));
+    }) }, h("h2", null, "Block a module"), field("Digest", what), field("Reason", why, "Tenants whose runs end see this reason."), place, h("div", null, button)));
 }

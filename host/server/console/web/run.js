@@ -44,14 +44,14 @@ class Page {
         h("section", { "aria-labelledby": "talk" }, h("h2", { id: "talk", tabindex: "-1" }, "Conversation"), p.talk),
         h("div", null,
           h("section", { "aria-labelledby": "line" }, h("h2", { id: "line", tabindex: "-1" }, "Timeline"), p.line),
-          h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes", tabindex: "-1" }, "What was done"), p.changes),
+          h("section", { "aria-labelledby": "changes" }, h("h2", { id: "changes", tabindex: "-1" }, "Steps"), p.changes),
           p.modules)), signal));
   }
 
   // contents leads to the parts of the page, where they stand below each other: by
   // buttons, as the address says which page is shown.
   contents() {
-    return h("nav", { class: "contents", "aria-label": "On this page" }, [["talk", "Conversation"], ["line", "Timeline"], ["changes", "What was done"]].map(([id, text]) => h("button", { type: "button", onclick: () => {
+    return h("nav", { class: "contents", "aria-label": "On this page" }, [["talk", "Conversation"], ["line", "Timeline"], ["changes", "Steps"]].map(([id, text]) => h("button", { type: "button", onclick: () => {
       const to = document.getElementById(id);
       to.scrollIntoView({ block: "start" });
       to.focus({ preventScroll: true });
@@ -104,7 +104,7 @@ class Page {
   }
 
   async retry(e) {
-    await countdown(e.retry || 3, this.signal, (s) => fill(this.part.wrong, h("p", { class: "wrong" }, `${trouble(e)}: trying again in ${s} s`)));
+    await countdown(e.retry || 3, this.signal, (s) => fill(this.part.wrong, h("p", { class: "wrong" }, `${trouble(e)}. Retrying in ${s} s`)));
     this.soon(0);
   }
 
@@ -181,11 +181,11 @@ class Page {
       this.action = action;
       const path = `/v1/runs/${encodeURIComponent(r.id)}`;
       fill(this.part.actions, over
-        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), sure("Delete", "Delete it for good?", async () => {
+        ? [h("a", { class: "button", href: `#/start?agent=${encodeURIComponent(r.agent)}` }, "Start another"), sure("Delete", "Delete permanently?", async () => {
           await call("DELETE", path);
           location.hash = "#/runs";
         })]
-        : sure("Cancel", "Cancel it?", async () => {
+        : sure("Cancel", "Cancel this run?", async () => {
           await call("POST", `${path}/cancel`);
           this.soon(0);
           this.follow();
@@ -278,7 +278,7 @@ class Page {
   drawTalk() {
     const list = this.history?.messages ?? [];
     this.tail ??= h("div", { class: "message assistant", hidden: true }, h("p", { class: "by" }, "assistant", h("span", { class: "live" })), h("p", { class: "said" }));
-    this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "It begins…" : "Nothing was said."),
+    this.redraw("talk", [list, this.run.status], () => [ list.length === 0 && h("p", { class: "empty" }, ["running", "queued"].includes(this.run.status) ? "Starting…" : "No messages."),
       h("ol", { class: "talk" }, few(list, messages, message, this.kept.talk)), this.tail]);
     this.drawLive();
   }
@@ -294,7 +294,7 @@ class Page {
     const logs = this.events.filter((e) => e.type === "log" || e.type === "custom").slice(-keptLogs);
     return [
       bad.length > 0 && h("section", { class: "card bad", "aria-label": "Faults" }, h("h2", null, "Faults and limits"), h("ul", { class: "plain" }, few(bad, mistakes, fault, this.kept.faults))),
-      logs.length > 0 && h("details", { class: "card" }, h("summary", null, `Modules say: ${logs.length} ${logs.length === 1 ? "line" : "lines"}`),
+      logs.length > 0 && h("details", { class: "card" }, h("summary", null, `Module logs: ${logs.length} ${logs.length === 1 ? "line" : "lines"}`),
         h("ul", { class: "plain logs" }, logs.map((e) => h("li", null, badge(e.entry || "?"), " ", e.type === "log" ? [h("span", { class: `level ${e.level}` }, e.level), " ", e.text] : [h("strong", null, e.name), " ", h("code", null, JSON.stringify(e.data))])))),
     ];
   }
@@ -346,7 +346,7 @@ export function message(m) {
   const long = m.role === "tool" || text.length > 4000;
   return h("li", { class: `message ${m.role}` },
     h("p", { class: "by" }, m.role === "tool" ? ["tool ", h("code", null, m.name || m.tool_call_id)] : m.role, by && badge(`by ${by}`, "info")),
-    m.reasoning_content && h("details", null, h("summary", null, "Thoughts"), h("p", { class: "said soft" }, m.reasoning_content)),
+    m.reasoning_content && h("details", null, h("summary", null, "Reasoning"), h("p", { class: "said soft" }, m.reasoning_content)),
     text && (long && text.length > 300 ? h("details", null, h("summary", null, `${text.slice(0, 120).replaceAll("\n", " ")}…`), h("p", { class: "said" }, text)) : h("p", { class: "said" }, text)),
     (m.tool_calls ?? []).map((c) => h("div", { class: "call" }, h("span", { class: "soft" }, "calls "), h("code", null, c.function?.name), json(pretty(c.function?.arguments)))));
 }

@@ -42,7 +42,7 @@ export async function runs({ query, signal }) {
   status.addEventListener("change", go);
   return h("section", null,
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Runs"), note, h("a", { class: "button main", href: "#/start" }, "Start a run")),
-    h("form", { class: "filters", onsubmit: go, role: "search", "aria-label": "Which runs" }, field("Status", status), field("Agent", agent), h("button", { type: "submit" }, "Filter")),
+    h("form", { class: "filters", onsubmit: go, role: "search", "aria-label": "Filter runs" }, field("Status", status), field("Agent", agent), h("button", { type: "submit" }, "Filter")),
     list.element, place, more);
 }
 
@@ -55,7 +55,7 @@ async function follow(ask, list, note, signal) {
     if (document.hidden && wait === every) continue;
     try {
       list.put((await ask()).runs);
-      if (wait !== every) say("The list is kept up to date again.");
+      if (wait !== every) say("Live updates resumed.");
       fill(note).className = "live";
       wait = every;
     } catch (e) {
@@ -64,7 +64,7 @@ async function follow(ask, list, note, signal) {
       if (wait === every) say(`${why}.`);
       note.className = "live off";
       wait = Math.min(60000, Math.max(wait * 2, (e.retry ?? 0) * 1000));
-      await countdown(wait / 1000, signal, (s) => fill(note, `${why}: trying again in ${s} s`));
+      await countdown(wait / 1000, signal, (s) => fill(note, `${why}. Retrying in ${s} s`));
     }
   }
 }
@@ -79,8 +79,8 @@ class Rows {
     .map((t) => h("th", { scope: "col", role: "columnheader", class: ["Steps", "Tokens", "Fuel"].includes(t) ? "number" : "" }, t)))), this.#body);
 
   constructor(filtered) {
-    this.#empty = filtered ? h("div", { class: "empty" }, h("p", null, "No run is like that."), h("a", { class: "button", href: "#/runs" }, "Show all runs"))
-      : h("div", null, none("No runs yet. Start one here, or in a terminal:", 'agent-runner runs start AGENT "…"'));
+    this.#empty = filtered ? h("div", { class: "empty" }, h("p", null, "No matching runs."), h("a", { class: "button", href: "#/runs" }, "Show all runs"))
+      : h("div", null, none("No runs yet. Start one here, or with:", 'agent-runner runs start AGENT "…"'));
     this.element = h("div", null, this.#table, this.#empty);
   }
 
@@ -114,7 +114,7 @@ export async function start({ query, signal }) {
   const list = await all("/v1/agents", "agents", signal);
   const asked = query.get("agent");
   const agent = h("select", { required: true }, list.map((a) => h("option", { value: a.name, selected: a.name === asked }, a.name)));
-  const input = draft(h("textarea", { rows: "6", required: true, placeholder: "What the user says" }), "start");
+  const input = draft(h("textarea", { rows: "6", required: true, placeholder: "User message" }), "start");
   const place = h("div");
   const button = h("button", { type: "submit", class: "main" }, "Start");
   // Once more is not twice: the same form begins one run.
@@ -132,9 +132,9 @@ export async function start({ query, signal }) {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) e.currentTarget.form.requestSubmit();
   });
   if (list.length === 0) {
-    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), none("There are no agents yet. From a folder with an agent.yaml:", "agent-runner agents apply agent.yaml"));
+    return h("section", null, h("h1", { tabindex: "-1" }, "Start a run"), none("No agents yet. Create one with:", "agent-runner agents apply agent.yaml"));
   }
   return h("section", { class: "narrow" }, h("h1", { tabindex: "-1" }, "Start a run"),
-    h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts it."), place, h("div", null, button)));
+    h("form", { class: "card stack", onsubmit: go, method: "post" }, field("Agent", agent), field("Input", input, "Ctrl+Enter starts the run."), place, h("div", null, button)));
 }
 

@@ -13,7 +13,7 @@ export function timeline(trace, events, goesOn, changed) {
     const spans = fromEvents(goesOn && traced ? since(events) : events);
     if (spans.length > 0) parts.push({ spans, rough: true });
   }
-  if (parts.length === 0) return h("p", { class: "empty" }, "Nothing was done yet.");
+  if (parts.length === 0) return h("p", { class: "empty" }, "Nothing has happened yet.");
   return [parts.map((t, i) => part(t, parts.length > 1 ? `${i + 1} of ${parts.length}` : "", changed)),
     traced && h("p", { class: "soft small" }, legend())];
 }
@@ -25,8 +25,8 @@ function part(t, title, changed) {
   const end = open ? known * 1.25 : known; // what is not over reaches to the end
   const left = (t.dropped ?? 0) + Math.max(0, rows.length - most);
   return [
-    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from its events: hooks are shown once the run has ended or waits`, left > 0 && ` · ${left} more are not shown`),
-    h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "What took how long", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
+    h("p", { class: "soft small over" }, title && `Part ${title} · `, !open && took(known), t.rough && `${open ? "" : " · "}from events: hooks appear once the run has ended or paused`, left > 0 && ` · ${left} more not shown`),
+    h("div", { class: "timeline", role: "region", "aria-label": title ? `Timeline, part ${title}` : "Spans", tabindex: "0" }, h("ol", null, withSteps(rows.slice(0, most), t.rough).map(([s, depth]) => (s.kind === "steps" ? h("li", { class: "step" }, s.label) : row(s, depth, end, changed))))),
   ];
 }
 
@@ -88,9 +88,9 @@ function row(s, depth, end, changed) {
   bar.style.left = `${Math.min(from, 99.5)}%`;
   bar.style.width = `${Math.max(0.5, Math.min(width, 100 - from))}%`;
   const place = s.kind === "hook" && changed?.get(hookKey(s.step, s.entry, s.hook, s.call_id));
-  const label = h("span", { class: "what" }, name(s), place && h("button", { type: "button", title: "what it changed", onclick: () => find(place) }, "changed"), s.error && h("span", { class: "bad" }, ` ${s.error}`));
+  const label = h("span", { class: "what" }, name(s), place && h("button", { type: "button", title: "Show the changes", onclick: () => find(place) }, "changed"), s.error && h("span", { class: "bad" }, ` ${s.error}`));
   label.style.paddingInlineStart = `${Math.min(depth, 8) * 0.8}rem`;
-  const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${took(s.own_us)} its own)` : "";
+  const own = s.kind === "hook" && s.own_us > 0 && s.took_us - s.own_us > 50 ? ` (${took(s.own_us)} own time)` : "";
   return h("li", { title: `${took(s.took_us)}${own}` }, label, h("span", { class: "track", "aria-hidden": "true" }, bar),
     h("span", { class: "number" }, took(s.took_us)), h("span", { class: "number soft fuel" }, s.fuel ? `${short(s.fuel)} fuel` : s.tokens ? `${short(s.tokens)} tok` : ""));
 }
