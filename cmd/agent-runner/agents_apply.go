@@ -13,23 +13,23 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// applied is what became of a file.
+// applied is the result of applying one agent file.
 type applied struct {
 	File   string         `json:"file"`
-	Did    string         `json:"did"` // created, changed or unchanged
+	Did    string         `json:"did"` // "created", "changed" or "unchanged"
 	Pushed []appliedPush  `json:"pushed"`
 	Agent  *client.Agent  `json:"agent"`
-	seen   map[string]int // of Pushed, by path
+	seen   map[string]int // indexes in Pushed, by path
 }
 
-// An appliedPush is a module that a file names by its path.
+// An appliedPush is a module that an agent file names by path.
 type appliedPush struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"`
-	Did    string `json:"did"` // pushed, or there: the server had it
+	Did    string `json:"did"` // "pushed", or "there" if the server already had it
 }
 
-// apply keeps the agent of a file.
+// apply creates or updates the agent of a file on the server.
 func (r *remote) apply(ctx context.Context, path string) (*applied, error) {
 	text, err := readFile(path, agentfile.MaxSize)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *remote) apply(ctx context.Context, path string) (*applied, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	switch a.Agent.Version {
-	case before.Version: // 0 if there was none
+	case before.Version: // 0 if the agent is new
 		a.Did = "unchanged"
 	case 1:
 		a.Did = "created"
@@ -66,15 +66,15 @@ func (r *remote) apply(ctx context.Context, path string) (*applied, error) {
 	return a, nil
 }
 
-// unknown reports whether an error says that something is not there, or that the key
-// may not read whether it is.
+// unknown reports whether err means that something does not exist, or that the key
+// lacks the scope to check.
 func unknown(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && (p.Code() == client.NotFound || p.Code() == client.Forbidden)
 }
 
-// pushPaths uploads the modules that a file names by paths, and puts their digests in
-// the places of the paths.
+// pushPaths uploads the modules that a file names by path, and returns the text with
+// the paths replaced by digests.
 func (r *remote) pushPaths(ctx context.Context, a *applied, f *agentfile.File, text []byte) ([]byte, error) {
 	places, err := modulePlaces(text)
 	if err != nil {
@@ -91,13 +91,13 @@ func (r *remote) pushPaths(ctx context.Context, a *applied, f *agentfile.File, t
 		var problem *client.Problem
 		switch {
 		case errors.As(err, &problem):
-			return nil, err // which names the module
+			return nil, err // it names the module
 		case err != nil:
 			return nil, f.ErrorAt(p.at, err)
 		}
 	}
 	lines := strings.Split(string(text), "\n")
-	for _, p := range slices.Backward(local) { // so that places before stay what they are
+	for _, p := range slices.Backward(local) { // backward, so that earlier positions remain valid
 		var err error
 		if lines, err = p.rewrite(lines); err != nil {
 			return nil, f.ErrorAt(p.at, err)
@@ -106,8 +106,8 @@ func (r *remote) pushPaths(ctx context.Context, a *applied, f *agentfile.File, t
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// localModule is the path of a module, relative to where the command runs; empty for
-// one that the server is to know by that name.
+// localModule returns the path of a module, relative to the working directory. It
+// returns "" if name is a name or digest for the server to resolve.
 func localModule(file, name string) (string, error) {
 	path := name
 	if !filepath.IsAbs(path) {
@@ -127,7 +127,7 @@ func localModule(file, name string) (string, error) {
 	return "", nil // a name may have dots
 }
 
-// pushPath uploads a module, unless the server has it, and returns its digest.
+// pushPath uploads a module unless the server already has it, and returns its digest.
 func (r *remote) pushPath(ctx context.Context, a *applied, path string) (string, error) {
 	if i, ok := a.seen[path]; ok {
 		return a.Pushed[i].Digest, nil

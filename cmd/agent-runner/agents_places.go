@@ -13,18 +13,18 @@ import (
 	"github.com/agent-runner/agent-runner/host/agentfile"
 )
 
-// A modulePlace is where an agent.yaml says which module an entry is.
+// A modulePlace is the position in an agent.yaml of the module of an entry.
 type modulePlace struct {
-	at           string // as errors of the file call it: middlewares[0].module
-	module       string // as the file names it
-	digest       string // that is to stand there
-	line, column int    // of the key, from 1
+	at           string // the path in errors, such as middlewares[0].module
+	module       string // the module as the file names it
+	digest       string // the replacement
+	line, column int    // of the key, starting at 1
 	named        bool   // the entry has a name of its own
-	braces       bool   // the entry stands between braces
+	braces       bool   // the entry is a flow mapping, in braces
 }
 
-// modulePlaces are the places of a file that was read as an agent before. Where aliases
-// stand there are none.
+// modulePlaces returns the positions of all modules in the text of a valid agent file.
+// It ignores modules given by YAML aliases.
 func modulePlaces(text []byte) (out []modulePlace, err error) {
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func modulePlaces(text []byte) (out []modulePlace, err error) {
 	return out, nil
 }
 
-// placeOf is the place of an entry's module.
+// placeOf returns the position of the module of an entry.
 func placeOf(entry ast.Node) (p modulePlace, ok bool) {
 	m, isMap := entry.(*ast.MappingNode)
 	p.braces = isMap && m.IsFlowStyle
@@ -102,8 +102,8 @@ func itemsOf(n ast.Node) []ast.Node {
 	return nil
 }
 
-// rewrite puts the digest in the place of the module, and gives the entry the name that
-// it had by its path. The rest of the text, with its comments, stays as it is.
+// rewrite replaces the module by its digest. If the entry has no name, it adds the name
+// derived from the path. It keeps the rest of the text, including comments.
 func (p *modulePlace) rewrite(lines []string) ([]string, error) {
 	line := []rune(lines[p.line-1])
 	at := min(p.column-1, len(line))
@@ -134,11 +134,11 @@ func (p *modulePlace) rewrite(lines []string) ([]string, error) {
 
 var yamlPlain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// yamlText is a text as YAML has it.
+// yamlText returns s as a YAML scalar, quoted if necessary.
 func yamlText(s string) string {
 	if yamlPlain.MatchString(s) {
 		return s
 	}
-	b, _ := json.Marshal(s) // of text: it never fails
+	b, _ := json.Marshal(s) // never fails for a string
 	return string(b)
 }

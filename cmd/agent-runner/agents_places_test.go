@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/agentfile"
 )
 
-// TestModulePlaces puts digests in the places of paths, and reads what comes of it.
+// TestModulePlaces replaces paths by digests, and parses the result.
 func TestModulePlaces(t *testing.T) {
 	t.Parallel()
 	const d = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
@@ -54,7 +54,7 @@ func TestModulePlaces(t *testing.T) {
 	}
 }
 
-// agentsInside is a file whose rings, and those of an agent inside of it, have entries.
+// agentsInside returns a file with entries in its rings and in those of a nested agent.
 func agentsInside(list string) string {
 	deeper := func(by string) string {
 		var b strings.Builder

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// newBench measures a module.
+// newBench returns the command that benchmarks a module.
 func newBench(e *env) *cobra.Command {
 	var config, messages, output, cacheDir, profileTo string
 	var count int
@@ -100,7 +100,7 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 	return cmd
 }
 
-// A benchResult is what measuring a module found.
+// A benchResult is the result of benchmarking a module.
 type benchResult struct {
 	Path      string            `json:"path"`
 	Digest    string            `json:"digest"`
@@ -109,12 +109,12 @@ type benchResult struct {
 	Functions []functionRow     `json:"functions,omitempty"`
 }
 
-// profile measures m, and keeps what p counts of that in a file.
+// profile benchmarks m and writes the counts of p to a file.
 func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.BenchOptions, p *sandbox.Profile, file string) (err error) {
 	if m.Bundle() != nil {
 		return usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's", m.Name())
 	}
-	p.Reset() // of what it did while it was loaded
+	p.Reset() // discard what loading the module used
 	if r.Hooks, err = m.Bench(ctx, o); err != nil {
 		return err
 	}
@@ -124,14 +124,14 @@ func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.B
 	return writeProfile(file, samples)
 }
 
-// benchText is a table of what hooks took.
+// benchText formats the measurements as a table.
 func benchText(rows []module.BenchRow) string {
 	if len(rows) == 0 {
 		return "the module has no hook that runs call\n"
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	width := 0 // names stand at the left, numbers at the right
+	width := 0 // of the left-aligned names; numbers are right-aligned
 	for _, r := range rows {
 		width = max(width, len(r.Hook))
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// shownFunctions is how many functions the table of a profile has.
+// shownFunctions is the maximum number of functions in the table of a profile.
 const shownFunctions = 15
 
-// A functionRow is what one function took, on all ways on which it was called.
+// A functionRow is the usage of one function, summed over all call stacks.
 type functionRow struct {
 	Function string `json:"function"`
 	Calls    int64  `json:"calls"`
@@ -26,7 +26,7 @@ type functionRow struct {
 	Together int64  `json:"fuel_with_callees"`
 }
 
-// functionRows adds up a profile by function, what took most first.
+// functionRows sums a profile by function, in descending order of fuel.
 func functionRows(samples []sandbox.ProfileSample) []functionRow {
 	rows := map[string]*functionRow{}
 	row := func(name string) *functionRow {
@@ -40,7 +40,7 @@ func functionRows(samples []sandbox.ProfileSample) []functionRow {
 		own.Calls += s.Calls
 		own.Fuel += s.Fuel
 		for i, name := range s.Stack {
-			if !slices.Contains(s.Stack[:i], name) { // that calls itself counts once
+			if !slices.Contains(s.Stack[:i], name) { // count a recursive function once per stack
 				row(name).Together += s.Fuel
 			}
 		}
@@ -55,7 +55,7 @@ func functionRows(samples []sandbox.ProfileSample) []functionRow {
 	return all
 }
 
-// readable gives the functions the names that Rust and C++ programs have for them.
+// readable demangles the names of Rust and C++ functions.
 func readable(samples []sandbox.ProfileSample) {
 	for _, s := range samples {
 		for i, name := range s.Stack {
@@ -64,7 +64,7 @@ func readable(samples []sandbox.ProfileSample) {
 	}
 }
 
-// functionsText is a table of the functions that took most.
+// functionsText formats the functions with the most fuel as a table.
 func functionsText(rows []functionRow, runs int) string {
 	var all int64
 	for _, r := range rows {
@@ -92,7 +92,7 @@ func functionsText(rows []functionRow, runs int) string {
 
 func percent(part, all int64) string { return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(all)) }
 
-// writeProfile writes a profile in the format of pprof.
+// writeProfile writes a profile in pprof format.
 func writeProfile(path string, samples []sandbox.ProfileSample) error {
 	p := &profile.Profile{
 		SampleType:        []*profile.ValueType{{Type: "calls", Unit: "count"}, {Type: "fuel", Unit: "count"}},

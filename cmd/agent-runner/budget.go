@@ -10,17 +10,17 @@ import (
 	"github.com/agent-runner/agent-runner/host/agentfile"
 )
 
-// The environment variables of budgets.
+// Environment variables of the budget flags.
 const (
 	envMemory        = "AGENT_RUNNER_MEMORY"
 	envCompileMemory = "AGENT_RUNNER_COMPILE_MEMORY"
 	envCompileTime   = "AGENT_RUNNER_COMPILE_TIME"
 )
 
-// A budget is what the host may use of the machine, as it was written down.
+// A budget holds the resource limits of the host as the user wrote them.
 type budget struct{ memory, compileMemory, compileTime string }
 
-// budgetFlags are those of every command.
+// budgetFlags adds the budget flags, which all commands have.
 func budgetFlags(cmd *cobra.Command, b *budget) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&b.memory, "memory", "", "memory limit for the modules of all runs, as a `SIZE` (default: $"+envMemory+", else half the memory of the machine or container)")
@@ -28,7 +28,7 @@ func budgetFlags(cmd *cobra.Command, b *budget) {
 	flags.StringVar(&b.compileTime, "compile-time", "", "`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)")
 }
 
-// apply puts the budget into a host's options.
+// apply parses the budget into the options of a host.
 func (b *budget) apply(e *env, o *host.Options) error {
 	size := func(flag, env, given string, to *int64) error {
 		text := cmp.Or(given, e.getenv(env))
@@ -60,7 +60,8 @@ func (b *budget) apply(e *env, o *host.Options) error {
 	return nil
 }
 
-// written is where a budget was written down: as a flag if that has text.
+// written names the source of a value for errors: the flag if it is set, else the
+// environment variable.
 func written(flag, env, text string) string {
 	if text != "" {
 		return "--" + flag

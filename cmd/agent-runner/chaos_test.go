@@ -35,16 +35,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 )
 
-// The chaos tests kill processes that run agents, at points of the journal and
-// at random times, and go on with their runs in other processes, until each has
-// come to its end. What had an effect is counted by another process: this one.
+// The chaos tests kill processes that run agents, at journal writes and at random times,
+// and resume the runs in other processes until each has ended. The test process counts
+// the effects.
 var (
 	chaosKills = flag.Int("kills", 24, "how many processes are killed, for each kind of store")
 	chaosSeed  = flag.Uint64("seed", 0, "of what is random; 0: another one each time")
 )
 
-// envMortal makes the test's binary agent-runner, that kills itself at a write
-// of the journal: "before:N", "after:N", or "never".
+// envMortal makes the test binary run as an agent-runner that kills itself at a journal
+// write: "before:N", "after:N", or "never".
 const envMortal = "AGENT_RUNNER_TEST_MORTAL"
 
 func mortalMain() {
@@ -60,7 +60,7 @@ func mortalMain() {
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
 
-// A mortalJournal kills its process at one of its writes.
+// A mortalJournal kills its process at a chosen write.
 type mortalJournal struct {
 	agent.Journal
 	at     int64
@@ -101,7 +101,7 @@ func (m *mortalJournal) Commit(ctx context.Context, c *agent.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
-// A chaosWorld is what the processes have effects on.
+// A chaosWorld records the effects of the processes.
 type chaosWorld struct {
 	dir, cache, store, file string
 	outer                   string // the file of an agent that has the other one as a tool
@@ -114,19 +114,19 @@ type chaosWorld struct {
 	processes atomic.Int64
 }
 
-// changed are the errors of a process whose run has come further than it seemed.
+// changed matches the errors of a process whose run has advanced further than it seemed.
 var changed = regexp.MustCompile(`has come to its end|does not wait for an answer|waits for answers|no interrupt`)
 
 // chaosTools are the tools of the agent. Only look is idempotent.
 var chaosTools = []string{"pay", "look", "send"}
 
-// rounds is how often the agent's model calls all tools, at once.
+// rounds is the number of steps in which the model calls all tools concurrently.
 const rounds = 2
 
-// outerPrefix is before what the agent is asked that asks the other one.
+// outerPrefix marks prompts of the agent that calls the other agent.
 const outerPrefix = "outer "
 
-// Generate implements [model.Model]: it goes by the conversation alone.
+// Generate implements [model.Model]. Its answer depends only on the conversation.
 func (w *chaosWorld) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	key, answered := "", 0
 	for _, m := range req.Messages {
@@ -228,7 +228,7 @@ agents: [{name: worker, file: agent.yaml}]
 	return w
 }
 
-// A victim is one run, through all the processes that run it.
+// A victim is one run, across all processes that run it.
 type victim struct {
 	t     *testing.T
 	w     *chaosWorld
@@ -242,7 +242,7 @@ type victim struct {
 	after map[string]int   // calls of each tool call, when its result was told
 }
 
-// process runs agent-runner, kills it perhaps, and takes the events that it told.
+// process runs agent-runner, possibly kills it, and records the events it reported.
 func (v *victim) process(args ...string) {
 	t := v.t
 	cmd := exec.Command(os.Args[0], append(args, "--store", v.w.store, "--cache-dir", v.w.cache, "-o", "json")...)
@@ -269,14 +269,14 @@ func (v *victim) process(args ...string) {
 	case code == -1:
 		v.w.kills.Add(-1)
 	case code == exitUsage && changed.MatchString(stderr.String()):
-		// What a process sent to the database is carried out after its death.
+		// The database executes what a process sent before it was killed.
 	case code != exitAnswered && code != exitPaused:
 		require.NoError(t, err, "%v\n%s", args, stderr.String())
 	}
 	v.catchUp()
 }
 
-// fate says when a process dies.
+// fate decides when a process is killed.
 func (v *victim) fate() string {
 	if v.w.kills.Load() <= 0 {
 		return "never"
@@ -291,7 +291,7 @@ func (v *victim) fate() string {
 	}
 }
 
-// take takes an event, which a process told, or which was kept and not told.
+// take records an event that a process reported, or that was stored but not reported.
 func (v *victim) take(line, how string) {
 	var e abi.Event
 	if json.Unmarshal([]byte(line), &e) != nil && how == "told" {
@@ -321,7 +321,7 @@ func (v *victim) take(line, how string) {
 
 func (v *victim) prompt() string { return map[bool]string{true: outerPrefix}[v.outer] + v.key }
 
-// work is an event of the run that does the work: the one inside, if it is one.
+// work returns the event of the nested run, if e wraps one, else e.
 func (v *victim) work(e *abi.Event) *abi.Event {
 	if v.outer {
 		return e.Event
@@ -329,7 +329,7 @@ func (v *victim) work(e *abi.Event) *abi.Event {
 	return e
 }
 
-// find finds the run of a process that was killed before it told of it.
+// find finds the run of a process that was killed before it reported the run.
 func (v *victim) find() *agent.RunInfo {
 	if v.run != "" {
 		info, err := v.w.at.Run(v.t.Context(), v.run)
@@ -360,7 +360,7 @@ func (v *victim) catchUp() {
 	}
 }
 
-// live brings the run to its end.
+// live resumes the run until it ends.
 func (v *victim) live() {
 	begin := []string{"run", "-f", map[bool]string{true: v.w.outer, false: v.w.file}[v.outer], v.prompt()}
 	v.process(begin...)
@@ -384,7 +384,7 @@ func (v *victim) live() {
 	v.t.Fatalf("%s does not come to its end", v.key)
 }
 
-// check checks what was told, what is kept, and what had an effect.
+// check checks the reported events, the stored events and the effects.
 func (v *victim) check(info *agent.RunInfo) {
 	t := v.t
 	require.Equal(t, abi.RunStop, info.FinishReason, v.key)

@@ -7,31 +7,31 @@ import (
 	"sync"
 )
 
-// room is how many bytes are allocated at least before Go collects its garbage again.
-// Left to itself it waits for as many as are in use, which in a server that is young are
-// so few that it collects ten times a second, for 8 ms each.
-const room = 128 << 20
+// minHeapGrowth is the minimum number of bytes allocated between garbage collections.
+// By default, Go collects when the heap has doubled. The small heap of a new server
+// doubles ten times a second, and each collection takes 8 ms.
+const minHeapGrowth = 128 << 20
 
-// A pacer sets how soon Go collects garbage, after each time that it did.
-type pacer struct {
+// A gcTuner adjusts GOGC after each garbage collection.
+type gcTuner struct {
 	mu      sync.Mutex
-	percent int // as set last
+	percent int // the GOGC value set last
 	ended   bool
 }
 
-// collectLater lets Go collect garbage no sooner than after room was allocated, until
-// end. Where somebody has set GOGC or GOMEMLIMIT these hold.
+// collectLater makes Go collect garbage only after minHeapGrowth bytes were allocated,
+// until end is called. It does nothing if GOGC or GOMEMLIMIT is set.
 func collectLater(getenv func(string) string) (end func()) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	p := &pacer{percent: 100}
+	p := &gcTuner{percent: 100}
 	p.collected()
 	return p.end
 }
 
-// collected is called after each collection.
-func (p *pacer) collected() {
+// collected sets GOGC for the next cycle. It runs after each collection.
+func (p *gcTuner) collected() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	p.mu.Lock()
@@ -39,16 +39,16 @@ func (p *pacer) collected() {
 	if p.ended {
 		return
 	}
-	// To set it stops everything for a moment.
+	// SetGCPercent stops the world, so ignore small differences.
 	if percent := percentFor(live[0].Value.Uint64()); percent < p.percent*4/5 || percent > p.percent*5/4 {
 		p.percent = percent
 		debug.SetGCPercent(percent)
 	}
-	runtime.AddCleanup(new([64]byte), (*pacer).collected, p) // garbage that the next collection finds
+	runtime.AddCleanup(new([64]byte), (*gcTuner).collected, p) // runs after the next collection
 }
 
-// end has garbage collected as soon as Go does by itself; twice is once.
-func (p *pacer) end() {
+// end restores the default GOGC. It may be called more than once.
+func (p *gcTuner) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
@@ -57,8 +57,8 @@ func (p *pacer) end() {
 	p.ended = true
 }
 
-// percentFor is by how many percent of what is in use, in bytes, the heap may grow.
+// percentFor returns the GOGC value for a live heap of the given bytes.
 func percentFor(live uint64) int {
-	const least = 4 << 20 // the heap that Go begins with
-	return int(max(100, 100*room/max(live, least)))
+	const minHeap = 4 << 20 // Go's minimum heap
+	return int(max(100, 100*minHeapGrowth/max(live, minHeap)))
 }

@@ -19,7 +19,7 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// held keeps memory in use.
+// held keeps memory reachable.
 var held []byte
 
 func TestCollectLater(t *testing.T) {
@@ -34,7 +34,7 @@ func TestCollectLater(t *testing.T) {
 
 	restore := collectLater(none)
 	require.Eventually(t, func() bool { runtime.GC(); return percent() > 100 }, 10*time.Second, time.Millisecond)
-	held = make([]byte, 2*room)
+	held = make([]byte, 2*minHeapGrowth)
 	require.Eventually(t, func() bool { runtime.GC(); return percent() == 100 }, 10*time.Second, time.Millisecond, "it grows with what is in use")
 	held = nil
 	require.Eventually(t, func() bool { runtime.GC(); return percent() > 100 }, 10*time.Second, time.Millisecond, "and shrinks")

@@ -11,8 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// A module that takes too long to compile is refused like any that is bad. The
-// scripts compile in children that end well.
+// TestCompileBudget checks that a module is rejected if it takes too long to compile.
 func TestCompileBudget(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

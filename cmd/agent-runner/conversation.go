@@ -13,10 +13,11 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 )
 
-// maxText is the size of a prompt, or of a file of messages, in bytes.
+// maxText is the maximum size of a prompt or of a file of messages, in bytes.
 const maxText = 32 << 20
 
-// conversation is what the run begins with: earlier messages, then the prompt.
+// conversation returns the initial messages of the run: those of --messages, then the
+// prompt.
 func (c *runCommand) conversation(ctx context.Context, args []string, source *source) ([]abi.Message, error) {
 	var messages []abi.Message
 	if c.messages != "" {
@@ -42,8 +43,8 @@ func (c *runCommand) conversation(ctx context.Context, args []string, source *so
 	return messages, nil
 }
 
-// refuses says why the source has no answer to a conversation: the built-in recording
-// has one to its own prompt alone.
+// refuses returns an error if the source cannot answer the conversation: the built-in
+// recording answers only its own prompt.
 func (s *source) refuses(messages []abi.Message) error {
 	if s.prompt == "" || len(messages) == 0 || len(messages) == 1 && messages[0].Content.String() == s.prompt {
 		return nil
@@ -69,7 +70,7 @@ func (c *runCommand) prompt(ctx context.Context, args []string) (string, error) 
 	return prompt, nil
 }
 
-// readPrompt reads standard input to its end, or until ctx ends.
+// readPrompt reads the prompt from standard input until EOF or until ctx is done.
 func (c *runCommand) readPrompt(ctx context.Context) (string, error) {
 	if c.verbose {
 		c.screen.note(faint, "reading the prompt from standard input")
@@ -97,7 +98,7 @@ func (c *runCommand) readPrompt(ctx context.Context) (string, error) {
 	}
 }
 
-// readMessages reads earlier messages: a JSON array.
+// readMessages reads a JSON array of messages from a file.
 func readMessages(path string) ([]abi.Message, error) {
 	b, err := readFile(path, maxText)
 	if err != nil {
@@ -115,24 +116,24 @@ func readMessages(path string) ([]abi.Message, error) {
 	return messages, nil
 }
 
-// readFile reads a file of at most so many bytes.
-func readFile(path string, most int64) ([]byte, error) {
+// readFile reads a file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, bare(err))
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, bare(err))
-	case int64(len(b)) > most:
-		return nil, usagef("%s: larger than %d bytes", path, most)
+	case int64(len(b)) > limit:
+		return nil, usagef("%s: larger than %d bytes", path, limit)
 	}
 	return b, nil
 }
 
-// bare is what went wrong, without the path that the error was about.
+// bare returns the cause of a file error, without the operation and the path.
 func bare(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

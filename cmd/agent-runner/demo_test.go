@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the recording anew")
 
-// The recording is what the command itself records of the demo's
-// conversation, with the tools as they are now.
+// TestDemoIsFresh checks that the built-in recording equals a new recording of the same
+// conversation with the current tools.
 func TestDemoIsFresh(t *testing.T) {
 	t.Parallel()
 	call := scripted.Calls(abi.NewToolCall("call_1", "calculator", `{"expression": "2340 * 17 / 100"}`))

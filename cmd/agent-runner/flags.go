@@ -14,11 +14,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 )
 
-// maxConfig is the size of a module's configuration in a file, in bytes.
+// maxConfig is the maximum size of a module's configuration file, in bytes.
 const maxConfig = 8 << 20
 
-// agentFile is the agent of -f, or an empty one, with what flags say put
-// into it.
+// agentFile returns the agent of -f, or an empty one, with the flags applied.
 func (c *runCommand) agentFile(ctx context.Context) (*agentfile.File, error) {
 	f := &agentfile.File{}
 	if c.file != "" {
@@ -93,7 +92,7 @@ func (c *runCommand) addTools(t *agentfile.Tools) error {
 	return nil
 }
 
-// addModules puts those of -m after those of the file. Sources in folders are built.
+// addModules appends the modules of -m to those of the file, and builds source folders.
 func (c *runCommand) addModules(ctx context.Context, f *agentfile.File) error {
 	for _, given := range c.modules {
 		path, err := buildable(ctx, c.env, given)
@@ -120,7 +119,7 @@ func entryNames(f *agentfile.File) []string {
 	return names
 }
 
-// entries are all entries of a file, from outside in.
+// entries returns all module entries of a file, outermost first.
 func entries(f *agentfile.File) []*agentfile.Middleware {
 	var out []*agentfile.Middleware
 	for _, list := range [][]agentfile.Middleware{f.Rings.Outer, f.Middlewares, f.Rings.Inner} {
@@ -184,7 +183,7 @@ func (c *runCommand) configure(f *agentfile.File) error {
 	return nil
 }
 
-// configBytes is a configuration, and what messages call it.
+// configBytes returns a module's configuration and its name in error messages.
 func configBytes(name, config string) (json.RawMessage, string, error) {
 	path, isFile := strings.CutPrefix(config, "@")
 	if !isFile {
@@ -197,7 +196,7 @@ func configBytes(name, config string) (json.RawMessage, string, error) {
 	return b, path, nil
 }
 
-// among says what there is instead.
+// among suggests a similar name, or lists the valid ones, as a suffix for an error.
 func among(name string, names []string) string {
 	switch near := tool.Closest(name, names); {
 	case len(near) > 0:

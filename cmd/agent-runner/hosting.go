@@ -15,7 +15,7 @@ import (
 // envCacheDir names the directory of compiled modules.
 const envCacheDir = "AGENT_RUNNER_CACHE"
 
-// host makes the host, with compiled modules kept where the user wants them.
+// host creates the host with the user's cache and fault directories.
 func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
 	h, _, err := newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: c.logger()})
 	return h, err
@@ -46,15 +46,14 @@ func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (h *host.
 	return h, "", err
 }
 
-// closeHost frees what the host holds; a guest that still runs is not waited
-// for longer than a moment.
+// closeHost closes the host. It waits at most a second for running guests.
 func closeHost(h *host.Host) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = h.Close(ctx)
 }
 
-// A noteHandler shows log records as notes.
+// A noteHandler is an slog handler that writes records as notes on the screen.
 type noteHandler struct {
 	screen *screen
 	level  slog.Level
@@ -89,5 +88,5 @@ func (h *noteHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &out
 }
 
-// WithGroup implements [slog.Handler]; nothing here has groups.
+// WithGroup implements [slog.Handler]. It ignores groups, which the host does not use.
 func (h *noteHandler) WithGroup(string) slog.Handler { return h }

@@ -58,14 +58,14 @@ The limits are the defaults that apply if agent.yaml sets no others.`,
 	return cmd
 }
 
-// A limit of a module, by its name in agent.yaml.
+// A limit is one limit of a module, with its name in agent.yaml.
 type limit struct {
 	name  string
-	value any    // for programs
-	text  string // for people
+	value any    // for JSON output
+	text  string // for text output
 }
 
-// limits are those that a module runs under.
+// limits lists the limits in l, in the order of the output.
 func limits(l module.Limits) []limit {
 	bytes := func(name string, n int64, of string) limit { return limit{name, n, size(n) + " " + of} }
 	number := func(name string, n int64, of string) limit { return limit{name, n, thousands(n) + " " + of} }
@@ -87,7 +87,7 @@ func limits(l module.Limits) []limit {
 	}
 }
 
-// limitsByName are limits as JSON has them.
+// limitsByName returns the limits in l for JSON output.
 func limitsByName(l module.Limits) map[string]any {
 	all := map[string]any{}
 	for _, limit := range limits(l) {
@@ -96,7 +96,7 @@ func limitsByName(l module.Limits) map[string]any {
 	return all
 }
 
-// verdict is what comes of it all, for a module that was loaded.
+// verdict summarizes the inspection of a module that was loaded.
 func verdict(info *module.Info) string {
 	switch n := len(info.Warnings); {
 	case len(info.Hooks) == 0:

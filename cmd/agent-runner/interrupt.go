@@ -10,10 +10,10 @@ import (
 
 var errInterrupted = errors.New("interrupted")
 
-// interruptible returns a context that Ctrl-C ends, so that the run comes to
-// its end and is reported; a second one ends the process. told is called at
-// the first.
-func interruptible(ctx context.Context, told func()) (context.Context, func()) {
+// interruptible returns a context that the first SIGINT or SIGTERM cancels, so that the
+// run ends and is reported. A second signal exits the process. onSignal is called at the
+// first signal.
+func interruptible(ctx context.Context, onSignal func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -22,7 +22,7 @@ func interruptible(ctx context.Context, told func()) (context.Context, func()) {
 		select {
 		case <-signals:
 			cancel(errInterrupted)
-			told()
+			onSignal()
 		case <-done:
 			return
 		}

@@ -16,7 +16,7 @@ func newKeys(e *env) *cobra.Command {
 	return group(&cobra.Command{Use: "keys", Short: "Create, list and revoke a tenant's keys"}, keysCreate(e), keysList(e), keysRotate(e), keysRevoke(e))
 }
 
-// tenantFlag names a tenant, for the operator.
+// tenantFlag adds the flag --tenant, which the operator uses.
 func tenantFlag(cmd *cobra.Command, tenant *string) *cobra.Command {
 	cmd.Flags().StringVar(tenant, "tenant", "", "the `TENANT`, if you are the operator (default: your own)")
 	return cmd
@@ -52,7 +52,7 @@ be shown again. The key goes to standard output, information about it to standar
 	return tenantFlag(cmd, &tenant)
 }
 
-// showSecret prints a key that was made.
+// showSecret prints a new key, with information about it on standard error.
 func (r *remote) showSecret(k *client.Key, what string) error {
 	if r.output == "json" {
 		return printJSON(r.env, k)
@@ -148,7 +148,7 @@ var (
 	wholeKeys = regexp.MustCompile(`^ar_([a-z2-7]{10})_[a-z2-7]+$`)
 )
 
-// keyID is the id of a key that was typed by its id, or whole.
+// keyID returns the id of a key given by its id or in full.
 func keyID(text string) (string, error) {
 	if part := wholeKeys.FindStringSubmatch(text); part != nil {
 		return part[1], nil

@@ -54,7 +54,7 @@ no login.`,
 	return cmd
 }
 
-// login tries a key, and keeps it.
+// login checks a key against the server, and stores it.
 func (e *env) login(ctx context.Context, at, key string) error {
 	l, err := e.logins()
 	if err != nil {
@@ -84,7 +84,7 @@ func (e *env) login(ctx context.Context, at, key string) error {
 	return err
 }
 
-// plainHTTP reports whether a key goes over a network for everybody to read.
+// plainHTTP reports whether requests to the address leave this machine unencrypted.
 func plainHTTP(at string) bool {
 	u, err := url.Parse(at)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
@@ -94,11 +94,11 @@ func plainHTTP(at string) bool {
 	return err != nil || !ip.IsLoopback()
 }
 
-// A holder is a key, and whose it is.
+// A holder describes a key and its owner.
 type holder struct {
 	Server string      `json:"server"`
 	ID     string      `json:"id"`
-	Key    *client.Key `json:"key,omitempty"` // nil: the key may not read about keys
+	Key    *client.Key `json:"key,omitempty"` // nil if the key lacks the scope keys:read
 }
 
 func (h *holder) String() string {
@@ -108,7 +108,7 @@ func (h *holder) String() string {
 	return fmt.Sprintf("key %s (%s) of %s", h.ID, h.Key.Name, tenantName(h.Key.Tenant))
 }
 
-// tenantName is what people call a tenant; the operator has no name.
+// tenantName returns the name of a tenant in messages. "" is the operator.
 func tenantName(tenant string) string {
 	if tenant == "" {
 		return "the operator"
@@ -116,7 +116,7 @@ func tenantName(tenant string) string {
 	return "tenant " + tenant
 }
 
-// ownKey asks the server about the key that it is asked with.
+// ownKey asks the server about the key that the client uses.
 func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) {
 	part := wholeKeys.FindStringSubmatch(key)
 	if part == nil {
@@ -127,7 +127,7 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p) && p.Code() == client.Forbidden:
-		return h, nil // it was known
+		return h, nil // the key is valid, but cannot read keys
 	case err != nil:
 		return nil, err
 	}
@@ -143,8 +143,8 @@ func (e *env) readKey(path string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// askSecret asks on the terminal, which does not show what is typed. A signal leaves
-// the terminal as it was.
+// askSecret reads a secret from the terminal without echo. A signal restores the
+// terminal and exits the process.
 func (e *env) askSecret(in *os.File, prompt string) ([]byte, error) {
 	fd := int(in.Fd())
 	state, err := term.GetState(fd)

@@ -9,24 +9,25 @@ import (
 	"path/filepath"
 )
 
-// logins are the servers that the user is logged in to, with their keys, in a file
-// of the user's own.
+// logins holds the servers that the user is logged in to, with their keys. It is stored
+// in a file that only the user can read.
 type logins struct {
-	Current string           `json:"current,omitempty"` // the address that commands go to
+	Current string           `json:"current,omitempty"` // the address of the server that commands use
 	Servers map[string]login `json:"servers"`           // by address
 
 	path string
 }
 
-// A login is what a server is talked to with.
+// A login holds the credentials for one server.
 type login struct {
 	Key string `json:"key"`
 }
 
-// maxLogins is the size of the largest file of logins, in bytes.
+// maxLogins is the maximum size of the logins file, in bytes.
 const maxLogins = 1 << 20
 
-// loginsAt is where logins are kept; empty if the user has no place for them.
+// loginsAt returns the path of the logins file. It is "" if neither $XDG_CONFIG_HOME
+// nor $HOME is set.
 func (e *env) loginsAt() string {
 	if dir := e.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "agent-runner", "servers.json")
@@ -37,7 +38,7 @@ func (e *env) loginsAt() string {
 	return ""
 }
 
-// logins reads them; there are none where there is no file.
+// logins reads the logins file. A missing file has no logins.
 func (e *env) logins() (*logins, error) {
 	l := &logins{path: e.loginsAt(), Servers: map[string]login{}}
 	if l.path == "" {
@@ -65,7 +66,7 @@ func (e *env) logins() (*logins, error) {
 	return l, nil
 }
 
-// save writes them, whole or not at all.
+// save writes the logins file atomically.
 func (l *logins) save() error {
 	if l.path == "" {
 		return usagef("no directory to store the key in: set $HOME, or set $%s for each command", envKey)

@@ -22,13 +22,13 @@ import (
 const (
 	exitAnswered = 0
 	exitFailed   = 1 // the run failed
-	exitUsage    = 2 // wrong usage, or a bad file: nothing was run
+	exitUsage    = 2 // wrong usage or a bad file; nothing ran
 	exitStopped  = 3 // a module stopped the run
-	exitPaused   = 4 // the run waits for an answer
+	exitPaused   = 4 // the run is waiting for an answer
 	exitCanceled = 130
 )
 
-// An env is what the command knows of the process that it runs in.
+// An env is the process environment of the command. Tests replace it.
 type env struct {
 	in       io.Reader
 	out, err io.Writer
@@ -43,10 +43,10 @@ type env struct {
 	serving func(o *server.Options)
 	// budget is what the host may use.
 	budget budget
-	// tinyGo builds modules in Go that are folders.
+	// tinyGo builds source folders of Go modules with TinyGo.
 	tinyGo bool
-	// journal is around the journal of runs: tests let a process end there. Nil:
-	// nothing is.
+	// journal, if not nil, wraps the journal of runs. Tests use it to kill the process at
+	// a write.
 	journal func(agent.Journal) agent.Journal
 }
 
@@ -57,7 +57,7 @@ func main() {
 	if spawner.IsChild() {
 		os.Exit(spawner.Main())
 	}
-	cobra.EnableCommandSorting = false // they stand in the order of use
+	cobra.EnableCommandSorting = false // commands are listed in order of use
 	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, own: true, compile: &sandbox.ChildOptions{}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
 }
@@ -82,8 +82,8 @@ func execute(ctx context.Context, e *env, args []string) int {
 	return code
 }
 
-// An endedError is a run that came to no answer; every other error of the
-// command means that nothing was run.
+// An endedError reports a run that ended without an answer, with the exit code. Any
+// other error of the command means that nothing ran.
 type endedError struct {
 	code int
 	err  error
@@ -92,5 +92,5 @@ type endedError struct {
 func (e *endedError) Error() string { return e.err.Error() }
 func (e *endedError) Unwrap() error { return e.err }
 
-// usagef is an error of whoever typed the command.
+// usagef returns an error about wrong usage or input.
 func usagef(format string, args ...any) error { return fmt.Errorf(format, args...) }

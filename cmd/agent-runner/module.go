@@ -36,18 +36,18 @@ func newModule(e *env) *cobra.Command {
 	return cmd
 }
 
-// tinyGoFlag is of every command that builds modules from the folders of their sources.
+// tinyGoFlag adds the flag --tinygo to a command that builds source folders.
 func tinyGoFlag(cmd *cobra.Command, e *env) {
 	cmd.Flags().BoolVar(&e.tinyGo, "tinygo", false, "if the module is a folder of Go sources, build it with TinyGo")
 }
 
-// moduleFlags are those of every command that looks at one module.
+// moduleFlags adds the flags of commands that load one module.
 func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "`text` or json")
 	cmd.Flags().StringVar(cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+envCacheDir+", else the user's cache directory)")
 }
 
-// moduleHost makes a host for them.
+// moduleHost creates a host for a command that loads one module.
 func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, o host.Options) (*host.Host, error) {
 	c := runCommand{env: e, screen: newScreen(e)}
 	o.Logger = c.logger()
@@ -55,7 +55,7 @@ func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, o host.Options)
 	return h, err
 }
 
-// printJSON writes a value for programs.
+// printJSON writes v as indented JSON to standard output.
 func printJSON(e *env, v any) error {
 	enc := json.NewEncoder(e.out)
 	enc.SetEscapeHTML(false)
@@ -63,7 +63,7 @@ func printJSON(e *env, v any) error {
 	return enc.Encode(v)
 }
 
-// powersText says what a module can do: what the ABI gives it first.
+// powersText lists the capabilities of a module, those of the ABI first.
 func powersText(imports []module.Power) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -82,8 +82,8 @@ func powersText(imports []module.Power) string {
 			others = append(others, p)
 		}
 	}
-	// Of those that come to the same, and there are many to an Extism plug-in, the
-	// first stands for all.
+	// List only the first of several powers with the same effect. Extism plug-ins have
+	// many of them.
 	for i, p := range others {
 		same := func(o module.Power) bool { return o.Does == p.Does }
 		if slices.ContainsFunc(others[:i], same) {
@@ -101,7 +101,7 @@ func powersText(imports []module.Power) string {
 	return b.String()
 }
 
-// condition says when a power is denied.
+// condition returns the grant that a power needs, as a suffix.
 func condition(p module.Power) string {
 	if p.Grant != "" {
 		return " (if granted " + p.Grant + ")"
@@ -122,7 +122,7 @@ func list[T ~string](items []T, none string) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// size is a number of bytes for people.
+// size formats a number of bytes with a unit.
 func size(n int64) string {
 	switch {
 	case n >= 1<<20:

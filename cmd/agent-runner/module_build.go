@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 
-// newBuild builds a module.
+// newBuild returns the command that builds a module.
 func newBuild(e *env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ twice as fast, but has no goroutines, no recover, and only part of reflect.`,
 	return cmd
 }
 
-// project is what is to be built in a folder, and with what.
+// project detects the language and toolchain of a source folder.
 func project(e *env, dir string) (*toolchain.Project, error) {
 	p, err := toolchain.Find(dir)
 	switch {
@@ -75,7 +75,7 @@ func project(e *env, dir string) (*toolchain.Project, error) {
 	return p, nil
 }
 
-// loadModule loads the module at a path, which may be the folder of its sources.
+// loadModule loads the module at a path. It builds a source folder first.
 func loadModule(ctx context.Context, e *env, h *host.Host, path string) (*module.Module, error) {
 	path, err := buildable(ctx, e, path)
 	if err != nil {
@@ -84,12 +84,12 @@ func loadModule(ctx context.Context, e *env, h *host.Host, path string) (*module
 	return h.Load(ctx, path, host.Limits{})
 }
 
-// buildable returns the path of a module: path itself, or that of what is built
-// from the sources in a folder.
+// buildable returns path if it is a file. If it is a source folder, buildable builds the
+// module and returns the path of the result.
 func buildable(ctx context.Context, e *env, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return path, nil // what it is, and that it is there, is seen when it is loaded
+		return path, nil // loading reports a missing or invalid file
 	}
 	p, err := project(e, path)
 	if err != nil {
@@ -102,8 +102,8 @@ func buildable(ctx context.Context, e *env, path string) (string, error) {
 	return p.Output(), p.Build(ctx, p.Output())
 }
 
-// withNames is like buildable, but builds a module that has the names of its functions,
-// in a folder of its own: the caller calls remove.
+// withNames is like buildable, but keeps the function names in the module, and builds it
+// in a temporary folder. The caller must call remove.
 func withNames(ctx context.Context, e *env, path string) (built string, remove func(), err error) {
 	remove = func() {}
 	info, err := os.Stat(path)
@@ -115,7 +115,7 @@ func withNames(ctx context.Context, e *env, path string) (built string, remove f
 	case err != nil:
 		return "", remove, err
 	case p.Language.Script:
-		return path, remove, nil // which is told when it is loaded
+		return path, remove, nil // profiling rejects scripts later
 	}
 	dir, err := os.MkdirTemp("", "agent-runner-build-")
 	if err != nil {

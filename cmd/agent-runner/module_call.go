@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
-// newCall calls one hook of a module by itself.
+// newCall returns the command that calls one hook of a module.
 func newCall(e *env) *cobra.Command {
 	var config, messages, input, output, cacheDir string
 	var next, grants []string
@@ -56,7 +56,7 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 			for _, n := range next {
 				o.Next = append(o.Next, json.RawMessage(n))
 			}
-			o.Event = func(ev abi.Event) { tellProbed(e, ev) }
+			o.Event = func(ev abi.Event) { printProbeEvent(e, ev) }
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
 			h, err := moduleHost(ctx, e, cmd, host.Options{CacheDir: cacheDir})
@@ -70,7 +70,7 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 			}
 			defer m.Close()
 			answer, err := m.Probe(ctx, o)
-			return showProbed(e, output, answer, beforeRun(ctx, err))
+			return printProbe(e, output, answer, beforeRun(ctx, err))
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
@@ -82,7 +82,8 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 	return cmd
 }
 
-// callInput reads the input; nothing, or a terminal, counts as {}.
+// callInput reads the hook's input. It returns nil, which counts as {}, if standard
+// input is a terminal.
 func callInput(e *env, path string) (json.RawMessage, error) {
 	var b []byte
 	var err error
@@ -103,8 +104,8 @@ func callInput(e *env, path string) (json.RawMessage, error) {
 	return bytes.TrimSpace(b), nil
 }
 
-// tellProbed shows what a hook logs and emits, beside its answer.
-func tellProbed(e *env, ev abi.Event) {
+// printProbeEvent prints a log line or custom event of a hook to standard error.
+func printProbeEvent(e *env, ev abi.Event) {
 	switch ev.Type {
 	case abi.EventLog:
 		fmt.Fprintf(e.err, "%s %s\n", ev.Level, clean(oneLine(ev.Text)))
@@ -113,8 +114,8 @@ func tellProbed(e *env, ev abi.Event) {
 	}
 }
 
-// showProbed prints an answer, or how the call failed.
-func showProbed(e *env, output string, answer json.RawMessage, err error) error {
+// printProbe prints the answer of a hook, or returns the error of the call.
+func printProbe(e *env, output string, answer json.RawMessage, err error) error {
 	var failed *abi.Error
 	var fault *chain.Fault
 	var refused *module.ConfigError

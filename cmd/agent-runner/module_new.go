@@ -21,15 +21,15 @@ import (
 	guestsdk "github.com/agent-runner/agent-runner/guest-sdk"
 )
 
-// templates are what a new module begins with, a folder for each language.
+// templates holds the module templates, one folder per language.
 //
 //go:embed templates
 var templates embed.FS
 
-// moduleNames are names that are one in every language.
+// moduleNames matches names that are valid in every language.
 var moduleNames = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 
-// newModuleNew makes a module to begin with.
+// newModuleNew returns the command that creates a module from a template.
 func newModuleNew(e *env) *cobra.Command {
 	var lang, sdk string
 	langs := newLanguages()
@@ -85,10 +85,10 @@ your own module.`,
 	return cmd
 }
 
-// longNames are languages' whole names, where --lang has a shorter one.
+// longNames maps the full names of languages to their short names in --lang.
 var longNames = map[string]string{"typescript": "ts"}
 
-// newLanguages are the template folders by what --lang calls them.
+// newLanguages returns the template folders by their names in --lang.
 func newLanguages() map[string]string {
 	out := map[string]string{}
 	entries, _ := templates.ReadDir("templates")
@@ -109,15 +109,15 @@ func languageNames() []string {
 	return out
 }
 
-// templateValues are what templates are filled with.
+// templateValues holds the values that templates use.
 type templateValues struct {
 	Name    string
-	Ident   string // the name where - is not allowed
+	Ident   string // Name with _ instead of -
 	Version string // of the SDK
-	SDK     string // a checkout to take it from; may be empty
+	SDK     string // the checkout with the SDK; optional
 }
 
-// unreleased is the version of what was built from a checkout.
+// unreleased is the version of a build from a checkout.
 const unreleased = "v0.0.0"
 
 const sdkModule = "github.com/agent-runner/agent-runner"
@@ -144,7 +144,8 @@ func newTemplateValues(name, sdk string) (*templateValues, error) {
 	return v, nil
 }
 
-// checkout is the checkout that the command lies in, or that it is used in.
+// checkout returns the checkout that contains the executable or the working directory,
+// or "".
 func checkout() string {
 	var from []string
 	if exe, err := os.Executable(); err == nil {
@@ -171,7 +172,8 @@ func isCheckout(dir string) bool {
 	return err == nil && bytes.HasPrefix(b, []byte("module "+sdkModule+"\n"))
 }
 
-// copySDK puts a language's SDK beside a module, where no registry has it.
+// copySDK copies the SDK of a language that has no package registry into the module's
+// folder.
 func copySDK(language, dir string) error {
 	from, to := language, dir
 	switch language {
@@ -197,7 +199,7 @@ func copySDK(language, dir string) error {
 	})
 }
 
-// writeTemplate writes a template's files into a new folder.
+// writeTemplate renders a template's files into a new folder.
 func writeTemplate(from, dir string, values *templateValues) (written []string, err error) {
 	err = fs.WalkDir(templates, from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

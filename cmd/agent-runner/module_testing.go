@@ -22,26 +22,26 @@ import (
 	"github.com/agent-runner/agent-runner/internal/conformance"
 )
 
-// A tester runs conversations with a module.
+// A tester runs test conversations with a module.
 type tester struct {
 	env      *env
 	loader   *module.Loader
-	path     string // of the module
+	path     string // the module's path
 	update   bool
 	output   string
 	failed   int
-	differs  bool // a conversation failed, as something else came out than it expects
+	differs  bool // a result differed from an expectation
 	outcomes []testOutcome
 }
 
 type testOutcome struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
-	Text   string `json:"text,omitempty"` // what was different
+	Text   string `json:"text,omitempty"` // the differences or the error
 	TimeMS int64  `json:"time_ms"`
 }
 
-// newTest runs a module's conversations.
+// newTest returns the command that runs a module's test conversations.
 func newTest(e *env) *cobra.Command {
 	var output, cacheDir string
 	var update, watch bool
@@ -98,7 +98,7 @@ Exit codes: 0 all passed, 1 some failed, 2 nothing to run.`,
 	return cmd
 }
 
-// run builds what is to be built and runs all conversations once.
+// run builds the module if necessary, and runs all conversations once.
 func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
 	t.failed, t.differs, t.outcomes = 0, false, nil
 	path, err := buildable(ctx, t.env, args[0])
@@ -125,7 +125,7 @@ func (t *tester) run(ctx context.Context, cmd *cobra.Command, args []string, cac
 	return t.report()
 }
 
-// one runs one conversation.
+// one runs one conversation and prints the result.
 func (t *tester) one(ctx context.Context, path string) {
 	began := time.Now()
 	text, err := t.play(ctx, path)
@@ -152,7 +152,7 @@ func (t *tester) one(ctx context.Context, path string) {
 	}
 }
 
-// play says what was different from what a conversation expects.
+// play runs a conversation and returns the differences from its expectations.
 func (t *tester) play(ctx context.Context, path string) (string, error) {
 	c, err := conformance.LoadFile(path)
 	if err != nil {
@@ -175,7 +175,8 @@ func (t *tester) play(ctx context.Context, path string) (string, error) {
 	return difference(c, outcome, got), nil
 }
 
-// difference is what is not as a conversation expects it, and what led to that, "" if all is.
+// difference describes how the outcome differs from the expectations, and the faults that
+// led to it. It returns "" if the outcome is as expected.
 func difference(c *conformance.Case, outcome *conformance.Outcome, got []string) string {
 	var text strings.Builder
 	for i, s := range c.Expect {
@@ -198,12 +199,12 @@ func difference(c *conformance.Case, outcome *conformance.Outcome, got []string)
 	return text.String()
 }
 
-// Go is for cases with sources inside, which authors have none of.
+// Go rejects conversations that embed Go sources. Only the host's own tests use them.
 func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Middleware, error) {
 	return nil, errors.New("a conversation names modules by file; sources embedded in it are not built")
 }
 
-// Wasm loads the module that is tested, or one beside it.
+// Wasm loads the tested module, or another module in the same folder.
 func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
 	granted, err := module.ParseGrants(grants)
 	if err != nil {
@@ -217,7 +218,7 @@ func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close() // the configured entry goes on without it
+	defer m.Close() // the configured entry keeps its own reference
 	return m.Configure(ctx, entry, config, granted)
 }
 
@@ -226,7 +227,7 @@ func stem(path string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name))
 }
 
-// casesOf are the conversations that are named, or all beside the module.
+// casesOf returns the named conversations, or all of the module's folder.
 func casesOf(asked, module string, named []string) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil
@@ -254,7 +255,7 @@ func casesOf(asked, module string, named []string) ([]string, error) {
 	return out, nil
 }
 
-// report tells how it went as a whole.
+// report prints the JSON output, and returns an error if a conversation failed.
 func (t *tester) report() error {
 	if t.output == "json" {
 		if err := printJSON(t.env, struct {
@@ -274,7 +275,7 @@ func (t *tester) report() error {
 	return nil
 }
 
-// watch runs again whenever something in the folder has changed.
+// watch reruns the conversations whenever a file in the folder changes.
 func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, cacheDir string) error {
 	folder := args[0]
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
@@ -286,7 +287,7 @@ func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, c
 			fmt.Fprintln(t.env.err, clean(err.Error()))
 		}
 		if now := newest(folder); now.After(seen) {
-			seen = now // what was built just now
+			seen = now // ignore the module that was just built
 		}
 		fmt.Fprintln(t.env.err, "waiting for changes; stop with Ctrl-C")
 		for !newest(folder).After(seen) {
@@ -299,7 +300,7 @@ func (t *tester) watch(ctx context.Context, cmd *cobra.Command, args []string, c
 	}
 }
 
-// newest is when a file of the folder was last written.
+// newest returns the latest modification time of the files in a folder.
 func newest(folder string) (last time.Time) {
 	_ = filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
 		switch {

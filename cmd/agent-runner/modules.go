@@ -55,25 +55,25 @@ module reports. A version is immutable: a different module needs a new version. 
 	return cmd
 }
 
-// push uploads what was read, and tells of the stages.
+// push uploads a module and shows the progress.
 func (r *remote) push(ctx context.Context, p *parcel, name, version string) (*client.Module, error) {
-	told := &uploadProgress{remote: r, size: int64(len(p.content))}
+	progress := &uploadProgress{remote: r, size: int64(len(p.content))}
 	if r.output != "text" {
-		told = nil
+		progress = nil
 	}
-	m, err := r.PutModule(ctx, p.upload(name, version, told.stage))
-	told.end()
+	m, err := r.PutModule(ctx, p.upload(name, version, progress.stage))
+	progress.end()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, err)
 	}
 	return m, nil
 }
 
-// An uploadProgress tells a person how far an upload is; nil tells nobody.
+// An uploadProgress shows the progress of an upload. A nil one shows nothing.
 type uploadProgress struct {
 	remote *remote
 	size   int64 // in bytes
-	open   bool  // the line has no end yet
+	open   bool  // the progress line is not terminated
 }
 
 func (u *uploadProgress) stage(p client.Progress) {
@@ -95,7 +95,7 @@ func (u *uploadProgress) stage(p client.Progress) {
 	}
 }
 
-// line tells what holds for a moment, where lines can change.
+// line shows a temporary progress line, if the terminal can erase it.
 func (u *uploadProgress) line(format string, args ...any) {
 	if newScreen(u.remote.env).color {
 		fmt.Fprintf(u.remote.env.err, format, args...)
@@ -103,7 +103,7 @@ func (u *uploadProgress) line(format string, args ...any) {
 	}
 }
 
-// end takes the line away.
+// end erases the progress line.
 func (u *uploadProgress) end() {
 	if u != nil && u.open {
 		fmt.Fprint(u.remote.env.err, "\r\x1b[K")
@@ -111,7 +111,7 @@ func (u *uploadProgress) end() {
 	}
 }
 
-// warn tells warnings of a server.
+// warn prints the warnings of a server.
 func (r *remote) warn(warnings []string) {
 	if r.output != "text" {
 		return
@@ -134,7 +134,7 @@ func pushedText(m *client.Module, name string) string {
 	return b.String()
 }
 
-// aboutText says what a module is and can do.
+// aboutText describes a module and its capabilities.
 func aboutText(m *client.Module) string {
 	var b strings.Builder
 	row := func(name, text string) {

@@ -6,14 +6,14 @@ import (
 	"github.com/agent-runner/agent-runner/host/egress"
 )
 
-// networkFlags are those about the requests of modules.
+// networkFlags adds the flags for HTTP requests of modules.
 func networkFlags(cmd *cobra.Command, c *runCommand) {
 	f := cmd.Flags()
 	f.StringArrayVar(&c.secrets, "secret", nil, "a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`")
 	f.StringArrayVar(&c.private, "allow-private", nil, "let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
 }
 
-// network is what the requests of modules may reach and need.
+// network returns the options for HTTP requests of modules.
 func (c *runCommand) network() (*egress.Options, error) {
 	o := &egress.Options{}
 	for _, text := range c.secrets {

@@ -13,20 +13,20 @@ import (
 	"github.com/agent-runner/agent-runner/host/module/javascript"
 )
 
-// maxParcel is the size of the largest file that is uploaded, in bytes. The server
-// has a limit of its own.
+// maxParcel is the maximum size of an uploaded file, in bytes. The server has its own
+// limit.
 const maxParcel = 256 << 20
 
-// A parcel is a module that was read to be uploaded.
+// A parcel is a module prepared for upload.
 type parcel struct {
-	path, name string // name: of the file, without its extension
+	path, name string // name is the file name without extension
 	kind       string // media type
 	content    []byte
-	digest     string // that the server will call it by
+	digest     string // the digest under which the server stores it
 }
 
-// readParcel reads a module: what is built from the sources in a folder, a script with
-// all that it imports, or the module that a manifest names.
+// readParcel reads a module from a .wasm file, a script with its imports, a source
+// folder, which it builds, or an Extism manifest.
 func readParcel(ctx context.Context, e *env, path string) (*parcel, error) {
 	path, err := buildable(ctx, e, path)
 	if err != nil {
@@ -50,7 +50,7 @@ func readParcel(ctx context.Context, e *env, path string) (*parcel, error) {
 	return p, nil
 }
 
-// bundle makes one script of a script and all that it imports.
+// bundle bundles a script and its imports into one script.
 func (p *parcel) bundle() error {
 	source, err := javascript.FindSource(p.path)
 	if err != nil {
@@ -64,8 +64,8 @@ func (p *parcel) bundle() error {
 	return nil
 }
 
-// manifest takes the module that an Extism manifest names. Its configuration, hosts
-// and limits are an agent's to say.
+// manifest reads the module that an Extism manifest names. It ignores the manifest's
+// configuration, hosts and limits, which agent files set.
 func (p *parcel) manifest() error {
 	b, err := readFile(p.path, maxParcel)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *parcel) manifest() error {
 		return usagef("%s is not an Extism manifest: %w", p.path, err)
 	}
 	if len(m.Wasm) != 1 || m.Wasm[0].Path == "" {
-		p.kind, p.content = "application/vnd.extism.manifest+json", b // the server says what is wrong with it
+		p.kind, p.content = "application/vnd.extism.manifest+json", b // the server reports the error
 		return nil
 	}
 	at := m.Wasm[0].Path

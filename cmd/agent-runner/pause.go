@@ -19,17 +19,17 @@ import (
 	"github.com/agent-runner/agent-runner/host/agent"
 )
 
-// A pausedFile is a run that waits for answers, on disk. The agent is not in
-// it: whoever resumes the run names the same modules, model and tools again.
+// A pausedFile is the stored form of a run that waits for answers. It does not contain
+// the agent: to resume the run, the user names the same modules, model and tools again.
 type pausedFile struct {
 	Version int          `json:"version"` // 1
 	State   *agent.State `json:"state"`
 }
 
-// maxPaused is the size of a paused run on disk, in bytes.
+// maxPaused is the maximum size of a paused run's file, in bytes.
 const maxPaused = 256 << 20
 
-// keep writes a paused run to its file, whole or not at all.
+// keep writes a paused run to its file atomically.
 func (c *runCommand) keep(paused *agent.Paused) (path string, err error) {
 	path = c.pausedPath(paused.State.ID)
 	b, err := abi.Marshal(pausedFile{1, paused.State})
@@ -69,8 +69,8 @@ func readPaused(path string) (*agent.State, error) {
 	return f.State, nil
 }
 
-// given are the answers of --answer: ID=JSON; text that is no JSON is taken as
-// a string, and the words approve and deny as what they say.
+// given returns the answers of --answer by interrupt id. An answer that is not JSON is a
+// string, except that approve and deny are decisions.
 func (c *runCommand) given() (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	for _, a := range c.answers {
@@ -95,7 +95,7 @@ func answerJSON(text string) json.RawMessage {
 	}
 }
 
-// begin begins the run, or goes on with the one of --resume.
+// begin starts the run, or resumes the one of --resume.
 func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Message) (iter.Seq2[abi.Event, error], error) {
 	if c.resume == "" {
 		return a.Run(ctx, host.Input{Messages: messages}), nil
@@ -126,7 +126,7 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 	return events, nil
 }
 
-// waiting names interrupts, a line each.
+// waiting lists interrupts, one per line.
 func waiting(pending []abi.Pending) string {
 	var b strings.Builder
 	for _, p := range pending {
@@ -138,13 +138,14 @@ func waiting(pending []abi.Pending) string {
 	return b.String()
 }
 
-// canAsk reports whether there is a person at a terminal.
+// canAsk reports whether the user can be prompted on a terminal.
 func (c *runCommand) canAsk() bool {
 	in, ok := c.env.in.(*os.File)
 	return ok && c.output == "text" && term.IsTerminal(int(in.Fd())) && isTerminal(c.env.err)
 }
 
-// ask asks the person at the terminal; nil if there is none, or no answer.
+// ask prompts the user for answers on the terminal. It returns nil if there is no
+// terminal or an answer is missing.
 func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]json.RawMessage {
 	if !c.canAsk() {
 		return nil
@@ -183,7 +184,7 @@ func (c *runCommand) ask(ctx context.Context, pending []abi.Pending) map[string]
 	return answers
 }
 
-// askOne asks about one interrupt.
+// askOne prompts for the answer to one interrupt.
 func askOne(p abi.Pending, read func(format string, args ...any) (string, bool)) (json.RawMessage, bool) {
 	if p.Hook != abi.HookGateTool {
 		line, ok := read("%s answer: ", p.Reason)

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// The environment of commands that talk to a server.
+// Environment variables of commands that use a server.
 const (
 	envServer = "AGENT_RUNNER_SERVER"
 	envKey    = "AGENT_RUNNER_KEY"
@@ -23,14 +23,14 @@ const (
 
 const serverHelp = "the `URL` of the server (default: $" + envServer + ", else the server of the last login)"
 
-// A remote is a command that talks to a server.
+// A remote is the state of a command that uses a server.
 type remote struct {
 	*client.Client
 	env            *env
 	server, output string
 }
 
-// group is a command of which only the subcommands do something.
+// group adds subcommands to cmd, which by itself prints its help.
 func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -43,8 +43,8 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// remoteCommand makes a command that talks to a server. What it takes is what its
-// Use says: names in capitals, the last of which may be more than one with ….
+// remoteCommand completes a command that uses a server. Its arguments follow from Use:
+// words in capitals, optional in brackets. An … allows more than one.
 func remoteCommand(e *env, cmd *cobra.Command, run func(ctx context.Context, r *remote, args []string) error) *cobra.Command {
 	r := &remote{env: e}
 	cmd.Args = wants
@@ -67,8 +67,8 @@ func remoteCommand(e *env, cmd *cobra.Command, run func(ctx context.Context, r *
 	return cmd
 }
 
-// remoteUsage leaves out the flags of all commands: they are about modules that this
-// machine runs.
+// remoteUsage is a usage template without the global flags, which only affect modules
+// run on this machine.
 const remoteUsage = `Usage:
   {{.UseLine}}
 {{- if .HasExample}}
@@ -81,38 +81,37 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
 `
 
-// wants checks the number of arguments against the command's Use.
+// wants checks the number of arguments against Use.
 func wants(cmd *cobra.Command, args []string) error {
-	var least int
-	most := 0
+	minArgs, maxArgs := 0, 0
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		switch {
 		case strings.HasPrefix(word, "["):
-			most++
+			maxArgs++
 		default:
-			least++
-			most++
+			minArgs++
+			maxArgs++
 		}
 		if strings.Contains(word, "…") {
-			most = 1 << 20
+			maxArgs = 1 << 20
 		}
 	}
-	if len(args) >= least && len(args) <= most {
+	if len(args) >= minArgs && len(args) <= maxArgs {
 		return nil
 	}
 	got := count(int64(len(args)), "argument")
-	return usagef("%s takes %s, but got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], nothing(most)...), " "), got, cmd.CommandPath())
+	return usagef("%s takes %s, but got %s; see %s --help", cmd.CommandPath(), strings.Join(append(strings.Fields(cmd.Use)[1:], noArguments(maxArgs)...), " "), got, cmd.CommandPath())
 }
 
-func nothing(most int) []string {
-	if most == 0 {
+func noArguments(maxArgs int) []string {
+	if maxArgs == 0 {
 		return []string{"no arguments"}
 	}
 	return nil
 }
 
-// connect makes a client of the server that is meant, with the key that there is for
-// it.
+// connect returns a client for the selected server, with its key. server is the value
+// of --server.
 func (e *env) connect(server string) (*client.Client, error) {
 	kept, err := e.logins()
 	if err != nil {
@@ -140,8 +139,8 @@ func (e *env) client(at, key string) (*client.Client, error) {
 	return c, nil
 }
 
-// explain is what a person is told of an error: what the server said, and what to do
-// about it.
+// explain converts an error of the client into the error that the user sees. It adds the
+// exit code and what to do.
 func (e *env) explain(ctx context.Context, server string, err error) error {
 	var ended *endedError
 	var p *client.Problem
@@ -161,14 +160,15 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 	return err
 }
 
-// remedy says what to do about a problem, where the server does not.
+// remedy returns what to do about a problem, as a suffix, unless the server's message
+// says it.
 func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
 		at := now.Add(p.RetryAfter).Format(time.TimeOnly)
 		again = fmt.Sprintf("; try again in %v, at %s", p.RetryAfter, at)
 		if strings.HasSuffix(p.Detail, fmt.Sprintf("try again in %v", p.RetryAfter)) {
-			again = ", at " + at // the rest was said
+			again = ", at " + at // the detail has the rest
 		}
 	}
 	switch p.Code() {
@@ -184,7 +184,7 @@ func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 			return "; log in with the operator's key: agent-runner login " + server
 		}
 		if p.Errors == nil && strings.HasPrefix(p.Detail, "scope ") {
-			return "" // it was not the key's
+			return "" // the scope in the request is wrong, not the key
 		}
 		return "; create a key with other scopes: agent-runner keys create"
 	case client.Internal:
@@ -193,10 +193,10 @@ func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
 	return again
 }
 
-// names is what agents and tenants may be called.
+// names describes the valid names of agents and tenants.
 const names = "; want up to 63 lowercase letters, digits, dots, dashes and underscores"
 
-// misplaced says, of parts of requests, what the command line wants in their places.
+// misplaced maps invalid parts of requests to errors about the command line.
 var misplaced = map[string]string{
 	"path.run":    "not a run id; want one such as run_abc…, as listed by agent-runner runs list",
 	"path.digest": "not a module digest; want sha256: and 64 hexadecimal digits, as listed by agent-runner modules list -o json",
@@ -209,10 +209,11 @@ var misplaced = map[string]string{
 	"query.to":    "--to is not a day; want one such as 2026-01-31",
 }
 
-// scopeOperator is the scope of what the operator alone may do.
+// scopeOperator is the scope that only the operator's keys have.
 const scopeOperator = "operator"
 
-// elsewhere says which command lists what there is, of what is not there.
+// elsewhere names the command that lists the existing items, for a problem about a
+// missing one.
 func elsewhere(detail string) string {
 	switch noun, _, _ := strings.Cut(detail, " "); noun {
 	case "agent", "module", "run", "tenant", "key", "secret":
@@ -221,7 +222,7 @@ func elsewhere(detail string) string {
 	return ""
 }
 
-// print writes a value for programs, or text for people.
+// print writes v as JSON or the result of text, depending on --output.
 func (r *remote) print(v any, text func() string) error {
 	if r.output == "json" {
 		return printJSON(r.env, v)
@@ -230,18 +231,18 @@ func (r *remote) print(v any, text func() string) error {
 	return err
 }
 
-// done tells what was done; what is for programs.
-func (r *remote) done(what any, format string, args ...any) error {
-	return r.print(what, func() string { return fmt.Sprintf(format, args...) + "\n" })
+// done prints what was done: result in JSON, or the formatted message.
+func (r *remote) done(result any, format string, args ...any) error {
+	return r.print(result, func() string { return fmt.Sprintf(format, args...) + "\n" })
 }
 
-// note tells a person something beside the answer.
+// note writes a note to standard error.
 func (r *remote) note(look style, format string, args ...any) {
 	newScreen(r.env).note(look, format, args...)
 }
 
-// table lays out rows, the first of which are the heads; none says that there are no
-// rows.
+// table formats rows in columns. The first row has the headings. If there are no other
+// rows, table returns none.
 func table(none string, rows [][]string) string {
 	if len(rows) < 2 {
 		return none + "\n"
@@ -262,7 +263,7 @@ func table(none string, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shortDigest is how a digest is shown to people.
+// shortDigest shortens a digest for text output.
 func shortDigest(d string) string {
 	if bare, ok := strings.CutPrefix(d, "sha256:"); ok && len(bare) > 12 {
 		return "sha256:" + bare[:12]
@@ -270,10 +271,10 @@ func shortDigest(d string) string {
 	return d
 }
 
-// since is how long ago something was.
+// since returns the time since t, such as "5m ago".
 func since(t time.Time) string { return ago(time.Since(t)) }
 
-// A listLimit is the flags --limit and --all of a list.
+// A listLimit holds the flags --limit and --all of a list command.
 type listLimit struct {
 	rows  int
 	all   bool
@@ -287,7 +288,7 @@ func (l *listLimit) add(cmd *cobra.Command, rows int) {
 	l.flags.BoolVar(&l.all, "all", false, "list all rows")
 }
 
-// max returns the maximum number of rows; 0 if there is none.
+// max returns the maximum number of rows, or 0 for all.
 func (l *listLimit) max() (int, error) {
 	switch {
 	case l.all && l.flags.Changed("limit"):

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// When to try again is said once.
+// TestTryAgainIsSaidOnce checks that an error names the retry time once.
 func TestTryAgainIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 23, 0, 0, 0, time.UTC)

@@ -6,12 +6,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A renderer shows a run's events as they come.
+// A renderer shows the events of a run as they arrive.
 type renderer interface {
 	event(e abi.Event) error
 }
 
-// A jsonRenderer prints one event a line, for programs.
+// A jsonRenderer prints events as JSON, one per line.
 type jsonRenderer struct{ out io.Writer }
 
 func (r *jsonRenderer) event(e abi.Event) error {

@@ -32,8 +32,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// show renders events the way that a person sees them: what goes to stdout
-// stands behind a bar.
+// show renders events as on a terminal. Lines of stdout start with a bar.
 func show(t *testing.T, verbose bool, events ...abi.Event) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -164,8 +163,8 @@ func TestAnswerThatWasCutOff(t *testing.T) {
 	}
 }
 
-// A run that goes on is told of as a whole: its steps, and calls that were made before
-// it paused.
+// TestRunThatGoesOn checks that the summary of a resumed run counts all of its steps and
+// the calls from before the pause.
 func TestRunThatGoesOn(t *testing.T) {
 	t.Parallel()
 	var out, told bytes.Buffer
@@ -183,7 +182,7 @@ func TestRunThatGoesOn(t *testing.T) {
 	}
 	require.Contains(t, told.String(), "answered in 4 steps, 2 tool calls, ")
 
-	// One that was cut off in the middle of a step does not begin that step again.
+	// A run that was interrupted in the middle of a step does not repeat its start.
 	told.Reset()
 	show = &textRenderer{screen: show.screen, verbose: true}
 	require.NoError(t, show.event(abi.Event{Type: abi.EventRunResumed, Step: 2}))
@@ -191,7 +190,7 @@ func TestRunThatGoesOn(t *testing.T) {
 	require.Contains(t, told.String(), "answered in 2 steps, ")
 }
 
-// A model that is not reached is asked again.
+// TestTryingAgain checks the notes about retried model calls.
 func TestTryingAgain(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{
@@ -203,8 +202,8 @@ func TestTryingAgain(t *testing.T) {
 	}
 }
 
-// What a gate decided is told as a sentence, and a question before the call that it is
-// about.
+// TestShownRun checks that a gate's decision is shown as a sentence, and an interrupt
+// before its tool call.
 func TestShownRun(t *testing.T) {
 	t.Parallel()
 	call := &abi.Call{ID: "c1", Name: "pay", Arguments: "{}"}
@@ -235,7 +234,7 @@ func TestShownRun(t *testing.T) {
 `)
 }
 
-// Two runs are told apart wherever they differ, however long they are.
+// TestCompareEvents checks the diff of two runs, including long ones.
 func TestCompareEvents(t *testing.T) {
 	t.Parallel()
 	run := func(words ...string) (out []abi.Event) {

@@ -10,23 +10,23 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// How much of a text is shown that is not the answer.
+// Maximum number of characters shown of a text other than the answer.
 const (
 	showShort = 200
 	showLong  = 4000 // with --verbose
 )
 
-// A textRenderer shows a run to a person: the answer as it streams, and
-// beside it the tools and what each module did.
+// A textRenderer shows a run as text: the streamed answer on standard output, and tool
+// calls and module activity on standard error.
 type textRenderer struct {
 	screen  *screen
 	verbose bool
 
 	began, steps, tools int64
-	streamed            bool   // chunks of the present message were shown
-	shown               string // the last message that was shown whole
+	streamed            bool   // chunks of the current message were shown
+	shown               string // the text of the last complete message
 	reasoning           strings.Builder
-	arguments           map[string]string // of the calls, as the model wrote them
+	arguments           map[string]string // of tool calls as the model wrote them, by call id
 }
 
 func (r *textRenderer) event(e abi.Event) error {
@@ -34,7 +34,7 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.endReasoning()
 	}
 	if r.arguments == nil {
-		r.began, r.arguments = e.TimeMS, map[string]string{} // a run that goes on
+		r.began, r.arguments = e.TimeMS, map[string]string{} // the run was resumed
 	}
 	switch e.Type {
 	case abi.EventRunResumed:
@@ -45,7 +45,7 @@ func (r *textRenderer) event(e abi.Event) error {
 		*r = textRenderer{screen: r.screen, verbose: r.verbose, began: e.TimeMS, arguments: map[string]string{}}
 		r.detail("run %s of %s%s", e.Run, e.Agent, after(" with ", e.Model))
 	case abi.EventStepStarted:
-		r.steps = max(r.steps+1, int64(e.Step)) // of a run that goes on those before count too
+		r.steps = max(r.steps+1, int64(e.Step)) // a resumed run also counts earlier steps
 		r.detail("step %d", e.Step)
 	case abi.EventChunk:
 		return r.chunk(e.Chunk)
@@ -57,7 +57,7 @@ func (r *textRenderer) event(e abi.Event) error {
 		r.screen.note(cyan, "→ %s %s", e.Call.Name, r.cut(e.Call.Arguments))
 	case abi.EventToolResult:
 		if _, seen := r.arguments[e.Call.ID]; !seen {
-			r.tools++ // it was called before the run paused
+			r.tools++ // called before the run paused
 		}
 		r.result(&e)
 	case abi.EventCustom:
@@ -82,7 +82,7 @@ func (r *textRenderer) event(e abi.Event) error {
 	return nil
 }
 
-// detail is a note for --verbose.
+// detail writes a note if --verbose is set.
 func (r *textRenderer) detail(format string, args ...any) {
 	if r.verbose {
 		r.screen.note(faint, format, args...)
@@ -90,7 +90,7 @@ func (r *textRenderer) detail(format string, args ...any) {
 }
 
 func (r *textRenderer) chunk(c *abi.Chunk) error {
-	if c.CallID != "" { // of a tool's result, which is shown once it is there
+	if c.CallID != "" { // a tool result, which is shown when complete
 		r.detail("  %s: %s", c.CallID, r.cut(c.Text))
 		return nil
 	}
@@ -107,7 +107,7 @@ func (r *textRenderer) chunk(c *abi.Chunk) error {
 	return nil
 }
 
-// endReasoning shows what the model thought, once it is whole.
+// endReasoning shows the model's reasoning once it is complete.
 func (r *textRenderer) endReasoning() {
 	if text := r.cut(r.reasoning.String()); text != "" {
 		r.detail("  %s", text)
@@ -115,7 +115,7 @@ func (r *textRenderer) endReasoning() {
 	r.reasoning.Reset()
 }
 
-// cutOff says that a message is not all that the model had to say.
+// cutOff notes that a message was cut off.
 func (r *textRenderer) cutOff(e *abi.Event) {
 	switch e.FinishReason {
 	case abi.FinishLength:
@@ -125,7 +125,7 @@ func (r *textRenderer) cutOff(e *abi.Event) {
 	}
 }
 
-// message ends what was streamed, or shows what was not.
+// message ends the streamed message, or shows the message if it was not streamed.
 func (r *textRenderer) message(e *abi.Event) error {
 	defer r.cutOff(e)
 	text := contentText(e.Message.Content)
@@ -181,7 +181,7 @@ func (r *textRenderer) log(e *abi.Event) {
 	r.screen.note(look, "• %s%s: %s", cmp.Or(e.Entry, "host"), after(" ", e.Level), r.cut(e.Text))
 }
 
-// actions say what became of a fault.
+// actions describes the consequences of a fault.
 var actions = map[string]string{
 	"run_ended":       "the run ends",
 	"skipped":         "the run continues without it",
@@ -191,7 +191,7 @@ var actions = map[string]string{
 	"passed_over":     "the run's outcome is unchanged",
 }
 
-// attempt tells of a model call that failed and is made again.
+// attempt shows a failed model call that is retried.
 func (r *textRenderer) attempt(e *abi.Event) {
 	what := "trying " + cmp.Or(e.Next, "the next model")
 	if e.Next == e.Model {
@@ -208,7 +208,7 @@ func (r *textRenderer) attempt(e *abi.Event) {
 	r.screen.note(amber, "agent-runner: %s%s %s%s", e.Error.Message, end, what, when)
 }
 
-// child tells of a run that a tool call made.
+// child shows an event of a sub-agent's run.
 func (r *textRenderer) child(e *abi.Event) {
 	switch e.Type {
 	case abi.EventRunStarted:
@@ -224,7 +224,7 @@ func (r *textRenderer) child(e *abi.Event) {
 	}
 }
 
-// limitActions say what became of a limit that was reached.
+// limitActions describes the consequences of reaching a limit.
 var limitActions = map[string]string{
 	"run_ended": "the run ends",
 	"refused":   "the call is rejected",
@@ -239,7 +239,7 @@ func (r *textRenderer) fault(e *abi.Event) {
 	r.screen.note(red, "! %s faulted in %s: %s (%s)", e.Entry, e.Hook, r.cut(e.Cause), action)
 	if r.verbose {
 		for _, line := range e.Stderr {
-			// Lines of a source have a mark below them, so spaces count.
+			// Source excerpts have a marker below a column, so keep the spaces.
 			r.screen.note(faint, "    | %s", short(strings.ReplaceAll(line, "\n", " "), showLong))
 		}
 	}
@@ -263,7 +263,7 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	}
 	r.screen.note(plain, "")
 	r.entries(e.Entries)
-	r.steps = max(r.steps, int64(e.Step)) // it may have gone on in the middle of one
+	r.steps = max(r.steps, int64(e.Step)) // the run may have resumed in the middle of a step
 	usage := ""
 	if u := e.Usage; u != nil && u.TotalTokens > 0 {
 		usage = fmt.Sprintf(", %d tokens", u.TotalTokens)
@@ -273,7 +273,7 @@ func (r *textRenderer) finished(e *abi.Event) error {
 	return nil
 }
 
-// paused shows what the run waits for.
+// paused shows the interrupts that the run waits for.
 func (r *textRenderer) paused(e *abi.Event) {
 	for _, p := range e.Interrupts {
 		r.screen.note(amber, "? %s%s: %s%s", cmp.Or(p.Entry, "a tool"), after(" in ", string(p.Hook)), r.cut(p.Reason), after(" ", r.cut(string(p.Payload))))
@@ -283,7 +283,7 @@ func (r *textRenderer) paused(e *abi.Event) {
 	}
 }
 
-// endings say how a run ended.
+// endings describes how a run ended, by finish reason.
 var endings = map[string]string{
 	abi.RunStop:           "answered in",
 	abi.RunReturnDirectly: "answered by a tool in",
@@ -295,7 +295,7 @@ var endings = map[string]string{
 	abi.RunError:          "failed after",
 }
 
-// entries shows what each module was called for, and what it took.
+// entries shows the calls and the time of each module.
 func (r *textRenderer) entries(entries []abi.EntryStats) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -324,7 +324,7 @@ func hooks(calls map[abi.Hook]int64) string {
 		return "not called"
 	}
 	var out []string
-	for _, h := range abi.Hooks() { // in the order in which a run meets them
+	for _, h := range abi.Hooks() { // in the order in which a run calls them
 		if n := calls[h]; n > 0 {
 			out = append(out, fmt.Sprintf("%s %d", h, n))
 		}
@@ -332,16 +332,17 @@ func hooks(calls map[abi.Hook]int64) string {
 	return strings.Join(out, ", ")
 }
 
-// cut is a text in one line, as much of it as is shown.
+// cut returns a text on one line, truncated.
 func (r *textRenderer) cut(s string) string {
-	most := showShort
+	limit := showShort
 	if r.verbose {
-		most = showLong
+		limit = showLong
 	}
-	return short(strings.Join(strings.Fields(s), " "), most)
+	return short(strings.Join(strings.Fields(s), " "), limit)
 }
 
-// contentText is content as text, with a word for what is none.
+// contentText returns content as text, with a placeholder such as [image] for a part that
+// is not text.
 func contentText(c abi.Content) string {
 	if !c.IsParts() {
 		return c.String()

@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
-// newReplay reproduces a fault.
+// newReplay returns the command that reproduces a fault or a run.
 func newReplay(e *env) *cobra.Command {
 	var output, cacheDir string
 	run := &runReplay{env: e}
@@ -123,7 +123,7 @@ func replayText(b *module.Bundle, r *module.Replay) string {
 	return out.String()
 }
 
-// limitText is a limit that was passed, as agent.yaml calls it.
+// limitText formats an exceeded limit with its name in agent.yaml.
 func limitText(name string, value int64) string {
 	key := cmp.Or(chain.LimitKey(name), name)
 	switch {

@@ -18,8 +18,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// A runReplay goes once more through a run that was kept, with another module in
-// the place of one that it had. The model and the tools answer as they did.
+// A runReplay replays a stored run with one module replaced. The model and the tools
+// give their recorded answers.
 type runReplay struct {
 	env                      *env
 	id, path, entry, storeAt string
@@ -27,18 +27,18 @@ type runReplay struct {
 	chosen                   bool
 }
 
-// A runDiff is what came of it.
+// A runDiff is the difference between a run and its replay.
 type runDiff struct {
 	Run    string     `json:"run"`
 	Entry  string     `json:"entry"`
-	Digest string     `json:"digest"` // of the module that the run had
+	Digest string     `json:"digest"` // of the replaced module
 	Same   bool       `json:"same"`
 	Lines  []diffLine `json:"lines"`
-	Note   string     `json:"note,omitempty"` // why it ends where it does
+	Note   string     `json:"note,omitempty"` // why the replay ended early
 }
 
-// A diffLine is an event, in short: " " of both, "-" of the run as it was, "+" of
-// the one with the other module.
+// A diffLine is the summary of an event. Op is " " for both runs, "-" for the original
+// run and "+" for the replay.
 type diffLine struct {
 	Op   string `json:"op"`
 	Text string `json:"text"`
@@ -94,7 +94,7 @@ func (p *runReplay) do(ctx context.Context) error {
 	return p.show(diff)
 }
 
-// which is the entry that the module takes the place of.
+// which returns the entry whose module is replaced, and that module's digest.
 func (p *runReplay) which(r *agent.RunInfo) (entry, digest string, err error) {
 	name := cmp.Or(p.entry, agentfile.EntryName(p.path))
 	var names []string
@@ -123,7 +123,7 @@ func (p *runReplay) show(d *runDiff) error {
 	return err
 }
 
-// diffContext is how many lines that are the same are shown around others.
+// diffContext is the number of equal lines shown around a difference.
 const diffContext = 2
 
 func (d *runDiff) text() string {
@@ -151,13 +151,13 @@ func (d *runDiff) text() string {
 	return out.String()
 }
 
-// recorded are the answers of a run's model and tools.
+// recorded holds the recorded answers of a run's model and tools.
 type recorded struct {
 	mu      sync.Mutex
 	models  []abi.Response
 	results map[string]abi.Result // by the id of the call
 	failed  map[string]*abi.Error
-	called  map[string]string // with which arguments
+	called  map[string]string // arguments, by the id of the call
 	declare []abi.Tool
 	answers map[string]json.RawMessage
 	note    string
@@ -237,8 +237,7 @@ func (r *recorded) call(_ context.Context, c abi.Call) (*abi.Result, error) {
 	return &result, nil
 }
 
-// again goes through the run, and through its pauses with the answers that there
-// were.
+// again replays the run, and resumes it after pauses with the recorded answers.
 func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi.Event, error) {
 	events := a.Run(ctx, host.Input{Messages: x.History.Input, RunID: x.Run.ID, Parent: x.Run.Parent, Metadata: x.History.State.Metadata})
 	var out []abi.Event
@@ -273,8 +272,8 @@ func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi
 	}
 }
 
-// eventText is an event in short: what of it does not differ between two
-// processes. Empty for what is not compared.
+// eventText summarizes an event by its deterministic parts. It returns "" for events
+// that are not compared.
 func eventText(e *abi.Event) string {
 	text := func(v any) string {
 		b, _ := abi.Marshal(v)
@@ -319,7 +318,7 @@ func eventText(e *abi.Event) string {
 	}
 }
 
-// compareEvents lays two runs beside each other.
+// compareEvents returns a line diff of the events of two runs.
 func compareEvents(before, now []abi.Event) []diffLine {
 	a, b := eventTexts(before), eventTexts(now)
 	begin := 0
@@ -342,16 +341,17 @@ func lines(out []diffLine, op string, texts []string) []diffLine {
 	return out
 }
 
-// maxCompared is how many pairs of events are compared. Where there are more, nothing
-// is looked for that both runs have.
+// maxCompared is the maximum number of event pairs to compare. Beyond it, all events
+// count as different.
 const maxCompared = 1 << 22
 
-// compareLines lays texts beside each other whose first and last ones differ.
+// compareLines appends a line diff of a and b to out, by their longest common
+// subsequence.
 func compareLines(out []diffLine, a, b []string) []diffLine {
 	if len(a)*len(b) > maxCompared {
 		return lines(lines(out, "-", a), "+", b)
 	}
-	// lengths[i][j] is that of the longest common part of a[i:] and b[j:].
+	// lengths[i][j] is the length of the longest common subsequence of a[i:] and b[j:].
 	lengths := make([][]int, len(a)+1)
 	for i := range lengths {
 		lengths[i] = make([]int, len(b)+1)
@@ -382,7 +382,7 @@ func compareLines(out []diffLine, a, b []string) []diffLine {
 	return out
 }
 
-// eventTexts are events in short.
+// eventTexts returns the summaries of the compared events.
 func eventTexts(events []abi.Event) []string {
 	var out []string
 	for i := range events {

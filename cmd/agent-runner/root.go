@@ -40,7 +40,7 @@ func newRoot(e *env) *cobra.Command {
 	return root
 }
 
-// addGroup adds commands that stand together in the help.
+// addGroup adds commands under one title in the help.
 func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {
@@ -49,7 +49,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// unknownCommand says what was probably meant.
+// unknownCommand returns an error that suggests a similar command.
 func unknownCommand(cmd *cobra.Command, got string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -67,7 +67,7 @@ func unknownCommand(cmd *cobra.Command, got string) error {
 	return usagef("unknown command %q for %s; %s", short(got, 60), cmd.CommandPath(), hint)
 }
 
-// flagError says what is wrong with a flag, and what was probably meant.
+// flagError explains an error of a flag, and suggests a similar one.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -90,10 +90,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// short cuts a text that is only shown.
-func short(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
+// short truncates s to limit characters for display.
+func short(s string, limit int) string {
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit-1]) + "…"
 	}
 	return s
 }

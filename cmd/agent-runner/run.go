@@ -19,7 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// A runCommand is what was typed after run.
+// A runCommand holds the flags and the state of agent-runner run.
 type runCommand struct {
 	env *env
 
@@ -34,10 +34,10 @@ type runCommand struct {
 	output, cacheDir, faultDir         string
 	maxSteps, repeat                   int
 	timeout                            time.Duration
-	noStream, noTools, verbose, chosen bool // chosen: a cache directory was asked for
+	noStream, noTools, verbose, chosen bool // chosen: --cache-dir is set
 
 	screen *screen
-	store  store.Store // nil: runs are not kept
+	store  store.Store // nil without --store
 }
 
 func newRun(e *env) *cobra.Command {
@@ -121,7 +121,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	return cmd
 }
 
-// check refuses flags that make no sense, before anything is done.
+// check rejects invalid combinations of flags.
 func (c *runCommand) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
@@ -174,7 +174,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	refused := source.refuses(messages) // what is wrong with the agent or its modules comes first
+	refused := source.refuses(messages) // returned later: errors of the agent and its modules come first
 	o := &host.FileOptions{Model: source.model, WrapModel: source.wrap}
 	if at := c.env.storeAt(c.storeAt); at != "" && c.resume == "" && refused == nil {
 		if c.store, err = openStore(ctx, c.env, at); err != nil {
@@ -220,7 +220,7 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 	return fn(a)
 }
 
-// explainConfig says where to read what a module takes that did not take its configuration.
+// explainConfig adds to a configuration error how to see the module's configuration.
 func explainConfig(err error) error {
 	var refused *module.ConfigError
 	var fault *chain.Fault
@@ -230,7 +230,7 @@ func explainConfig(err error) error {
 	return fmt.Errorf("%w\nTo see its configuration: agent-runner module inspect %s", err, refused.Module)
 }
 
-// keepRuns lets the runs of an agent be kept in the store.
+// keepRuns sets the options that store the runs of an agent.
 func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source *source) error {
 	if file.Model.BaseURL == "" && source.model == nil {
 		file.Model.BaseURL = agentfile.URL(c.env.getenv(host.EnvBaseURL))
@@ -248,7 +248,7 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 	return nil
 }
 
-// beforeRun is an error from before the run, which may be that it was canceled.
+// beforeRun returns err, or a cancellation error if ctx is done.
 func beforeRun(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &endedError{exitCanceled, errors.New("canceled before the run started")}
@@ -256,8 +256,7 @@ func beforeRun(ctx context.Context, err error) error {
 	return err
 }
 
-// runs runs the agent as often as was asked for. The error is that of the
-// first run that failed.
+// runs runs the agent --repeat times. It returns the error of the first failed run.
 func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, messages []abi.Message) error {
 	var show renderer = &textRenderer{screen: c.screen, verbose: c.verbose}
 	if c.output == "json" {
@@ -286,13 +285,13 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 	return first
 }
 
-// unkept reports whether a run ended as its store did not work.
+// unkept reports whether a run ended because the store failed.
 func unkept(err error) bool {
 	var journal *agent.JournalError
 	return errors.As(err, &journal)
 }
 
-// paused reports whether a run waits for an answer.
+// paused reports whether a run ended waiting for an answer.
 func paused(err error) bool {
 	var ended *endedError
 	return errors.As(err, &ended) && ended.code == exitPaused
@@ -309,7 +308,7 @@ func (c *runCommand) runOnce(ctx context.Context, a *host.Agent, messages []abi.
 	return c.follow(ctx, cancel, a, events, show)
 }
 
-// follow shows a run to its end, through its pauses.
+// follow shows a run until it ends, and resumes it after pauses.
 func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, events iter.Seq2[abi.Event, error], show renderer) error {
 	for {
 		ended, err := c.show(cancel, events, show)
@@ -343,8 +342,9 @@ func (c *runCommand) follow(ctx context.Context, cancel func(), a *host.Agent, e
 	}
 }
 
-// show shows events until the run ends or pauses, and returns its error. A run
-// that pauses where nobody can be asked is kept before anybody is told of it.
+// show shows events until the run ends or pauses, and returns the run's error. If the
+// run pauses and no terminal or store is available, show saves it before it reports the
+// pause.
 func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], show renderer) (ended, err error) {
 	var shown error
 	for event, err := range events {
@@ -370,7 +370,8 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 	return ended, nil
 }
 
-// exitOf says with which code a run ended. storeAt is the flag that says where it is kept.
+// exitOf converts the error of a run to one with an exit code. storeAt is the value of
+// --store.
 func exitOf(ended error, storeAt string) error {
 	var end *host.Error
 	var journal *agent.JournalError
@@ -387,7 +388,8 @@ func exitOf(ended error, storeAt string) error {
 	return &endedError{exitFailed, ended}
 }
 
-// logger shows, with --verbose, what the host has to say.
+// logger returns the logger of the host. It shows warnings, and with --verbose all
+// messages.
 func (c *runCommand) logger() *slog.Logger {
 	level := slog.LevelWarn
 	if c.verbose {

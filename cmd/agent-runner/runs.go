@@ -19,12 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// A runsCommand is what was typed after runs.
+// A runsCommand holds the flags and the state of agent-runner runs.
 type runsCommand struct {
 	env                     *env
 	storeAt, server, output string
 	store                   store.Store
-	remote                  *remote // or a server
+	remote                  *remote // set instead of store for a server
 }
 
 func newRuns(e *env) *cobra.Command {
@@ -54,8 +54,8 @@ A store is ` + storeHelp + `.`,
 	return cmd
 }
 
-// command makes a subcommand that is about one run, or about none: one of a store, or
-// one of a server, for which atServer is; nil if there is no such thing.
+// command completes a subcommand for one run, if Use has RUN, or none. It calls run for
+// a store and atServer for a server. atServer is nil if the subcommand needs a store.
 func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context.Context, id string) error) *cobra.Command {
 	one := strings.Contains(cmd.Use, " RUN")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -98,7 +98,7 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 	return cmd
 }
 
-// inStore does something with the runs of a store.
+// inStore opens the store and calls run.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	where := cmp.Or(c.storeAt, c.env.getenv(envStore), defaultStore)
 	at := c.env.storeAt(where)
@@ -152,7 +152,7 @@ func (c *runsCommand) list() *cobra.Command {
 	return cmd
 }
 
-// listRuns reads at most limit runs of a store; all if limit is 0.
+// listRuns reads at most limit runs of a store, or all if limit is 0.
 func listRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]agent.RunInfo, error) {
 	all := []agent.RunInfo{}
 	for {
@@ -187,7 +187,7 @@ func listText(runs []agent.RunInfo, now time.Time) string {
 	return out.String()
 }
 
-// statusText is what a run does, or how it ended.
+// statusText returns the status of a run, or its finish reason.
 func statusText(r *agent.RunInfo, now time.Time) string {
 	switch {
 	case r.Status == agent.StatusFinished:
@@ -214,7 +214,7 @@ func ago(d time.Duration) string {
 	}
 }
 
-// again makes the agent of a run anew, and calls fn with it.
+// again recreates the agent of a stored run, and calls fn with it.
 func (c *runsCommand) again(ctx context.Context, r *runCommand, info *agent.RunInfo, fn func(*host.Agent) error) error {
 	file, replay, err := fileOf(info)
 	if err != nil {
@@ -256,7 +256,7 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 	return cmd
 }
 
-// hostFlags are those of commands that run modules of a run.
+// hostFlags adds the flags of commands that run the modules of a stored run.
 func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.Flags().StringVar(&r.faultDir, "fault-dir", "", "write fault bundles to `DIR`, for agent-runner module replay")
 	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", "", "cache compiled modules in `DIR`; \"\" disables the cache (default: $"+envCacheDir+", else the user's cache directory)")
@@ -336,7 +336,7 @@ is waiting or was interrupted, its modules are notified of the end.`,
 	return cmd
 }
 
-// abandon ends a run that its modules do not learn of.
+// abandon ends a run without notifying its modules.
 func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
 	if info.Status == agent.StatusRunning && ownerGone(info.Owner) {
 		if _, err := c.store.Claim(ctx, &agent.Claim{Run: info.ID, Epoch: info.Epoch, Owner: owner(), Lease: -time.Second, Steal: true}); err != nil {
@@ -349,14 +349,14 @@ func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
 	return c.say(did{Run: info.ID, Did: "ended"}, "run %s has ended", info.ID)
 }
 
-// did is what a command did, for programs.
+// did is the JSON output of a command that changes runs.
 type did struct {
 	Run  string `json:"run,omitempty"`
-	Did  string `json:"did"` // asked (to end), ended, forgotten, would_forget
+	Did  string `json:"did"` // "asked" (to end), "ended", "forgotten" or "would_forget"
 	Runs *int   `json:"runs,omitempty"`
 }
 
-// say tells what was done.
+// say prints what was done: d in JSON, or the formatted message.
 func (c *runsCommand) say(d did, format string, args ...any) error {
 	if c.output == "json" {
 		return printJSON(c.env, d)
@@ -418,7 +418,7 @@ func parseAge(text string) (time.Duration, error) {
 	return parseDays("older-than", text)
 }
 
-// parseDays reads the value of a flag: a duration of Go's, or so many days.
+// parseDays parses the value of a flag: a Go duration, or a number of days such as 30d.
 func parseDays(flag, text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
@@ -430,7 +430,7 @@ func parseDays(flag, text string) (time.Duration, error) {
 	return 0, usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
 }
 
-// An exported run is all that is known of it.
+// An exported run holds all stored data of a run.
 type exported struct {
 	Run     *agent.RunInfo `json:"run"`
 	History *agent.History `json:"history"`
@@ -507,7 +507,7 @@ func (c *runsCommand) tail() *cobra.Command {
 				return err
 			}
 			select {
-			case <-time.After(tailPause):
+			case <-time.After(tailInterval):
 			case <-ctx.Done():
 				return &endedError{exitCanceled, errors.New("canceled; the run continues")}
 			}
@@ -521,5 +521,5 @@ func (c *runsCommand) tail() *cobra.Command {
 	return cmd
 }
 
-// tailPause is how often a store is asked for new events.
-const tailPause = 200 * time.Millisecond
+// tailInterval is the interval between polls of a store for new events.
+const tailInterval = 200 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// isRemote reports whether the runs are those of a server.
+// isRemote reports whether the command uses a server instead of a store.
 func (c *runsCommand) isRemote() (bool, error) {
 	switch {
 	case c.server != "" && c.storeAt != "":
@@ -30,7 +30,7 @@ func (c *runsCommand) isRemote() (bool, error) {
 	return err == nil && l.Current != "", err
 }
 
-// atServer does something with the runs of a server.
+// atServer connects to the server and calls run.
 func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	c.remote = &remote{env: c.env, server: c.server, output: c.output}
 	var err error
@@ -40,7 +40,7 @@ func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx cont
 	return c.env.explain(ctx, c.remote.Server(), run(ctx, id))
 }
 
-// listAtServer lists at most limit runs; all if limit is 0.
+// listAtServer lists at most limit runs, or all if limit is 0.
 func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limit int) error {
 	runs, err := client.Collect(limit, client.MaxRunPage, func(p client.Page) ([]*client.Run, string, error) { return c.remote.Runs(ctx, f, p) })
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 	})
 }
 
-// runInfo is a server's run as those of stores are shown. That some server runs it is
-// the server's to know.
+// runInfo converts a run of a server for the code that shows runs of a store. It sets a
+// valid lease, because the server tracks which process runs it.
 func runInfo(r *client.Run) *agent.RunInfo {
 	i := &agent.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, Lease: time.Now().Add(time.Hour)}
 	i.JournalBytes = r.JournalBytes
@@ -69,7 +69,7 @@ func runInfo(r *client.Run) *agent.RunInfo {
 	return i
 }
 
-// pendingOf is what a run waits for.
+// pendingOf returns the pending interrupts of a run.
 func pendingOf(r *client.Run) (out []abi.Pending) {
 	for _, p := range r.Interrupts {
 		pending := abi.Pending{ID: p.ID, Agent: p.Agent, Entry: p.Entry, Hook: abi.Hook(p.Hook), Reason: p.Reason, Payload: p.Payload}
@@ -81,7 +81,7 @@ func pendingOf(r *client.Run) (out []abi.Pending) {
 	return out
 }
 
-// readAtServer reads all that a server tells of a run.
+// readAtServer reads a run with its history and events from a server.
 func (c *runsCommand) readAtServer(ctx context.Context, id string) (*exported, error) {
 	run, err := c.remote.Run(ctx, id)
 	if err != nil {

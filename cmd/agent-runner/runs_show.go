@@ -39,7 +39,7 @@ decisions of gates, the results of tools, faults, fuel and time.`,
 	return cmd
 }
 
-// shown shows a run with all that is known of it.
+// shown prints a run with its history and events.
 func (c *runsCommand) shown(x *exported, verbose bool) error {
 	if c.output == "json" {
 		return printJSON(c.env, x)
@@ -53,20 +53,20 @@ func (c *runsCommand) shown(x *exported, verbose bool) error {
 	return err
 }
 
-// A runView writes a run for a person to read.
+// A runView formats a run as text.
 type runView struct {
 	color     bool
-	most      int    // characters of a text
-	storeFlag string // of the commands that are named
+	most      int    // maximum number of characters of a text
+	storeFlag string // the flag for commands in hints
 	out       strings.Builder
 
 	steps   map[int][]abi.Event
-	calls   map[string]string // names of tools, by the ids of calls
+	calls   map[string]string // tool names by call id
 	answers []agent.Answered
-	asked   map[string]bool // by the ids of interrupts: written
+	asked   map[string]bool // interrupts already written, by id
 }
 
-// line writes a line, in a style, behind so many steps of indentation.
+// line writes a line in a style, indented depth levels.
 func (v *runView) line(depth int, look style, format string, args ...any) {
 	text := strings.Repeat("  ", depth) + clean(fmt.Sprintf(format, args...))
 	if v.color && look != plain {
@@ -75,7 +75,7 @@ func (v *runView) line(depth int, look style, format string, args ...any) {
 	v.out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// cut is a text on one line, not too long.
+// cut returns a text on one line, truncated.
 func (v *runView) cut(text string) string { return oneLine(short(strings.TrimSpace(text), v.most)) }
 
 func (v *runView) text(x *exported, now time.Time) string {
@@ -109,7 +109,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 		}
 		for i := range p.Deeds {
 			if d := &p.Deeds[i]; d.What == "tool" {
-				v.pauses(step, d.Call) // it was asked about before it was made
+				v.pauses(step, d.Call) // the pause precedes the call
 			}
 			v.deed(&p.Deeds[i])
 		}
@@ -122,7 +122,7 @@ func (v *runView) text(x *exported, now time.Time) string {
 	return v.out.String()
 }
 
-// step begins a step.
+// step writes the heading and the leading events of a step.
 func (v *runView) step(n int) {
 	events := v.steps[n]
 	if n > 0 {
@@ -132,7 +132,7 @@ func (v *runView) step(n int) {
 	v.events(n, abi.EventFault, abi.EventLimit, abi.EventTransfer, abi.EventRunResumed)
 }
 
-// took is the time from the first of some events to the last.
+// took returns the time between the first and the last event.
 func took(events []abi.Event) string {
 	if len(events) < 2 {
 		return ""
@@ -141,7 +141,7 @@ func took(events []abi.Event) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// events writes the events of a step that are of some types.
+// events writes the events of a step with the given types.
 func (v *runView) events(step int, types ...abi.EventType) {
 	for _, e := range v.steps[step] {
 		for _, t := range types {
@@ -170,8 +170,8 @@ func (v *runView) event(e *abi.Event) {
 	}
 }
 
-// pauses writes what was asked in a step, before one call or at all, and who answered
-// what. What nobody has answered is written at the end.
+// pauses writes the answered interrupts of a step: those of one call, or all others if
+// call is "". ending writes the unanswered ones.
 func (v *runView) pauses(step int, call string) {
 	for _, e := range v.steps[step] {
 		if e.Type != abi.EventRunPaused {
@@ -182,7 +182,7 @@ func (v *runView) pauses(step int, call string) {
 			if at < 0 || v.asked[p.ID] || call != "" && (p.Call == nil || p.Call.ID != call) {
 				continue
 			}
-			v.asked[p.ID] = true // what waits through several pauses is written once
+			v.asked[p.ID] = true // an interrupt can be part of several pauses
 			a := v.answers[at]
 			waited := time.Duration(a.TimeMS-e.TimeMS) * time.Millisecond
 			v.line(1, amber, "‖ %s asks: %s%s", cmp.Or(p.Entry, p.Agent, "the tool"), v.cut(p.Reason), after("  ", callText(p.Call)))
@@ -191,7 +191,7 @@ func (v *runView) pauses(step int, call string) {
 	}
 }
 
-// answerText is an answer to an interrupt, for a person to read.
+// answerText formats an answer to an interrupt.
 func answerText(answer json.RawMessage) string {
 	var a abi.Approval
 	var text string
@@ -212,7 +212,7 @@ func answerText(answer json.RawMessage) string {
 	return string(answer)
 }
 
-// waitedText is how long somebody was waited for.
+// waitedText formats the waiting time for an answer.
 func waitedText(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -245,7 +245,7 @@ func (v *runView) deed(d *agent.DeedOf) {
 		v.line(1, amber, "• %s %s failed: %s", d.Entry, d.What, v.cut(d.Failed.Error()))
 		return
 	case d.Faulted:
-		return // there is an event of it
+		return // the fault event is shown instead
 	case d.What == "model":
 		var res abi.Response
 		if decode(d.Answer, &res) && res.Usage != nil {
@@ -297,7 +297,7 @@ func (v *runView) gate(d *agent.DeedOf) {
 	v.line(1, look, "• %s %s%s", d.Entry, cmp.Or(does, a.Decision+"s"), after(": ", v.cut(a.Message)))
 }
 
-// said is what a hook answered beside changes of messages.
+// said returns the answer of a hook, without its changes to messages.
 func (v *runView) said(d *agent.DeedOf) string {
 	var answer map[string]any
 	if !decode(d.Answer, &answer) {
@@ -321,7 +321,7 @@ func (v *runView) said(d *agent.DeedOf) string {
 	return v.cut(string(b))
 }
 
-// ending writes how the run ended, or what it waits for.
+// ending writes the end of the run, or its pending interrupts.
 func (v *runView) ending(x *exported) {
 	v.out.WriteString("\n")
 	for _, p := range x.Run.Pending {
@@ -343,7 +343,7 @@ func (v *runView) ending(x *exported) {
 	}
 	v.line(0, look, "%s%s%s", last.FinishReason, after(" by ", last.StoppedBy), after(": ", v.cut(last.Reason)))
 	if last.Error != nil {
-		v.line(0, red, "%s", oneLine(short(last.Error.Error(), showLong))) // why it ended is what is looked for
+		v.line(0, red, "%s", oneLine(short(last.Error.Error(), showLong))) // the reason matters most, so show more of it
 	}
 	if m := last.Message; m != nil && !v.saidLast(m) {
 		v.message(0, "", *m)
@@ -353,7 +353,7 @@ func (v *runView) ending(x *exported) {
 	}
 }
 
-// saidLast reports whether the last message that was shown is this one.
+// saidLast reports whether m was the last message shown.
 func (v *runView) saidLast(m *abi.Message) bool {
 	var last *abi.Message
 	for step := 0; v.steps[step] != nil || step == 0; step++ {
@@ -373,7 +373,7 @@ func callText(c *abi.Call) string {
 	return c.Name + " " + short(c.Arguments, showShort)
 }
 
-// decode reads what the journal has of an answer.
+// decode parses a recorded answer, and reports whether it succeeded.
 func decode(b []byte, out any) bool {
 	if len(b) == 0 {
 		return false
@@ -382,7 +382,7 @@ func decode(b []byte, out any) bool {
 	return err == nil
 }
 
-// thousands writes a number with a comma every three digits.
+// thousands formats a number with thousands separators.
 func thousands(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

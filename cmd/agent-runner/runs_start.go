@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// maxPrompt is the length of the longest prompt, in bytes.
+// maxPrompt is the maximum length of a prompt, in bytes.
 const maxPrompt = 4 << 20
 
 func runsStart(e *env) *cobra.Command {
@@ -66,15 +66,15 @@ Exit codes: those of run.`,
 	return cmd
 }
 
-// A following shows a server's run.
+// A following shows a run on a server.
 type following struct {
 	remote *remote
-	run    *runCommand // that asks
+	run    *runCommand // prompts for answers
 	show   renderer
-	detach bool // a signal leaves the run, and does not cancel it
+	detach bool // a signal leaves the run running instead of canceling it
 }
 
-// follow shows a run to its end, through its pauses.
+// follow shows a run until it ends, and resumes it after pauses.
 func (f *following) follow(ctx context.Context, id string, seq int64) error {
 	for {
 		last, err := f.until(ctx, id, seq)
@@ -96,10 +96,10 @@ func (f *following) follow(ctx context.Context, id string, seq int64) error {
 	}
 }
 
-// errDetached is why following ends where the run goes on.
+// errDetached is the cancellation cause when the command leaves a run running.
 var errDetached = errors.New("left")
 
-// until shows a run until it ends or waits, and returns its last event.
+// until shows a run until it ends or pauses, and returns its last event.
 func (f *following) until(ctx context.Context, id string, after int64) (last abi.Event, err error) {
 	follow, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
@@ -120,10 +120,10 @@ func (f *following) until(ctx context.Context, id string, after int64) (last abi
 	return last, nil
 }
 
-// maxCancel is how long a server may take to hear that a run is to end.
-const maxCancel = 10 * time.Second
+// cancelTimeout bounds the request that cancels a run.
+const cancelTimeout = 10 * time.Second
 
-// interrupted is what a signal does.
+// interrupted handles a signal: it cancels the run, or detaches from it.
 func (f *following) interrupted(ctx context.Context, leave context.CancelCauseFunc, id string) {
 	if f.detach {
 		leave(errDetached)
@@ -132,14 +132,14 @@ func (f *following) interrupted(ctx context.Context, leave context.CancelCauseFu
 	if f.run.screen != nil {
 		f.run.screen.note(amber, "agent-runner: canceling; press Ctrl-C again to exit immediately")
 	}
-	ctx, done := context.WithTimeout(ctx, maxCancel)
+	ctx, done := context.WithTimeout(ctx, cancelTimeout)
 	defer done()
 	if _, err := f.remote.CancelRun(ctx, id); err != nil {
 		leave(fmt.Errorf("cancel the run: %w", err))
 	}
 }
 
-// endOf says with which code a run ended, by its last event.
+// endOf returns the error and exit code for the last event of a run.
 func endOf(e *abi.Event) error {
 	if e.Type != abi.EventRunFinished {
 		return nil

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen is where a person reads: the answer on stdout, everything else on
-// stderr, which are often the same terminal. It may be used by several
-// goroutines at once.
+// A screen writes the answer to stdout and everything else to stderr. Both are often the
+// same terminal. It is safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	out, err io.Writer
-	color    bool // on stderr; the answer has none
-	open     bool // the answer's last line has no end yet
+	color    bool // use colors on stderr
+	open     bool // the last line of the answer has no newline yet
 }
 
 func newScreen(e *env) *screen {
@@ -29,7 +28,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// answer writes a piece of the answer.
+// answer writes a part of the answer.
 func (s *screen) answer(text string) error {
 	text = clean(text)
 	if text == "" {
@@ -56,7 +55,7 @@ func (s *screen) endLine() {
 	}
 }
 
-// A style is how a note looks on a terminal.
+// A style is the ANSI color code of a note.
 type style string
 
 const (
@@ -67,7 +66,7 @@ const (
 	cyan  style = "36"
 )
 
-// note writes a line beside the answer.
+// note writes a line to stderr.
 func (s *screen) note(look style, format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
 	s.mu.Lock()
@@ -79,7 +78,7 @@ func (s *screen) note(look style, format string, args ...any) {
 	_, _ = io.WriteString(s.err, text+"\n")
 }
 
-// prompt writes a question, and stays on its line.
+// prompt writes a question to stderr without a newline.
 func (s *screen) prompt(format string, args ...any) {
 	text := clean(fmt.Sprintf(format, args...))
 	s.mu.Lock()
@@ -88,8 +87,8 @@ func (s *screen) prompt(format string, args ...any) {
 	_, _ = io.WriteString(s.err, text)
 }
 
-// clean makes text safe to show that a model, a tool or a module wrote: what
-// a terminal obeys, or what turns the order of its letters, is written out.
+// clean makes text of models, tools and modules safe for a terminal: it escapes control
+// characters and bidirectional formatting characters.
 func clean(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")
 	if strings.IndexFunc(s, unsafe) < 0 {
@@ -115,7 +114,7 @@ func unsafe(c rune) bool {
 		return false
 	case c < 0x20, c >= 0x7f && c < 0xa0: // C0, DEL, C1
 		return true
-	case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069: // directions of text
+	case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069: // bidirectional formatting
 		return true
 	}
 	return false

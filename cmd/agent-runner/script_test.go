@@ -28,29 +28,28 @@ import (
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
-// The scripts in testdata run the command as a process of its own, against
-// scripted models. Beside testscript's own commands there are
+// The scripts in testdata run the command in a separate process against scripted models.
+// In addition to testscript's commands, there are
 //
-//	model FILE               starts an endpoint that gives the replies in FILE, at $URL
+//	model FILE               starts an endpoint at $URL that replies with FILE's lines
 //	exits CODE COMMAND …     runs a command and checks its exit code
 //	interrupt TEXT COMMAND … runs a command, and sends it SIGINT once TEXT shows;
 //	                         TEXT,TEXT sends two. Its output is in the files out
 //	                         and err, and it must exit with 130
-//	events FILE              checks events, one a line, and writes them in short to
+//	events FILE              checks events, one per line, and writes their summaries to
 //	                         FILE.events, with URL for $URL
-//	says FILE DESCRIBE HOOK  makes a module that answers every hook with HOOK
+//	says FILE DESCRIBE HOOK  creates a module that answers every hook with HOOK
 //	id FILE                  sets $ID to the run of the events in FILE
-//	site FILE                starts a server at http://$SITE, which writes the header
-//	                         authorization of each request and its body to FILE, and
-//	                         answers with them
-//	requests FILE            writes the bodies that the endpoint was sent
-//	server FLAGS …           starts a server, or another one in its place, at $SERVER
-//	endserver ENDS SIGNAL …  sends it TERM, INT or KILL, the second when it says that the
-//	                         first came, and waits for its end, which is ENDS, such as
-//	                         'exit status 0'. Its output is in the files out and err
-//	quickstart               writes the commands of the platform's quick start into one.sh
+//	site FILE                starts a server at http://$SITE that writes the Authorization
+//	                         header and the body of each request to FILE, and echoes them
+//	requests FILE            writes the request bodies that the endpoint received
+//	server FLAGS …           starts or replaces the server at $SERVER
+//	endserver ENDS SIGNAL …  sends the server TERM, INT or KILL, the second one when it
+//	                         reports the first, and waits until it exits with ENDS, such
+//	                         as 'exit status 0'. Its output is in the files out and err
+//	quickstart               writes the commands of the platform's quick start to one.sh
 //	                         and two.sh, for the first and the second terminal
-//	setfrom NAME FILE [RE]   sets $NAME to what the file says, or to what RE finds in it
+//	setfrom NAME FILE [RE]   sets $NAME to the content of FILE, or to the match of RE in it
 func TestMain(m *testing.M) {
 	if os.Getenv(envMortal) != "" || sandbox.IsCompileChild() {
 		mortalMain()
@@ -72,7 +71,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := t.TempDir()
-	// AssemblyScript's compiler, where npm can install it.
+	// Add AssemblyScript's compiler if npm can install it.
 	sdk := filepath.Join("..", "..", "guest-sdk", "assemblyscript", "testdata", "npm")
 	asc, noASC := npmtest.Install(sdk, filepath.Join(filepath.Dir(filepath.Dir(modules)), "build", "npm"))
 	testscript.Run(t, testscript.Params{
@@ -101,7 +100,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// servers are those of the scripts that run, by script.
+// servers holds the servers of running scripts, by script.
 var servers sync.Map
 
 func startModel(ts *testscript.TestScript, _ bool, args []string) {
@@ -200,7 +199,7 @@ func events(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0])+".events", []byte(text), 0o600))
 }
 
-// A watch is the output of a process, and tells when a text shows in it.
+// A watch collects the output of a process, and reports when a text appears in it.
 type watch struct {
 	mu   sync.Mutex
 	all  bytes.Buffer // of stdout and stderr
@@ -225,7 +224,7 @@ func (e watchEnd) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// wait waits until the text shows; false if the process ended before.
+// wait waits until the text appears. It returns false if the process ended first.
 func (w *watch) wait(text string, ended <-chan error) bool {
 	for {
 		w.mu.Lock()
@@ -272,7 +271,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// mcpServer is an MCP server of one tool that answers with what it is given.
+// mcpServer is an MCP server with one tool, which echoes its arguments.
 func mcpServer() {
 	type args struct {
 		Text string `json:"text"`

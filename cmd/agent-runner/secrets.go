@@ -14,7 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/client"
 )
 
-// maxSecret is the length of the longest secret, in bytes.
+// maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 64 << 10
 
 func newSecrets(e *env) *cobra.Command {
@@ -45,8 +45,8 @@ or from a file, without the trailing newline. Agents use it as api_key_env.`,
 	return cmd
 }
 
-// readSecret reads what is called a name, and is to be seen by nobody, from a file, from the terminal without showing it, or
-// from standard input.
+// readSecret reads a secret from a file, from the terminal without echo, or from
+// standard input. name is its name in prompts and errors.
 func (e *env) readSecret(name, path string) (string, error) {
 	var b []byte
 	var err error

@@ -15,35 +15,35 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/cassette"
 )
 
-// demoCassette is a recorded conversation, for those who have no model at
-// hand, and demoPrompt is how it begins.
+// demoCassette is a recorded conversation for users without a model. It answers
+// demoPrompt.
 //
 //go:embed demo.cassette
 var demoCassette []byte
 
 const demoPrompt = "What is 17% of 2,340?"
 
-// anyModel is asked for where an endpoint is named and no model: endpoints of
-// one model take any name.
+// anyModel is the model name used if the user names an endpoint but no model. Endpoints
+// with a single model accept any name.
 const anyModel = "default"
 
-// A source is where answers come from: a recording, or an endpoint.
+// A source provides the model's answers: a recording or an endpoint.
 type source struct {
-	model  model.Model // nil: the agent's own
-	prompt string      // the only one that is answered; empty: any
-	note   string      // what to tell of it
+	model  model.Model // nil for the model of the agent file
+	prompt string      // the only prompt with an answer; "" for any
+	note   string      // shown to the user
 	wrap   func(model.Model) (model.Model, error)
 	replay *rewinder
 }
 
-// rewind begins another run.
+// rewind restarts the recording for another run.
 func (s *source) rewind() {
 	if s.replay != nil {
 		s.replay.rewind()
 	}
 }
 
-// left is how many answers of a recording the last run did not ask for.
+// left returns the number of recorded answers that the last run did not use.
 func (s *source) left() int {
 	if s.replay == nil {
 		return 0
@@ -51,7 +51,7 @@ func (s *source) left() int {
 	return s.replay.current().Left()
 }
 
-// source decides where answers come from.
+// source selects the source of answers from the flags and the agent file.
 func (c *runCommand) source(f *agentfile.File) (*source, error) {
 	s := &source{}
 	endpoint := string(f.Model.BaseURL) + c.env.getenv(host.EnvBaseURL)
@@ -89,10 +89,10 @@ func (s *source) play(tape *cassette.Cassette) {
 	s.model = s.replay
 }
 
-// builtinRecording stands for the recording that is built in.
+// builtinRecording names the built-in recording.
 const builtinRecording = "builtin:"
 
-// recording loads the recording in a file, or the one that is built in.
+// recording loads a recording from a file, or the built-in one.
 func recording(name string) (*cassette.Cassette, error) {
 	if name == builtinRecording {
 		return cassette.Parse("the built-in recording", demoCassette)
@@ -104,7 +104,7 @@ func recording(name string) (*cassette.Cassette, error) {
 	return tape, err
 }
 
-// keptSource is where the answers of a run come from that goes on.
+// keptSource returns the source of answers for a resumed run.
 func keptSource(replay string) (*source, error) {
 	s := &source{}
 	if replay == "" {
@@ -119,7 +119,7 @@ func keptSource(replay string) (*source, error) {
 	return s, nil
 }
 
-// A rewinder replays a recording anew for each run.
+// A rewinder is a model that replays a recording from the start for each run.
 type rewinder struct {
 	begin func() *cassette.Replay
 
@@ -144,11 +144,11 @@ func (r *rewinder) Generate(ctx context.Context, req *model.Request, sink func(a
 	return r.current().Generate(ctx, req, sink)
 }
 
-// demo is how people name the built-in recording.
+// demo is the name of the built-in recording in flags.
 const demo = "demo"
 
-// recordedModel is the model of a server that answers from a recording; nil without
-// one.
+// recordedModel returns a server's model that answers from a recording, or nil if replay
+// is "".
 func recordedModel(replay string) (model.Model, error) {
 	switch replay {
 	case "":
@@ -163,8 +163,8 @@ func recordedModel(replay string) (model.Model, error) {
 	return anywhere{tape}, nil
 }
 
-// anywhere answers each request as it was answered in a recording, wherever it stands
-// there: runs may come at once, and come again.
+// anywhere answers each request with the recorded answer to an equal request, at any
+// position of the recording, so that runs can be concurrent and repeated.
 type anywhere struct{ tape *cassette.Cassette }
 
 // Generate implements [model.Model].

@@ -13,17 +13,16 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// A spec is kept with a run: from it the command makes the run's agent again.
-// Keys are not in it; they come from the environment.
+// A spec is stored with a run, and describes how to recreate its agent. It contains no
+// keys; they come from the environment.
 type spec struct {
 	Version int             `json:"version"` // 1
 	Agent   json.RawMessage `json:"agent"`   // an agentfile.File
 	Dirs    []string        `json:"dirs,omitempty"`
-	Replay  string          `json:"replay,omitempty"` // the recording that answers
+	Replay  string          `json:"replay,omitempty"` // the recording with the model's answers
 }
 
-// specOf is the spec of an agent's file as the command uses it, with paths that
-// hold in any directory.
+// specOf returns the spec of an agent file, with absolute paths.
 func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	s := spec{Version: 1}
 	if err := s.settle(f); err != nil {
@@ -43,8 +42,8 @@ func specOf(f *agentfile.File, replay string) (json.RawMessage, error) {
 	return abi.Marshal(s)
 }
 
-// settle makes the paths of an agent's file, and of those of its agents, which become
-// parts of it, such that hold in any directory.
+// settle makes the paths of an agent file absolute, and inlines the files of its
+// sub-agents.
 func (s *spec) settle(f *agentfile.File) error {
 	for _, e := range entries(f) {
 		if err := absolute(&e.Module); err != nil {
@@ -71,8 +70,8 @@ func (s *spec) settle(f *agentfile.File) error {
 	return nil
 }
 
-// placed gives the MCP servers of an agent's file the directories that they run in,
-// in the order of settle, and returns those that are left.
+// placed sets the working directories of an agent file's MCP servers, in the order of
+// settle, and returns the remaining directories.
 func placed(f *agentfile.File, dirs []string) []string {
 	for i := range f.Tools.MCP {
 		if len(dirs) > 0 {
@@ -94,8 +93,7 @@ func absolute(p *agentfile.Path) error {
 	return err
 }
 
-// fileOf is the agent's file of a run that was kept, and the recording that
-// answers in it, if one does.
+// fileOf returns the agent file of a stored run, and its recording, if it has one.
 func fileOf(r *agent.RunInfo) (f *agentfile.File, replay string, err error) {
 	var s spec
 	if len(r.Spec) == 0 {
@@ -114,12 +112,12 @@ func fileOf(r *agent.RunInfo) (f *agentfile.File, replay string, err error) {
 	return f, s.Replay, nil
 }
 
-// keepModule reads a module for a new run, and keeps it with the runs.
+// keepModule returns a function that reads a module for a new run, and stores it.
 func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]byte, error) {
 	return func(ctx context.Context, _, path string) ([]byte, error) {
 		wasm, err := readFile(path, maxModule)
 		if err != nil {
-			return nil, nil // loading it says what is wrong
+			return nil, nil // loading reports the error
 		}
 		if _, err := s.PutModule(ctx, wasm); err != nil {
 			return nil, err
@@ -128,10 +126,10 @@ func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]
 	}
 }
 
-// maxModule is the size of a module that is kept, in bytes.
+// maxModule is the maximum size of a stored module, in bytes.
 const maxModule = 256 << 20
 
-// keptModule reads the module that a run began with.
+// keptModule returns a function that reads the modules that a run started with.
 func keptModule(s store.Store, r *agent.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
 	return func(ctx context.Context, entry, _ string) ([]byte, error) {
 		for _, pin := range r.Modules {

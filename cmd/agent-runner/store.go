@@ -18,16 +18,15 @@ import (
 	"github.com/agent-runner/agent-runner/host/store"
 )
 
-// envStore names the store of runs.
+// envStore is the environment variable with the store of runs.
 const envStore = "AGENT_RUNNER_STORE"
 
-// defaultStore stands for the store in the user's state directory.
+// defaultStore names the store in the user's state directory.
 const defaultStore = "default"
 
 const storeHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
-// storeAt is where the store is that was asked for: by a flag, or else by the
-// environment.
+// storeAt returns the location of the store in the flag, or else in the environment.
 func (e *env) storeAt(flag string) string {
 	if flag == "" {
 		flag = e.getenv(envStore)
@@ -41,7 +40,7 @@ func (e *env) storeAt(flag string) string {
 	return filepath.Join(e.getenv("HOME"), ".local", "state", "agent-runner", "runs.db")
 }
 
-// journalOptions say how runs are kept in a store.
+// journalOptions returns the options that journal runs in a store.
 func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage) *agent.JournalOptions {
 	var j agent.Journal = s
 	if e.journal != nil {
@@ -58,8 +57,8 @@ func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
 	return s, nil
 }
 
-// openKept opens a store that there is: of a path where no file is, nothing could be
-// told.
+// openKept opens an existing store. It returns an error if a database file is missing,
+// instead of creating it.
 func openKept(ctx context.Context, e *env, flag string) (store.Store, error) {
 	at := e.storeAt(flag)
 	if path := strings.TrimPrefix(at, "file://"); flag != defaultStore && !strings.Contains(path, "://") {
@@ -70,7 +69,7 @@ func openKept(ctx context.Context, e *env, flag string) (store.Store, error) {
 	return openStore(ctx, e, flag)
 }
 
-// place is where a store is, without the password that may be in it.
+// place returns the location of a store without a password.
 func place(at string) string {
 	if u, err := url.Parse(at); err == nil && u.Host != "" {
 		return u.Redacted()
@@ -78,8 +77,8 @@ func place(at string) string {
 	return at
 }
 
-// storeFlag is what a command for the same store has to say of it, if that was said
-// with a flag.
+// storeFlag returns the --store flag for commands in hints, quoted for the shell. It is
+// "" if the user did not set the flag.
 func storeFlag(flag string) string {
 	if flag == "" {
 		return ""
@@ -90,7 +89,7 @@ func storeFlag(flag string) string {
 	return " --store '" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
 }
 
-// whoami names the person who answers: the user of this machine.
+// whoami returns user@host, which is recorded with answers.
 func whoami() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -100,15 +99,15 @@ func whoami() string {
 	return name + after("@", host)
 }
 
-// A process is one of this machine, for good: another one of the same number
-// began at another time, or after another boot.
+// A process identifies a process uniquely over time. A later process with the same pid
+// differs in its start time or boot id.
 type process struct {
-	host, boot, space string // space is what its number counts in
+	host, boot, space string // space is the PID namespace
 	pid               int
 	began             string
 }
 
-// owner names this process as the owner of runs.
+// owner identifies this process as the owner of runs.
 func owner() string {
 	p := process{pid: os.Getpid()}
 	p.began, _ = beganAt(p.pid)
@@ -131,7 +130,7 @@ func beganAt(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The name stands in brackets, and may hold any; the state is next.
+	// The command name is in parentheses and may contain any character. The state follows.
 	fields := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return "", nil
@@ -139,8 +138,8 @@ func beganAt(pid int) (string, error) {
 	return fields[19], nil
 }
 
-// ownerGone reports whether an owner is a process of this machine that has
-// ended. Of other machines nobody knows.
+// ownerGone reports whether an owner is a process of this machine that has ended. It
+// returns false for processes of other machines.
 func ownerGone(owner string) bool {
 	part := strings.Split(owner, "/")
 	if len(part) != 5 {
@@ -152,7 +151,7 @@ func ownerGone(owner string) bool {
 	case err != nil || part[0] != host || boot == "":
 		return false
 	case part[1] != boot:
-		return true // the machine was started anew
+		return true // the machine was rebooted
 	case part[2] != space:
 		return false
 	case part[4] == "":

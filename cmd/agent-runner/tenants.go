@@ -16,7 +16,7 @@ func newTenants(e *env) *cobra.Command {
 		tenantsCreate(e), tenantsList(e), tenantsShow(e), tenantsUpdate(e), tenantsRemove(e))
 }
 
-// tenantFlags say what a tenant is to be.
+// tenantFlags holds the flags with a tenant's settings.
 type tenantFlags struct {
 	name                          string
 	quota                         []string
@@ -35,12 +35,12 @@ func (t *tenantFlags) add(cmd *cobra.Command) {
 	f.IntVar(&t.maxSteps, "max-steps", 0, "maximum number of steps per run")
 }
 
-// quotaNames are the limits that there are.
+// quotaNames returns the names of all quotas.
 func quotaNames() []string {
 	return []string{"concurrent_runs", "runs_per_day", "tokens_per_day", "fuel_per_day", "modules", "storage_bytes", "value_bytes", "memory_bytes", "journal_bytes", "journal_bytes_per_day", "upload_bytes", "input_bytes", "concurrent_requests", "requests_per_minute"}
 }
 
-// limits puts those of the flags into a quota.
+// limits applies the --quota flags to q.
 func (t *tenantFlags) limits(q *client.TenantQuota) error {
 	field := map[string]*int64{"concurrent_runs": &q.ConcurrentRuns, "runs_per_day": &q.RunsPerDay, "tokens_per_day": &q.TokensPerDay,
 		"fuel_per_day": &q.FuelPerDay, "modules": &q.Modules, "storage_bytes": &q.StorageBytes, "value_bytes": &q.ValueBytes, "memory_bytes": &q.MemoryBytes,
@@ -61,7 +61,7 @@ func (t *tenantFlags) limits(q *client.TenantQuota) error {
 	return nil
 }
 
-// policy puts what was given into a policy, and reports whether anything was.
+// policy applies the policy flags to p, and reports whether one was set.
 func (t *tenantFlags) policy(cmd *cobra.Command, p *client.Policy) bool {
 	given := cmd.Flags().Changed
 	some := false
@@ -78,7 +78,7 @@ func (t *tenantFlags) policy(cmd *cobra.Command, p *client.Policy) bool {
 	return some
 }
 
-// present is a list without what is empty: an empty value takes a list away.
+// present returns the non-empty strings of a list, so that "" clears it.
 func present(list []string) (out []string) {
 	for _, s := range list {
 		if s != "" {
@@ -129,7 +129,7 @@ func tenantsList(e *env) *cobra.Command {
 	})
 }
 
-// quotaText are the limits that a quota has.
+// quotaText lists the quotas that are set, as name=value.
 func quotaText(q *client.TenantQuota) []string {
 	b, _ := json.Marshal(q)
 	var values map[string]int64

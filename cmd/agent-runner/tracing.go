@@ -18,18 +18,18 @@ import (
 	"github.com/agent-runner/agent-runner/host/telemetry"
 )
 
-// Where spans are sent, as OpenTelemetry has it.
+// OpenTelemetry's environment variables for exporting spans.
 const (
-	envOTLP       = "OTEL_EXPORTER_OTLP_ENDPOINT" // /v1/traces is put behind it
+	envOTLP       = "OTEL_EXPORTER_OTLP_ENDPOINT" // without /v1/traces
 	envOTLPTraces = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	envService    = "OTEL_SERVICE_NAME"
 )
 
-// maxFlush is how long the last spans may take at the end of the process.
-const maxFlush = 5 * time.Second
+// flushTimeout bounds sending the last spans at exit.
+const flushTimeout = 5 * time.Second
 
-// tracer sends spans to where the environment says; without that it is nil. flush
-// sends the last ones.
+// tracer returns a tracer that exports spans to the endpoint in the environment, or nil
+// without one. flush sends the remaining spans.
 func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err error) {
 	at := e.getenv(envOTLPTraces)
 	if base := e.getenv(envOTLP); at == "" && base != "" {
@@ -46,7 +46,7 @@ func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err err
 	sender := &spanSender{SpanExporter: exporter}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sender), sdktrace.WithResource(about))
 	return telemetry.Spans(provider.Tracer("agent-runner")), func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxFlush)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		if err := errors.Join(provider.Shutdown(ctx), sender.failed()); err != nil {
 			fmt.Fprintf(e.err, "agent-runner: send spans to %s: %s\n", at, clean(err.Error()))
@@ -54,8 +54,8 @@ func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err err
 	}, nil
 }
 
-// A spanSender sends spans, and keeps the last error for the one line that is said
-// of it, instead of one for each batch.
+// A spanSender exports spans and records the last error, so that the command reports it
+// once instead of for each batch.
 type spanSender struct {
 	sdktrace.SpanExporter
 	mu  sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A spanCollector notes the names of spans that it is sent.
+// A spanCollector records the names of the spans it receives.
 type spanCollector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -49,14 +49,15 @@ func newSpanCollector(t *testing.T) *spanCollector {
 	return c
 }
 
-// got are the names so far.
+// got returns the names received so far.
 func (c *spanCollector) got() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.names...)
 }
 
-// A run sends its spans to where the environment says, before the process ends.
+// TestSpansAreSent checks that a run sends its spans to the endpoint in the environment
+// before the process exits.
 func TestSpansAreSent(t *testing.T) {
 	t.Parallel()
 	server := newSpanCollector(t)

@@ -22,7 +22,7 @@ func newVersion(e *env) *cobra.Command {
 	}
 }
 
-// version is what the build says of itself.
+// version returns the version in the build info, or "devel".
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
