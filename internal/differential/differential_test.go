@@ -1,9 +1,7 @@
 package differential
 
 import (
-	"encoding/hex"
 	"flag"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -114,29 +112,6 @@ func TestKnownMiscompilation(t *testing.T) {
 	require.Contains(t, ask(code(i32(0), and, op(0x48))), "call 0: [0]", "i32.lt_s")
 	require.Empty(t, ask(code(i32(0), and, i32(0), op(opI32Or), op(0x48))), "what the generator writes instead")
 	require.Empty(t, ask(code(and, i32(0), op(0x4a))), "i32.gt_s")
-}
-
-// TestKnownVectorMiscompilation checks that wazero compiles one function with vectors wrong still. Its
-// result is a lane of v128.bitselect with a mask of zeros. See the package's comment.
-func TestKnownVectorMiscompilation(t *testing.T) {
-	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the fault is known on amd64")
-	}
-	text, err := os.ReadFile("testdata/vectors.hex")
-	require.NoError(t, err)
-	b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
-	require.NoError(t, err)
-	m, err := wasm.Decode(b, wasm.DefaultLimits())
-	require.NoError(t, err)
-	p := &Program{Budget: 1_000_000, Slice: 1000, Args: [][]uint64{{0, 0, 0}, {0}, {}}, module: *m}
-	for _, c := range m.Code {
-		p.functions = append(p.functions, &function{locals: c.Locals, result: c.Body[:len(c.Body)-1]})
-	}
-	compiler, interpreter := engines(t)
-	difference, _, err := Compare(t.Context(), p, compiler, interpreter)
-	require.NoError(t, err)
-	require.Equal(t, "call 2: [fffffffffffffff8 23 0] with 36 fuel, and [fffffffffffffff8 0 0] with 36 fuel", difference)
 }
 
 // TestGenerateIsRepeatable checks that a seed is enough to repeat a failure.

@@ -3,15 +3,16 @@ package wasm
 // flow is the control-flow graph of one body, with the fuel costs and the places for
 // charges.
 type flow struct {
-	nodes   []node
-	edges   []edge
-	labels  []int32  // node of each label; noNode for the function's own
-	direct  []direct // jumps to replace by direct ones, in the order of the body
-	size    int      // fuel of all reachable instructions
-	calls   bool     // calls functions of the module or the host
-	loops   bool     // has loops with a backward branch
-	selects bool     // has a select
-	checks  int      // number of nodes with an additional fuel check
+	nodes  []node
+	edges  []edge
+	labels []int32  // node of each label; noNode for the function's own
+	direct []direct // jumps to replace by direct ones, in the order of the body
+	size   int      // fuel of all reachable instructions
+	calls  bool     // calls functions of the module or the host
+	loops  bool     // has loops with a backward branch
+	// miscompiled reports whether the body can have an instruction to work around.
+	miscompiled bool
+	checks      int // number of nodes with an additional fuel check
 	// leaves reports whether a branch other than return leaves the function.
 	leaves bool
 	// entryLoop is the head of the loop that the body enters unconditionally, or noNode.
@@ -149,8 +150,8 @@ func (p *planner) step(in *Instruction) {
 		if p.cur != noNode {
 			p.nodes[p.cur].leaf += p.leaf
 		}
-	case opSelect, opSelectTyped:
-		p.selects = true
+	case opSelect, opSelectTyped, opF32Copysign, opF64Copysign, opF32ConvertI64U, opF64ConvertI64U, opV128Bitselect:
+		p.miscompiled = true
 	}
 	p.remember(in)
 	p.cut(in)

@@ -74,6 +74,9 @@ func (x *framer) bound(t FuncType, c *Code) int64 {
 }
 
 func (x *framer) read(in *Instruction) {
+	if t := x.miscompiled(in); t != 0 {
+		x.bytes += 2 * slotBytes(t) // the locals that the replacement sets
+	}
 	switch in.Op {
 	case OpBlock, OpLoop, OpIf:
 		x.scopes = append(x.scopes, 0)

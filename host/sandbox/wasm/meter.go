@@ -26,7 +26,7 @@ const (
 
 // MeterVersion identifies the output of Meter. It must change whenever Meter's output for
 // some module changes, because it is part of the key of cached machine code.
-const MeterVersion = 7
+const MeterVersion = 8
 
 // GlobalExport returns the name under which Meter exports the mutable global with that
 // index. Meter does not export globals of vector or reference types.
@@ -60,8 +60,8 @@ type MeterOptions struct {
 // After the fuel is used up, at most about 1,000 more fuel, or one piece of 256 KiB of a
 // bulk instruction, is executed.
 //
-// Meter also replaces jumps of Go's compiler by direct ones (dispatch.go), selects of
-// floats that wazero miscompiles (select.go), and calls through a large constant table
+// Meter also replaces jumps of Go's compiler by direct ones (dispatch.go), instructions
+// that wazero miscompiles (workaround.go), and calls through a large constant table
 // (table.go). Otherwise the module behaves as before.
 func Meter(m *Module, o MeterOptions) (*Module, error) {
 	if err := reserved(m); err != nil {
@@ -97,19 +97,19 @@ func reservedName(section, name string) error {
 
 // rewriter builds the metered module.
 type rewriter struct {
-	in, out        *Module
-	options        MeterOptions
-	imported       uint32 // number of imported functions of the original
-	fuel           uint32 // index of the global
-	depth          uint32 // index of the global
-	pause          uint32 // index of the function that calls the import
-	added          map[string]uint32
-	tables         []Table
-	types          map[string]uint32
-	helpers        []helper
-	planner        planner
-	selectRewriter selectRewriter
-	framer         framer
+	in, out    *Module
+	options    MeterOptions
+	imported   uint32 // number of imported functions of the original
+	fuel       uint32 // index of the global
+	depth      uint32 // index of the global
+	pause      uint32 // index of the function that calls the import
+	added      map[string]uint32
+	tables     []Table
+	types      map[string]uint32
+	helpers    []helper
+	planner    planner
+	workaround workaround
+	framer     framer
 	// replacement is the replacement of the current instruction.
 	replacement assembler
 	frame       int64       // frame size of the current function
@@ -121,7 +121,7 @@ type rewriter struct {
 func newRewriter(m *Module, o MeterOptions) *rewriter {
 	w := &rewriter{in: m, options: o, added: map[string]uint32{}, types: map[string]uint32{}}
 	w.imported = uint32(m.ImportedFunctions())
-	w.selectRewriter.operands, w.framer.operands = newOperands(m), newOperands(m)
+	w.workaround.operands, w.framer.operands = newOperands(m), newOperands(m)
 	globals := m.GlobalTypes()
 	w.fuel, w.depth = uint32(len(globals)), uint32(len(globals))+1
 	for _, g := range globals {

@@ -28,7 +28,7 @@ func (w *rewriter) code() {
 // that too many additional checks would be needed. The caller must then call it again
 // with checks in the leaf functions.
 func (w *rewriter) bodies() bool {
-	w.out.Code, w.selectRewriter.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
+	w.out.Code, w.workaround.used, w.held = make([]Code, len(w.in.Code), len(w.in.Code)+16), false, 0
 	size := 0
 	for i := range w.in.Code {
 		size += len(w.in.Code[i].Body)
@@ -48,11 +48,11 @@ func (w *rewriter) bodies() bool {
 
 // locals returns the locals of a function whose body has been rewritten.
 func (w *rewriter) locals(c *Code) []Locals {
-	if !w.selectRewriter.used {
+	if !w.workaround.used {
 		return c.Locals
 	}
-	w.selectRewriter.used = false
-	return slices.Concat(c.Locals, selectLocals)
+	w.workaround.used = false
+	return slices.Concat(c.Locals, workaroundLocals)
 }
 
 // pauseBody returns the body of the function that failed checks call. It passes the
@@ -76,8 +76,8 @@ func (w *rewriter) body(b []byte, c *Code, t FuncType) []byte {
 	if p.checks > 0 {
 		w.hold(c, t)
 	}
-	if p.selects {
-		w.selectRewriter.begin(t, c)
+	if p.miscompiled {
+		w.workaround.begin(t, c)
 	}
 	a := assembler(b)
 	w.charge(&a, p.nodes[0].cost)
@@ -143,11 +143,8 @@ func (w *rewriter) instructions(a *assembler, c *Code, p *planner) {
 
 // replace appends the replacement of an instruction and reports whether there is one.
 func (w *rewriter) replace(a *assembler, in *Instruction, p *planner) bool {
-	if p.selects {
-		if t := w.selectRewriter.next(in); t != 0 {
-			w.selectRewriter.write(a, t)
-			return true
-		}
+	if p.miscompiled && w.workaround.replace(a, in) {
+		return true
 	}
 	switch in.Op {
 	case OpBr:
@@ -294,18 +291,32 @@ const (
 	opI64LtS            Opcode = 0x53
 	opI32Add            Opcode = 0x6a
 	opI32Sub            Opcode = 0x6b
+	opI32And            Opcode = 0x71
 	opI32Or             Opcode = 0x72
 	opI32ShrU           Opcode = 0x76
 	opI64Add            Opcode = 0x7c
 	opI64Sub            Opcode = 0x7d
+	opI64And            Opcode = 0x83
 	opI64Or             Opcode = 0x84
 	opI64Shl            Opcode = 0x86
+	opI64ShrU           Opcode = 0x88
+	opF32Mul            Opcode = 0x94
+	opF32Copysign       Opcode = 0x98
+	opF64Mul            Opcode = 0xa2
+	opF64Copysign       Opcode = 0xa6
 	opI64ExtendI32      Opcode = 0xad
+	opF32ConvertI64S    Opcode = 0xb4
+	opF32ConvertI64U    Opcode = 0xb5
+	opF64ConvertI64S    Opcode = 0xb9
+	opF64ConvertI64U    Opcode = 0xba
 	opI32ReinterpretF32 Opcode = 0xbc
 	opI64ReinterpretF64 Opcode = 0xbd
 	opF32ReinterpretI32 Opcode = 0xbe
 	opF64ReinterpretI64 Opcode = 0xbf
 	opRefIsNull         Opcode = 0xd1
 	opI32x4Splat        Opcode = 0xfd11
+	opV128And           Opcode = 0xfd4e
+	opV128AndNot        Opcode = 0xfd4f
+	opV128Or            Opcode = 0xfd50
 	opV128Bitselect     Opcode = 0xfd52
 )
