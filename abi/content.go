@@ -130,7 +130,7 @@ func (p *Part) Check() error {
 	var missing bool
 	switch p.Type {
 	case "":
-		return errors.New("a part of content needs a type")
+		return errors.New("a content part needs a type")
 	case PartImage:
 		missing = p.ImageURL == nil
 	case PartAudio:
@@ -139,7 +139,7 @@ func (p *Part) Check() error {
 		missing = p.File == nil
 	}
 	if missing {
-		return errors.New("a part of the type " + p.Type + " needs " + p.Type)
+		return errors.New("a content part of type " + p.Type + " needs the field " + p.Type)
 	}
 	return nil
 }

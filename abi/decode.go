@@ -32,7 +32,7 @@ func DecodeUntil(b []byte, v any, stop func() error) (unknown []string, err erro
 func (s *scanner) decode(v any) (unknown []string, err error) {
 	t := reflect.TypeOf(v)
 	if t == nil || t.Kind() != reflect.Pointer {
-		return nil, errors.New("decode into something that is not a pointer")
+		return nil, errors.New("decode: the target must be a pointer")
 	}
 	if known := valueOf(v); known != nil {
 		return s.decodeKnown(v)
@@ -222,7 +222,7 @@ func (s *scanner) errorAt(text string) error {
 
 // duplicateKeyError returns the error for a duplicate key.
 func (s *scanner) duplicateKeyError(key string) error {
-	return s.errorAt("key " + quote(cut(key, 64)) + " stands twice")
+	return s.errorAt("key " + quote(cut(key, 64)) + " is duplicated")
 }
 
 // A DecodeError describes invalid JSON text and its position.

@@ -12,12 +12,12 @@ func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ in, want string }{
 		"empty":              {"", "empty"},
-		"trailing":           {`{} {}`, "something follows"},
+		"trailing":           {`{} {}`, "unexpected text after"},
 		"truncated":          {`{"instruction":"a`, "ends in the middle of a string"},
 		"invalid utf-8":      {"{\"instruction\":\"\xff\"}", "not valid UTF-8"},
 		"half a surrogate":   {`{"instruction":"\ud800"}`, "half of a surrogate pair"},
-		"duplicate":          {`{"instruction":"a","instruction":"b"}`, "stands twice"},
-		"duplicate, escaped": {`{"instruction":"a","instructio\u006e":"b"}`, "stands twice"},
+		"duplicate":          {`{"instruction":"a","instruction":"b"}`, "is duplicated"},
+		"duplicate, escaped": {`{"instruction":"a","instructio\u006e":"b"}`, "is duplicated"},
 		"case":               {`{"Instruction":"a"}`, `"Instruction" differs from "instruction" in case only`},
 		"kelvin sign":        {`{"respond":{"toolcalls":1,"tool_call\u017f":[]}}`, "in case only"},
 		"wrong type":         {`{"instruction":7}`, "instruction: want a string, got a number"},

@@ -32,7 +32,7 @@ func (s *scanner) rawKey() ([]byte, error) {
 func (s *scanner) colon() error {
 	s.space()
 	if s.peek() != ':' {
-		return s.errorAt("want : behind a key")
+		return s.errorAt("want : after a key")
 	}
 	s.i++
 	s.space()

@@ -114,7 +114,7 @@ func TestAuthorScalars(t *testing.T) {
 	loop := &ring{}
 	loop.Next = loop
 	_, err := MarshalValue(loop)
-	require.ErrorContains(t, err, "in itself")
+	require.ErrorContains(t, err, "cyclic")
 }
 
 // ReadValue must not change values that the text does not mention.

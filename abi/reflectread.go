@@ -17,7 +17,7 @@ func DecodeValue(b []byte, v any) (unknown []string, err error) {
 func (s *scanner) decodeValue(v any) (unknown []string, err error) {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return nil, errors.New("decode into something that is not a pointer")
+		return nil, errors.New("decode: the target must be a non-nil pointer")
 	}
 	s.enter = enterType
 	if err := s.document(p.Type().Elem()); err != nil || s.stopped != nil {
@@ -74,7 +74,7 @@ func (t *trusted) anything(v any) error {
 	}
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return errors.New("read into something that is not a pointer")
+		return errors.New("decode: the target must be a non-nil pointer")
 	}
 	return t.author(p.Elem())
 }
@@ -323,7 +323,7 @@ func (t *trusted) prefixUnknown(before int, step string) {
 }
 
 func duplicateKeyError(key string) error {
-	return newValueError("key " + quote(cut(key, 64)) + " stands twice")
+	return newValueError("key " + quote(cut(key, 64)) + " is duplicated")
 }
 
 func (t *trusted) authorField(v reflect.Value, f *authorField) error {

@@ -94,7 +94,7 @@ func (w *writer) author(v reflect.Value, depth int) {
 		return
 	}
 	if depth > maxValueDepth {
-		w.fail(errors.New("a value of type " + v.Type().String() + " is nested too deep, or in itself"))
+		w.fail(errors.New("a value of type " + v.Type().String() + " is nested too deeply or cyclic"))
 		return
 	}
 	if t := v.Type(); t.NumMethod() > 0 || mayHaveMethods(t) && v.CanAddr() && reflect.PointerTo(t).NumMethod() > 0 {
@@ -162,7 +162,7 @@ func (w *writer) byMethod(v reflect.Value) bool {
 // float writes a number as JavaScript formats it.
 func (w *writer) float(f float64, bits int) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		w.fail(errors.New(strconv.FormatFloat(f, 'g', -1, 64) + " is no number of JSON"))
+		w.fail(errors.New(strconv.FormatFloat(f, 'g', -1, 64) + " has no JSON encoding"))
 		return
 	}
 	form := byte('f')
@@ -262,7 +262,7 @@ func (w *writer) authorMap(v reflect.Value, depth int) {
 			return
 		}
 		if _, twice := values[name]; twice {
-			w.fail(errors.New("two keys of a map are written as " + strconv.Quote(name)))
+			w.fail(errors.New("two map keys are encoded as " + strconv.Quote(name)))
 			return
 		}
 		names, values[name] = append(names, name), it.Value()

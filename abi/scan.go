@@ -88,7 +88,7 @@ func (s *scanner) document(t reflect.Type) error {
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.errorAt("something follows the JSON value")
+		return s.errorAt("unexpected text after the JSON value")
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (s *scanner) number() error {
 	}
 	if s.peek() == '.' {
 		if s.i++; !s.digits() {
-			return s.errorAt("a number without digits behind its point")
+			return s.errorAt("a number without digits after its decimal point")
 		}
 	}
 	if c := s.peek(); c == 'e' || c == 'E' {
@@ -246,7 +246,7 @@ func (s *scanner) escape() error {
 		r, ok := s.hex4()
 		switch {
 		case !ok:
-			return s.errorAt(`want four hex digits behind \u`)
+			return s.errorAt(`want four hex digits after \u`)
 		case r >= 0xdc00 && r < 0xe000:
 			return s.errorAt("half of a surrogate pair")
 		case r >= 0xd800 && r < 0xdc00:
@@ -380,7 +380,7 @@ func (s *scanner) objectField(f form, seen *keySet) error {
 	}
 	s.space()
 	if s.peek() != ':' {
-		return s.errorAt("want : behind a key")
+		return s.errorAt("want : after a key")
 	}
 	s.i++
 	s.space()

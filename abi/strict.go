@@ -51,7 +51,7 @@ func (s *scanner) whole(v strict) error {
 	}
 	s.space()
 	if s.i < len(s.b) {
-		return s.errorAt("something follows the JSON value")
+		return s.errorAt("unexpected text after the JSON value")
 	}
 	return nil
 }

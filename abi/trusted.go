@@ -83,7 +83,7 @@ const (
 // matter.
 const Pad = 24
 
-var errMalformed = errors.New("no JSON of the right form")
+var errMalformed = errors.New("malformed JSON")
 
 func (t *trusted) end() error {
 	if t.bad {

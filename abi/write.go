@@ -204,7 +204,7 @@ func (w *writer) raw(v JSON) {
 	}
 	b, err := compact(w.b, v)
 	if err != nil {
-		w.fail(Wrap("a value that is not JSON", err))
+		w.fail(Wrap("invalid raw JSON", err))
 		return
 	}
 	w.b = b

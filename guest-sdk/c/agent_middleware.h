@@ -2052,7 +2052,7 @@ AM_SMALL bool am_take(am_reader *r, int c) {
 
 AM_FN bool am_take_word(am_reader *r, am_str word) {
 	if (r->end - r->p < word.n || memcmp(r->p, word.p, (size_t)word.n) != 0) {
-		am_wrong(r, "no JSON value");
+		am_wrong(r, "invalid JSON value");
 		return false;
 	}
 	r->p += word.n;
@@ -2102,7 +2102,7 @@ AM_FN char *am_unescape(am_reader *r, const char **at, const char *end, char *to
 		}
 	int32_t c = *p == 'u' && end - p >= 5 ? am_hex4(p + 1) : -1;
 	if (c < 0) {
-		am_wrong(r, "a bad escape in a string");
+		am_wrong(r, "invalid escape in a string");
 		return to;
 	}
 	p += 5;
@@ -2153,7 +2153,7 @@ AM_SMALL bool am_string(am_reader *r) {
 		p++;
 	}
 	r->p = p < end ? p : end;
-	am_wrong(r, "a string without an end");
+	am_wrong(r, "unterminated string");
 	return false;
 }
 
@@ -2213,7 +2213,7 @@ AM_FN am_str am_read_number(am_reader *r) {
 		ok = ok && r->p > digits;
 	}
 #undef AM_DIGITS
-	if (!ok) am_wrong(r, "no JSON value");
+	if (!ok) am_wrong(r, "invalid JSON value");
 	return (am_str){from, (int32_t)(r->p - from)};
 }
 
@@ -2240,7 +2240,7 @@ AM_SMALL int64_t am_read_whole(am_reader *r) {
 		r->p = p;
 		return v;
 	}
-	if (!am_whole(am_read_number(r), &v)) am_wrong(r, "want a whole number");
+	if (!am_whole(am_read_number(r), &v)) am_wrong(r, "want an integer");
 	return v;
 }
 
@@ -2286,7 +2286,7 @@ AM_SMALL void am_skip_text(am_reader *r) {
 			if (end - p > 4 && am_hex4(p + 1) >= 0) break;
 			/* fallthrough */
 		default:
-			am_wrong(r, "a bad escape in a string");
+			am_wrong(r, "invalid escape in a string");
 		}
 	}
 }
@@ -2495,7 +2495,7 @@ AM_FN void am_read_value(am_reader *r, const am_type *t, void *to) {
 AM_SMALL const char *am_decode(am_json json, const am_type *t, void *to) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_read_value(&r, t, to);
-	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "something follows the JSON value";
+	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "unexpected text after the JSON value";
 	return r.wrong;
 }
 
@@ -2838,7 +2838,7 @@ AM_FN void am_read_any(am_reader *r, am_value *v) {
 			am_str key = {0, 0};
 			if (c == '{') key = am_read_key(r);
 			for (int32_t i = 0; c == '{' && i < v->len; i++)
-				if (am_same(v->items[i].key, key)) am_wrong(r, "a key stands twice");
+				if (am_same(v->items[i].key, key)) am_wrong(r, "duplicate key");
 			v->items = am_grow(v->items, v->len, sizeof(am_value));
 			am_value *item = &v->items[v->len++];
 			item->key = key;
@@ -2859,7 +2859,7 @@ AM_SMALL am_value *am_parse(am_json json, const char **wrong) {
 	am_reader r = {json.p, json.p, json.p + json.n, 0, 0};
 	am_value *v = AM_NEW(am_value);
 	am_read_any(&r, v);
-	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "something follows the JSON value";
+	if (r.wrong == 0 && am_peek(&r) >= 0) r.wrong = "unexpected text after the JSON value";
 	if (wrong != 0) *wrong = r.wrong;
 	return r.wrong == 0 ? v : 0;
 }

@@ -44,7 +44,7 @@ func TestParseInput(t *testing.T) {
 		`{"threadId":"t","runId":"r","resume":[{"status":"resolved"}]}`:                                                              "needs an interruptId",
 		`{"threadId":"t","runId":"r","resume":[{"interruptId":"a","status":"resolved"},{"interruptId":"a","status":"resolved"}]}`:    "a second time",
 		`{"threadId":"t","runId":"r","tools":[{"name":""}]}`:                                                                         "tools[0]",
-		`{"threadId":"t","threadId":"u","runId":"r"}`:                                                                                "stands twice",
+		`{"threadId":"t","threadId":"u","runId":"r"}`:                                                                                "is duplicated",
 		`[]`: "",
 		`{"threadId":"t","runId":"r","state":"` + strings.Repeat("x", agui.MaxInput) + `"}`: "at most",
 	} {

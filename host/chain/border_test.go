@@ -138,7 +138,7 @@ func TestRefusedAnswers(t *testing.T) {
 		"the same again":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: tools(400_000, "host%.0d")}}, "an answer may name 1025 tools"},
 		"many removed":      {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Remove: slices.Repeat([]string{"x"}, 400_000)}}, "an answer may name 1025 tools"},
 		"another's tool":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Remove: []string{"host"}, Add: tools(1, "host%.0d")}}, `"host" belongs to host`},
-		"escape in a name":  {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(1, "\x1b[2J%d")}}, "a tool needs a name that models take"},
+		"escape in a name":  {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: tools(1, "\x1b[2J%d")}}, "invalid tool name"},
 		"bad parameters":    {abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "host", Parameters: []byte("7")}}}}, "parameters must be a JSON Schema object"},
 		"return_directly":   {abi.BeforeAgentAnswer{ReturnDirectly: make([]string, maxTools+1)}, "return_directly: names 1025 tools"},
 		"a role":            {abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{{Role: "operator"}}}}}}, `unknown role "operator"`},

@@ -30,7 +30,7 @@ func TestConfigure(t *testing.T) {
 		`{"limit":3,"speed":9}`:      `config: unexpected additional properties ["speed"]`,
 		`[]`:                         `config: is of type array; want "object"`,
 		`{"limit":3,`:                `config: not valid JSON: `,
-		`{"limit":3,"limit":4}`:      `key "limit" stands twice`,
+		`{"limit":3,"limit":4}`:      `key "limit" is duplicated`,
 		`{"limit":3,"deny":["` + strings.Repeat("x", 500) + `"]}`: `more than the limit input_bytes of 500`,
 	} {
 		_, err := m.Configure(t.Context(), "guard", json.RawMessage(config), Grants{})

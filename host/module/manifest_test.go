@@ -95,7 +95,7 @@ func TestManifestRefused(t *testing.T) {
 		`{"wasm":[{"path":"puppet.wasm","hash":"00ff"}]}`: "hash is 00ff, but the module's SHA-256 is ",
 		`{"wasm":[{"path":"nothing.wasm"}]}`:              "nothing.wasm: there is no such file",
 		`{"wasm":[{"data":"AAAA"}]}`:                      "this is not a WebAssembly module",
-		`{"wasm":[{"path":"puppet.wasm"}],"wasm":[]}`:     `key "wasm" stands twice`,
+		`{"wasm":[{"path":"puppet.wasm"}],"wasm":[]}`:     `key "wasm" is duplicated`,
 		`{"wasm":7}`: "cannot unmarshal",
 		`{"wasm":[{"path":"puppet.wasm"}],"config":{"a":1}}`: "cannot unmarshal",
 		`[]`:   "cannot unmarshal",

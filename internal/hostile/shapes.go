@@ -160,7 +160,7 @@ func atLimits() []Case {
 			return g.hook(abi.HookBeforeAgent, repeat(50_000, join(i32(0), growMemory, drop)...)).bytes()
 		}, "calls times mutable globals, more than the limit of"),
 		refused("40,000 operands that are loaded, then added", in(repeat(40_000, join(i32(0), load32(0))...), repeat(39_999, 0x6a), drop),
-			"operands are kept over straight code, more than the limit of"),
+			"operands are on the stack at fuel checks, more than the limit of"),
 		refused("straight code over 2,900 locals, eight times", func() []byte {
 			g := newGuest()
 			locals, code := join([]byte{1}, leb(2_900), []byte{typeI32}), []byte(nil)

@@ -174,13 +174,13 @@ export class Reader {
 
 	private word(word: string): void {
 		for (let i = 0; i < word.length; i++) {
-			if (this.byte() != <u8>word.charCodeAt(i)) return this.fail("no JSON value");
+			if (this.byte() != <u8>word.charCodeAt(i)) return this.fail("invalid JSON value");
 			this.at++;
 		}
 	}
 
 	end(): void {
-		if (this.wrong.length == 0 && this.peek() != 0) this.fail("something follows the JSON value");
+		if (this.wrong.length == 0 && this.peek() != 0) this.fail("unexpected text after the JSON value");
 	}
 
 	/** Skips a null and reports whether there was one. */
@@ -212,7 +212,7 @@ export class Reader {
 			if (c != 0x2c) this.fail("want a comma");
 			else {
 				this.at++;
-				if (this.peek() == close) this.fail("a comma too many");
+				if (this.peek() == close) this.fail("trailing comma");
 			}
 		}
 		if (this.peek() == 0) this.fail("want an item");
@@ -276,7 +276,7 @@ export class Reader {
 			at++;
 		}
 		this.at = min(at, stop);
-		this.fail("a string without an end");
+		this.fail("unterminated string");
 		return 0;
 	}
 
@@ -373,7 +373,7 @@ export class Reader {
 			case 0x66:
 				return 0x0c;
 		}
-		this.fail("a bad escape in a string");
+		this.fail("invalid escape in a string");
 		return 0;
 	}
 
@@ -384,7 +384,7 @@ export class Reader {
 			const lower = c | 32;
 			const digit = c >= 0x30 && c <= 0x39 ? c - 0x30 : lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 			if (digit < 0) {
-				this.fail("a bad escape in a string");
+				this.fail("invalid escape in a string");
 				return -1;
 			}
 			code = (code << 4) | digit;
@@ -416,7 +416,7 @@ export class Reader {
 			ok = this.digits() > 0 && ok;
 		}
 		if (!ok) {
-			this.fail("no JSON value");
+			this.fail("invalid JSON value");
 			return "";
 		}
 		return ascii(from, this.at - from);
@@ -442,7 +442,7 @@ export class Reader {
 		for (let i = negative ? 1 : 0; i < literal.length; i++) {
 			const d: i64 = literal.charCodeAt(i) - 0x30;
 			if (d < 0 || d > 9) {
-				this.fail("want a whole number");
+				this.fail("want an integer");
 				return 0;
 			}
 			v = v > (i64.MAX_VALUE - d) / 10 ? i64.MAX_VALUE : v * 10 + d;
@@ -770,7 +770,7 @@ export class Tree extends Value {
 				r.enter(0x7b, "");
 				while (r.item(0x7d)) {
 					const key = r.key();
-					if (this.keys.includes(key)) r.fail("a key stands twice");
+					if (this.keys.includes(key)) r.fail("duplicate key");
 					this.keys.push(key);
 					this.items.push(r.object<Tree>());
 				}

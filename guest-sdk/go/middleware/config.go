@@ -154,7 +154,7 @@ const deepest = 100
 // so that decoding into v does not change the value it was copied from.
 func renew(v reflect.Value, depth int) {
 	if depth > deepest {
-		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deep, or in itself. Tag fields that are no configuration `json:\"-\"`")
+		panic("middleware: " + v.Type().String() + " cannot be configured: it is nested too deeply or cyclic. Tag fields that are no configuration `json:\"-\"`")
 	}
 	kind := v.Kind()
 	switch kind {

@@ -89,7 +89,7 @@ func TestConfigureErrors(t *testing.T) {
 		`{"sub":{"rate":"fast"}}`:  "config: sub.rate: want a number, got a string",
 		`{"limits":{"a":1.5}}`:     "config: ",
 		`{"Mode":"x"}`:             `key "Mode" differs from "mode" in case only`,
-		`{"mode":"a","mode":"b"}`:  "stands twice",
+		`{"mode":"a","mode":"b"}`:  "is duplicated",
 		`{"Inside":"x"}`:           "unknown key Inside",
 		`[]`:                       "config: want an object, got an array",
 		`{"patterns":["("]}`:       "patterns: error parsing regexp",

@@ -98,7 +98,7 @@ func (f *fields) configure(ctx *Context, config abi.JSON) error {
 			continue
 		}
 		if seen[i] {
-			r.Refuse("stands twice")
+			r.Refuse("is duplicated")
 		}
 		seen[i] = true
 		f.all[i].read(r)

@@ -83,7 +83,7 @@ func TestToolsetErrors(t *testing.T) {
 	t.Parallel()
 	run := func(*middleware.Context, *middleware.Call) (*abi.Result, error) { return nil, nil }
 	for want, tools := range map[string][]middleware.Tool{
-		`a tool needs a name`:      {{Run: run}},
+		`invalid tool name`:        {{Run: run}},
 		`tool "t" has no Run`:      {{Tool: abi.Tool{Name: "t"}}},
 		`two tools are named "t"`:  {{Tool: abi.Tool{Name: "t"}, Run: run}, {Tool: abi.Tool{Name: "t"}, Run: run}},
 		`parameters must be a JSO`: {{Tool: abi.Tool{Name: "t", Parameters: []byte("[]")}, Run: run}},

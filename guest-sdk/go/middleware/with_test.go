@@ -236,7 +236,7 @@ func TestToolsFunc(t *testing.T) {
 		"moved":        {func(tools []abi.Tool) []abi.Tool { return []abi.Tool{tools[2], tools[0]} }, `{"tools":[{"name":"c"},{"name":"a"}]}`, ""},
 		"changed":      {func(tools []abi.Tool) []abi.Tool { tools[1].Description = "x"; return tools[:2] }, `{"tools":[{"name":"a"},{"name":"b","description":"x"}]}`, ""},
 		"twice":        {func(tools []abi.Tool) []abi.Tool { return append(tools, tools[0]) }, "", `two tools are named "a"`},
-		"without name": {func(tools []abi.Tool) []abi.Tool { return append(tools, abi.Tool{}) }, "", "a tool needs a name"},
+		"without name": {func(tools []abi.Tool) []abi.Tool { return append(tools, abi.Tool{}) }, "", "invalid tool name"},
 	} {
 		h := middlewaretest.New(middleware.Options{}, middleware.WithToolsFunc(
 			func(_ *middleware.Context, tools []abi.Tool, direct []string) ([]abi.Tool, []string, error) {

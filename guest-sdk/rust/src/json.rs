@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
 
     fn word(&mut self, word: &str) {
         if !self.between(self.at, self.stop).as_bytes().starts_with(word.as_bytes()) {
-            return self.fail("no JSON value");
+            return self.fail("invalid JSON value");
         }
         self.at += word.len();
     }
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         if self.wrong.is_none() {
             self.peek();
             if self.at < self.stop {
-                self.fail("something follows the JSON value");
+                self.fail("unexpected text after the JSON value");
             }
         }
         self.wrong.map_or(Ok(()), Err)
@@ -341,7 +341,7 @@ impl<'a> Reader<'a> {
             at += 1 + (c == b'\\') as usize;
         }
         self.at = at.min(stop);
-        self.fail("a string without an end");
+        self.fail("unterminated string");
         (from, from, false)
     }
 
@@ -373,7 +373,7 @@ impl<'a> Reader<'a> {
             let (c, behind) = self.escape(at, to);
             if behind == 0 {
                 self.at = at;
-                self.fail("a bad escape in a string");
+                self.fail("invalid escape in a string");
                 return String::new();
             }
             out.push(c);
@@ -422,7 +422,7 @@ impl<'a> Reader<'a> {
             ok &= self.digits() > 0;
         }
         if !ok {
-            self.fail("no JSON value");
+            self.fail("invalid JSON value");
         }
         self.between(from, self.at)
     }
@@ -460,7 +460,7 @@ impl<'a> Reader<'a> {
         for c in &digits[negative as usize..] {
             let d = c.wrapping_sub(b'0');
             if d > 9 {
-                self.fail("want a whole number");
+                self.fail("want an integer");
                 return 0;
             }
             value = if left > 0 { value * 10 + d as i64 } else { value.saturating_mul(10).saturating_add(d as i64) };
@@ -922,7 +922,7 @@ impl Json for Value {
                 let mut fields: Vec<(String, Value)> = Vec::new();
                 r.fields(&mut |key, r| {
                     if fields.iter().any(|(k, _)| k == key.text) {
-                        return r.fail("a key stands twice");
+                        return r.fail("duplicate key");
                     }
                     let mut value = Value::Null;
                     value.read(r);

@@ -349,7 +349,7 @@ func TestBroken(t *testing.T) {
 	const good = `{"messages":[{"role":"user","content":"a"}],"response":{"message":{"content":"b"}}}` + ",\n"
 	for name, tc := range map[string]struct{ in, want string }{
 		"empty":             {"", "c.json:1: not a cassette: empty"},
-		"not JSON":          {"{\n\"version\" 1}", "c.json:2: not a cassette: version: want : behind a key"},
+		"not JSON":          {"{\n\"version\" 1}", "c.json:2: not a cassette: version: want : after a key"},
 		"cut":               {begin + good, "c.json:5: not a cassette: "},
 		"array":             {"[]", "c.json:1: not a cassette: want an object, got an array"},
 		"no version":        {"{}", "version 0 is not known; this program reads version 1"},

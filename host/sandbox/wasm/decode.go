@@ -177,7 +177,7 @@ func (d *decoder) order(at, id, last int) {
 		return
 	}
 	if id == last {
-		d.failAt(at, Malformed, "section", uint64(id), 0, "the section is there twice")
+		d.failAt(at, Malformed, "section", uint64(id), 0, "duplicate section")
 		return
 	}
 	d.failAt(at, Malformed, "section", uint64(id), 0, "the section comes after the %s section, but belongs before it", sections[last].name)

@@ -45,7 +45,7 @@ func TestDecodeErrors(t *testing.T) {
 
 		// Sections.
 		{"section 15", binaryOf([]byte{15, 0}), Malformed, "no section with number 15"},
-		{"twice", binaryOf(types1, types1), Malformed, "type section: the section is there twice"},
+		{"twice", binaryOf(types1, types1), Malformed, "type section: duplicate section"},
 		{"order", binaryOf(memory, types1), Malformed, "after the memory section, but belongs before it"},
 		{"data count after code", binaryOf(types1, section(sectionFunction, []byte{1, 0}), section(sectionCode, []byte{1, 2, 0, 0x0b}), section(sectionDataCount, []byte{0})), Malformed, "after the code section"},
 		{"size beyond the end", binaryOf([]byte{sectionType, 100, 1}), Malformed, "needs 100 more bytes, but only 1 remain"},
@@ -80,7 +80,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"escape in a name", binaryOf(memory, section(sectionExport, []byte{1, 2, 'a', 0x1b, 2, 0})), Invalid, "control character"},
 		{"name of 1 MB", binaryOf(memory, section(sectionExport, []byte{1}, leb(1<<20), bytes.Repeat([]byte{'x'}, 1<<20), []byte{2, 0})), OverLimit, "1,048,576 bytes in the name of an export"},
 		{"name not UTF-8", binaryOf(memory, section(sectionExport, []byte{1, 1, 0xff, 2, 0})), Malformed, `not valid UTF-8: "\xff"`},
-		{"same export twice", binaryOf(memory, section(sectionExport, times(2, 1, 'm', 2, 0))), Invalid, `the export "m" is there twice`},
+		{"same export twice", binaryOf(memory, section(sectionExport, times(2, 1, 'm', 2, 0))), Invalid, `duplicate export "m"`},
 		{"import without module", binaryOf(section(sectionImport, times(1, 0, 1, 'g', 3, 0x7f, 0))), Invalid, "empty module name"},
 
 		// Indices.

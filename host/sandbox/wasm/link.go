@@ -18,7 +18,7 @@ func Link(main, part *Module, mainImports, partImports string, keep ...string) (
 	l.out.Types = slices.Concat(main.Types, part.Types)
 	l.out.Imports, l.out.Exports, l.out.Code = nil, nil, nil
 	if part.Start != nil || len(part.Data) > 0 || len(part.Elements) > 0 || len(part.Memories) > 0 {
-		return nil, fmt.Errorf("link: the part has more than functions")
+		return nil, fmt.Errorf("link: part must contain only functions")
 	}
 	// Assign function numbers once all remaining imports are known.
 	mainAt, mainWants := l.imports(main, mainImports, 0)
@@ -90,7 +90,7 @@ func supply(m *Module, at []uint32, wanted map[int]string, other *Module, otherA
 	for i, name := range wanted {
 		exp := other.Export(name)
 		if exp == nil || exp.Kind != ExternalFunction {
-			return fmt.Errorf("link: there is no function %s", name)
+			return fmt.Errorf("link: function %s is not exported", name)
 		}
 		want, _ := m.FunctionType(uint32(i))
 		got, _ := other.FunctionType(exp.Index)
@@ -108,10 +108,10 @@ func checkLinkable(c *Code) error {
 	for it := c.Instructions(); it.Next(&in); {
 		switch in.Op.info().imm {
 		case immGlobal, immIndirect, immData, immDataMemory, immTable, immTables, immElem, immElemTable:
-			return fmt.Errorf("link: the part uses %s", in.Op)
+			return fmt.Errorf("link: part must not use %s", in.Op)
 		case immBlock:
 			if in.Block.HasIndex {
-				return fmt.Errorf("link: the part has a block of several values")
+				return fmt.Errorf("link: part must not have blocks with several values")
 			}
 		}
 	}

@@ -71,13 +71,13 @@ func TestLink(t *testing.T) {
 func TestLinkErrors(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(main, part *Module){
-		"there is no function inc":               func(_, part *Module) { part.Exports[0].Name = "dec" },
-		"there is no function one":               func(main, _ *Module) { main.Exports[2].Kind = ExternalMemory },
-		"one: want () -> i32, got (i32) -> i32":  func(main, _ *Module) { main.Exports[2].Index = 2 },
-		"the part has more than functions":       func(_, part *Module) { part.Data = []Data{{}} },
-		"the part uses global.get":               func(_, part *Module) { part.Code[0] = codeOf(byte(OpGlobalGet), 0) },
-		"the part uses call_indirect":            func(_, part *Module) { part.Code[0] = codeOf(0x11, 0, 0) },
-		"the part has a block of several values": func(_, part *Module) { part.Code[0] = codeOf(byte(OpBlock), 0, byte(OpEnd)) },
+		"function inc is not exported":                  func(_, part *Module) { part.Exports[0].Name = "dec" },
+		"function one is not exported":                  func(main, _ *Module) { main.Exports[2].Kind = ExternalMemory },
+		"one: want () -> i32, got (i32) -> i32":         func(main, _ *Module) { main.Exports[2].Index = 2 },
+		"part must contain only functions":              func(_, part *Module) { part.Data = []Data{{}} },
+		"part must not use global.get":                  func(_, part *Module) { part.Code[0] = codeOf(byte(OpGlobalGet), 0) },
+		"part must not use call_indirect":               func(_, part *Module) { part.Code[0] = codeOf(0x11, 0, 0) },
+		"part must not have blocks with several values": func(_, part *Module) { part.Code[0] = codeOf(byte(OpBlock), 0, byte(OpEnd)) },
 	} {
 		main, part := linkable()
 		change(main, part)

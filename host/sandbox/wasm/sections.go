@@ -237,7 +237,7 @@ func (d *decoder) exports() {
 		at := d.pos
 		e := Export{Name: d.name("name of an export", d.limits.NameBytes)}
 		if seen[e.Name] && d.err == nil {
-			d.failAt(at, Invalid, "export", uint64(i), 0, "the export %q is there twice", e.Name)
+			d.failAt(at, Invalid, "export", uint64(i), 0, "duplicate export %q", e.Name)
 		}
 		seen[e.Name] = true
 		d.exportTarget(&e)

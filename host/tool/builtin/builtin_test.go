@@ -118,7 +118,7 @@ func TestArguments(t *testing.T) {
 		`{"file":"a"}`:             `ERROR there is no argument "file" (the arguments are limit, offset, path)`,
 		`{"pat":"a"}`:              `ERROR there is no argument "pat"; did you mean "path"? (the arguments are limit, offset, path)`,
 		`{"path":1}`:               `ERROR the arguments are wrong: path: want a string, got a number (at byte 8)`,
-		`{"path":"a","path":"b"}`:  `ERROR the arguments are wrong: path: key "path" stands twice (at byte 18)`,
+		`{"path":"a","path":"b"}`:  `ERROR the arguments are wrong: path: key "path" is duplicated (at byte 18)`,
 		`{"Path":"a"}`:             `ERROR the arguments are wrong: Path: key "Path" differs from "path" in case only (at byte 8)`,
 		`{"path":"a"`:              `ERROR the arguments are wrong: path: want , or } in an object (at byte 11)`,
 		`"a"`:                      `ERROR the arguments are wrong: want an object, got a string (at byte 0)`,

@@ -173,8 +173,8 @@ func TestOddTools(t *testing.T) {
 		`tool=twice_a_key error="its inputSchema is not strict JSON`,
 		`tool=deep error="its inputSchema is not strict JSON`,
 		`tool=good error="the server lists it twice"`,
-		`tool="" error="a tool needs a name`,
-		`tool="new\nline" error="a tool needs a name that models take`,
+		`tool="" error="invalid tool name`,
+		`tool="new\nline" error="invalid tool name`,
 	} {
 		require.Contains(t, log.String(), want)
 	}
