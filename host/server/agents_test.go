@@ -81,7 +81,7 @@ func TestAgentRefused(t *testing.T) {
 		"middlewares: [{module: sized, config: {n: many}}]":                            "config",
 		"middlewares: [{module: wrap, grants: [model]}]":                               "policy does not allow this tenant to grant model; allowed are read:*",
 		"middlewares: [{module: wrap, grants: ['http:api.example.com']}]":              "policy does not allow this tenant to grant",
-		"rings: {outer: [{module: wrap}]}":                                             "operator's",
+		"rings: {outer: [{module: wrap}]}":                                             "only the operator",
 		"tools: {root: /}":                                                             "cannot read files",
 		"tools: {mcp: [{command: sh -c id}]}":                                          "cannot start programs",
 		"tools: {mcp: [{url: 'http://169.254.169.254/'}]}":                             "policy does not allow this tenant to reach",
