@@ -91,13 +91,13 @@ func TestAgentsThatCannotBe(t *testing.T) {
 		"a bad file":    {"agents: [{name: a, file: bad.yaml}]", "bad.yaml:1:10: max_steps: want a number above 0"},
 		"a bad inline":  {"agents:\n  - name: a\n    agent: {limits: {max_steps: 0}}", "x.yaml:3:22: max_steps: want a number above 0"},
 		"no file":       {"agents: [{name: a, file: none.yaml}]", "x.yaml:1:20: "},
-		"neither":       {"agents: [{name: a}]", "an agent needs a file, or stands here as agent"},
+		"neither":       {"agents: [{name: a}]", "an agent needs either file or agent"},
 		"twice":         {"agents: [{name: a, agent: {}}, {name: a, agent: {}}]", `two agents are named "a"`},
 		"its own name":  {"name: a\nagents: [{name: a, agent: {}}]", `two agents are named "a"`},
 		"no name":       {"agents: [{agent: {}}]", "an agent needs a name"},
 		"a bad name":    {"agents: [{name: 'a b', agent: {}}]", "an agent needs a name"},
-		"no such use":   {"agents: [{name: a, as: helper, agent: {}}]", `there is no use "helper"; there are tool, transfer`},
-		"two circles":   {"agents: [{name: a, as: transfer, agent: {agents: [{name: b, as: transfer, agent: {}}]}}]", `agent "a" is handed over to, and hands over`},
+		"no such use":   {"agents: [{name: a, as: helper, agent: {}}]", `unknown use "helper"; allowed: tool, transfer`},
+		"two circles":   {"agents: [{name: a, as: transfer, agent: {agents: [{name: b, as: transfer, agent: {}}]}}]", `agent "a" has as: transfer, and so have agents of its own`},
 		"a tool's name": {"model: {name: m}\nagents: [{name: time, agent: {}}]", `tool "time" is offered by the agent's tools and by its agents`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 
 // An Agent is another agent that this one may run, or hand over to.
 type Agent struct {
-	Name        string  `json:"name" jsonschema:"The agent's name, unique among the agents and tools: the model chooses by it."`
-	Description string  `json:"description,omitempty" jsonschema:"What the agent is for: the model chooses by it."`
-	As          Use     `json:"as,omitempty" jsonschema:"tool: a call of it is a run of its own, whose answer is the call's result (default). transfer: the conversation may be handed over to it, from this agent and from the others that it may be handed over to, and back."`
+	Name        string  `json:"name" jsonschema:"The agent's name, unique among agents and tools. The model chooses agents by name and description."`
+	Description string  `json:"description,omitempty" jsonschema:"The purpose of the agent. The model chooses agents by name and description."`
+	As          Use     `json:"as,omitempty" jsonschema:"tool: each call is a separate run, whose answer is the result of the call (default). transfer: the conversation can be transferred to the agent, from this agent and from its other transfer agents, and back."`
 	File        Path    `json:"file,omitempty" jsonschema:"The agent's own agent.yaml."`
-	Agent       *Inline `json:"agent,omitempty" jsonschema:"The agent itself, in place of a file."`
+	Agent       *Inline `json:"agent,omitempty" jsonschema:"The agent, inline instead of in a file."`
 
 	loaded *File
 }
@@ -60,7 +60,7 @@ func (f *File) checkAgents() error {
 		case names[a.Name]:
 			return f.ErrorAt(at+".name", fmt.Errorf("two agents are named %q; give one of them another name", a.Name))
 		case (a.File == "") == (a.Agent == nil):
-			return f.ErrorAt(at, errors.New("an agent needs a file, or stands here as agent, one of them"))
+			return f.ErrorAt(at, errors.New("an agent needs either file or agent"))
 		}
 		names[a.Name] = true
 		if a.As == "" {
@@ -87,7 +87,7 @@ func (f *File) checkUse(a *Agent, at string) error {
 	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
 		return nil
 	}
-	return f.ErrorAt(at, fmt.Errorf("agent %q is handed over to, and hands over to agents of its own; name those beside it instead", a.Name))
+	return f.ErrorAt(at, fmt.Errorf("agent %q has as: transfer, and so have agents of its own; move those next to it", a.Name))
 }
 
 // locateAgents loads the files of agents. files are those around this one.
@@ -105,9 +105,9 @@ func (f *File) locateAgents(dir string, files []string) error {
 		switch {
 		case err != nil:
 		case slices.Contains(files, path):
-			err = fmt.Errorf("%s contains itself: agents cannot be nested without end", a.File)
+			err = fmt.Errorf("%s contains itself; agent files cannot be recursive", a.File)
 		case len(files) >= MaxAgents:
-			err = fmt.Errorf("agents' files nest more than %d deep", MaxAgents)
+			err = fmt.Errorf("agent files nested more than %d levels deep", MaxAgents)
 		default:
 			a.loaded, err = load(string(a.File), files)
 		}

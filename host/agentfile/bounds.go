@@ -43,7 +43,7 @@ type bounded struct {
 }
 
 func (b *bounded) err() error {
-	return fmt.Errorf("%s: %s is more than %s, the most that an agent may have; lower it", b.name, b.value, b.bound)
+	return fmt.Errorf("%s: %s exceeds the maximum of %s; lower it", b.name, b.value, b.bound)
 }
 
 // CheckBounds returns an error for a number that is larger than any agent may have, in f or in an
@@ -67,7 +67,7 @@ func (f *File) Bound() []string {
 	var out []string
 	for _, b := range f.beyond() {
 		b.lower()
-		out = append(out, fmt.Sprintf("%s is %s; the agent runs with %s, the most that an agent may have", b.at, b.value, b.bound))
+		out = append(out, fmt.Sprintf("%s is %s; the agent runs with the maximum of %s", b.at, b.value, b.bound))
 	}
 	for i := range f.Agents {
 		if inner := f.Agents[i].Spec(); inner != nil {

@@ -39,22 +39,22 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"limits: {max_steps: 100000}":                                          "",
-		"limits: {max_steps: 100001}":                                          "a.yaml:1:10: max_steps: 100001 is more than 100000, the most that an agent may have; lower it",
-		"limits: {max_steps: 100000000}":                                       "max_steps: 100000000 is more than 100000",
+		"limits: {max_steps: 100001}":                                          "a.yaml:1:10: max_steps: 100001 exceeds the maximum of 100000; lower it",
+		"limits: {max_steps: 100000000}":                                       "max_steps: 100000000 exceeds the maximum of 100000",
 		"limits: {timeout: 720h}":                                              "",
-		"limits: {timeout: 721h}":                                              "timeout: 721h0m0s is more than 720h0m0s",
-		"limits: {tool_timeout: 25h}":                                          "tool_timeout: 25h0m0s is more than 24h0m0s",
-		"limits: {pause: 8785h}":                                               "pause: 8785h0m0s is more than 8784h0m0s",
-		"limits: {parallel: 257}":                                              "parallel: 257 is more than 256",
-		"limits: {model_calls: 1000001}":                                       "model_calls: 1000001 is more than 1000000",
-		"limits: {tool_calls: 1000001}":                                        "tool_calls: 1000001 is more than 1000000",
-		"limits: {tools: {time: 1000001}}":                                     "time: 1000001 is more than 1000000",
-		"model: {retries: 101}":                                                "retries: 101 is more than 100",
-		"tools: {mcp: [{url: 'http://x', timeout: 11m}]}":                      "timeout: 11m0s is more than 10m0s",
-		"middlewares: [{module: x.wasm, limits: {timeout: 2h}}]":               "timeout: 2h0m0s is more than 1h0m0s",
-		"middlewares: [{module: x.wasm, limits: {nesting: 1025}}]":             "nesting: 1025 is more than 1024",
-		"rings: {inner: [{module: x.wasm, limits: {fuel: 9000000000000000}}]}": "fuel: 9000000000000000 is more than 1000000000000000",
-		"agents: [{name: a, agent: {limits: {max_steps: 100001}}}]":            "a.yaml:1:37: max_steps: 100001 is more than 100000",
+		"limits: {timeout: 721h}":                                              "timeout: 721h0m0s exceeds the maximum of 720h0m0s",
+		"limits: {tool_timeout: 25h}":                                          "tool_timeout: 25h0m0s exceeds the maximum of 24h0m0s",
+		"limits: {pause: 8785h}":                                               "pause: 8785h0m0s exceeds the maximum of 8784h0m0s",
+		"limits: {parallel: 257}":                                              "parallel: 257 exceeds the maximum of 256",
+		"limits: {model_calls: 1000001}":                                       "model_calls: 1000001 exceeds the maximum of 1000000",
+		"limits: {tool_calls: 1000001}":                                        "tool_calls: 1000001 exceeds the maximum of 1000000",
+		"limits: {tools: {time: 1000001}}":                                     "time: 1000001 exceeds the maximum of 1000000",
+		"model: {retries: 101}":                                                "retries: 101 exceeds the maximum of 100",
+		"tools: {mcp: [{url: 'http://x', timeout: 11m}]}":                      "timeout: 11m0s exceeds the maximum of 10m0s",
+		"middlewares: [{module: x.wasm, limits: {timeout: 2h}}]":               "timeout: 2h0m0s exceeds the maximum of 1h0m0s",
+		"middlewares: [{module: x.wasm, limits: {nesting: 1025}}]":             "nesting: 1025 exceeds the maximum of 1024",
+		"rings: {inner: [{module: x.wasm, limits: {fuel: 9000000000000000}}]}": "fuel: 9000000000000000 exceeds the maximum of 1000000000000000",
+		"agents: [{name: a, agent: {limits: {max_steps: 100001}}}]":            "a.yaml:1:37: max_steps: 100001 exceeds the maximum of 100000",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -78,9 +78,9 @@ func TestBoundLowers(t *testing.T) {
 	f, err := Parse("a.yaml", []byte("limits: {max_steps: 100000000, timeout: 9000h, parallel: 4}\nagents: [{name: a, agent: {limits: {max_steps: 200000}}}]"))
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"limits.max_steps is 100000000; the agent runs with 100000, the most that an agent may have",
-		"limits.timeout is 9000h0m0s; the agent runs with 720h0m0s, the most that an agent may have",
-		"agents[0]: limits.max_steps is 200000; the agent runs with 100000, the most that an agent may have",
+		"limits.max_steps is 100000000; the agent runs with the maximum of 100000",
+		"limits.timeout is 9000h0m0s; the agent runs with the maximum of 720h0m0s",
+		"agents[0]: limits.max_steps is 200000; the agent runs with the maximum of 100000",
 	}, f.Bound())
 	require.Equal(t, []int{100_000, 4, 100_000}, []int{f.Limits.MaxSteps, f.Limits.Parallel, f.Agents[0].Spec().Limits.MaxSteps})
 	require.Equal(t, Duration(720*time.Hour), f.Limits.Timeout)

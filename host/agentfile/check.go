@@ -36,7 +36,7 @@ func (f *File) check() error {
 	}
 	for name, n := range f.Limits.Tools {
 		if n < 1 {
-			return f.ErrorAt("limits.tools."+name, fmt.Errorf("%s: want a number above 0; to leave a tool out, leave it out of the tools", name))
+			return f.ErrorAt("limits.tools."+name, fmt.Errorf("%s: want a number above 0; to disable the tool, remove it from the tools", name))
 		}
 	}
 	return f.checkPositive("limits", f.Limits)
@@ -49,10 +49,10 @@ func (f *File) checkModel() error {
 	for name, value := range f.Model.Params {
 		same := func(part string) bool { return strings.EqualFold(part, name) } // to some endpoints it is
 		if slices.ContainsFunc([]string{"model", "messages", "tools", "stream"}, same) {
-			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is the agent's own business; leave it out", name))
+			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is set by the host; remove it", name))
 		}
 		if !json.Valid(value) {
-			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is not a value", name))
+			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is not a valid value", name))
 		}
 	}
 	for i, fallback := range f.Model.Fallbacks {
@@ -68,10 +68,10 @@ func (f *File) checkTools() error {
 		for i, name := range *f.Tools.Builtin {
 			at := fmt.Sprintf("tools.builtin[%d]", i)
 			if slices.Contains((*f.Tools.Builtin)[:i], name) {
-				return f.ErrorAt(at, fmt.Errorf("built-in tool %q is there twice", name))
+				return f.ErrorAt(at, fmt.Errorf("duplicate built-in tool %q", name))
 			}
 			if f.Tools.Root == "" && slices.Contains([]string{builtin.ListFiles, builtin.ReadFile, builtin.SearchFiles}, string(name)) {
-				return f.ErrorAt(at, fmt.Errorf("%s needs tools.root: the directory that it may read", name))
+				return f.ErrorAt(at, fmt.Errorf("%s needs tools.root: the directory it can read", name))
 			}
 		}
 	}
@@ -84,15 +84,15 @@ func (f *File) checkTools() error {
 		case s.Command != nil && s.URL != "":
 			return f.ErrorAt(at, errors.New("an MCP server has a command or a url, not both"))
 		case s.URL != "" && s.Env != nil:
-			return f.ErrorAt(at+".env", errors.New("env is for a command; a server at a url has its own environment"))
+			return f.ErrorAt(at+".env", errors.New("env needs a command; a server at a url has its own environment"))
 		case s.URL == "" && s.APIKeyEnv != "":
-			return f.ErrorAt(at+".api_key_env", errors.New("api_key_env is for a url; a command has this program's environment"))
+			return f.ErrorAt(at+".api_key_env", errors.New("api_key_env needs a url; a command inherits this program's environment"))
 		case len(s.Command) == 0 && s.URL == "" || s.Command != nil && s.Command[0] == "":
-			return f.ErrorAt(at+".command", errors.New("command: want a program, and its arguments"))
+			return f.ErrorAt(at+".command", errors.New("command: want a program and its arguments"))
 		}
 		s.SetName()
 		if names[s.Name] {
-			return f.ErrorAt(at, fmt.Errorf("two MCP servers are named %q; give one of them another name", s.Name))
+			return f.ErrorAt(at, fmt.Errorf("two MCP servers are named %q; rename one of them", s.Name))
 		}
 		names[s.Name] = true
 	}
@@ -123,9 +123,9 @@ func (f *File) checkSecrets() error {
 		case names[s.Name]:
 			return f.ErrorAt(at, fmt.Errorf("two secrets are named %s", s.Name))
 		case s.Env == "":
-			return f.ErrorAt(at, fmt.Errorf("secret %s needs the environment variable that holds it: env", s.Name))
+			return f.ErrorAt(at, fmt.Errorf("secret %s needs env: the environment variable with its value", s.Name))
 		case len(s.Hosts) == 0:
-			return f.ErrorAt(at, fmt.Errorf("secret %s needs the hosts that it is sent to: hosts", s.Name))
+			return f.ErrorAt(at, fmt.Errorf("secret %s needs hosts: those to which it may be sent", s.Name))
 		case err != nil:
 			return f.ErrorAt(at+".hosts", err)
 		}
@@ -149,7 +149,7 @@ func (f *File) checkMiddlewares() error {
 				m.Name = EntryName(string(m.Module))
 			}
 			if first, ok := at[m.Name]; ok {
-				return f.ErrorAt(path, fmt.Errorf("%s is named %q as well; give one of them another name", first, m.Name))
+				return f.ErrorAt(path, fmt.Errorf("%s has the same name %q; rename one of them", first, m.Name))
 			}
 			at[m.Name] = path
 			if _, err := m.ModuleGrants(); err != nil {

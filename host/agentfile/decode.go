@@ -42,11 +42,11 @@ type decoder struct {
 func (f *File) decode(b []byte) error {
 	switch {
 	case len(b) > MaxSize:
-		return fmt.Errorf("%s: larger than %d bytes, so hardly an agent.yaml", f.path, MaxSize)
+		return fmt.Errorf("%s: larger than %d bytes, the limit for an agent.yaml", f.path, MaxSize)
 	case !utf8.Valid(b):
 		return fmt.Errorf("%s: not text in UTF-8", f.path)
 	case tooDeep(b):
-		return fmt.Errorf("%s: not an agent: nested too deep", f.path)
+		return fmt.Errorf("%s: nested too deeply", f.path)
 	}
 	root, err := f.parse(b)
 	if err != nil || root == nil {
@@ -93,7 +93,7 @@ func (f *File) parse(b []byte) (root ast.Node, err error) {
 			continue
 		}
 		if root != nil {
-			return nil, f.errorAt(place(doc.Body), errors.New("a second document; an agent is one"))
+			return nil, f.errorAt(place(doc.Body), errors.New("more than one YAML document; want one agent"))
 		}
 		root = doc.Body
 	}
@@ -132,16 +132,16 @@ func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 		case *ast.AliasNode:
 			to, ok := d.anchors[at.Value.GetToken().Value]
 			if !ok {
-				return nil, d.errorf(n, "there is no anchor &%s above", at.Value.GetToken().Value)
+				return nil, d.errorf(n, "unknown anchor &%s", at.Value.GetToken().Value)
 			}
 			n = to
 		case *ast.TagNode:
-			return nil, d.errorf(n, "tags such as %s mean nothing here; leave it out", at.Start.Value)
+			return nil, d.errorf(n, "tag %s is not supported; remove it", at.Start.Value)
 		default:
 			return unsplit(n), nil
 		}
 	}
-	return nil, d.errorf(n, "aliases of aliases nest too deep")
+	return nil, d.errorf(n, "aliases nested too deeply")
 }
 
 // unsplit puts together what the parser took apart: in a list between braces
@@ -187,7 +187,7 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 		case reflect.Struct, reflect.Slice, reflect.Map:
 			return nil // "tools:" with everything under it commented out
 		}
-		return d.errorf(n, "%s has no value; write it, or leave the key out", key(path))
+		return d.errorf(n, "%s has no value; set one, or remove the key", key(path))
 	}
 	u, ok := v.Addr().Interface().(encoding.TextUnmarshaler)
 	text, single := scalarText(n)

@@ -25,25 +25,25 @@ const MaxSize = 256 << 10
 // A File is an agent as it is written down. Its zero value is an agent
 // without a model.
 type File struct {
-	Name        string `json:"name,omitempty" jsonschema:"The agent's name, which modules see."`
-	Model       Model  `json:"model,omitzero" jsonschema:"The model that is asked. Keys are never in this file: they come from the environment."`
-	Instruction string `json:"instruction,omitempty" jsonschema:"What the model is told first, as a system message."`
-	Tools       Tools  `json:"tools,omitzero" jsonschema:"What the model may call."`
+	Name        string `json:"name,omitempty" jsonschema:"The agent's name. Modules can read it."`
+	Model       Model  `json:"model,omitzero" jsonschema:"The model. API keys are never in this file: they come from the environment."`
+	Instruction string `json:"instruction,omitempty" jsonschema:"The system message at the start of each model request."`
+	Tools       Tools  `json:"tools,omitzero" jsonschema:"The tools that the model can call."`
 
-	Secrets []Secret `json:"secrets,omitempty" jsonschema:"Values that modules put into requests as {{secret:NAME}} and never see. They come from the environment."`
+	Secrets []Secret `json:"secrets,omitempty" jsonschema:"Secrets that modules send in requests as {{secret:NAME}} without seeing the values, which come from the environment."`
 
-	ReturnDirectly []string `json:"return_directly,omitempty" jsonschema:"Tools whose result ends the run, as its answer."`
+	ReturnDirectly []string `json:"return_directly,omitempty" jsonschema:"Tools whose result ends the run and is its answer."`
 
-	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"The modules around the agent's loop, in their order: the first is the outermost."`
-	Rings       Rings        `json:"rings,omitzero" jsonschema:"Modules of an operator, around and inside the middlewares."`
+	Middlewares []Middleware `json:"middlewares,omitempty" jsonschema:"The modules around the agent's loop, outermost first."`
+	Rings       Rings        `json:"rings,omitzero" jsonschema:"The operator's modules, around and inside the middlewares."`
 
-	ContinueOnError    bool `json:"continue_on_error,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that failed. The first error is reported at the end."`
-	ContinueOnResponse bool `json:"continue_on_response,omitempty" jsonschema:"Whether the rest of a pipeline of before and after hooks runs after one that answered. The last answer counts."`
+	ContinueOnError    bool `json:"continue_on_error,omitempty" jsonschema:"Whether the remaining before and after hooks of a pipeline run after one of them fails. The first error is reported at the end."`
+	ContinueOnResponse bool `json:"continue_on_response,omitempty" jsonschema:"Whether the remaining before and after hooks of a pipeline run after one of them answers. The last answer counts."`
 
-	Agents []Agent `json:"agents,omitempty" jsonschema:"Other agents, that this one may run as tools or hand the conversation over to. One without a model has this agent's. The modules of this agent's rings are around theirs as well."`
+	Agents []Agent `json:"agents,omitempty" jsonschema:"Sub-agents, which this agent can run as tools or transfer the conversation to. The default model of a sub-agent is this agent's. The modules of this agent's rings also apply to sub-agents."`
 
-	Limits Limits `json:"limits,omitzero" jsonschema:"What a run may use."`
-	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether the model is asked to stream its answers. Default: true."`
+	Limits Limits `json:"limits,omitzero" jsonschema:"The limits of a run."`
+	Stream *bool  `json:"stream,omitempty" jsonschema:"Whether to stream the model's answers. Default: true."`
 
 	path  string
 	lines []string
@@ -57,57 +57,57 @@ type File struct {
 type Model struct {
 	Endpoint
 	Params    abi.Params `json:"params,omitempty" jsonschema:"Parameters of each call by their OpenAI names: temperature, max_tokens, …"`
-	Retries   *int       `json:"retries,omitempty" jsonschema:"How often a call that failed is made again, where that makes sense. Default: 2, at most 100."`
-	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models that are asked, in this order, when the one before does not answer."`
+	Retries   *int       `json:"retries,omitempty" jsonschema:"The maximum number of retries of a model call that failed with a retryable error. Default: 2, at most 100."`
+	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models to try, in this order, when the previous one does not answer."`
 }
 
 // An Endpoint is a model at an OpenAI-compatible address.
 type Endpoint struct {
 	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint."`
-	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's address up to, not including, /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's own; a fallback's default is that of the model."`
-	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable that holds the endpoint's key. Default: OPENAI_API_KEY. A fallback with an address of its own gets no key without it."`
+	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's URL, without /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's API; for a fallback, the model's endpoint."`
+	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY; for a fallback with its own base_url, no key."`
 }
 
 // Tools are what the model may call.
 type Tools struct {
-	Builtin *[]Builtin  `json:"builtin,omitempty" jsonschema:"The built-in tools. Default: time and calculator, and with a root the file tools. [] for none."`
-	Root    Path        `json:"root,omitempty" jsonschema:"The directory that the file tools may read. They are read-only, and nothing leads out of it."`
-	MCP     []MCPServer `json:"mcp,omitempty" jsonschema:"MCP servers, whose tools are added. Names stay as they are; clashes are refused."`
+	Builtin *[]Builtin  `json:"builtin,omitempty" jsonschema:"The built-in tools. Default: time and calculator, and with a root also the file tools. [] for none."`
+	Root    Path        `json:"root,omitempty" jsonschema:"The directory that the file tools can read. They cannot write, and cannot leave the directory."`
+	MCP     []MCPServer `json:"mcp,omitempty" jsonschema:"MCP servers, whose tools are added under their own names. Duplicate names are an error."`
 
-	Idempotent []string `json:"idempotent,omitempty" jsonschema:"Tools that may be called twice with the effect of once, beside those that say so themselves: a run that was cut off during such a call makes it again. Of others the model is told that the outcome is unknown."`
+	Idempotent []string `json:"idempotent,omitempty" jsonschema:"Idempotent tools, in addition to those that declare it themselves. If a run is interrupted during a call of an idempotent tool, it repeats the call when it resumes. For other tools, the model receives a result that says the outcome is unknown."`
 }
 
 // An MCPServer is started as a command, or reached at a URL.
 type MCPServer struct {
-	Name    string            `json:"name,omitempty" jsonschema:"What messages call it. Default: its command, or the host of its URL."`
-	Command Command           `json:"command,omitempty" jsonschema:"The program and its arguments; a text is split like shell words, without a shell."`
-	Env     map[string]string `json:"env,omitempty" jsonschema:"Environment variables for the command, beside this program's own. Nothing is expanded."`
+	Name    string            `json:"name,omitempty" jsonschema:"The server's name in messages. Default: its command, or the host of its URL."`
+	Command Command           `json:"command,omitempty" jsonschema:"The program and its arguments. A string is split into shell words; no shell runs."`
+	Env     map[string]string `json:"env,omitempty" jsonschema:"Additional environment variables of the command. Values are not expanded."`
 
-	URL       URL    `json:"url,omitempty" jsonschema:"The address of a server that speaks streamable HTTP."`
-	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable that holds the key for the url, sent as a bearer token. Default: no key."`
+	URL       URL    `json:"url,omitempty" jsonschema:"The URL of a server with the streamable HTTP transport."`
+	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the key for the url, which is sent as a bearer token. Default: no key."`
 
 	// Dir is the directory of the file, in which the command runs.
 	Dir string `json:"-"`
 
-	Timeout Duration `json:"timeout,omitempty" jsonschema:"How long the server may take to answer when it is connected to, and again to list its tools. Default: 10s, at most 10m."`
+	Timeout Duration `json:"timeout,omitempty" jsonschema:"The timeout for connecting to the server, and again for listing its tools. Default: 10s, at most 10m."`
 }
 
 // A Secret is a value of the environment that the host fills into requests of
 // modules.
 type Secret struct {
-	Name  string   `json:"name" jsonschema:"The name by which requests ask for it: letters, digits, _ and -."`
-	Env   string   `json:"env" jsonschema:"The environment variable that holds the value, of 8 bytes and more."`
-	Hosts []string `json:"hosts" jsonschema:"The hosts that it is sent to, by https: api.example.com, api.example.com:8443, *.example.com."`
+	Name  string   `json:"name" jsonschema:"The secret's name in requests: letters, digits, _ and -."`
+	Env   string   `json:"env" jsonschema:"The environment variable with the value, which must have at least 8 bytes."`
+	Hosts []string `json:"hosts" jsonschema:"The hosts to which the secret may be sent, over https: api.example.com, api.example.com:8443, *.example.com."`
 }
 
 // A Middleware is one entry of the chain.
 type Middleware struct {
 	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, a script (.ts, .js), or an Extism manifest (.json)."`
 	Name    string          `json:"name,omitempty" jsonschema:"The entry's name, unique in the agent. Default: the module's file name without its extension."`
-	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration, of any form that it takes."`
-	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"What the module may use. Passing a limit is a fault."`
-	Grants  []Grant         `json:"grants,omitempty" jsonschema:"The module's powers beyond computing. Default: it reads all messages, and nothing else."`
-	OnFault OnFault         `json:"on_fault,omitempty" jsonschema:"What a fault of the module does: fail ends the run (default), skip goes on as if the module were not there. A gate that faults denies either way."`
+	Config  json.RawMessage `json:"config,omitempty" jsonschema:"The module's configuration. The module defines its form."`
+	Limits  ModuleLimits    `json:"limits,omitzero" jsonschema:"The module's limits. Exceeding one is a fault."`
+	Grants  []Grant         `json:"grants,omitempty" jsonschema:"The capabilities granted to the module. Default: it can read all messages, and nothing else."`
+	OnFault OnFault         `json:"on_fault,omitempty" jsonschema:"The consequence of a fault of the module: fail ends the run (default), skip continues without the module. A gate that faults always denies the call."`
 }
 
 // Rings are modules around (outer) and inside (inner) the middlewares.
@@ -118,39 +118,39 @@ type Rings struct {
 
 // ModuleLimits bound one module; what is zero has its default.
 type ModuleLimits struct {
-	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's own running time in one hook. Default: 1s."`
+	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's running time per hook call, without host calls. Default: 1s."`
 	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
-	Fuel         int64    `json:"fuel,omitempty" jsonschema:"The module's work in one hook, about one for each instruction: ends it at the same place on every machine. Default: 10000000000."`
-	RunFuel      int64    `json:"run_fuel,omitempty" jsonschema:"The work of all hooks of the entry in a run, or in what is left of it after a pause. Default: 100 times fuel."`
-	StackBytes   Bytes    `json:"stack_bytes,omitempty" jsonschema:"The stack of the module's calls of its own functions. Default: 4MiB."`
-	ModuleBytes  Bytes    `json:"module_bytes,omitempty" jsonschema:"The largest module. Default: 16MiB."`
-	InputBytes   Bytes    `json:"input_bytes,omitempty" jsonschema:"The largest input of a hook. Default: 8MiB."`
-	OutputBytes  Bytes    `json:"output_bytes,omitempty" jsonschema:"The largest answer of a hook. Default: 8MiB."`
-	ReplyBytes   Bytes    `json:"reply_bytes,omitempty" jsonschema:"The largest reply of one host call. Default: 8MiB."`
-	LogBytes     Bytes    `json:"log_bytes,omitempty" jsonschema:"What one hook may print and log. Default: 64KiB."`
-	LogLineBytes Bytes    `json:"log_line_bytes,omitempty" jsonschema:"The longest line of it. Default: 4KiB."`
-	HostCalls    int      `json:"host_calls,omitempty" jsonschema:"Host calls of one hook. Default: 10000."`
-	Instances    int      `json:"instances,omitempty" jsonschema:"Calls of the entry under way at once in a run. Default: 64."`
-	Nesting      int      `json:"nesting,omitempty" jsonschema:"How many modules may stand on one another. Default: 64."`
+	Fuel         int64    `json:"fuel,omitempty" jsonschema:"The fuel per hook call. An instruction uses about 1 fuel, so the limit has the same effect on every machine. Default: 10000000000."`
+	RunFuel      int64    `json:"run_fuel,omitempty" jsonschema:"The fuel of all hook calls of the entry in a run, counted anew after a pause. Default: 100 times fuel."`
+	StackBytes   Bytes    `json:"stack_bytes,omitempty" jsonschema:"The module's call stack. Default: 4MiB."`
+	ModuleBytes  Bytes    `json:"module_bytes,omitempty" jsonschema:"The size of the module. Default: 16MiB."`
+	InputBytes   Bytes    `json:"input_bytes,omitempty" jsonschema:"The input of one hook call. Default: 8MiB."`
+	OutputBytes  Bytes    `json:"output_bytes,omitempty" jsonschema:"The answer of one hook call. Default: 8MiB."`
+	ReplyBytes   Bytes    `json:"reply_bytes,omitempty" jsonschema:"The reply of one host call. Default: 8MiB."`
+	LogBytes     Bytes    `json:"log_bytes,omitempty" jsonschema:"The output and logs of one hook call. Default: 64KiB."`
+	LogLineBytes Bytes    `json:"log_line_bytes,omitempty" jsonschema:"One line of output or logs. Default: 4KiB."`
+	HostCalls    int      `json:"host_calls,omitempty" jsonschema:"The number of host calls per hook call. Default: 10000."`
+	Instances    int      `json:"instances,omitempty" jsonschema:"The number of concurrent calls of the entry in a run. Default: 64."`
+	Nesting      int      `json:"nesting,omitempty" jsonschema:"The depth of nested calls between modules. Default: 64."`
 }
 
 // Limits bound a run; what is zero has its default.
 type Limits struct {
-	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"Steps of a run, each one call of the model. Default: 20, at most 100000."`
-	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The time of a run. Default: none, at most 720h."`
-	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The time of one tool call. Default: 2m, at most 24h."`
-	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h, a week; at most 8784h."`
-	Parallel    int      `json:"parallel,omitempty" jsonschema:"Tool calls at once. Default: 8, at most 256."`
+	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"The number of steps of a run. Each step is one model call. Default: 20, at most 100000."`
+	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The duration of a run. Default: no limit, at most 720h."`
+	ToolTimeout Duration `json:"tool_timeout,omitempty" jsonschema:"The duration of one tool call. Default: 2m, at most 24h."`
+	Pause       Duration `json:"pause,omitempty" jsonschema:"How long a paused run waits for answers. Default: 168h (a week), at most 8784h."`
+	Parallel    int      `json:"parallel,omitempty" jsonschema:"The number of concurrent tool calls. Default: 8, at most 256."`
 
-	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"How often the model is asked, also by modules and by agents that are tools. Retries do not count. Default: no limit, at most 1000000."`
-	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"Tool calls that the model, modules, and agents that are tools may make, all tools together. Default: no limit, at most 1000000."`
-	Tools       map[string]int `json:"tools,omitempty" jsonschema:"Calls of single tools, by their names. Default: no limit, at most 1000000."`
-	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"What happens at max_steps and model_calls: error ends the run (default), end ends it with the answer so far, answer makes the last call one without tools so that the model answers."`
-	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"What happens at tool_calls and tools: error ends the run (default), end ends it with the answer so far, answer refuses calls beyond the limit and lets the model answer without tools, refuse only refuses them."`
+	ModelCalls  int            `json:"model_calls,omitempty" jsonschema:"The number of model calls, including those of modules and of sub-agents that are tools. Retries do not count. Default: no limit, at most 1000000."`
+	ToolCalls   int            `json:"tool_calls,omitempty" jsonschema:"The number of tool calls of all tools, including those of modules and of sub-agents that are tools. Default: no limit, at most 1000000."`
+	Tools       map[string]int `json:"tools,omitempty" jsonschema:"The number of calls of individual tools, by tool name. Default: no limit, at most 1000000."`
+	OnLimit     OnLimit        `json:"on_limit,omitempty" jsonschema:"The behavior at max_steps and model_calls: error fails the run (default), end ends it with the answer so far, answer makes the last model call without tools, so that the model answers."`
+	OnToolLimit OnToolLimit    `json:"on_tool_limit,omitempty" jsonschema:"The behavior at tool_calls and tools: error fails the run (default), end ends it with the answer so far, answer rejects calls beyond the limit and lets the model answer without tools, refuse only rejects the calls."`
 
-	JournalBytes int64 `json:"journal_bytes,omitempty" jsonschema:"Bytes that a run and its sub-agents write to the journal. The run ends beyond it. Default: 67108864, which a file cannot raise."`
+	JournalBytes int64 `json:"journal_bytes,omitempty" jsonschema:"The bytes that a run and its sub-agents can write to the journal. Beyond the limit, the run ends. Default: 67108864, which a file cannot raise."`
 
-	Models []string `json:"models,omitzero" jsonschema:"Models that modules may choose beside the agent's own. Default: any at its endpoint; [] for none."`
+	Models []string `json:"models,omitzero" jsonschema:"Models that modules can choose in addition to the agent's own. Default: any at its endpoint; [] for none."`
 }
 
 // Load reads a file. Paths in it are relative to the file's directory, and
@@ -184,15 +184,15 @@ func load(path string, files []string) (*File, error) {
 func read(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; give -f the path of an agent.yaml", path, cause(err))
+		return nil, fmt.Errorf("%s: %w; want the path of an agent.yaml", path, cause(err))
 	}
 	defer file.Close()
 	b, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w; give -f the path of an agent.yaml", path, cause(err))
+		return nil, fmt.Errorf("%s: %w; want the path of an agent.yaml", path, cause(err))
 	case len(b) > MaxSize:
-		return nil, fmt.Errorf("%s: larger than %d bytes, so hardly an agent.yaml", path, MaxSize)
+		return nil, fmt.Errorf("%s: larger than %d bytes, the limit for an agent.yaml", path, MaxSize)
 	}
 	return b, nil
 }

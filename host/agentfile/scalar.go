@@ -72,7 +72,7 @@ type URL string
 func (u *URL) UnmarshalText(b []byte) error {
 	at, err := url.Parse(string(b))
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return fmt.Errorf("want an address that begins with https:// or http://, not %q", b)
+		return fmt.Errorf("want a URL that starts with https:// or http://, not %q", b)
 	}
 	*u = URL(b)
 	return nil
@@ -87,7 +87,7 @@ func (c *Command) UnmarshalText(b []byte) error {
 	words, err := shlex.Split(string(b))
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot split the command: %w", err)
+		return fmt.Errorf("split the command: %w", err)
 	case len(words) == 0:
 		return errors.New("want a command")
 	}
@@ -149,7 +149,7 @@ func (g *Grant) UnmarshalText(b []byte) error {
 // oneOf sets to to one of the names.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
-		return fmt.Errorf("there is no %s %q; %s", what, got, instead(got, names, "there are"))
+		return fmt.Errorf("unknown %s %q; %s", what, got, instead(got, names, "allowed:"))
 	}
 	*to = got
 	return nil

@@ -144,8 +144,8 @@ func TestStepsAreBounded(t *testing.T) {
 	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_000}}, nil)
 	require.Equal(t, 200, put(100_000).status)
 	put(100_001).problem(t, 422)
-	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 is more than 100000")
-	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s is more than 720h0m0s")
+	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 exceeds the maximum of 100000")
+	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s exceeds the maximum of 720h0m0s")
 }
 
 // TestStoredStepsAreLowered checks that an agent which was stored with more steps than it may have now
