@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// An Agent is another agent that this one may run, or hand over to.
+// An Agent is a sub-agent, which this agent can run as a tool or transfer to.
 type Agent struct {
 	Name        string  `json:"name" jsonschema:"The agent's name, unique among agents and tools. The model chooses agents by name and description."`
 	Description string  `json:"description,omitempty" jsonschema:"The purpose of the agent. The model chooses agents by name and description."`
@@ -19,13 +19,13 @@ type Agent struct {
 	loaded *File
 }
 
-// Inline is an agent inside of another's file.
+// Inline is an agent inside another agent's file.
 type Inline File
 
-// A Use says what an agent is to another.
+// A Use says how an agent uses a sub-agent.
 type Use string
 
-// What it may be.
+// Uses of a sub-agent.
 const (
 	UseTool     Use = "tool"
 	UseTransfer Use = "transfer"
@@ -36,7 +36,8 @@ var uses = []string{string(UseTool), string(UseTransfer)}
 // UnmarshalText reads tool or transfer.
 func (u *Use) UnmarshalText(b []byte) error { return oneOf((*string)(u), string(b), "use", uses) }
 
-// Spec is the agent as it is written down, here or in its own file.
+// Spec returns the sub-agent's definition, inline or from its own file. It is nil if the
+// file is not loaded.
 func (a *Agent) Spec() *File {
 	if a.Agent != nil {
 		return (*File)(a.Agent)
@@ -44,10 +45,10 @@ func (a *Agent) Spec() *File {
 	return a.loaded
 }
 
-// MaxAgents is how deeply agents' files may stand in one another.
+// MaxAgents is the maximum nesting depth of agent files.
 const MaxAgents = 8
 
-// agentName is what a tool can be named.
+// agentName matches valid tool names, since agents can be tools.
 var agentName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (f *File) checkAgents() error {
@@ -81,8 +82,8 @@ func (f *File) checkAgents() error {
 	return nil
 }
 
-// checkUse refuses an agent that is handed over to and hands over itself: who
-// is in its circle is then not to be said.
+// checkUse rejects a transfer agent that has transfer agents of its own: the group of
+// agents among which the conversation can be transferred would be ambiguous.
 func (f *File) checkUse(a *Agent, at string) error {
 	if a.As != UseTransfer || !slices.ContainsFunc(a.Spec().Agents, func(b Agent) bool { return b.As == UseTransfer }) {
 		return nil
@@ -90,7 +91,7 @@ func (f *File) checkUse(a *Agent, at string) error {
 	return f.ErrorAt(at, fmt.Errorf("agent %q has as: transfer, and so have agents of its own; move those next to it", a.Name))
 }
 
-// locateAgents loads the files of agents. files are those around this one.
+// locateAgents loads the files of sub-agents. files lists the enclosing files.
 func (f *File) locateAgents(dir string, files []string) error {
 	for i := range f.Agents {
 		a, at := &f.Agents[i], fmt.Sprintf("agents[%d]", i)

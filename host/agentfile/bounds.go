@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The largest numbers that a file may have. They are far above what an agent needs, and low enough
-// that a mistake or a hostile file holds a host for a bounded time.
+// The maximum numbers in a file. They are far above the needs of any agent, but low enough to
+// bound the time for which a mistake or a hostile file occupies a host.
 const (
 	MaxSteps       = 100_000
 	maxTimeout     = Duration(30 * 24 * time.Hour)

@@ -17,7 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 )
 
-// check reports what no single value shows to be wrong, and fills in names.
+// check validates constraints between values, and sets default names.
 func (f *File) check() error {
 	if err := f.checkModel(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (f *File) checkModel() error {
 		return f.ErrorAt("model.retries", errors.New("retries: want 0 or more"))
 	}
 	for name, value := range f.Model.Params {
-		same := func(part string) bool { return strings.EqualFold(part, name) } // to some endpoints it is
+		same := func(part string) bool { return strings.EqualFold(part, name) } // some endpoints ignore case
 		if slices.ContainsFunc([]string{"model", "messages", "tools", "stream"}, same) {
 			return f.ErrorAt("model.params."+name, fmt.Errorf("params: %s is set by the host; remove it", name))
 		}
@@ -99,7 +99,7 @@ func (f *File) checkTools() error {
 	return nil
 }
 
-// SetName fills in the name of a server without one: its command's, or its host.
+// SetName sets the default name of a server: its command, or the host of its URL.
 func (s *MCPServer) SetName() {
 	if s.Name != "" {
 		return
@@ -163,14 +163,14 @@ func (f *File) checkMiddlewares() error {
 	return nil
 }
 
-// EntryName is the name of a module's entry without one of its own: the
-// file's name without its extension.
+// EntryName returns the default name of a module's entry: the file name without its
+// extension.
 func EntryName(module string) string {
 	base := filepath.Base(module)
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// ModuleGrants are the grants of the entry.
+// ModuleGrants returns the parsed grants of the entry.
 func (m *Middleware) ModuleGrants() (module.Grants, error) {
 	list := make([]string, len(m.Grants))
 	for i, g := range m.Grants {
@@ -179,7 +179,7 @@ func (m *Middleware) ModuleGrants() (module.Grants, error) {
 	return module.ParseGrants(list)
 }
 
-// checkPositive refuses numbers below 1 that stand in the file.
+// checkPositive rejects numbers in the file that are below 1.
 func (f *File) checkPositive(path string, limits any) error {
 	v := reflect.ValueOf(limits)
 	for name, index := range fieldsOf(v.Type()) {
@@ -191,7 +191,7 @@ func (f *File) checkPositive(path string, limits any) error {
 	return nil
 }
 
-// locate makes paths relative to dir, and checks that there is something.
+// locate joins relative paths with dir, and checks that they exist.
 func (f *File) locate(dir string, files []string) error {
 	if f.Tools.Root != "" {
 		f.Tools.Root = join(dir, f.Tools.Root)

@@ -20,17 +20,17 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Bounds of a file; aliases count each time they are used.
+// Bounds of a file. Aliases count each time they are used.
 const (
 	maxDepth = 64
 	maxNodes = 100_000
-	// What the parser itself is given: its time grows with the square of these.
+	// Bounds for the parser's input. The parser's time grows with the square of these.
 	maxOpen   = 500 // brackets and braces
-	maxDashes = 64  // of lists in lists, on one line
+	maxDashes = 64  // nested list items on one line
 )
 
-// A decoder fills a value from YAML, strictly: a key that the value does not
-// have, and a value of another type, are errors with their place.
+// A decoder decodes YAML strictly: an unknown key or a value of the wrong type is an
+// error with its position.
 type decoder struct {
 	file    *File
 	anchors map[string]ast.Node
@@ -38,7 +38,7 @@ type decoder struct {
 	depth   int
 }
 
-// decode fills the file from its text, and notes where each key stands.
+// decode decodes the text into f, and records the position of each key.
 func (f *File) decode(b []byte) error {
 	switch {
 	case len(b) > MaxSize:
@@ -56,7 +56,7 @@ func (f *File) decode(b []byte) error {
 	return d.value("", root, reflect.ValueOf(f).Elem())
 }
 
-// tooDeep reports text that only somebody writes who wants the parser to work.
+// tooDeep reports text nested so deeply that parsing takes too long.
 func tooDeep(b []byte) bool {
 	open := 0
 	for _, c := range b {
@@ -73,10 +73,10 @@ func tooDeep(b []byte) bool {
 	return bytes.Contains(b, bytes.Repeat([]byte("- "), maxDashes))
 }
 
-// parse returns the document's root, nil if it is empty.
+// parse returns the root of the document, or nil if it is empty.
 func (f *File) parse(b []byte) (root ast.Node, err error) {
 	defer func() {
-		if v := recover(); v != nil { // of the parser, for text that nobody wrote on purpose
+		if v := recover(); v != nil { // the parser panics on some invalid texts
 			root, err = nil, fmt.Errorf("%s: not valid YAML", f.path)
 		}
 	}()
@@ -107,7 +107,8 @@ func markOf(t *token.Token) mark {
 	return mark{t.Position.Line, t.Position.Column}
 }
 
-// place is where a node begins; a mapping's own token is its first colon.
+// place returns the position of a node's start. The token of a mapping is its first colon,
+// so place uses the first key.
 func place(n ast.Node) mark {
 	if pairs := pairsOf(n); len(pairs) > 0 {
 		return markOf(pairs[0].Key.GetToken())
@@ -119,7 +120,7 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) error {
 	return d.file.errorAt(place(n), fmt.Errorf(format, args...))
 }
 
-// resolve follows anchors, aliases and tags, and counts.
+// resolve follows anchors and aliases, rejects tags, and counts nodes.
 func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	for range maxDepth {
 		if d.nodes++; d.nodes > maxNodes {
@@ -144,9 +145,8 @@ func (d *decoder) resolve(n ast.Node) (ast.Node, error) {
 	return nil, d.errorf(n, "aliases nested too deeply")
 }
 
-// unsplit puts together what the parser took apart: in a list between braces
-// it reads the text read:last as a key and a value, though no space follows
-// the colon.
+// unsplit restores a string that the parser split: in a flow list, it parses read:last
+// as a key and a value although no space follows the colon.
 func unsplit(n ast.Node) ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
@@ -163,7 +163,7 @@ func unsplit(n ast.Node) ast.Node {
 	return &ast.StringNode{BaseNode: &ast.BaseNode{}, Token: &t, Value: t.Value}
 }
 
-// value fills v from a node.
+// value decodes a node into v.
 func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	if d.depth++; d.depth > maxDepth {
 		return d.errorf(n, "nested deeper than %d", maxDepth)
@@ -185,7 +185,7 @@ func (d *decoder) value(path string, n ast.Node, v reflect.Value) error {
 	if _, null := n.(*ast.NullNode); null {
 		switch v.Kind() {
 		case reflect.Struct, reflect.Slice, reflect.Map:
-			return nil // "tools:" with everything under it commented out
+			return nil // such as "tools:" with everything below it commented out
 		}
 		return d.errorf(n, "%s has no value; set one, or remove the key", key(path))
 	}
@@ -251,12 +251,12 @@ func (d *decoder) byKind(path string, n ast.Node, v reflect.Value) error {
 		}
 		v.SetInt(i)
 		return nil
-	default: // a type of this package that nobody taught the decoder
+	default: // a type that the decoder does not support
 		return d.errorf(n, "%s cannot be read", key(path))
 	}
 }
 
-// object fills a struct.
+// object decodes a mapping into a struct.
 func (d *decoder) object(path string, n ast.Node, v reflect.Value) error {
 	fields := fieldsOf(v.Type())
 	for _, pair := range pairsOf(n) {
@@ -278,7 +278,7 @@ func (d *decoder) object(path string, n ast.Node, v reflect.Value) error {
 	return nil
 }
 
-// dictionary fills a map whose keys are free.
+// dictionary decodes a mapping into a map.
 func (d *decoder) dictionary(path string, n ast.Node, v reflect.Value) error {
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, pair := range pairsOf(n) {
@@ -305,7 +305,7 @@ func (d *decoder) key(pair *ast.MappingValueNode) (string, error) {
 	return k.Value, nil
 }
 
-// json is a node as JSON.
+// json converts a node to JSON.
 func (d *decoder) json(n ast.Node) ([]byte, error) {
 	if d.depth++; d.depth > maxDepth {
 		return nil, d.errorf(n, "nested deeper than %d", maxDepth)
@@ -391,7 +391,7 @@ func pairsOf(n ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-// textOf is the text of a node that is text.
+// textOf returns the text of a string node.
 func textOf(n ast.Node) (string, bool) {
 	switch at := n.(type) {
 	case *ast.StringNode:
@@ -402,7 +402,7 @@ func textOf(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// scalarText is what stands in the file as a single value.
+// scalarText returns the source text of a scalar node.
 func scalarText(n ast.Node) (string, bool) {
 	switch n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
@@ -443,7 +443,8 @@ func kindOf(n ast.Node) string {
 	return "this"
 }
 
-// key is how a path is named in messages: middlewares[0].module is module.
+// key returns the last part of a path for messages, such as module for
+// middlewares[0].module.
 func key(path string) string {
 	if path == "" {
 		return "an agent"
@@ -458,7 +459,8 @@ func in(path string) string {
 	return " in " + path
 }
 
-// fieldsOf are the keys of a struct, those of embedded structs among them.
+// fieldsOf returns the field indexes of a struct by key, including those of embedded
+// structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	out := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -469,7 +471,7 @@ func fieldsOf(t reflect.Type) map[string][]int {
 	return out
 }
 
-// keysOf are the keys of a struct in their order.
+// keysOf returns the keys of a struct in order.
 func keysOf(t reflect.Type) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {

@@ -7,28 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// An Error is something wrong at a place in a file.
+// An Error is an error at a position in a file.
 type Error struct {
 	File         string
-	Line, Column int    // from 1
-	Source       string // the line
-	Err          error  // what is wrong, and what is allowed
+	Line, Column int    // starting at 1
+	Source       string // the source line
+	Err          error  // the cause, and what is allowed
 }
 
-// Error tells the place, what is wrong, and shows the line.
+// Error returns the position, the cause and the source line with a marker.
 func (e *Error) Error() string {
 	n := fmt.Sprint(e.Line)
 	return fmt.Sprintf("%s:%d:%d: %v\n  %s | %s\n  %s | %s^",
 		e.File, e.Line, e.Column, e.Err, n, e.Source, strings.Repeat(" ", len(n)), strings.Repeat(" ", e.Column-1))
 }
 
-// Unwrap returns what is wrong, without the place.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A mark is a place in a file.
+// A mark is a position in a file.
 type mark struct{ line, column int }
 
-// maxSource is how many characters of a line are shown.
+// maxSource is the maximum number of characters of a source line in an error.
 const maxSource = 160
 
 func (f *File) errorAt(m mark, err error) error {
@@ -40,7 +40,7 @@ func (f *File) errorAt(m mark, err error) error {
 	return e
 }
 
-// printable is a line as it can be shown: one column for each character.
+// printable returns a line for display, with one column per character.
 func printable(line string) string {
 	runes := []rune(strings.TrimSuffix(strings.ToValidUTF8(line, "\ufffd"), "\r"))
 	if len(runes) > maxSource {
@@ -54,9 +54,9 @@ func printable(line string) string {
 	return string(runes)
 }
 
-// ErrorAt says where in the file something is wrong: the place of a key such
-// as "middlewares[0].module", or of the nearest one around it. What does not
-// stand in the file (it was added later) is told without a place.
+// ErrorAt adds to err the position of a key such as "middlewares[0].module", or of the
+// nearest enclosing key. It returns err unchanged if none of them is in the file, because
+// they were added later.
 func (f *File) ErrorAt(path string, err error) error {
 	if f.outer != nil {
 		return f.outer.ErrorAt(f.prefix+"."+path, err)
@@ -70,7 +70,7 @@ func (f *File) ErrorAt(path string, err error) error {
 	return err
 }
 
-// mark is where a key stands, if it does.
+// mark returns the position of a key, and whether it is in the file.
 func (f *File) mark(path string) (mark, bool) {
 	if f.outer != nil {
 		return f.outer.mark(f.prefix + "." + path)

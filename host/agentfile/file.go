@@ -1,6 +1,6 @@
-// Package agentfile reads agent.yaml: an agent, its model, tools and
-// middlewares, as a typed value. What is wrong with a file is told with its
-// place, the source line, and what is allowed there.
+// Package agentfile parses agent.yaml files, which describe an agent with its model,
+// tools and middlewares. Errors have the position, the source line, and what is allowed
+// there.
 package agentfile
 
 import (
@@ -19,11 +19,10 @@ import (
 
 //go:generate go run ../../internal/schemagen ../../docs/agent.schema.json
 
-// MaxSize is the size of the largest file that is read, in bytes.
+// MaxSize is the maximum size of a file, in bytes.
 const MaxSize = 256 << 10
 
-// A File is an agent as it is written down. Its zero value is an agent
-// without a model.
+// A File is a parsed agent file. The zero value is an agent without a model.
 type File struct {
 	Name        string `json:"name,omitempty" jsonschema:"The agent's name. Modules can read it."`
 	Model       Model  `json:"model,omitzero" jsonschema:"The model. API keys are never in this file: they come from the environment."`
@@ -49,11 +48,11 @@ type File struct {
 	lines []string
 	marks map[string]mark
 
-	outer  *File  // in which it stands
-	prefix string // where
+	outer  *File  // the file that contains this one inline, or nil
+	prefix string // the path of this agent in outer
 }
 
-// A Model says which model is asked, where, and what happens if it fails.
+// A Model describes the agent's model, its endpoint, retries and fallbacks.
 type Model struct {
 	Endpoint
 	Params    abi.Params `json:"params,omitempty" jsonschema:"Parameters of each call by their OpenAI names: temperature, max_tokens, …"`
@@ -61,14 +60,14 @@ type Model struct {
 	Fallbacks []Endpoint `json:"fallbacks,omitempty" jsonschema:"Models to try, in this order, when the previous one does not answer."`
 }
 
-// An Endpoint is a model at an OpenAI-compatible address.
+// An Endpoint is a model at an OpenAI-compatible endpoint.
 type Endpoint struct {
 	Name      string `json:"name,omitempty" jsonschema:"The model's name at its endpoint."`
 	BaseURL   URL    `json:"base_url,omitempty" jsonschema:"The endpoint's URL, without /chat/completions. Default: OPENAI_BASE_URL, else OpenAI's API; for a fallback, the model's endpoint."`
 	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the endpoint's API key. Default: OPENAI_API_KEY; for a fallback with its own base_url, no key."`
 }
 
-// Tools are what the model may call.
+// Tools describes the tools that the model can call.
 type Tools struct {
 	Builtin *[]Builtin  `json:"builtin,omitempty" jsonschema:"The built-in tools. Default: time and calculator, and with a root also the file tools. [] for none."`
 	Root    Path        `json:"root,omitempty" jsonschema:"The directory that the file tools can read. They cannot write, and cannot leave the directory."`
@@ -77,7 +76,7 @@ type Tools struct {
 	Idempotent []string `json:"idempotent,omitempty" jsonschema:"Idempotent tools, in addition to those that declare it themselves. If a run is interrupted during a call of an idempotent tool, it repeats the call when it resumes. For other tools, the model receives a result that says the outcome is unknown."`
 }
 
-// An MCPServer is started as a command, or reached at a URL.
+// An MCPServer is an MCP server, started as a command or reached at a URL.
 type MCPServer struct {
 	Name    string            `json:"name,omitempty" jsonschema:"The server's name in messages. Default: its command, or the host of its URL."`
 	Command Command           `json:"command,omitempty" jsonschema:"The program and its arguments. A string is split into shell words; no shell runs."`
@@ -86,13 +85,13 @@ type MCPServer struct {
 	URL       URL    `json:"url,omitempty" jsonschema:"The URL of a server with the streamable HTTP transport."`
 	APIKeyEnv string `json:"api_key_env,omitempty" jsonschema:"The environment variable with the key for the url, which is sent as a bearer token. Default: no key."`
 
-	// Dir is the directory of the file, in which the command runs.
+	// Dir is the working directory of the command: the directory of the file.
 	Dir string `json:"-"`
 
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"The timeout for connecting to the server, and again for listing its tools. Default: 10s, at most 10m."`
 }
 
-// A Secret is a value of the environment that the host fills into requests of
+// A Secret is an environment variable whose value the host inserts into requests of
 // modules.
 type Secret struct {
 	Name  string   `json:"name" jsonschema:"The secret's name in requests: letters, digits, _ and -."`
@@ -100,7 +99,7 @@ type Secret struct {
 	Hosts []string `json:"hosts" jsonschema:"The hosts to which the secret may be sent, over https: api.example.com, api.example.com:8443, *.example.com."`
 }
 
-// A Middleware is one entry of the chain.
+// A Middleware is one entry of the middleware chain.
 type Middleware struct {
 	Module  Path            `json:"module" jsonschema:"The module: a .wasm file, a script (.ts, .js), or an Extism manifest (.json)."`
 	Name    string          `json:"name,omitempty" jsonschema:"The entry's name, unique in the agent. Default: the module's file name without its extension."`
@@ -116,7 +115,7 @@ type Rings struct {
 	Inner []Middleware `json:"inner,omitempty" jsonschema:"Modules between the middlewares and the model and tools."`
 }
 
-// ModuleLimits bound one module; what is zero has its default.
+// ModuleLimits holds the limits of one module. Zero values select the defaults.
 type ModuleLimits struct {
 	Timeout      Duration `json:"timeout,omitempty" jsonschema:"The module's running time per hook call, without host calls. Default: 1s."`
 	Memory       Bytes    `json:"memory,omitempty" jsonschema:"Linear memory of one instance. Default: 64MiB."`
@@ -134,7 +133,7 @@ type ModuleLimits struct {
 	Nesting      int      `json:"nesting,omitempty" jsonschema:"The depth of nested calls between modules. Default: 64."`
 }
 
-// Limits bound a run; what is zero has its default.
+// Limits holds the limits of a run. Zero values select the defaults.
 type Limits struct {
 	MaxSteps    int      `json:"max_steps,omitempty" jsonschema:"The number of steps of a run. Each step is one model call. Default: 20, at most 100000."`
 	Timeout     Duration `json:"timeout,omitempty" jsonschema:"The duration of a run. Default: no limit, at most 720h."`
@@ -153,12 +152,11 @@ type Limits struct {
 	Models []string `json:"models,omitzero" jsonschema:"Models that modules can choose in addition to the agent's own. Default: any at its endpoint; [] for none."`
 }
 
-// Load reads a file. Paths in it are relative to the file's directory, and
-// come back joined with it. The error is an [*Error] where it has a place in
-// the file.
+// Load reads a file. It joins relative paths in the file with the file's directory. If
+// an error has a position in the file, it is an [*Error].
 func Load(path string) (*File, error) { return load(path, nil) }
 
-// load loads a file that stands in others.
+// load loads a file that is nested in files.
 func load(path string, files []string) (*File, error) {
 	b, err := read(path)
 	if err != nil {
@@ -197,10 +195,10 @@ func read(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Parse reads an agent without looking at the files that it names; name is
-// what errors call it.
+// Parse parses an agent file without reading the files that it names. name is the file
+// name in errors.
 func Parse(name string, b []byte) (*File, error) {
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // as some editors begin a file
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // written by some editors
 	f := &File{path: name, lines: strings.Split(string(b), "\n"), marks: map[string]mark{}}
 	if err := f.decode(b); err != nil {
 		return nil, err
@@ -211,10 +209,11 @@ func Parse(name string, b []byte) (*File, error) {
 	return f, nil
 }
 
-// Path is where the file was read from; empty for one that was not.
+// Path returns the path from which the file was read, or "" if it was not read from a
+// file.
 func (f *File) Path() string { return f.path }
 
-// cause is what went wrong, without the path that the error was about.
+// cause returns the cause of a file error, without the operation and the path.
 func cause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -141,7 +141,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// Some editors begin a file with a mark of its encoding, and end lines with two characters.
+// TestOtherEditors checks files with a byte order mark and CRLF line ends.
 func TestOtherEditors(t *testing.T) {
 	t.Parallel()
 	f, err := agentfile.Parse("agent.yaml", []byte("\ufeffname: clerk\r\nmodel: {name: m}\r\ninstruction: |\r\n  one\r\n  two\r\n"))
@@ -285,7 +285,7 @@ func TestSchemaIsFresh(t *testing.T) {
 	require.Equal(t, string(want), string(got), "run go generate ./host/agentfile")
 }
 
-// What the reader takes, the schema allows; and what the schema is for, it refuses.
+// TestSchema checks that the schema accepts valid files and rejects invalid ones.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	s, err := agentfile.Schema()

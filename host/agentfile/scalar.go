@@ -19,12 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 )
 
-// The types of single values. Each reads its text, and says what it wants.
+// The types of scalar values. Each parses its text, and its errors say what is valid.
 
 // A Duration is a time with its unit: 30s, 1m30s, 500ms.
 type Duration time.Duration
 
-// UnmarshalText reads a duration above 0.
+// UnmarshalText parses a positive duration.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v <= 0 {
@@ -34,10 +34,10 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Bytes is a size: 512KiB, 64MiB, 1GiB, or a number of bytes.
+// Bytes is a size in bytes, written as 512KiB, 64MiB, 1GiB, or a number.
 type Bytes int64
 
-// UnmarshalText reads a size above 0.
+// UnmarshalText parses a positive size.
 func (s *Bytes) UnmarshalText(b []byte) error {
 	text, unit := string(b), int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
@@ -53,7 +53,7 @@ func (s *Bytes) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A Path is that of a file or directory, relative to the agent's file.
+// A Path is a path of a file or directory, relative to the agent's file.
 type Path string
 
 // UnmarshalText reads a path.
@@ -65,10 +65,10 @@ func (p *Path) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A URL is an address of the web.
+// A URL is an http or https URL.
 type URL string
 
-// UnmarshalText reads an http or https address.
+// UnmarshalText parses an http or https URL.
 func (u *URL) UnmarshalText(b []byte) error {
 	at, err := url.Parse(string(b))
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
@@ -78,11 +78,10 @@ func (u *URL) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// A Command is a program and its arguments, written as a list or as one text.
+// A Command is a program and its arguments, written as a list or as one string.
 type Command []string
 
-// UnmarshalText splits a command like shell words. There is no shell:
-// nothing is expanded.
+// UnmarshalText splits a string into shell words, without expansion.
 func (c *Command) UnmarshalText(b []byte) error {
 	words, err := shlex.Split(string(b))
 	switch {
@@ -98,12 +97,12 @@ func (c *Command) UnmarshalText(b []byte) error {
 // A Builtin is the name of a built-in tool.
 type Builtin string
 
-// UnmarshalText reads the name of a tool that there is.
+// UnmarshalText parses the name of a built-in tool.
 func (n *Builtin) UnmarshalText(b []byte) error {
 	return oneOf((*string)(n), string(b), "built-in tool", builtin.Names())
 }
 
-// An OnFault says what a fault of a module does.
+// An OnFault is the consequence of a module's fault.
 type OnFault chain.OnFault
 
 var onFaults = []string{string(chain.Fail), string(chain.Skip)}
@@ -113,10 +112,10 @@ func (o *OnFault) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_fault", onFaults)
 }
 
-// An OnLimit says what happens at a limit of steps or model calls.
+// An OnLimit is the behavior at a limit of steps or model calls.
 type OnLimit string
 
-// An OnToolLimit says what happens at a limit of tool calls.
+// An OnToolLimit is the behavior at a limit of tool calls.
 type OnToolLimit string
 
 var (
@@ -134,7 +133,7 @@ func (o *OnToolLimit) UnmarshalText(b []byte) error {
 	return oneOf((*string)(o), string(b), "on_tool_limit", onToolLimits)
 }
 
-// A Grant is a power of a module: read:last, model, tool:NAME, http:HOST, store.
+// A Grant is a capability of a module: read:last, model, tool:NAME, http:HOST or store.
 type Grant string
 
 // UnmarshalText reads a grant.
@@ -146,7 +145,7 @@ func (g *Grant) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// oneOf sets to to one of the names.
+// oneOf sets *to to got, which must be one of the names.
 func oneOf(to *string, got, what string, names []string) error {
 	if !slices.Contains(names, got) {
 		return fmt.Errorf("unknown %s %q; %s", what, got, instead(got, names, "allowed:"))
@@ -155,8 +154,7 @@ func oneOf(to *string, got, what string, names []string) error {
 	return nil
 }
 
-// instead says what there is in place of a name that is none: the name that
-// was probably meant, then all of them.
+// instead suggests the name closest to got, and lists all names after the text thereAre.
 func instead(got string, names []string, thereAre string) string {
 	list := thereAre + " " + strings.Join(names, ", ")
 	meant := tool.Closest(got, names)

@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 )
 
-// Schema is the JSON Schema of agent.yaml, for editors: what it refuses,
-// Parse refuses too.
+// Schema returns the JSON Schema of agent.yaml for editors. Parse rejects everything that
+// the schema rejects.
 func Schema() (*jsonschema.Schema, error) {
 	s, err := jsonschema.For[File](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[Duration]():        {Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`},
@@ -39,7 +39,7 @@ func Schema() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// nullable lets what has keys or items stand empty, as Parse does.
+// nullable allows null for objects, like Parse.
 func nullable(s *jsonschema.Schema) {
 	for _, p := range s.Properties {
 		if p.Type == "object" {
@@ -60,7 +60,7 @@ func anys(names []string) []any {
 	return out
 }
 
-// SchemaText is the schema as it is committed.
+// SchemaText returns the text of docs/agent.schema.json.
 func SchemaText() ([]byte, error) {
 	s, err := Schema()
 	if err != nil {
