@@ -296,7 +296,7 @@ func TestParallelToolsAreCounted(t *testing.T) {
 			}
 			var entries []chain.Entry
 			entries = append(entries, native("own", own))
-			_, err, peak := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
+			_, peak, err := limited(t, &agent.Options{Model: modelFunc(ask()), NoStream: true, Parallel: calls, Memory: most, Chain: with(t, entries...)}, nil)
 			require.NoError(t, err)
 			require.LessOrEqual(t, held.Load(), int64(most))
 			require.LessOrEqual(t, peak, int64(2*most))
@@ -330,7 +330,7 @@ func TestToolResultsAreCounted(t *testing.T) {
 		called.Add(1)
 		return abi.TextResult(strings.Repeat("x", 1<<20)), nil
 	})
-	last, err, peak := limited(t, &agent.Options{Model: m, Tools: []tool.Tool{big}, Memory: most}, nil)
+	last, peak, err := limited(t, &agent.Options{Model: m, Tools: []tool.Tool{big}, Memory: most}, nil)
 	var full *agent.MemoryError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, abi.RunLimit, last.FinishReason)
