@@ -178,7 +178,11 @@ type AgentOptions struct {
 	Timeout   time.Duration // of a run; 0: none
 	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
 	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
-	NoStream  bool          // ask the model for whole answers
+	// Memory limits the bytes that the host holds for a run and the sub-agents in it,
+	// except for the memory of modules; agent.DefaultMemory, 64 MiB, when 0. A run that
+	// does not fit ends with an [agent.MemoryError].
+	Memory   int64
+	NoStream bool // ask the model for whole answers
 	// PauseLimit is how long a paused run waits for answers;
 	// agent.DefaultPauseLimit when 0, for ever when negative.
 	PauseLimit time.Duration
@@ -206,7 +210,7 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	a := &Agent{chain: c}
 	options := &agent.Options{Name: o.Name, Description: o.Description, Model: o.Model, ModelName: o.ModelName, Params: o.Params, Models: o.Models, MayAsk: o.MayAsk, MayPass: o.MayPass,
 		Instruction: o.Instruction, Tools: o.Tools, ReturnDirectly: o.ReturnDirectly, Chain: c.Chain,
-		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, NoStream: o.NoStream,
+		MaxSteps: o.MaxSteps, Limits: o.Limits, Timeout: o.Timeout, PauseLimit: o.PauseLimit, ToolLimit: o.ToolLimit, Parallel: o.Parallel, Memory: o.Memory, NoStream: o.NoStream,
 		Journal: o.Journal}
 	options.Admit = h.admit
 	a.Agent, err = agent.New(options)

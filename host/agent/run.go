@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 // A run is one run of an agent.
@@ -193,6 +194,7 @@ func (r *run) execute(ctx context.Context) {
 	defer cancel(nil)
 	r.openMemory(ctx, cancel)
 	defer r.closeMemory()
+	ctx = account.WithContext(ctx, r.memory.run) // what clients of models read is the run's
 	ctx, closeJournal := r.openJournal(ctx)
 	defer closeJournal()
 	ctx, refused := r.admit(ctx, r.agent)

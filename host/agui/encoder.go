@@ -30,6 +30,7 @@ type Encoder struct {
 	started bool
 	lanes   map[string]*lane // of the run, under "", and of the runs inside it
 	said    []json.RawMessage
+	size    int    // bytes of said, with those that were dropped
 	answer  string // the last message
 	out     []chain.Encoded
 	now     int64
@@ -83,16 +84,30 @@ func (e *Encoder) send(x *event) {
 	e.out = append(e.out, chain.Encoded{JSON: b, Fixed: fixed(), Keep: keep})
 }
 
+// maxSaid is how many bytes of a run's messages an encoder keeps for snapshots. Beyond it,
+// clients get message_replaced instead.
+const maxSaid = 4 << 20
+
 // say keeps a message for a snapshot.
 func (e *Encoder) say(m message) {
-	if b, err := abi.Marshal(m); err == nil {
-		e.said = append(e.said, b)
+	if e.size > maxSaid {
+		return
 	}
+	b, err := abi.Marshal(m)
+	if err != nil {
+		return
+	}
+	if e.size += len(b); e.size > maxSaid {
+		e.said = nil
+		return
+	}
+	e.said = append(e.said, b)
 }
 
-// snapshot gives the client all messages anew.
+// snapshot gives the client all messages anew, or the one that changed if the encoder has
+// not kept all.
 func (e *Encoder) snapshot(m message) {
-	if e.o.Messages == nil {
+	if e.o.Messages == nil || e.size > maxSaid {
 		e.send(&event{Type: typeCustom, Subagent: m.Subagent, Name: "message_replaced", Value: map[string]any{"messageId": m.ID, "content": m.Content}})
 		return
 	}
@@ -482,6 +497,7 @@ func (l *lane) finish(ev abi.Event) {
 
 func (l *lane) finishChild(ev abi.Event) {
 	l.begun = false
+	delete(l.e.lanes, l.sub)
 	if ev.FinishReason == abi.RunStop || ev.FinishReason == abi.RunReturnDirectly {
 		x := &event{Type: typeSubagentFinished, Outcome: &outcome{Type: "success"}}
 		if ev.Message != nil {

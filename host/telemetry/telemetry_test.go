@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -147,4 +148,16 @@ func TestTimelines(t *testing.T) {
 	}
 	require.Equal(t, map[chain.OperationKind]int{"run": 2, "model": 4, "tool": 2, "hook": 5}, depth)
 	require.Nil(t, telemetry.Join(nil, nil))
+}
+
+// A timeline keeps a bounded part of a call's id, which a model or a module chose.
+func TestTimelinesBoundIDs(t *testing.T) {
+	t.Parallel()
+	var line *telemetry.Timeline
+	keep := telemetry.Timelines(func(_ context.Context, l *telemetry.Timeline) { line = l })
+	ctx, end := keep.Start(t.Context(), chain.Operation{Kind: chain.OperationRun})
+	_, endTool := keep.Start(ctx, chain.Operation{Kind: chain.OperationTool, Call: &abi.Call{ID: strings.Repeat("i", 1<<20), Name: "t"}})
+	endTool(chain.Outcome{})
+	end(chain.Outcome{})
+	require.Len(t, line.Spans[1].CallID, abi.MaxName)
 }

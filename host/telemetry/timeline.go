@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (g *growing) begin(op chain.Operation, parent int, now time.Time) int {
 		s.Run = op.Run.ID
 	}
 	if op.Call != nil {
-		s.Tool, s.CallID = op.Call.Name, op.Call.ID
+		s.Tool, s.CallID = op.Call.Name, strings.ToValidUTF8(op.Call.ID[:min(len(op.Call.ID), abi.MaxName)], "")
 	}
 	g.Spans = append(g.Spans, s)
 	return s.ID

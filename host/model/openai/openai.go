@@ -172,6 +172,9 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi
 	}
 	call := newCall(ctx, c, body, sink != nil, req.Model)
 	defer call.close()
+	if err := call.hold(int64(len(body))); err != nil {
+		return nil, err
+	}
 
 	config := openai.DefaultConfig(c.opts.APIKey)
 	config.BaseURL = c.base

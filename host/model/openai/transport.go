@@ -11,6 +11,10 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/account"
 )
 
 const (
@@ -67,11 +71,14 @@ type call struct {
 	begun bool // the answer's first byte was read
 	ended bool // the answer is complete, but for its usage
 	whole bool // the answer is one document, not a stream
+
+	held account.Meter // the request's body, and what was read of the answer
 }
 
 func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName string) *call {
 	k := &call{client: c, parent: ctx, body: body, stream: stream, model: modelName, idle: c.opts.Idle}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	k.held.Of = account.FromContext(ctx)
 	k.timer = time.AfterFunc(c.opts.FirstByte, func() { k.cancel(errFirstByte) })
 	return k
 }
@@ -79,6 +86,7 @@ func newCall(ctx context.Context, c *Client, body []byte, stream bool, modelName
 func (k *call) close() {
 	k.timer.Stop()
 	k.cancel(nil)
+	k.held.Release()
 }
 
 // hurry says that the answer is complete.
@@ -174,6 +182,18 @@ func looksLikeEvents(r *bufio.Reader) bool {
 	return false
 }
 
+// hold counts n bytes on the account of the run that the context carries, until close.
+func (k *call) hold(n int64) error {
+	if err := k.held.Add(n); err != nil {
+		return model.Errorf(abi.CodeLimit, "%s was not asked, or its answer dropped: %v", k.client.shown, err)
+	}
+	return nil
+}
+
+// heldTimes is how often the client holds what it reads: as an event or a document, and
+// decoded.
+const heldTimes = 2
+
 // A body is an answer's bytes, within the limit and the time for them.
 type body struct {
 	call *call
@@ -203,6 +223,9 @@ func (b *body) Read(p []byte) (int, error) {
 	b.over = b.over || err != nil
 	if b.left -= int64(n); b.left < 0 {
 		return 0, k.client.tooLarge()
+	}
+	if err := k.hold(heldTimes * int64(n)); err != nil {
+		return 0, err
 	}
 	return n, err
 }

@@ -1,0 +1,42 @@
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// An encoder keeps a bounded part of a long run's messages, and no run that ended inside it.
+func TestEncoderIsBounded(t *testing.T) {
+	t.Parallel()
+	e := NewEncoder(Options{Messages: []json.RawMessage{}})
+	long := strings.Repeat("x", 1<<20)
+	kept := func() (n int) {
+		for _, b := range e.said {
+			n += len(b)
+		}
+		return n
+	}
+	for i := range 16 {
+		m := abi.Assistant(long)
+		e.Encode(abi.Event{Type: abi.EventMessage, Message: &m})
+		require.LessOrEqual(t, kept(), maxSaid)
+		run := fmt.Sprint("inner", i)
+		e.Encode(abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunStarted, Run: run}})
+		e.Encode(abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventRunFinished, Run: run, FinishReason: abi.RunStop}})
+	}
+	require.Len(t, e.lanes, 1)
+	chunk := abi.Chunk{Kind: abi.ChunkText, Text: "secret"}
+	e.Encode(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
+	m := abi.Assistant("public")
+	var types []string
+	for _, x := range e.Encode(abi.Event{Type: abi.EventMessage, Message: &m, Replaced: true}) {
+		types = append(types, string(x.JSON))
+	}
+	require.Contains(t, strings.Join(types, "\n"), `"message_replaced"`, "clients get the message that changed")
+}
