@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -212,6 +213,8 @@ type JournalOptions struct {
 	// that exceeds it ends with a [*JournalFullError]. Defaults to
 	// DefaultMaxJournalBytes; an agent's Limits.JournalBytes may lower it.
 	MaxBytes int64
+	// Dropped counts the events of stopped runs that were not persisted; optional.
+	Dropped *atomic.Int64
 }
 
 // Defaults of JournalOptions.

@@ -109,6 +109,9 @@ func (k *keeper) end() error {
 	close(k.closing)
 	<-k.done
 	k.backlog.close()
+	if k.Dropped != nil {
+		k.Dropped.Add(k.shed())
+	}
 	return k.failed()
 }
 

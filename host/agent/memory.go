@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/internal/account"
@@ -31,6 +32,7 @@ type memory struct {
 	run     *account.Account
 	pending *account.Account
 	state   *account.Share // of the conversation and what belongs to it
+	emitted *atomic.Int64  // part of pending that modules emitted or logged
 	own     bool           // the accounts end with the run
 }
 
@@ -38,7 +40,7 @@ type memory struct {
 func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 	m := &r.memory
 	if r.parent != nil {
-		m.run, m.pending = r.parent.memory.run, r.parent.memory.pending
+		m.run, m.pending, m.emitted = r.parent.memory.run, r.parent.memory.pending, r.parent.memory.emitted
 	} else {
 		parent := account.FromContext(ctx)
 		if parent == nil {
@@ -47,6 +49,7 @@ func (r *run) openMemory(ctx context.Context, cancel context.CancelCauseFunc) {
 		m.own = true
 		m.run = account.New(account.LevelRun, r.state.ID, parent, r.root.Memory)
 		m.pending = account.NewDraining(account.LevelPending, r.state.ID, m.run, min(r.root.Memory, DefaultPending))
+		m.emitted = &atomic.Int64{}
 		m.run.Evictable(cancel)
 	}
 	m.state = account.NewShare(m.run)
@@ -67,10 +70,16 @@ func (r *run) closeMemory() {
 // Account implements [chain.Accountant].
 func (r *run) Account() *account.Account { return r.memory.run }
 
-// AwaitMemory implements [chain.Accountant].
+// AwaitMemory implements [chain.Accountant]. While most of the pending bytes are what
+// modules emitted, waiting counts as an excess of the run: its modules emit faster than
+// the journal persists. A wait for the run's own messages doesn't count.
 func (r *run) AwaitMemory(ctx context.Context, n int64) error {
 	p := r.memory.pending
 	n = min(copies*n, p.Limit()) // the limits of an event are others
+	if r.memory.emitted.Load() > p.Limit()/2 {
+		r.memory.run.BeginExcess()
+		defer r.memory.run.EndExcess()
+	}
 	err := p.Reserve(ctx, n)
 	if err == nil {
 		p.Release(n)
@@ -120,6 +129,9 @@ func (r *run) hold(e *ClientEvent) {
 	}
 	e.held *= copies
 	r.memory.pending.Force(e.held)
+	if droppable(&e.Event) {
+		r.memory.emitted.Add(e.held)
+	}
 }
 
 // free counts an event as pending no more.
@@ -128,6 +140,9 @@ func (r *run) free(e *ClientEvent) {
 		return
 	}
 	r.memory.pending.Release(e.held)
+	if droppable(&e.Event) {
+		r.memory.emitted.Add(-e.held)
+	}
 	e.held = 0
 }
 

@@ -62,6 +62,13 @@ func (l *lives) get(tenant, id string) *live {
 	return nil
 }
 
+// find returns the run with an id; nil if it does not go on here.
+func (l *lives) find(id string) *live {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runs[id]
+}
+
 // all are the runs that go on here now.
 func (l *lives) all() []*live {
 	l.mu.Lock()

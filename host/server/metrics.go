@@ -34,7 +34,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		func() float64 { return float64(s.runs.lives.count()) })
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "agent_runner_server_agents", Help: "Agents that are ready to run in this server."},
 		func() float64 { return float64(s.fleet.count()) })
-	for _, c := range append(s.overloadMetrics(), m.requests, here, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
+	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "agent_runner_events_dropped_total", Help: "Events that modules emitted or logged and that were not persisted, since their run was stopped."},
+		func() float64 { return float64(s.dropped.Load()) })
+	for _, c := range append(s.overloadMetrics(), m.requests, here, ready, dropped, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

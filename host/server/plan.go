@@ -152,7 +152,7 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	vault := &vault{fleet: f, plan: p}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(ctx), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
-		Journal: &agent.JournalOptions{Journal: p.tenant.Journal(), Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Originals: s.options.Originals, Spec: spec},
+		Journal: &agent.JournalOptions{Journal: p.tenant.Journal(), Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Originals: s.options.Originals, Dropped: &s.dropped, Spec: spec},
 		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, StartMCP: s.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
 		LoadModule: f.loadModule(p),
 	}

@@ -19,8 +19,8 @@ const (
 	pressureInterval  = 100 * time.Millisecond // the heartbeat's while new runs are rejected
 	maxAccounts       = 64                     // of a heartbeat, the largest
 
-	// A run wants more than its share if it was blocked by its own account for more
-	// than overPart of the time, and that counts as evidence after overTime.
+	// A run wants more than its share if its modules waited for room for what they emit
+	// for more than overPart of the time. That is evidence after overTime.
 	overPart = 0.5
 	overTime = 5 * time.Second
 	// trialTime is how long a suspect runs alone before the next one is resumed.
@@ -38,6 +38,7 @@ type quarantine struct {
 	server *Server
 	of     *account.Account // the process's
 	node   string
+	cgroup string
 
 	mu    sync.Mutex
 	seen  map[string]*blockage // by run
@@ -45,24 +46,24 @@ type quarantine struct {
 	since time.Time            // when
 }
 
-// A blockage is how much of the time a run's account blocked it in the last seconds.
+// A blockage is the part of the last seconds in which a run wanted more than its share.
 type blockage struct {
 	at     time.Time
-	waited time.Duration
+	excess time.Duration
 	part   float64
 	over   time.Time // since when part is above overPart; zero if it isn't
 }
 
 // next returns the blockage at a later time. Times in quick succession say nothing.
-func (b *blockage) next(now time.Time, waited time.Duration) *blockage {
+func (b *blockage) next(now time.Time, excess time.Duration) *blockage {
 	if b == nil {
-		return &blockage{at: now, waited: waited}
+		return &blockage{at: now, excess: excess}
 	}
 	took := now.Sub(b.at)
 	if took < heartbeatInterval/2 {
 		return b
 	}
-	n := &blockage{at: now, waited: waited, part: 0.7*b.part + 0.3*float64(waited-b.waited)/float64(took)}
+	n := &blockage{at: now, excess: excess, part: 0.7*b.part + 0.3*float64(excess-b.excess)/float64(took)}
 	if n.part > overPart {
 		if n.over = b.over; n.over.IsZero() {
 			n.over = now
@@ -73,7 +74,8 @@ func (b *blockage) next(now time.Time, waited time.Duration) *blockage {
 
 func newQuarantine(s *Server) *quarantine {
 	node, _ := os.Hostname()
-	return &quarantine{server: s, of: account.Process(), node: node, seen: map[string]*blockage{}}
+	cgroup, _ := overload.Cgroup()
+	return &quarantine{server: s, of: account.Process(), node: node, cgroup: cgroup, seen: map[string]*blockage{}}
 }
 
 // watch sends heartbeats until ctx ends.
@@ -84,13 +86,12 @@ func (q *quarantine) watch(ctx context.Context) {
 	}
 	for {
 		state := q.server.overload.State()
-		p := &store.Process{Owner: owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit}
-		if err := q.server.store.Heartbeat(ctx, p, q.accounts(time.Now(), state)); err != nil && ctx.Err() == nil {
+		if err := q.server.store.Heartbeat(ctx, q.process(state), q.accounts(time.Now(), state)); err != nil && ctx.Err() == nil {
 			q.server.log.Error("heartbeat failed", "error", err)
 		}
 		q.endTrial(ctx, time.Now(), state)
 		wait := heartbeatInterval
-		if state.Rejecting {
+		if state.Rejecting || q.trying() {
 			wait = pressureInterval
 		}
 		select {
@@ -99,6 +100,31 @@ func (q *quarantine) watch(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// begin stores the first heartbeat, before runs are resumed here. It says of the processes
+// before whether the kernel killed them for want of memory.
+func (q *quarantine) begin(ctx context.Context) {
+	if q.server.options.Owner == "" {
+		return
+	}
+	if err := q.server.store.BeginProcess(ctx, q.process(q.server.overload.State())); err != nil {
+		q.server.log.Error("first heartbeat failed", "error", err)
+	}
+}
+
+// process returns what a heartbeat says of the process.
+func (q *quarantine) process(state overload.State) *store.Process {
+	_, kills := overload.Cgroup()
+	return &store.Process{Owner: q.server.options.Owner, Node: q.node, Pressure: int64(1000 * state.Pressure), Used: state.Used, Limit: state.Limit,
+		Cgroup: q.cgroup, OOMKills: kills}
+}
+
+// trying reports whether a suspect runs here.
+func (q *quarantine) trying() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.trial != nil
 }
 
 // end says that the process ends by itself.
@@ -114,19 +140,19 @@ func (q *quarantine) end() {
 }
 
 // accounts returns what a heartbeat says of the runs: all that want more than their share,
-// and if memory is short the largest.
+// and if memory may become short, or a suspect runs here, the largest.
 func (q *quarantine) accounts(now time.Time, state overload.State) (out []store.RunAccount) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	seen := make(map[string]*blockage, len(q.seen))
 	for _, a := range q.of.Evictables() {
-		b := q.seen[a.Name()].next(now, a.Waited())
+		b := q.seen[a.Name()].next(now, a.Excess())
 		seen[a.Name()] = b
 		r := store.RunAccount{Run: a.Name(), Held: a.Used(), Share: a.Limit()}
 		if !b.over.IsZero() {
 			r.Over = now.Sub(b.over)
 		}
-		if len(out) < maxAccounts && (state.Pressure > 0.5 || exceeded(&r)) {
+		if len(out) < maxAccounts && (state.Pressure > 0.5 || q.trial != nil || exceeded(&r)) {
 			out = append(out, r)
 		}
 	}
@@ -146,11 +172,11 @@ func (q *quarantine) judge(ctx context.Context, info *agent.RunInfo) (resume boo
 	if err != nil || d == nil {
 		return err == nil, err
 	}
-	memory := d.Pressure >= 1000*overload.RejectAt
+	memory := d.Killed || d.Pressure >= 1000*overload.RejectAt
 	reason := ""
 	switch {
 	case exceeded(&d.Account):
-		reason = fmt.Sprintf("its server ended while the run wanted more memory than its share of %d bytes", d.Account.Share)
+		reason = fmt.Sprintf("its server ended while the run wanted to hold more than its share of %d bytes", d.Account.Share)
 	case memory && d.Alone && d.Largest:
 		reason = "its server ran out of memory twice; the second time the run was the only one resumed after the first"
 	case memory:

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -199,29 +198,65 @@ func TestCleanExitIsNoEvidence(t *testing.T) {
 	require.Nil(t, death)
 }
 
-// A run that its account blocks most of the time wants more than its share; one that it
-// blocks now and then doesn't.
+// A run whose modules wait most of the time for room for what they emit wants more than its
+// share; one that waits now and then, or once for long, doesn't.
 func TestBlockedRunsExceedTheirShare(t *testing.T) {
 	at := time.Now()
 	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {
 		var b *blockage
-		waited := time.Duration(0)
+		excess := time.Duration(0)
 		for range 30 {
 			at = at.Add(heartbeatInterval)
-			waited += time.Duration(part * float64(heartbeatInterval))
-			b = b.next(at, waited)
+			excess += time.Duration(part * float64(heartbeatInterval))
+			b = b.next(at, excess)
 		}
 		require.Equal(t, over, !b.over.IsZero() && at.Sub(b.over) >= overTime, "%v", part)
+	}
+	b := &blockage{at: at}
+	for i := range 10 {
+		at = at.Add(heartbeatInterval)
+		b = b.next(at, min(time.Duration(i), 3)*heartbeatInterval)
+		require.True(t, b.over.IsZero() || at.Sub(b.over) < overTime)
 	}
 	q := &quarantine{of: account.New(account.LevelProcess, "test", nil, 0), seen: map[string]*blockage{}}
 	a := account.New(account.LevelRun, "run_x", q.of, 100)
 	a.Evictable(func(error) {})
-	pending := account.NewDraining(account.LevelRun, "run_x", a, 10)
-	require.NoError(t, pending.Reserve(t.Context(), 10))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.Error(t, pending.Reserve(ctx, 5))
-	require.GreaterOrEqual(t, a.Waited(), 50*time.Millisecond)
+	require.NoError(t, a.Reserve(t.Context(), 10))
 	require.Empty(t, q.accounts(at, overload.State{}))
-	require.Equal(t, []store.RunAccount{{Run: "run_x", Held: a.Used(), Share: 100}}, q.accounts(at, overload.State{Pressure: 0.9}))
+	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
+	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
+	q.trial = &agent.RunInfo{}
+	require.Equal(t, account, q.accounts(at, overload.State{}), "beside a suspect")
+}
+
+// A server whose cgroup had a process killed for want of memory after its last heartbeat
+// leaves suspects, however little it used before. Later kills say nothing about it, nor do
+// those of another cgroup.
+func TestOOMKillLeavesSuspects(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f.server.options.Owner = "here"
+	ctx := t.Context()
+	for owner, p := range map[string]store.Process{"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1}} {
+		(&deadServer{f, owner}).run(t, "run_"+owner)
+		p.Owner, p.Node, p.Pressure, p.Limit = owner, "node", 300, 1000
+		require.NoError(t, f.store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))
+	}
+	require.NoError(t, f.store.BeginProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
+	require.NoError(t, f.store.EndProcess(ctx, "second"))
+	(&deadServer{f, "last"}).dies(t, 100)
+	killed := func(owner string) bool {
+		d, err := f.store.DeathOf(ctx, owner, "run_"+owner)
+		require.NoError(t, err)
+		return d.Killed
+	}
+	require.True(t, killed("killed"))
+	require.False(t, killed("ended"))
+	require.False(t, killed("elsewhere"))
+	info, err := f.store.Run(ctx, "run_killed")
+	require.NoError(t, err)
+	resume, err := f.server.quarantine.judge(ctx, info)
+	require.NoError(t, err)
+	require.True(t, resume)
+	require.True(t, f.server.quarantine.trying())
 }

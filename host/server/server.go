@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -110,6 +111,7 @@ type Server struct {
 	overload   *overload.Manager
 	memory     *memory
 	quarantine *quarantine
+	dropped    atomic.Int64 // events of stopped runs that were not persisted
 
 	draining chan struct{}
 	drain    sync.Once
@@ -186,6 +188,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	s.quarantine.begin(background)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -196,6 +199,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		all.Go(func() { s.runs.takeOver(background) })
 		all.Go(func() { s.fleet.tidy(background) })
 		all.Go(func() { s.runs.heed(background) })
+		all.Go(func() { s.runs.watchCancels(background) })
 		all.Go(func() { s.modules.sweep(background, sweepEvery, orphanAge) })
 		all.Wait()
 	}()

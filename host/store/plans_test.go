@@ -31,6 +31,7 @@ var otherwise = []struct{ statement, step, why string }{
 	{"< ($2, $3) AND agent = $4 AND status || '' = $5 ORDER BY", "SEARCH runs USING INDEX runs_list_agent (tenant=? AND agent=? AND (created_ms,id)<(?,?))", "lists a page of an agent's finished runs"},
 	{"< ($2, $3) AND status = $4 AND agent || '' = $5 ORDER BY", "SEARCH runs USING INDEX runs_list_status (tenant=? AND status=? AND (created_ms,id)<(?,?))", "lists a page of an agent's runs that have not finished"},
 	{"WHERE tenant = $1 AND status = 'running'", "SEARCH runs USING INDEX runs_list_status (tenant=? AND status=?)", "counts a tenant's runs under way"},
+	{"owner = $1 AND cancel = 1 AND status = 'running'", "SEARCH runs USING INDEX runs_canceled (owner=?)", "looks for runs to cancel"},
 	{"status = 'running'", "SEARCH runs USING INDEX runs_status (status=?)", "looks at runs under way"},
 	{"tenant = $1 LIMIT $2", "SEARCH runs USING COVERING INDEX runs_list_agent (tenant=?)", "takes some runs of a tenant that is deleted"},
 	{"FROM agents GROUP BY tenant, name", "SCAN agents USING INDEX sqlite_autoindex_agents_1", "brings an older database up to date"},

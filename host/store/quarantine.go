@@ -15,6 +15,8 @@ type Process struct {
 	Pressure int64  // memory used, in thousandths of the limit
 	Used     int64  // bytes
 	Limit    int64  // bytes
+	Cgroup   string // of Node that limits its memory; empty if it isn't known
+	OOMKills int64  // processes of Cgroup that the kernel killed for want of memory
 }
 
 // A RunAccount is what a run made its process hold.
@@ -43,13 +45,18 @@ type Evidence struct {
 type Death struct {
 	Process
 	Account RunAccount // of the run; the zero value if it was not among those of the last heartbeat
-	Largest bool       // no other run of the process held as much
+	Largest bool       // it was among those, and none held more
 	Alone   bool       // it was resumed as the only suspect
+	Killed  bool       // the kernel killed a process of its cgroup for want of memory after the last heartbeat
 }
 
 // A Quarantine keeps what is known of processes that ended uncleanly, and the runs that are
 // kept from running for it.
 type Quarantine interface {
+	// BeginProcess stores a process's first heartbeat. Processes of its cgroup that
+	// ended uncleanly were killed for want of memory if the kernel counted one more
+	// since their last heartbeat.
+	BeginProcess(ctx context.Context, p *Process) error
 	// Heartbeat stores how a process is, and what its runs hold.
 	Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error
 	// EndProcess says that a process ended by itself.
@@ -77,12 +84,31 @@ const forgetProcesses = 7 * 24 * time.Hour
 // missedAfter is how long after its last heartbeat a process counts as ended.
 const missedAfter = 3 * time.Second
 
+// BeginProcess implements [Quarantine]. A process that lives takes back what is said of it
+// here at its next heartbeat.
+func (s *store) BeginProcess(ctx context.Context, p *Process) error {
+	return s.update(urgent(ctx), true, func(t tx) error {
+		if p.Cgroup != "" {
+			if _, err := t.exec(`UPDATE processes SET oom_killed = 1, oom_kills = $4 WHERE node = $1 AND cgroup = $2 AND owner <> $3 AND oom_kills < $4`,
+				p.Node, p.Cgroup, p.Owner, p.OOMKills); err != nil {
+				return err
+			}
+		}
+		return beat(t, p)
+	})
+}
+
+func beat(t tx, p *Process) error {
+	_, err := t.exec(`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes, cgroup, oom_kills) VALUES ($1, $2, NOW_MS, $3, $4, $5, $6, $7)
+		ON CONFLICT (owner) DO UPDATE SET seen_ms = NOW_MS, pressure = $3, used_bytes = $4, limit_bytes = $5, oom_kills = $7, oom_killed = 0`,
+		p.Owner, p.Node, p.Pressure, p.Used, p.Limit, p.Cgroup, p.OOMKills)
+	return err
+}
+
 // Heartbeat implements [Quarantine].
 func (s *store) Heartbeat(ctx context.Context, p *Process, runs []RunAccount) error {
 	return s.update(urgent(ctx), true, func(t tx) error {
-		if _, err := t.exec(`INSERT INTO processes (owner, node, seen_ms, pressure, used_bytes, limit_bytes) VALUES ($1, $2, NOW_MS, $3, $4, $5)
-			ON CONFLICT (owner) DO UPDATE SET seen_ms = NOW_MS, pressure = $3, used_bytes = $4, limit_bytes = $5`,
-			p.Owner, p.Node, p.Pressure, p.Used, p.Limit); err != nil {
+		if err := beat(t, p); err != nil {
 			return err
 		}
 		if _, err := t.exec(`DELETE FROM run_accounts WHERE owner = $1`, p.Owner); err != nil {
@@ -117,24 +143,26 @@ func (s *store) EndProcess(ctx context.Context, owner string) error {
 func (s *store) DeathOf(ctx context.Context, owner, run string) (death *Death, err error) {
 	err = s.view(ctx, func(t tx) error {
 		d := Death{Process: Process{Owner: owner}, Account: RunAccount{Run: run}}
-		found, err := one(t, `SELECT node, pressure, used_bytes, limit_bytes FROM processes
+		var killed int64
+		found, err := one(t, `SELECT node, pressure, used_bytes, limit_bytes, cgroup, oom_kills, oom_killed FROM processes
 			WHERE owner = $1 AND seen_ms < NOW_MS - $2`, []any{owner, missedAfter.Milliseconds()},
-			&d.Node, &d.Pressure, &d.Used, &d.Limit)
+			&d.Node, &d.Pressure, &d.Used, &d.Limit, &d.Cgroup, &d.OOMKills, &killed)
 		if err != nil || !found {
 			return err
 		}
 		var over, others, trials int64
-		if _, err := one(t, `SELECT held_bytes, share_bytes, over_ms FROM run_accounts WHERE owner = $1 AND run = $2`, []any{owner, run},
-			&d.Account.Held, &d.Account.Share, &over); err != nil {
+		measured, err := one(t, `SELECT held_bytes, share_bytes, over_ms FROM run_accounts WHERE owner = $1 AND run = $2`, []any{owner, run},
+			&d.Account.Held, &d.Account.Share, &over)
+		if err != nil {
 			return err
 		}
-		if _, err := one(t, `SELECT count(*) FROM run_accounts WHERE owner = $1 AND run <> $2 AND held_bytes >= $3`, []any{owner, run, d.Account.Held}, &others); err != nil {
+		if _, err := one(t, `SELECT count(*) FROM run_accounts WHERE owner = $1 AND run <> $2 AND held_bytes > $3`, []any{owner, run, d.Account.Held}, &others); err != nil {
 			return err
 		}
 		if _, err := one(t, `SELECT count(*) FROM suspects WHERE owner = $1 AND run = $2`, []any{owner, run}, &trials); err != nil {
 			return err
 		}
-		d.Account.Over, d.Largest, d.Alone = time.Duration(over)*time.Millisecond, others == 0, trials > 0
+		d.Account.Over, d.Largest, d.Alone, d.Killed = time.Duration(over)*time.Millisecond, measured && others == 0, trials > 0, killed > 0
 		death = &d
 		return nil
 	})

@@ -534,6 +534,19 @@ func (s *store) Cancel(ctx context.Context, id string) error {
 	})
 }
 
+// Canceled implements [Store].
+func (s *store) Canceled(ctx context.Context, owner string) (runs []string, err error) {
+	err = s.view(ctx, func(t tx) error {
+		return t.query(func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			runs = append(runs, id)
+			return err
+		}, `SELECT id FROM runs WHERE owner = $1 AND cancel = 1 AND status = 'running'`, owner)
+	})
+	return runs, err
+}
+
 // Abandon implements [Store].
 func (s *store) Abandon(ctx context.Context, id, reason string) error {
 	return s.update(urgent(ctx), false, func(t tx) error {

@@ -40,6 +40,9 @@ type Store interface {
 	Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error)
 	// Cancel asks whoever runs a run to cancel it.
 	Cancel(ctx context.Context, run string) error
+	// Canceled returns the runs of an owner that Cancel was called for and that have not
+	// ended.
+	Canceled(ctx context.Context, owner string) ([]string, error)
 	// Abandon ends a run that nobody runs any more and that cannot go on, with the
 	// event that says so: no module learns of it.
 	Abandon(ctx context.Context, run, reason string) error

@@ -31,7 +31,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // chunk is the unit in which an account reserves memory from its parent.
@@ -102,7 +101,6 @@ type Account struct {
 
 	peak atomic.Int64
 	sum  atomic.Int64 // of used, for readers without the lock
-	wait atomic.Int64 // nanoseconds that reservations were blocked, below too
 
 	mu       sync.Mutex
 	limit    int64 // unlimited if zero
@@ -113,6 +111,7 @@ type Account struct {
 	children map[*Account]struct{}
 	evict    context.CancelCauseFunc
 	closed   bool
+	excess   stopwatch
 }
 
 // A waiter is a blocked reservation.
@@ -189,21 +188,6 @@ func (a *Account) Peak() int64 {
 		return 0
 	}
 	return a.peak.Load()
-}
-
-// Waited returns for how long reservations on the account, and on those below, were
-// blocked since one of these accounts was full.
-func (a *Account) Waited() time.Duration {
-	if a == nil {
-		return 0
-	}
-	return time.Duration(a.wait.Load())
-}
-
-func (a *Account) waited(since time.Time) {
-	for n := int64(time.Since(since)); a != nil; a = a.parent {
-		a.wait.Add(n)
-	}
 }
 
 // Limit returns the limit, zero if there is none.
@@ -350,7 +334,6 @@ func (a *Account) claim(ctx context.Context, c class, n int64, how mode) error {
 	w := &waiter{class: c, n: n, done: make(chan error, 1)}
 	a.waiters = append(a.waiters, w)
 	a.mu.Unlock()
-	defer a.waited(time.Now())
 	var err error
 	select {
 	case err = <-w.done:

@@ -95,25 +95,34 @@ func (s *system) tree(name, mount, of, limitFile, usedFile, cache string) (out [
 	}
 }
 
-// OOMKills returns how many processes of this process's cgroup the kernel killed for want
-// of memory, 0 if that is not known.
-func OOMKills() int64 { return here().oomKills() }
+// Cgroup returns the name of this process's memory cgroup, and how many of the processes
+// in it the kernel has killed for want of memory. Both are zero if they are not known.
+func Cgroup() (name string, oomKills int64) { return here().cgroup() }
 
-func (s *system) oomKills() int64 {
+func (s *system) cgroup() (name string, oomKills int64) {
 	b, err := s.read("/proc/self/cgroup")
 	if err != nil {
-		return 0
+		return "", 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if of, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			for _, at := range []string{path.Join("/sys/fs/cgroup", of), "/sys/fs/cgroup"} {
-				if n, ok := s.field(path.Join(at, "memory.events"), "oom_kill"); ok {
-					return n
-				}
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		mount, file := "/sys/fs/cgroup", "memory.events"
+		if strings.Contains(","+f[1]+",", ",memory,") {
+			mount, file = "/sys/fs/cgroup/memory", "memory.oom_control"
+		} else if f[1] != "" {
+			continue
+		}
+		// In a container the cgroup's path may not be there.
+		for _, dir := range []string{path.Join(mount, f[2]), mount} {
+			if n, ok := s.field(path.Join(dir, file), "oom_kill"); ok {
+				return f[2], n
 			}
 		}
 	}
-	return 0
+	return "", 0
 }
 
 func (s *system) read(name string) ([]byte, error) {

@@ -143,15 +143,28 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestOOMKills(t *testing.T) {
-	dir := t.TempDir()
-	s := &system{root: dir}
-	require.Zero(t, s.oomKills())
-	for name, text := range map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.events": "low 0\noom 7\noom_kill 3\n"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+func TestCgroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		group string
+		kills int64
+	}{
+		"none":         {files: map[string]string{}},
+		"v2":           {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.events": "low 0\noom 7\noom_kill 3\n"}, "/a", 3},
+		"v2 container": {map[string]string{"proc/self/cgroup": "0::/b\n", "sys/fs/cgroup/memory.events": "oom_kill 4\n"}, "/b", 4},
+		"v1":           {map[string]string{"proc/self/cgroup": "5:cpu:/x\n4:memory:/c\n0::/\n", "sys/fs/cgroup/memory/c/memory.oom_control": "under_oom 0\noom_kill 5\n"}, "/c", 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &system{root: t.TempDir()}
+			for name, text := range c.files {
+				require.NoError(t, os.MkdirAll(filepath.Join(s.root, filepath.Dir(name)), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join(s.root, name), []byte(text), 0o644))
+			}
+			group, kills := s.cgroup()
+			require.Equal(t, c.group, group)
+			require.Equal(t, c.kills, kills)
+		})
 	}
-	require.EqualValues(t, 3, s.oomKills())
 }
 
 func TestMeasuresThisProcess(t *testing.T) {

@@ -174,7 +174,7 @@ export function badge(text, kind = "") {
   return h("span", { class: `badge ${kind}` }, text);
 }
 
-const statuses = { running: "info", queued: "info", paused: "warn", finished: "good", failed: "bad" };
+const statuses = { running: "info", queued: "info", paused: "warn", finished: "good", failed: "bad", quarantined: "bad" };
 
 // statusOf is a run's status, with what it means in colour and in words.
 export function statusOf(run) {

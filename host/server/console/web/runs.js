@@ -30,7 +30,7 @@ export async function runs({ query, signal }) {
   follow(() => ask(), list, note, signal);
 
   const agent = h("input", { type: "search", value: filter.agent, placeholder: "any", maxlength: "63", autocapitalize: "none", spellcheck: "false" });
-  const status = h("select", null, [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"]]
+  const status = h("select", null, [["", "any"], ["running", "running"], ["paused", "needs an answer"], ["finished", "finished"], ["quarantined", "quarantined"]]
     .map(([value, text]) => h("option", { value, selected: value === filter.status }, text)));
   const go = (e) => {
     e?.preventDefault();
