@@ -11,8 +11,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// agents makes the other agents of the file: those that are tools, and those
-// that the conversation may be handed over to.
+// agents creates the sub-agents of the file: those that are tools, and those to which the
+// conversation can be transferred.
 func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agent.Agent, err error) {
 	for i := range b.file.Agents {
 		from := &b.file.Agents[i]
@@ -33,8 +33,8 @@ func (b *builder) agents(ctx context.Context) (tools []tool.Tool, others []*agen
 	return tools, others, nil
 }
 
-// inherit is what an agent is in this file: with its name here, this agent's
-// model if it has none, and the modules of this agent's rings around its own.
+// inherit returns a sub-agent's definition with its name in this file, this agent's model
+// if it has none, and the modules of this agent's rings around its own.
 func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	f := *from.Spec()
 	f.Name = from.Name
@@ -50,7 +50,7 @@ func (b *builder) inherit(from *agentfile.Agent) *agentfile.File {
 	return &f
 }
 
-// circle lets each of the agents hand the conversation over to each other.
+// circle allows each of the agents to transfer the conversation to each other.
 func circle(agents []*agent.Agent) error {
 	for _, a := range agents {
 		to := slices.DeleteFunc(slices.Clone(agents), func(b *agent.Agent) bool { return b == a })
@@ -61,11 +61,10 @@ func circle(agents []*agent.Agent) error {
 	return nil
 }
 
-// The agents of a file may have models of their own, and FileOptions.WrapModel
-// is around all of them, once: it is around a switchboard, which asks the model
-// that the context of the call names.
+// Agents of a file can have different models, but FileOptions.WrapModel wraps all of them
+// once: it wraps a switchboard, which calls the model in the context of the call.
 type (
-	switchboard struct{ model.Model } // asked where the context names none
+	switchboard struct{ model.Model } // the default model
 	extension   struct {
 		switchboard model.Model // wrapped
 		model       model.Model

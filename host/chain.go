@@ -15,39 +15,38 @@ import (
 	"github.com/agent-runner/agent-runner/host/module"
 )
 
-// A Middleware is one entry of an agent's chain: a module or native Go.
+// A Middleware is one entry of an agent's chain: a module or a native Go middleware.
 type Middleware struct {
-	Name    string // unique in the agent; the stem of the module's file when empty
+	Name    string // unique in the agent; defaults to the module's file name without extension
 	Module  *Module
 	Native  *Native
 	Config  json.RawMessage // for the module
-	Grants  Grants          // for the module; zero: it reads the messages, and nothing else
-	OnFault chain.OnFault   // Fail when empty
-	// Hooks are those of its hooks that are called; nil: all.
+	Grants  Grants          // for the module; by default it can only read the messages
+	OnFault chain.OnFault   // defaults to Fail
+	// Hooks lists the hooks to call. It defaults to all hooks of the module.
 	Hooks []abi.Hook
 }
 
-// ChainOptions make a chain. They are copied.
+// ChainOptions configure a chain. They are copied.
 type ChainOptions struct {
-	// Middlewares are called in this order, within Outer and around Inner.
+	// Middlewares are called in this order, inside Outer and around Inner.
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
 	chain.Options
 }
 
-// A Chain is configured middlewares. An agent has one, and a run may be given
-// another beside it, as Input.Chain: a tenant's, say, within the rings of the
-// agent. Programs with a loop of their own open it themselves, for a run or for a
-// part of one.
+// A Chain is a list of configured middlewares. Each agent has one. A run can have an
+// additional one in Input.Chain, such as a tenant's, inside the rings of the agent.
+// Programs with their own loop open a chain for a run or a part of it.
 type Chain struct {
 	*chain.Chain
 	host       *Host
 	configured []*module.Middleware
 }
 
-// NewChain configures middlewares, modules side by side. The error says which of
-// them is wrong.
+// NewChain configures middlewares. It configures modules concurrently. An error names the
+// failing middleware.
 func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	c := &Chain{host: h}
 	var entries []chain.Entry
@@ -73,7 +72,7 @@ func (h *Host) NewChain(ctx context.Context, o *ChainOptions) (*Chain, error) {
 	return c, nil
 }
 
-// entry is the entry of a middleware; that of a module is to be configured.
+// entry returns the chain entry of a middleware. That of a module is not yet configured.
 func (m *Middleware) entry(ring chain.Ring) (chain.Entry, error) {
 	e := chain.Entry{Name: m.Name, Ring: ring, OnFault: m.OnFault, Read: m.Grants.Read, Hooks: m.Hooks}
 	switch {
@@ -88,9 +87,9 @@ func (m *Middleware) entry(ring chain.Ring) (chain.Entry, error) {
 	return e, nil
 }
 
-// configure configures the modules of entries, as many at once as there are
-// processors, since each makes its image then, and makes a chain of all entries. The
-// error is that of the first entry, whichever came to its end first.
+// configure configures the modules of entries and returns the chain. It configures one
+// module per processor at a time, since configuring creates the memory image. If several
+// entries fail, it returns the error of the first one in order.
 func (c *Chain) configure(ctx context.Context, entries []chain.Entry, from []Middleware) (*chain.Chain, error) {
 	configured, errs := make([]*module.Middleware, len(entries)), make([]error, len(entries))
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -120,10 +119,9 @@ func (c *Chain) configure(ctx context.Context, entries []chain.Entry, from []Mid
 	return chain.New(entries...)
 }
 
-// Reserve takes the memory that a run of the chain may come to use, with as
-// many tool calls at once as there is plenty of memory for, at most parallel.
-// It waits for runs that end; the context that it returns is the run's. The
-// memory is given back by Release.
+// Reserve reserves the memory that a run of the chain may need. The number of concurrent
+// tool calls is at most parallel, and lower if memory is scarce. Reserve waits for other
+// runs to end. The run must use the returned context. Release frees the memory.
 func (c *Chain) Reserve(ctx context.Context, parallel int) (context.Context, *agent.Admission, error) {
 	return c.host.reserve(ctx, placedIn(c.Chain), parallel)
 }
@@ -136,7 +134,7 @@ func (h *Host) reserve(ctx context.Context, run []module.Placed, parallel int) (
 	return ctx, &agent.Admission{Parallel: r.Parallel, Release: r.Release, Room: r.Room.Take}, nil
 }
 
-// placedIn are the modules of a chain.
+// placedIn returns the modules of a chain.
 func placedIn(c *chain.Chain) (out []module.Placed) {
 	for _, e := range c.Entries() {
 		if mw, ok := e.Middleware.(*module.Middleware); ok {
@@ -146,7 +144,7 @@ func placedIn(c *chain.Chain) (out []module.Placed) {
 	return out
 }
 
-// Close frees what the entries hold, once no run of them goes on.
+// Close releases the resources of the entries once no run uses them.
 func (c *Chain) Close() {
 	for _, mw := range c.configured {
 		mw.Close()

@@ -5,8 +5,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/sandbox"
 )
 
-// CompileChildMain is what a program with [Options.CompileChild] begins with, where
-// it was started as a child:
+// CompileChildMain is the main function of a compile child. A program that sets
+// [Options.CompileChild] must start with
 //
 //	if sandbox.IsCompileChild() {
 //		os.Exit(host.CompileChildMain())

@@ -28,69 +28,70 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 )
 
-// The environment variables of endpoints.
+// Environment variables of model endpoints.
 const (
 	EnvAPIKey  = "OPENAI_API_KEY"
 	EnvBaseURL = "OPENAI_BASE_URL"
 )
 
-// FileOptions say what an agent's file leaves open.
+// FileOptions configure an agent beyond its file.
 type FileOptions struct {
-	// Model takes the place of the file's.
+	// Model, if not nil, replaces the file's model.
 	Model model.Model
-	// Tools take the place of the file's, whose servers are not started. Nil: they
-	// do not.
+	// Tools, if not nil, replaces the file's tools. The file's MCP servers are then not
+	// started.
 	Tools []tool.Tool
-	// WrapModel is around the model: a recorder, say. It may be nil.
+	// WrapModel, if not nil, wraps the model, for example in a recorder.
 	WrapModel func(model.Model) (model.Model, error)
-	// Getenv reads keys and addresses of endpoints; os.Getenv when nil.
+	// Getenv reads keys and base URLs of endpoints. It defaults to os.Getenv.
 	Getenv func(string) string
 	// Logger receives what MCP servers print, at level debug, and the file's numbers that are
 	// lowered to their bounds, as warnings. Optional.
 	Logger *slog.Logger
 
-	// Journal keeps the agent's runs; nil: they end with the process.
+	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
 	Journal *agent.JournalOptions
-	// Values keep the durable values of modules, for Tenant; nil: there are none.
+	// Values stores the durable values of modules of Tenant. If it is nil, modules have
+	// none.
 	Values chain.Values
 	Tenant string
-	// Network is what modules' requests may reach and need beside the grants and
-	// secrets of the file; nil: public addresses, and nothing more.
+	// Network sets the addresses and secrets of modules' requests in addition to the grants
+	// and secrets of the file. It defaults to public addresses and no secrets.
 	Network *egress.Options
-	// GuardMCP holds MCP servers at urls to the hosts and addresses of Network, as
-	// is right where somebody else wrote the file. Otherwise they may be anywhere.
+	// GuardMCP restricts MCP servers at URLs to the hosts and addresses of Network. Set it
+	// if the file is untrusted. By default, they are not restricted.
 	GuardMCP bool
-	// StartMCP starts the commands of MCP servers in place of this process. Nil: this
-	// process starts them.
+	// StartMCP starts the commands of MCP servers. By default, this process starts them.
 	StartMCP mcp.Starter
-	// GuardModels lets models be at public addresses alone, and at those that Network
-	// allows, but for the one at ModelURL. Where somebody else wrote the file, or
-	// gives its keys, models are not to be a way into the host's own network.
+	// GuardModels restricts models to public addresses and those that Network allows,
+	// except for the model at ModelURL. Set it if the file or its keys are untrusted, so
+	// that models do not give access to the host's own network.
 	GuardModels bool
 	ModelURL    string
-	// ModelFailed, unless it is nil, is called with what the model, or its endpoint, says
-	// of a failed call. Runs then have only how it failed: what they store is for
-	// somebody who may not know the operator's model.
+	// ModelFailed, if not nil, receives the full errors of failed model calls. Runs then
+	// record only the kind of failure, because their readers may not learn about the
+	// operator's model.
 	ModelFailed func(context.Context, *model.Request, *model.Error)
-	// MayAsk says whether modules may choose a model; nil: as the file says.
+	// MayAsk reports whether modules may choose a model. By default, the file decides.
 	MayAsk func(model string) bool
-	// MayPass says why modules may not pass a parameter of the model; nil: they may pass any.
+	// MayPass returns an error if modules may not set a parameter of the model. By default,
+	// they may set any.
 	MayPass func(param string) error
-	// Tracer is told of what the runs do; nil: nobody is.
+	// Tracer, if not nil, observes the operations of runs.
 	Tracer chain.Tracer
-	// ReadModule reads the module of an entry in place of the file at path: where
-	// it returns nothing that file is loaded. It is called for .wasm files alone. The
-	// entries of an agent inside another's file have its name and a slash before theirs.
+	// ReadModule, if not nil, returns the content of an entry's module. If it returns nil,
+	// the file at path is loaded. It is called only for .wasm files. For an entry of a
+	// sub-agent, the entry's name is prefixed with the sub-agent's name and a slash.
 	ReadModule func(ctx context.Context, entry, path string) ([]byte, error)
-	// LoadModule is ReadModule for modules that are loaded already, or shared: release is
-	// called when the agent is closed, so that as long as it is kept who else wants the
-	// module can share it. It is asked first; where it returns nothing the others are.
+	// LoadModule, if not nil, returns an already loaded module of an entry, which other
+	// agents can share. release is called when the agent is closed. If it returns nil,
+	// ReadModule and the file are used.
 	LoadModule func(ctx context.Context, entry, path string, limits Limits) (m *Module, release func(), err error)
 }
 
-// NewAgentFromFile makes the agent that a file describes: it loads its
-// modules, connects to its MCP servers, and makes a client of its model. What
-// is wrong is told with its place in the file. The caller closes the agent.
+// NewAgentFromFile creates the agent that a file describes: it loads its modules, connects
+// to its MCP servers, and creates a client for its model. Errors have positions in the
+// file. The caller must close the agent.
 func (h *Host) NewAgentFromFile(ctx context.Context, f *agentfile.File, o *FileOptions) (*Agent, error) {
 	if o == nil {
 		o = &FileOptions{}
@@ -114,7 +115,7 @@ func (h *Host) NewAgentFromFile(ctx context.Context, f *agentfile.File, o *FileO
 	return a, nil
 }
 
-// A builder makes one agent of a file.
+// A builder builds one agent of a file.
 type builder struct {
 	host    *Host
 	file    *agentfile.File
@@ -122,9 +123,9 @@ type builder struct {
 	slots   []*slot
 	closers []func()
 
-	around      *builder // of the agent in whose file it stands, if it does
+	around      *builder // the builder of the enclosing agent, or nil
 	description string
-	asked       model.Model // its model, once that is made
+	asked       model.Model // the agent's model, once created
 	http        *egress.Client
 }
 
@@ -136,7 +137,7 @@ func (b *builder) closeModules() {
 	}
 }
 
-// closeAll closes side by side: a server that does not end is waited for.
+// closeAll calls closers concurrently, since closing an MCP server can take time.
 func closeAll(closers []func()) {
 	var wg sync.WaitGroup
 	for _, c := range closers {
@@ -201,7 +202,7 @@ func (b *builder) build(ctx context.Context) (*Agent, error) {
 	return a, nil
 }
 
-// network makes what sends the modules' requests, once for all agents of a file.
+// network creates the HTTP client for modules' requests, once for all agents of a file.
 func (b *builder) network() error {
 	if b.around != nil {
 		if len(b.file.Secrets) > 0 {
@@ -230,15 +231,15 @@ func (b *builder) network() error {
 	return nil
 }
 
-// A slot is one entry of the file.
+// A slot is one module entry of the file.
 type slot struct {
-	at   string // where it stands: middlewares[0]
+	at   string // the path of the entry, such as middlewares[0]
 	from *agentfile.Middleware
 	to   *[]Middleware // its ring
 
 	module  *Module
-	release func() // what is called when the entry is configured, which goes on without it
-	shared  func() // what is called when the agent is closed
+	release func() // called when the entry is configured, which has its own reference
+	shared  func() // called when the agent is closed
 	err     error
 }
 
@@ -255,8 +256,8 @@ func (b *builder) place(o *AgentOptions) {
 	}
 }
 
-// load loads the modules side by side, since compiling one takes a while, and
-// puts each into its ring.
+// load loads the modules concurrently, since compiling takes time, and adds each to its
+// ring.
 func (b *builder) load(ctx context.Context) error {
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -300,7 +301,7 @@ func callLimits(l *agentfile.Limits) agent.Limits {
 		OnLimit: agent.OnLimit(l.OnLimit), OnToolLimit: agent.OnLimit(l.OnToolLimit)}
 }
 
-// sharedModule is the module of an entry that somebody else loaded, or nil.
+// sharedModule returns the module of an entry from LoadModule, or nil.
 func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), error) {
 	path := string(s.from.Module)
 	if b.opts.LoadModule == nil || !strings.EqualFold(filepath.Ext(path), ".wasm") {
@@ -309,7 +310,7 @@ func (b *builder) sharedModule(ctx context.Context, s *slot) (*Module, func(), e
 	return b.opts.LoadModule(ctx, b.entry(s), path, ModuleLimits(&s.from.Limits))
 }
 
-// entry names an entry for whoever reads modules.
+// entry returns the name of an entry for ReadModule and LoadModule.
 func (b *builder) entry(s *slot) string {
 	if b.around != nil {
 		return b.file.Name + "/" + s.from.Name
@@ -331,8 +332,7 @@ func (b *builder) loadModule(ctx context.Context, s *slot) (*Module, error) {
 	return b.host.Load(ctx, path, limits)
 }
 
-// ModuleLimits are the limits that a file gives a module; what it leaves out is zero,
-// which stands for the default.
+// ModuleLimits converts the module limits of a file. Zero values select the defaults.
 func ModuleLimits(l *agentfile.ModuleLimits) Limits {
 	return Limits{
 		Limits: sandbox.Limits{
@@ -345,9 +345,8 @@ func ModuleLimits(l *agentfile.ModuleLimits) Limits {
 	}
 }
 
-// model is what the options give, or the file's endpoint with retries and
-// fallbacks. An agent in another's file that has no model of its own asks that
-// one's.
+// model returns the model of the options, or the file's endpoint with retries and
+// fallbacks. A sub-agent without a model uses that of the enclosing agent.
 func (b *builder) model() (m model.Model, err error) {
 	switch {
 	case b.around != nil && (b.opts.Model != nil || sameModel(&b.file.Model, &b.around.file.Model)):
@@ -363,12 +362,12 @@ func (b *builder) model() (m model.Model, err error) {
 	return m, err
 }
 
-// sameModel reports whether both are one model at one address.
+// sameModel reports whether a and b name the same model at the same endpoint.
 func sameModel(a, b *agentfile.Model) bool {
 	return a.Endpoint == b.Endpoint && a.Retries == b.Retries && slices.Equal(a.Fallbacks, b.Fallbacks)
 }
 
-// wrap puts the options' wrapper around a model, once for all agents of a file.
+// wrap applies WrapModel to a model, once for all agents of a file.
 func (b *builder) wrap(m model.Model) (model.Model, error) {
 	root := b
 	for root.around != nil {
@@ -406,7 +405,7 @@ func (b *builder) endpoints() (model.Model, error) {
 		at := fmt.Sprintf("model.fallbacks[%d]", i)
 		address, secret := base, key
 		if fallback.BaseURL != "" {
-			address, secret = string(fallback.BaseURL), "" // a key is for the endpoint that it was given for
+			address, secret = string(fallback.BaseURL), "" // never send a key to another endpoint
 		}
 		if env := fallback.APIKeyEnv; env != "" {
 			if secret = b.opts.Getenv(env); secret == "" {
@@ -425,7 +424,7 @@ func (b *builder) endpoints() (model.Model, error) {
 	return model.WithFallback(choices, nil), nil
 }
 
-// endpoint is a client with retries.
+// endpoint returns a client for an endpoint, with retries.
 func (b *builder) endpoint(base, key string) (model.Model, error) {
 	o := openai.Options{BaseURL: base, APIKey: key}
 	if b.opts.GuardModels && base != b.opts.ModelURL {
@@ -447,8 +446,7 @@ func (b *builder) endpoint(base, key string) (model.Model, error) {
 	return model.WithRetry(b.private(c), model.RetryOptions{MaxRetries: retries}), nil
 }
 
-// private returns m without what its errors say of its endpoint, if the options ask for
-// it.
+// private hides details of the endpoint in the errors of m, if ModelFailed is set.
 func (b *builder) private(m model.Model) model.Model {
 	if b.opts.ModelFailed == nil {
 		return m
@@ -456,7 +454,7 @@ func (b *builder) private(m model.Model) model.Model {
 	return model.Private(m, b.opts.ModelFailed)
 }
 
-// guardedModels is the way to models that somebody else chose.
+// guardedModels returns the transport for models chosen by an untrusted file.
 func (b *builder) guardedModels() (http.RoundTripper, error) {
 	o := &egress.Options{}
 	if b.opts.Network != nil {
@@ -508,7 +506,7 @@ func (b *builder) tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// slow is after what time it is told that an MCP server is waited for.
+// slow is the time after which waiting for an MCP server is logged.
 const slow = 2 * time.Second
 
 func (b *builder) connect(ctx context.Context, s *agentfile.MCPServer) (*tool.Set, error) {

@@ -235,8 +235,8 @@ func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context
 	return within, admission, orClosed(err)
 }
 
-// Close frees what the agent's entries hold, once no run of it goes on, and
-// ends the MCP servers that it was connected to for a file.
+// Close releases the resources of the agent's entries once no run uses them, and stops the
+// MCP servers of its file.
 func (a *Agent) Close() {
 	a.chain.Close()
 	closeAll(a.closers)
@@ -254,7 +254,7 @@ func (a *Agent) Ask(ctx context.Context, prompt string) (string, error) {
 		case err != nil:
 			return "", err
 		case event.Type == abi.EventRunFinished && event.Message == nil:
-			return "", nil // it ended at a limit that is no error, before it said anything
+			return "", nil // the run ended at a limit that is not an error, without an answer
 		case event.Type == abi.EventRunFinished:
 			return event.Message.Content.String(), nil
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// An Agent is a version of one.
+// An Agent is one version of an agent.
 type Agent struct {
 	Name     string    `json:"name"`
-	Version  int64     `json:"version"` // from 1
+	Version  int64     `json:"version"` // starts at 1
 	Created  time.Time `json:"created"`
 	Modules  []Entry   `json:"modules"`
 	Warnings []string  `json:"warnings"`
@@ -21,21 +21,21 @@ type Agent struct {
 
 // An Entry is a module of an agent.
 type Entry struct {
-	At     string `json:"at"` // where it stands in the file
+	At     string `json:"at"` // the path in the file, such as middlewares[0]
 	Name   string `json:"name"`
-	Module string `json:"module"` // as the file says it
+	Module string `json:"module"` // as the file names it
 	Digest string `json:"digest"`
 }
 
-// PutAgent keeps an agent.yaml, whose modules are digests or names of modules that
-// the server has. What the newest version is already makes no other version.
+// PutAgent creates or updates an agent from an agent.yaml, which names modules of the server
+// by digest or name. If the file equals the newest version, no new version is created.
 func (c *Client) PutAgent(ctx context.Context, name string, yaml []byte) (*Agent, error) {
 	out := &Agent{}
 	return out, c.call(ctx, &request{method: http.MethodPut, path: path("/v1/agents/%s", name), body: bytes.NewReader(yaml),
 		header: http.Header{"Content-Type": {"application/yaml"}}}, out)
 }
 
-// Agent returns a version of one; the newest when version is 0.
+// Agent returns a version of an agent, or the newest one if version is 0.
 func (c *Client) Agent(ctx context.Context, name string, version int64) (*Agent, error) {
 	q := url.Values{}
 	if version != 0 {
@@ -56,7 +56,7 @@ func (c *Client) Agents(ctx context.Context, p Page) (agents []*Agent, next stri
 	return out.Agents, out.Next, err
 }
 
-// DeleteAgent forgets one, with all its versions. Its runs stay.
+// DeleteAgent deletes an agent with all its versions, but keeps its runs.
 func (c *Client) DeleteAgent(ctx context.Context, name string) error {
 	return c.delete(ctx, path("/v1/agents/%s", name))
 }

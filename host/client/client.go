@@ -1,12 +1,12 @@
-// Package client speaks with a server of agent-runner over HTTP, as its document
-// at /openapi.json says: one method for each operation of a resource.
+// Package client is a client of the agent-runner server's HTTP API, which the server
+// describes at /openapi.json. It has one method per operation.
 //
 //	c, err := client.New("https://agents.example.com", key, nil)
 //	run, err := c.StartRun(ctx, &client.StartRun{Agent: "support", Input: "hello"}, "")
 //	for event, err := range c.Follow(ctx, run.ID, 0) { … }
 //
-// What the server refuses is a [*Problem]; a server that cannot be reached is an
-// [*UnreachableError].
+// If the server rejects a request, the error is a [*Problem]. If the server is unreachable,
+// it is an [*UnreachableError].
 package client
 
 import (
@@ -23,23 +23,22 @@ import (
 	"time"
 )
 
-// maxAnswer is how large an answer may be, in bytes.
+// maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 256 << 20
 
-// Options make a client. They are copied.
+// Options configure a client. They are copied.
 type Options struct {
-	// HTTP sends the requests; nil: a client of its own, without a time limit for a
-	// whole request. Redirects are not followed: the key goes to no other place.
+	// HTTP sends the requests. By default, the client creates its own, without a time limit
+	// for whole requests. Redirects are not followed, so that the key is sent nowhere else.
 	HTTP *http.Client
-	// UserAgent is what requests say sends them; agent-runner when empty.
+	// UserAgent is the User-Agent header. It defaults to agent-runner.
 	UserAgent string
-	// Retry is how long a server that cannot be reached is tried again by
-	// [Client.Follow]; a minute when 0.
+	// Retry is the time for which [Client.Follow] retries an unreachable server. It defaults
+	// to a minute.
 	Retry time.Duration
 }
 
-// A Client sends requests to one server, with one key. Many goroutines may use it
-// at once.
+// A Client sends requests to one server with one key. It is safe for concurrent use.
 type Client struct {
 	server string
 	key    string
@@ -48,8 +47,8 @@ type Client struct {
 	retry  time.Duration
 }
 
-// New makes a client of the server at an address such as https://agents.example.com.
-// The key is one of the server's, ar_…; it may be empty for what is for everybody.
+// New creates a client for the server at an address such as https://agents.example.com. The
+// key has the form ar_…; it may be empty for public operations.
 func New(server, key string, o *Options) (*Client, error) {
 	address, err := Address(server)
 	if err != nil {
@@ -75,8 +74,7 @@ func New(server, key string, o *Options) (*Client, error) {
 	return c, nil
 }
 
-// Address is the address of a server as it is written in one way: with its scheme,
-// and without a slash at the end.
+// Address normalizes the address of a server: with a scheme and without a trailing slash.
 func Address(server string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(server, "/"))
 	switch {
@@ -89,19 +87,19 @@ func Address(server string) (string, error) {
 	return u.String(), nil
 }
 
-// Server is the server's address.
+// Server returns the server's address.
 func (c *Client) Server() string { return c.server }
 
-// Key is the key that requests are sent with.
+// Key returns the key of the client.
 func (c *Client) Key() string { return c.key }
 
-// An UnreachableError says that a server did not answer, or broke off.
+// An UnreachableError reports that a server did not respond, or that the connection broke.
 type UnreachableError struct {
 	Server string
 	Err    error
 }
 
-// Error tells the server and why.
+// Error returns the server's address and the cause.
 func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("the server at %s cannot be reached: %v", e.Server, e.Err)
 }
@@ -109,17 +107,17 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// A request is one to be sent.
+// A request is an HTTP request to send.
 type request struct {
 	method, path string
 	query        url.Values
 	header       http.Header
-	body         io.Reader // or:
-	in           any       // sent as JSON, unless it is nil
-	length       int64     // of body, if that is known
+	body         io.Reader // the body, or nil to send in
+	in           any       // sent as JSON unless nil
+	length       int64     // of body, if known
 }
 
-// path puts segments into an address.
+// path formats a path with escaped segments.
 func path(format string, segments ...string) string {
 	escaped := make([]any, len(segments))
 	for i, s := range segments {
@@ -128,8 +126,7 @@ func path(format string, segments ...string) string {
 	return fmt.Sprintf(format, escaped...)
 }
 
-// send sends a request, and returns an answer that is no error. The caller closes
-// its body.
+// send sends a request, and returns a successful response. The caller must close its body.
 func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	body := r.body
 	if r.in != nil {
@@ -169,7 +166,8 @@ func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
 	return res, nil
 }
 
-// unreachable is why no answer came; the caller's own doing is told as it is.
+// unreachable wraps an error of sending a request. It returns the error of a canceled
+// context unchanged.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -181,7 +179,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &UnreachableError{c.server, err}
 }
 
-// call sends a request, and reads its answer into out, unless that is nil.
+// call sends a request, and decodes the response into out unless it is nil.
 func (c *Client) call(ctx context.Context, r *request, out any) error {
 	res, err := c.send(ctx, r)
 	if err != nil {
@@ -191,7 +189,7 @@ func (c *Client) call(ctx context.Context, r *request, out any) error {
 	return c.read(ctx, res, out)
 }
 
-// read reads an answer of JSON.
+// read decodes a JSON response.
 func (c *Client) read(ctx context.Context, res *http.Response, out any) error {
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {

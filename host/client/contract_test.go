@@ -45,10 +45,10 @@ func serve(t *testing.T) (url, key string) {
 	return hs.URL, key
 }
 
-// A schema is one of the document.
+// A schema is a JSON schema of the document.
 type schema map[string]any
 
-// A document is what the server says of itself.
+// A document is the server's OpenAPI document.
 type document struct {
 	Paths map[string]map[string]struct {
 		ID          string `json:"operationId"`
@@ -63,7 +63,7 @@ type document struct {
 	Components struct{ Schemas map[string]schema }
 }
 
-// A sender notes requests, and answers each with nothing.
+// A sender records requests, and answers each with an empty response.
 type sender struct{ requests []*http.Request }
 
 func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -78,10 +78,10 @@ func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// others are operations that the client leaves to others' clients, or to nobody.
+// others lists operations that the client does not support.
 var others = []string{"healthz", "readyz", "openapi"}
 
-// A use is how the client uses an operation.
+// A use describes how the client calls an operation.
 type use struct {
 	call    func(context.Context, *client.Client) error
 	in, out any // types of the bodies; nil: none that is JSON
@@ -151,9 +151,8 @@ func uses() map[string]use {
 	}
 }
 
-// TestContract compares the client with the document that the server gives: every
-// operation is used, at its address, with the parameters that it has, and with types
-// that have the document's fields.
+// TestContract compares the client with the server's OpenAPI document: the client supports
+// every operation, with its path and parameters, and its types have the document's fields.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	url, _ := serve(t)
@@ -198,7 +197,7 @@ func TestContract(t *testing.T) {
 	doc.same(t, "problem", schema{"$ref": "#/components/schemas/Problem"}, reflect.TypeFor[client.Problem]())
 }
 
-// foreign reports whether an endpoint is one that others' clients speak.
+// foreign reports whether an endpoint implements another API, such as OpenAI's.
 func foreign(path string) bool {
 	for _, p := range []string{"/v1/chat/", "/v1/models", "/v1/ag-ui", "/v1/agui"} {
 		if strings.HasPrefix(path, p) {
@@ -208,7 +207,7 @@ func foreign(path string) bool {
 	return strings.Contains(path, "ag-ui") || strings.Contains(path, "agui")
 }
 
-// answer is the schema of an operation's success.
+// answer returns the schema of an operation's successful response.
 func (d *document) answer(t *testing.T, id string, responses map[string]struct {
 	Content map[string]struct{ Schema schema }
 }) schema {
@@ -222,7 +221,7 @@ func (d *document) answer(t *testing.T, id string, responses map[string]struct {
 	return nil
 }
 
-// same checks that a type has the fields of a schema, no more and no less.
+// same checks that a type has exactly the fields of a schema.
 func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	for typ.Kind() == reflect.Pointer {
@@ -257,7 +256,7 @@ func (d *document) same(t *testing.T, at string, s schema, typ reflect.Type) {
 	}
 }
 
-// wrapped checks a list, which stands in an object by itself.
+// wrapped checks a list that is the only field of an object.
 func (d *document) wrapped(t *testing.T, at string, s schema, typ reflect.Type) {
 	t.Helper()
 	properties, _ := s["properties"].(map[string]any)

@@ -16,17 +16,17 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// How a connection that broke is made again.
+// Parameters of reconnecting.
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
 	maxLine    = 64 << 20 // of a stream, in bytes
 )
 
-// Follow yields the events of a run from behind a number on, until the run ends or
-// waits for answers. A connection that breaks is made again, and goes on behind the
-// last event, so that none is missed and none comes twice. An error is the last that
-// is yielded: with [Options.Retry] over it is an [*UnreachableError].
+// Follow yields the events of a run after a number, until the run ends or pauses. If the
+// connection breaks, Follow reconnects and continues after the last event, so that it
+// yields each event exactly once. It stops after yielding an error. After [Options.Retry]
+// without a connection, the error is an [*UnreachableError].
 func (c *Client) Follow(ctx context.Context, run string, after int64) iter.Seq2[abi.Event, error] {
 	return func(yield func(abi.Event, error) bool) {
 		f := &following{client: c, run: run, after: after, yield: yield}
@@ -36,7 +36,7 @@ func (c *Client) Follow(ctx context.Context, run string, after int64) iter.Seq2[
 	}
 }
 
-// A following is the state of Follow.
+// A following holds the state of Follow.
 type following struct {
 	client *Client
 	run    string
@@ -44,10 +44,10 @@ type following struct {
 	yield  func(abi.Event, error) bool
 
 	last abi.EventType
-	left bool // nobody takes more
+	left bool // the caller stopped the iteration
 }
 
-// all yields everything.
+// all yields all events, and reconnects as necessary.
 func (f *following) all(ctx context.Context) error {
 	pause, since := firstPause, time.Now()
 	for {
@@ -73,7 +73,7 @@ func (f *following) all(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			since = time.Now() // a server that answers is there
+			since = time.Now() // the server is reachable
 		}
 		select {
 		case <-time.After(wait):
@@ -84,14 +84,14 @@ func (f *following) all(ctx context.Context) error {
 	}
 }
 
-// again reports whether the same may succeed a little later.
+// again reports whether a retry may succeed.
 func again(err error) bool {
 	var gone *UnreachableError
 	var p *Problem
 	return errors.As(err, &gone) || errors.As(err, &p) && (p.Status == http.StatusTooManyRequests || p.Status >= 500)
 }
 
-// once yields the events of one connection; over: there are no more to come.
+// once yields the events of one connection. over reports that no more events follow.
 func (f *following) once(ctx context.Context) (over bool, err error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if f.after > 0 {
@@ -125,7 +125,7 @@ func (f *following) once(ctx context.Context) (over bool, err error) {
 			return false, err
 		}
 		if event.Seq <= f.after {
-			continue // it came before
+			continue // already yielded
 		}
 		f.after, f.last = event.Seq, event.Type
 		if f.left = !f.yield(event, nil); f.left {
@@ -134,7 +134,7 @@ func (f *following) once(ctx context.Context) (over bool, err error) {
 	}
 }
 
-// A serverEvent is one of a stream.
+// A serverEvent is one server-sent event.
 type serverEvent struct {
 	kind string
 	data []byte
@@ -149,8 +149,8 @@ func newReader(r io.Reader) *reader {
 	return &reader{lines}
 }
 
-// next returns the next event. A stream that breaks off in the middle of one ends
-// with [io.ErrUnexpectedEOF].
+// next returns the next event. If the stream ends within an event, the error is
+// [io.ErrUnexpectedEOF].
 func (r *reader) next() (*serverEvent, error) {
 	e := &serverEvent{}
 	some := false

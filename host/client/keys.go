@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Key is one of a tenant's. Secret is the key itself, which only the answer that
-// makes it has.
+// A Key is a key of a tenant. Secret is the key itself, which only the response that
+// creates it contains.
 type Key struct {
 	ID      string     `json:"id"`
 	Tenant  string     `json:"tenant"`
@@ -16,18 +16,18 @@ type Key struct {
 	Created time.Time  `json:"created"`
 	Expires *time.Time `json:"expires,omitempty"`
 	Revoked *time.Time `json:"revoked,omitempty"`
-	Used    *time.Time `json:"used,omitempty"` // last, to a minute
+	Used    *time.Time `json:"used,omitempty"` // last use, with a resolution of one minute
 	Secret  string     `json:"secret,omitempty"`
 }
 
-// A NewKey is one to be made.
+// A NewKey describes a key to create.
 type NewKey struct {
 	Name      string   `json:"name"`
-	Scopes    []string `json:"scopes,omitempty"`     // all that may be given when empty
-	ExpiresIn int64    `json:"expires_in,omitempty"` // seconds; never when 0
+	Scopes    []string `json:"scopes,omitempty"`     // defaults to all that the caller may grant
+	ExpiresIn int64    `json:"expires_in,omitempty"` // in seconds; 0 means never
 }
 
-// keysOf is where the keys are: those of the caller's own tenant where none is named.
+// keysOf returns the path of a tenant's keys. An empty tenant is the caller's own.
 func keysOf(tenant string) string {
 	if tenant == "" {
 		return "/v1/keys"
@@ -35,14 +35,14 @@ func keysOf(tenant string) string {
 	return path("/v1/tenants/%s/keys", tenant)
 }
 
-// CreateKey makes a key of a tenant, or of the caller's own where none is named.
+// CreateKey creates a key for a tenant. An empty tenant is the caller's own.
 func (c *Client) CreateKey(ctx context.Context, tenant string, k *NewKey) (*Key, error) {
 	out := &Key{}
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant), in: k}, out)
 }
 
-// Keys returns a page of a tenant's keys, the newest first, without their secrets, and the
-// next page's cursor. An empty tenant is the caller's own.
+// Keys returns a page of a tenant's keys without their secrets, newest first, and the next
+// page's cursor. An empty tenant is the caller's own.
 func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*Key, next string, err error) {
 	var out struct {
 		Keys []*Key `json:"keys"`
@@ -52,8 +52,8 @@ func (c *Client) Keys(ctx context.Context, tenant string, p Page) (keys []*Key, 
 	return out.Keys, out.Next, err
 }
 
-// RotateKey replaces a key by its id; the old one works on for grace, in whole
-// seconds.
+// RotateKey replaces the key with the given id. The old key remains valid for grace, rounded
+// to whole seconds.
 func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Duration) (*Key, error) {
 	in := struct {
 		Grace int64 `json:"grace,omitempty"`
@@ -62,7 +62,7 @@ func (c *Client) RotateKey(ctx context.Context, tenant, id string, grace time.Du
 	return out, c.call(ctx, &request{method: http.MethodPost, path: keysOf(tenant) + path("/%s/rotate", id), in: in}, out)
 }
 
-// RevokeKey ends a key by its id.
+// RevokeKey revokes the key with the given id.
 func (c *Client) RevokeKey(ctx context.Context, tenant, id string) error {
 	return c.delete(ctx, keysOf(tenant)+path("/%s", id))
 }

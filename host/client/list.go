@@ -12,7 +12,7 @@ type Page struct {
 	Limit  int    // maximum number of rows; 0 leaves it to the server
 }
 
-// query are the parameters of a page.
+// query returns the query parameters of a page.
 func (p Page) query() url.Values {
 	q := url.Values{}
 	if p.Cursor != "" {

@@ -13,7 +13,7 @@ import (
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	const n = 10
-	// read has n numbers. Its pages have at most 3, whatever is asked for.
+	// read lists n numbers, in pages of at most 3.
 	read := func(p client.Page) (rows []int, next string, err error) {
 		from, _ := strconv.Atoi(p.Cursor)
 		for i := from; i < n && len(rows) < min(3, p.Limit); i++ {

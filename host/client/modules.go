@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A Module is one that a tenant has.
+// A Module is a module of a tenant.
 type Module struct {
 	Digest  string       `json:"digest"`
 	Kind    string       `json:"kind"` // wasm or script
 	Size    int64        `json:"size"` // in bytes
 	Names   []ModuleName `json:"names"`
 	Created time.Time    `json:"created"`
-	Blocked string       `json:"blocked,omitempty"` // why the operator keeps it from being called
+	Blocked string       `json:"blocked,omitempty"` // the operator's reason for blocking it
 	About   About        `json:"about"`
 }
 
@@ -28,7 +28,7 @@ type ModuleName struct {
 	Version string `json:"version"`
 }
 
-// About is what a module is and can do.
+// About describes a module and its capabilities.
 type About struct {
 	Name         string          `json:"name,omitempty"`
 	Version      string          `json:"version,omitempty"`
@@ -43,14 +43,14 @@ type About struct {
 	Warnings     []string        `json:"warnings"`
 }
 
-// A Power is something that a module can do.
+// A Power is a capability of a module.
 type Power struct {
 	Name  string `json:"name"`
 	Does  string `json:"does"`
-	Grant string `json:"grant,omitempty"` // without which it is denied
+	Grant string `json:"grant,omitempty"` // the required grant, if any
 }
 
-// ModuleLimits bound a module where an agent says nothing else.
+// ModuleLimits holds the default limits of a module.
 type ModuleLimits struct {
 	MemoryBytes int64  `json:"memory_bytes"`
 	Fuel        int64  `json:"fuel"`
@@ -61,16 +61,16 @@ type ModuleLimits struct {
 	HostCalls   int    `json:"host_calls"`
 }
 
-// An Upload is a module on its way to a server.
+// An Upload is a module to upload.
 type Upload struct {
-	Name    string // without one it has its digest alone
-	Version string // of that name; what the module says when empty
+	Name    string // optional
+	Version string // of Name; defaults to the version that the module reports
 	// Type is the media type: application/wasm, application/typescript,
 	// application/javascript or application/vnd.extism.manifest+json.
 	Type string
 	Body io.Reader
-	Size int64 // of Body in bytes, if that is known
-	// Progress is told of every stage; nil: nobody is.
+	Size int64 // of Body in bytes, if known
+	// Progress, if not nil, is called at every stage.
 	Progress func(Progress)
 }
 

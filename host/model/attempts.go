@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// An Attempt is one that failed and was followed by another.
+// An Attempt is a failed model call that is followed by another attempt.
 type Attempt struct {
 	Model string // the name in its request
 	Err   *Error
-	// Tries is how often this model was tried so far.
+	// Tries is the number of attempts of this model so far.
 	Tries int
-	// Next is the name of the model that is tried next, after Wait.
+	// Next is the name of the model for the next attempt, after Wait.
 	Next string
 	Wait time.Duration
 }
 
 type attemptsKey struct{}
 
-// WithAttempts returns a context for a call: fn hears of each attempt of it
-// that failed and is followed by another, before the pause between them. It is
-// called by one goroutine at a time. Attempts are made only while nothing of
-// the answer has reached the sink.
+// WithAttempts returns a context for a call. fn is called for each failed attempt that is
+// followed by another one, before the delay between them, by one goroutine at a time. A
+// call is retried only while no part of the answer has reached the sink.
 func WithAttempts(ctx context.Context, fn func(Attempt)) context.Context {
 	return context.WithValue(ctx, attemptsKey{}, fn)
 }
 
-// tell tells of an attempt: whom the context names, and whom an option does.
+// tell reports an attempt to the function in the context and to the option.
 func (a Attempt) tell(ctx context.Context, option func(context.Context, Attempt)) {
 	if fn, ok := ctx.Value(attemptsKey{}).(func(Attempt)); ok {
 		fn(a)

@@ -7,15 +7,14 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A delivery is one answer on its way to a sink, over several attempts.
+// A delivery forwards one answer to a sink, over several attempts.
 type delivery struct {
 	sink  func(abi.Chunk) error
-	begun bool // something of it reached the sink
+	begun bool // a part of the answer reached the sink
 }
 
-// generate makes one attempt. It returns an error as *Error only if another
-// attempt may make up for it: not if the context ended, the sink refused, or
-// a part of the answer is out and cannot be taken back.
+// generate makes one attempt. It returns an *Error only if the call can be retried: not if
+// the context is done, the sink failed, or a part of the answer was already delivered.
 func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Response, *Error, error) {
 	var sinkErr error
 	var sink func(abi.Chunk) error
@@ -39,7 +38,7 @@ func (d *delivery) generate(ctx context.Context, m Model, req *Request) (*abi.Re
 	return nil, e, err
 }
 
-// says reports whether somebody who gets the chunk has got some of the answer.
+// says reports whether a chunk contains a part of the answer.
 func says(c abi.Chunk) bool {
 	return c.Text != "" || c.Kind == abi.ChunkToolCall || c.Kind == abi.ChunkPart
 }

@@ -10,8 +10,7 @@ import (
 // A Choice is one of several models that can answer a request.
 type Choice struct {
 	Model Model
-	// Name takes the place of the model's name in the request; empty leaves
-	// the name that is there.
+	// Name, if not empty, replaces the model's name in the request.
 	Name string
 }
 
@@ -20,11 +19,10 @@ type fallback struct {
 	onAttempt func(context.Context, Attempt)
 }
 
-// WithFallback returns a model that asks the first choice, and the next one
-// where a choice fails in a way that may be no other's: with a retryable
-// error, or because it is not reached. As with retries, nothing is tried after
-// a chunk of the answer has been delivered. onAttempt, which may be nil, hears
-// of each attempt that is followed by another. There must be a choice.
+// WithFallback returns a model that calls the first choice, and the next one if a choice
+// fails with a retryable error or is unreachable. Like retries, fallbacks stop once a chunk
+// of the answer has been delivered. onAttempt, which may be nil, is called for each attempt
+// that is followed by another. WithFallback panics if choices is empty.
 func WithFallback(choices []Choice, onAttempt func(context.Context, Attempt)) Model {
 	if len(choices) == 0 {
 		panic("model: WithFallback without a choice")

@@ -1,7 +1,6 @@
-// Package model calls language models: any OpenAI-compatible endpoint
-// (package openai), recordings of earlier conversations (package cassette),
-// and replies that are written down beforehand (package scripted). Retries and
-// fallbacks are models around models.
+// Package model defines language models. Implementations are OpenAI-compatible endpoints
+// (package openai), recorded conversations (package cassette) and scripted replies (package
+// scripted). Retries and fallbacks wrap other models.
 package model
 
 import (
@@ -12,35 +11,35 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Model answers requests. It is called by many runs at once.
+// A Model answers requests. It must be safe for concurrent use.
 type Model interface {
-	// Generate answers req. With a sink it streams: every chunk is given to
-	// sink as it arrives, in order, from one goroutine; an error of sink ends
-	// the call and is returned. The response is complete either way.
+	// Generate answers req. If sink is not nil, Generate streams: it calls sink with every
+	// chunk as it arrives, in order, from one goroutine. If sink returns an error, Generate
+	// stops and returns it. The response is always complete.
 	//
-	// Errors are *Error, but for those of ctx and of sink.
+	// Errors other than those of ctx and sink are of type *Error.
 	Generate(ctx context.Context, req *Request, sink func(abi.Chunk) error) (*abi.Response, error)
 }
 
-// A Request is one call of a model. A Model may not change it.
+// A Request is one call of a model. A Model must not modify it.
 type Request struct {
 	Model    string
-	Messages []abi.Message // shared with other requests: not to be changed
+	Messages []abi.Message // shared with other requests; read-only
 	Tools    []abi.Tool
 	Params   abi.Params
 }
 
 // An Error is a failed call of a model.
 type Error struct {
-	// Code is abi.CodeModel where the model answered with an error or broke
-	// off, abi.CodeUnavailable where it was not reached, abi.CodeInvalid where
-	// the request cannot be sent, abi.CodeInternal where the host failed.
+	// Code is abi.CodeModel if the model answered with an error or broke off,
+	// abi.CodeUnavailable if it was unreachable, abi.CodeInvalid if the request cannot be
+	// sent, and abi.CodeInternal if the host failed.
 	Code       abi.Code
-	Message    string        // for people; says what to do where something can be done
-	Status     int           // HTTP status, 0 where there was none
-	Retryable  bool          // the same call may succeed later
-	RetryAfter time.Duration // how long the endpoint asked to wait, 0 if it did not
-	Err        error         // what caused it, may be nil
+	Message    string        // human-readable; says what to do, if possible
+	Status     int           // HTTP status, or 0
+	Retryable  bool          // whether the same call may succeed later
+	RetryAfter time.Duration // the delay that the endpoint requested, or 0
+	Err        error         // the cause; may be nil
 }
 
 // Error returns the message.
@@ -49,7 +48,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error of a code that is not worth a retry.
+// Errorf returns an Error with a code that is not retryable.
 func Errorf(code abi.Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: err}

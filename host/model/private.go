@@ -9,8 +9,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// Failure describes a failed model call to somebody who may not know where the model
-// is or what its endpoint said: the users of an agent, and tenants that use the
+// Failure describes a failed model call without the endpoint's address or message. It is for
+// readers who may not learn about the endpoint: users of an agent, and tenants that use the
 // operator's model.
 func Failure(code abi.Code, status int) string {
 	how := "it answered with an error, or broke off"
@@ -23,11 +23,11 @@ func Failure(code abi.Code, status int) string {
 	return "the model that the agent asks failed: " + how
 }
 
-// SourceModel is the source of a failed model call that no module failed.
+// SourceModel is the source of a model call that failed in the model, not in a module.
 const SourceModel = "model"
 
-// EndedBy describes the end of a run to the same people, if a failed model call ended
-// it.
+// EndedBy describes the end of a run like Failure. ok is false if no failed model call ended
+// the run.
 func EndedBy(e *abi.Event) (how string, ok bool) {
 	if e.Error == nil || e.Error.Code != abi.CodeModel && (e.Error.Code != abi.CodeUnavailable || e.Source != SourceModel) {
 		return "", false
@@ -35,9 +35,8 @@ func EndedBy(e *abi.Event) (how string, ok bool) {
 	return Failure(e.Error.Code, e.Error.Status), true
 }
 
-// Private returns a model whose errors say how a call failed, and no more: neither the
-// address of the endpoint nor its text. failed is called with the errors that it
-// replaces.
+// Private returns a model whose errors contain only the kind of failure, without the
+// endpoint's address or message. failed is called with the original errors.
 func Private(m Model, failed func(context.Context, *Request, *Error)) Model {
 	return &private{m, failed}
 }

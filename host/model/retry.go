@@ -11,22 +11,23 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// RetryOptions say how often and after what time a failed call is made again.
+// RetryOptions configure the number of retries and the delays.
 type RetryOptions struct {
-	// MaxRetries is how often a call is made again; 2 if 0, never if negative.
+	// MaxRetries is the maximum number of retries. It defaults to 2. A negative value
+	// disables retries.
 	MaxRetries int
-	// Base is the pause before the first retry, 500 ms if 0. Each further
-	// pause is twice as long, up to Max, 30 s if 0; and each is up to a
-	// quarter shorter or longer, by chance.
+	// Base is the delay before the first retry, by default 500 ms. Each further delay is
+	// twice as long, up to Max, by default 30 s. A random jitter changes each delay by up
+	// to 25 %.
 	Base, Max time.Duration
-	// MaxRetryAfter is the longest pause that an endpoint may ask for, 2
-	// minutes if 0. One that asks for more is not asked again.
+	// MaxRetryAfter is the maximum delay that an endpoint may request, by default 2 minutes.
+	// If an endpoint requests more, the call is not retried.
 	MaxRetryAfter time.Duration
-	// OnAttempt hears of each attempt that is followed by another, before the
-	// pause. It is called with the context of the call, from any goroutine.
+	// OnAttempt is called for each attempt that is followed by another, before the delay,
+	// with the context of the call. Calls may be concurrent.
 	OnAttempt func(context.Context, Attempt)
-	// Sleep waits, or returns the error of a context that ends before; nil
-	// stands for the clock.
+	// Sleep waits for a duration, or returns the error of the context if it is done first.
+	// It defaults to the system clock.
 	Sleep func(context.Context, time.Duration) error
 }
 
@@ -35,10 +36,10 @@ type retry struct {
 	opts  RetryOptions
 }
 
-// WithRetry returns m with retries: a call that fails with a retryable error
-// is made again, unless a chunk of the answer has been delivered, the pause
-// that the endpoint asks for is too long, or the context would end within the
-// pause. The error is the last one, and says how many attempts there were.
+// WithRetry returns m with retries. A call that fails with a retryable error is retried
+// unless a chunk of the answer has been delivered, the delay that the endpoint requests is
+// too long, or the context's deadline is before the end of the delay. The returned error is
+// that of the last attempt, with the number of attempts.
 func WithRetry(m Model, opts RetryOptions) Model {
 	if opts.MaxRetries == 0 {
 		opts.MaxRetries = 2
@@ -77,7 +78,7 @@ func (r *retry) Generate(ctx context.Context, req *Request, sink func(abi.Chunk)
 	}
 }
 
-// wait is the pause after so many tries.
+// wait returns the delay after the given number of tries.
 func (r *retry) wait(tries int, asked time.Duration) time.Duration {
 	if asked > 0 {
 		return asked
@@ -86,7 +87,7 @@ func (r *retry) wait(tries int, asked time.Duration) time.Duration {
 	return time.Duration(d * (0.75 + rand.Float64()/2))
 }
 
-// last is the error of the last attempt, or nil if another is to be made.
+// last returns the error if this attempt was the last one, or nil to retry.
 func (r *retry) last(ctx context.Context, failed *Error, tries int, wait time.Duration) error {
 	var why string
 	deadline, bounded := ctx.Deadline()
@@ -108,7 +109,7 @@ func (r *retry) last(ctx context.Context, failed *Error, tries int, wait time.Du
 	return failed.with("%s (%s)", failed.Message, why)
 }
 
-// with is e with another message, and e as its cause.
+// with returns a copy of e with another message and with e as its cause.
 func (e *Error) with(format string, args ...any) *Error {
 	out := *e
 	out.Message, out.Err = fmt.Sprintf(format, args...), e

@@ -11,19 +11,19 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 )
 
-// Metrics returns a tracer that counts for Prometheus, and registers what it counts
-// with r. Labels are kinds, hooks and outcomes, of which there is a fixed number:
-// never names that tenants, models or modules choose.
+// Metrics returns a tracer that updates Prometheus metrics, and registers them with r. The
+// labels are kinds, hooks and outcomes, of which there is a fixed number. They never
+// contain names chosen by tenants, models or modules.
 func Metrics(r prometheus.Registerer) (chain.Tracer, error) {
 	m := &metrics{
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agent_runner_runs_running", Help: "Runs under way, those of sub-agents included."}),
-		runs:    histogram("agent_runner_run_seconds", "Time of runs until they end or pause, by how that came.", "outcome", prometheus.ExponentialBuckets(0.005, 4, 10)),
-		models:  histogram("agent_runner_model_seconds", "Time of model calls.", "outcome", prometheus.ExponentialBuckets(0.005, 3, 10)),
-		tools:   histogram("agent_runner_tool_seconds", "Time of tool calls.", "outcome", prometheus.ExponentialBuckets(0.001, 4, 10)),
-		hooks:   histogram("agent_runner_hook_seconds", "Time in hooks of middlewares, without that of what they wrap.", "hook", prometheus.ExponentialBuckets(0.00001, 4, 10)),
-		faults:  counter("agent_runner_hook_faults_total", "Hook calls that were faults of their module.", "hook"),
-		tokens:  counter("agent_runner_tokens_total", "Tokens that models read and wrote.", "kind"),
-		fuel:    prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_runner_fuel_total", Help: "Work of modules, in units of fuel."}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agent_runner_runs_running", Help: "Active runs, including those of sub-agents."}),
+		runs:    histogram("agent_runner_run_seconds", "Duration of runs until they end or pause.", "outcome", prometheus.ExponentialBuckets(0.005, 4, 10)),
+		models:  histogram("agent_runner_model_seconds", "Duration of model calls.", "outcome", prometheus.ExponentialBuckets(0.005, 3, 10)),
+		tools:   histogram("agent_runner_tool_seconds", "Duration of tool calls.", "outcome", prometheus.ExponentialBuckets(0.001, 4, 10)),
+		hooks:   histogram("agent_runner_hook_seconds", "Duration of hook calls, without the calls that they wrap.", "hook", prometheus.ExponentialBuckets(0.00001, 4, 10)),
+		faults:  counter("agent_runner_hook_faults_total", "Hook calls that faulted.", "hook"),
+		tokens:  counter("agent_runner_tokens_total", "Input and output tokens of models.", "kind"),
+		fuel:    prometheus.NewCounter(prometheus.CounterOpts{Name: "agent_runner_fuel_total", Help: "Fuel used by modules."}),
 	}
 	for _, c := range []prometheus.Collector{m.running, m.runs, m.models, m.tools, m.hooks, m.faults, m.tokens, m.fuel} {
 		if err := r.Register(c); err != nil {
@@ -78,7 +78,7 @@ func (m *metrics) Start(ctx context.Context, op chain.Operation) (context.Contex
 	}
 }
 
-// runOutcome is how a run ended, in a word out of a fixed number.
+// runOutcome returns the label for the end of a run.
 func runOutcome(o chain.Outcome) string {
 	switch {
 	case o.FinishReason != "":
@@ -90,7 +90,7 @@ func runOutcome(o chain.Outcome) string {
 	}
 }
 
-// outcome is what came of a call, in a word out of a fixed number.
+// outcome returns the label for the result of a call.
 func outcome(o chain.Outcome) string {
 	var failed *abi.Error
 	switch {

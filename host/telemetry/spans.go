@@ -12,9 +12,9 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 )
 
-// Spans returns a tracer that makes OpenTelemetry spans, named as the conventions
-// for generative AI say: invoke_agent, chat, execute_tool, and one for each hook,
-// which a tool or model call that the hook wraps is within.
+// Spans returns a tracer that creates OpenTelemetry spans, named by the semantic conventions
+// for generative AI: invoke_agent, chat and execute_tool, and one for each hook. The span
+// of a hook contains those of the calls that the hook wraps.
 func Spans(t trace.Tracer) chain.Tracer { return spans{t} }
 
 type spans struct{ tracer trace.Tracer }
@@ -35,8 +35,7 @@ func (s spans) Start(ctx context.Context, op chain.Operation) (context.Context, 
 	}
 }
 
-// spanOf is the name of an operation's span, its kind, and what is known of it
-// when it begins.
+// spanOf returns the name, kind and initial attributes of an operation's span.
 func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
 	about := []attribute.KeyValue{attribute.String("agent_runner.run.id", op.Run.ID), attribute.String("gen_ai.agent.name", op.Run.Agent)}
 	if op.Run.Step > 0 {
@@ -65,7 +64,7 @@ func spanOf(op chain.Operation) (string, trace.SpanKind, []attribute.KeyValue) {
 	}
 }
 
-// endOf is what is known of an operation when it is over.
+// endOf returns the attributes that are known at the end of an operation.
 func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
 	var about []attribute.KeyValue
 	if u := o.Usage; u != nil {
@@ -81,7 +80,7 @@ func endOf(op chain.Operation, o chain.Outcome) []attribute.KeyValue {
 	return about
 }
 
-// errorType is the kind of an operation's failure; empty: it did not fail.
+// errorType returns the kind of an operation's failure, or "" if it succeeded.
 func errorType(op chain.Operation, o chain.Outcome) string {
 	var failed *abi.Error
 	switch {

@@ -1,9 +1,9 @@
-// Package telemetry makes spans, metrics and timelines of what runs do. What it makes
-// are tracers, which an agent is given in its options:
+// Package telemetry records runs as spans, metrics and timelines. It provides tracers for
+// the options of an agent:
 //
 //	a, err := h.NewAgent(ctx, &host.AgentOptions{…, Options: chain.Options{Tracer: telemetry.Spans(otel.Tracer("my platform"))}})
 //
-// No text of a conversation is in any of it: names, numbers and kinds of errors only.
+// Telemetry contains no text of conversations, only names, numbers and kinds of errors.
 package telemetry
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 )
 
-// Join returns a tracer that tells several: the first begins first and ends last.
-// Those that are nil are left out; without any it is nil.
+// Join returns a tracer that calls several tracers. The first one starts first and ends
+// last. Join ignores nil tracers, and returns nil if all are nil.
 func Join(tracers ...chain.Tracer) chain.Tracer {
 	var out joined
 	for _, t := range tracers {

@@ -20,8 +20,8 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// run runs an agent that calls two tools, one of them as another agent, behind a
-// wrapper, a hook that fails and one that faults.
+// run runs an agent that calls two tools, one of which is a sub-agent, through a wrapper, a
+// hook that fails and one that faults.
 func run(t *testing.T, tracer chain.Tracer) {
 	t.Helper()
 	ok := &chain.Native{

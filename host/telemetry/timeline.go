@@ -12,10 +12,10 @@ import (
 	"github.com/agent-runner/agent-runner/host/chain"
 )
 
-// MaxSpans is how many spans a timeline keeps.
+// MaxSpans is the maximum number of spans in a timeline.
 const MaxSpans = 5000
 
-// A Timeline is what a run did, as spans that are within each other.
+// A Timeline holds the operations of a run as nested spans.
 type Timeline struct {
 	Run     string    `json:"run"`
 	Began   time.Time `json:"began"`
@@ -45,9 +45,8 @@ type Span struct {
 	Finish  string              `json:"finish,omitempty"` // of a run or a model call
 }
 
-// Timelines returns a tracer that makes the timelines of runs, and gives each to
-// done when its run has ended or paused: to whatever keeps it. The timelines of
-// sub-agents are within that of the run that they belong to.
+// Timelines returns a tracer that records timelines of runs, and calls done with each when
+// its run has ended or paused. The timeline of a sub-agent is part of its parent's.
 func Timelines(done func(ctx context.Context, t *Timeline)) chain.Tracer { return timelines{done} }
 
 type timelines struct {
@@ -56,13 +55,13 @@ type timelines struct {
 
 type placeKey struct{}
 
-// A place is where in a timeline an operation is.
+// A place is the position of an operation in a timeline.
 type place struct {
 	line   *growing
 	parent int
 }
 
-// A growing is the timeline of a run under way.
+// A growing is the timeline of an active run.
 type growing struct {
 	mu sync.Mutex
 	Timeline
@@ -91,7 +90,7 @@ func (t timelines) Start(ctx context.Context, op chain.Operation) (context.Conte
 	}
 }
 
-// begin adds a span, and returns its id; 0 where there are too many.
+// begin adds a span and returns its id, or 0 if there are too many spans.
 func (g *growing) begin(op chain.Operation, parent int, now time.Time) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +126,7 @@ func (g *growing) end(id int, op chain.Operation, o chain.Outcome, took time.Dur
 	}
 }
 
-// finished returns the timeline as it is now.
+// finished returns a copy of the timeline.
 func (g *growing) finished() *Timeline {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,13 +9,12 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// ClientReason is the reason of the interrupts that tools of [ByClient] make.
+// ClientReason is the reason of interrupts by tools of [ByClient].
 const ClientReason = "a tool that the client runs"
 
-// ByClient returns a tool that whoever started the run runs for it: a front end,
-// or the caller of an API. A call of it pauses the run; what its interrupt is
-// answered with is the result: a JSON string is its text, and an object is an
-// [abi.Result]. All hooks of a tool call are around it.
+// ByClient returns a tool that runs in the client that started the run, such as a front end
+// or the caller of an API. A call pauses the run. The answer to the interrupt is the result:
+// a JSON string is a text, and an object is an [abi.Result]. All tool hooks apply to it.
 func ByClient(declaration abi.Tool) Tool {
 	return Func(declaration, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		answer, ok := Answer(ctx)
@@ -26,12 +25,12 @@ func ByClient(declaration abi.Tool) Tool {
 	})
 }
 
-// ByClientIs reports whether an interrupt is a call of a tool of [ByClient].
+// ByClientIs reports whether an interrupt is a call to a tool of [ByClient].
 func ByClientIs(p abi.Pending) bool {
 	return p.Entry == "" && p.Hook == "" && p.Call != nil && p.Reason == ClientReason
 }
 
-// clientResult reads what a client says a tool came to.
+// clientResult parses a client's answer as a tool result.
 func clientResult(answer json.RawMessage) (*abi.Result, error) {
 	answer = bytes.TrimSpace(answer)
 	var text string
@@ -39,12 +38,12 @@ func clientResult(answer json.RawMessage) (*abi.Result, error) {
 	switch {
 	case len(answer) > 0 && answer[0] == '"':
 		if err := json.Unmarshal(answer, &text); err != nil {
-			return nil, fmt.Errorf("the client's answer is no JSON string: %w", err)
+			return nil, fmt.Errorf("the client's answer is not a JSON string: %w", err)
 		}
 		return abi.TextResult(text), nil
 	case len(answer) > 0 && answer[0] == '{':
 		if _, err := abi.Decode(answer, &res); err != nil {
-			return nil, fmt.Errorf("the client's answer is no result: %w", err)
+			return nil, fmt.Errorf("the client's answer is not a tool result: %w", err)
 		}
 		return &res, nil
 	default:

@@ -2,8 +2,8 @@ package tool
 
 import "slices"
 
-// Closest returns the names that name was probably meant to be: at most
-// three, at an edit distance of at most three, the nearest first.
+// Closest returns the names that are similar to name: at most three, with an edit distance
+// of at most three, nearest first.
 func Closest(name string, names []string) []string {
 	const most, far = 3, 3
 	type near struct {
@@ -12,12 +12,12 @@ func Closest(name string, names []string) []string {
 	}
 	var found []near
 	for _, n := range names {
-		// The distance is at least the difference of the lengths, so that this
-		// also keeps a very long name from costing anything.
+		// The distance is at least the difference of the lengths. This check also bounds the
+		// cost of very long names.
 		if len(n) > len(name)+far || len(name) > len(n)+far {
 			continue
 		}
-		// Names that share nothing are not near, however short they are.
+		// Names without a common character are not similar, however short they are.
 		if d := distance(name, n); d <= far && d < max(len(name), len(n)) {
 			found = append(found, near{n, d})
 		}

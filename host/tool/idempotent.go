@@ -1,7 +1,7 @@
 package tool
 
-// Idempotent declares that a tool may be called twice with the same effect as
-// once: a run that was cut off while it was called calls it again.
+// Idempotent returns t declared as idempotent: if a run is interrupted during a call, it
+// repeats the call when it resumes.
 func Idempotent(t Tool) Tool {
 	d := t.Declaration()
 	d.Idempotent = true

@@ -22,18 +22,17 @@ const (
 	DefaultMaxLeft   = 64
 )
 
-// SafeOptions bound a tool.
+// SafeOptions configure the limits of a SafeTool.
 type SafeOptions struct {
-	Timeout   time.Duration // of one call; DefaultTimeout when 0
-	MaxResult int           // bytes of a result's text, all its parts together; DefaultMaxResult when 0
-	MaxMedia  int           // bytes of its other parts together, as JSON; as MaxResult where that is set, else DefaultMaxMedia
-	MaxLeft   int           // calls left behind at one time; DefaultMaxLeft when 0
+	Timeout   time.Duration // of one call; defaults to DefaultTimeout
+	MaxResult int           // bytes of text in all parts of a result; defaults to DefaultMaxResult
+	MaxMedia  int           // bytes of other parts as JSON; defaults to MaxResult if that is set, else to DefaultMaxMedia
+	MaxLeft   int           // abandoned calls that have not returned; defaults to DefaultMaxLeft
 }
 
-// Safe wraps a tool so that no call of it panics, outlasts its time, or gives
-// a result that is too large or not valid UTF-8. A call that does not end
-// with its context is left behind; while too many such calls have not ended,
-// the tool is not called again.
+// Safe wraps a tool so that no call panics, exceeds its timeout, or returns a result that is
+// too large or not valid UTF-8. A call that does not return when its context is done is
+// abandoned. While too many abandoned calls have not returned, further calls fail.
 func Safe(t Tool, o SafeOptions) *SafeTool {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -53,18 +52,18 @@ func Safe(t Tool, o SafeOptions) *SafeTool {
 	return &SafeTool{Tool: t, o: o}
 }
 
-// A SafeTool is a tool that its caller need not trust.
+// A SafeTool wraps an untrusted tool.
 type SafeTool struct {
 	Tool
 	o    SafeOptions
 	left atomic.Int64
 }
 
-// Left is how many calls were left behind and have not ended yet.
+// Left returns the number of abandoned calls that have not returned.
 func (t *SafeTool) Left() int { return int(t.left.Load()) }
 
-// A PanicError is a panic of a tool. Its text is for the model; the stack is
-// for whoever mends the tool.
+// A PanicError is a panic of a tool. The model receives its text. The stack helps to fix the
+// tool.
 type PanicError struct {
 	Tool  string
 	Value any
@@ -78,13 +77,13 @@ type outcome struct {
 	err error
 }
 
-// Call calls the tool. A time limit that passed is an *abi.Error of code
-// limit; a panic is a *PanicError.
+// Call calls the tool. If the call times out, the error is an *abi.Error with the code
+// limit. If it panics, the error is a *PanicError.
 func (t *SafeTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
 	return t.guard(ctx, call, func(ctx context.Context) (*abi.Result, error) { return t.Tool.Call(ctx, call) })
 }
 
-// guard calls fn, which calls the tool.
+// guard calls fn, which calls the tool, and enforces the limits.
 func (t *SafeTool) guard(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error)) (*abi.Result, error) {
 	if left := t.Left(); left >= t.o.MaxLeft {
 		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf(
@@ -95,7 +94,7 @@ func (t *SafeTool) guard(ctx context.Context, call abi.Call, fn func(context.Con
 	defer cancel()
 
 	done := make(chan outcome, 1)
-	var over atomic.Bool // of the tool and its caller, the first to finish sets it
+	var over atomic.Bool // set by the tool or its caller, whichever finishes first
 	go run(ctx, call, fn, func(out outcome) {
 		done <- out
 		if over.Swap(true) {
@@ -117,8 +116,8 @@ func (t *SafeTool) guard(ctx context.Context, call abi.Call, fn func(context.Con
 	}
 }
 
-// run calls the tool and reports what came of it, whichever way the tool
-// leaves: also runtime.Goexit, which only a deferred function sees.
+// run calls the tool and reports the outcome, including panics and runtime.Goexit, which
+// only a deferred function observes.
 func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Result, error), report func(outcome)) {
 	out := outcome{err: fmt.Errorf("tool %q ended its goroutine", call.Name)}
 	defer func() {
@@ -131,7 +130,7 @@ func run(ctx context.Context, call abi.Call, fn func(context.Context) (*abi.Resu
 	out = outcome{res, err}
 }
 
-// clean makes sure of what goes to the model and to modules.
+// clean validates and bounds a result before models and modules receive it.
 func (t *SafeTool) clean(out outcome) (*abi.Result, error) {
 	if out.err != nil {
 		return nil, t.cleanError(out.err)
@@ -157,7 +156,7 @@ func isObject(b json.RawMessage) bool {
 	return len(b) == 0 || b[0] == '{' && json.Valid(b)
 }
 
-// partSize is what a part counts beside its text.
+// partSize is the overhead counted for each part, in bytes.
 const partSize = 32
 
 func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
@@ -190,8 +189,7 @@ func (t *SafeTool) cleanParts(parts []abi.Part) []abi.Part {
 
 func textPart(s string) abi.Part { return abi.Part{Type: abi.PartText, Text: s} }
 
-// cut returns at most limit bytes of s as valid UTF-8, and says so if that is
-// not all of it.
+// cut truncates s to limit bytes of valid UTF-8, and appends a note if it was truncated.
 func (t *SafeTool) cut(s string, limit int) string {
 	if len(s) <= limit {
 		return strings.ToValidUTF8(s, "\ufffd")
@@ -204,7 +202,7 @@ func (t *SafeTool) cut(s string, limit int) string {
 		fmt.Sprintf("\n[cut: this has %d bytes; at most %d bytes of a result are kept]", len(s), t.o.MaxResult)
 }
 
-// cleanError keeps an error as it is unless its text is unusable.
+// cleanError returns err, with another text if its own is too long or not valid UTF-8.
 func (t *SafeTool) cleanError(err error) error {
 	text := err.Error()
 	if len(text) <= t.o.MaxResult && utf8.ValidString(text) {
@@ -220,7 +218,7 @@ func (t *SafeTool) cleanError(err error) error {
 	return &cutError{text, err}
 }
 
-// A cutError has another text than the error that it stands for.
+// A cutError wraps an error with a shortened text.
 type cutError struct {
 	text string
 	err  error

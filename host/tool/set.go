@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A Set is the tools of one owner, as a person would name it: `MCP server
-// "files"`, `the built-in tools`.
+// A Set holds the tools of one owner. The owner's name is for messages, such as `MCP server
+// "files"` or `the built-in tools`.
 type Set struct {
 	Owner string
 	Tools []Tool
 }
 
-// Join puts sets together. Names stay as they are, so two tools of one name
-// are refused, with their owners.
+// Join combines sets. It fails if two tools have the same name, and the error names their
+// owners.
 func Join(sets ...Set) ([]Tool, error) {
 	var all []Tool
 	var names []string

@@ -10,17 +10,17 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Streamer is a tool that says pieces of its result while it runs.
+// A Streamer is a tool that can stream its result.
 type Streamer interface {
 	Tool
-	// Stream is Call, and hands to out what there is already. The result that it
-	// returns is what the model is told; nil means what was handed to out, put
-	// together. Where nobody wants pieces, Call is called.
+	// Stream is like Call, but sends parts of the result to out while it runs. The model
+	// receives the returned result; if it is nil, the model receives everything sent to out.
+	// If no caller needs a stream, Call is used instead.
 	Stream(ctx context.Context, call abi.Call, out *Out) (*abi.Result, error)
 }
 
-// StreamFunc is a streaming tool that is a Go function. Called as a whole, its
-// result is the one it returns, or what it handed to out.
+// StreamFunc returns a streaming tool implemented by a Go function. Without streaming, the
+// result is the returned one, or everything sent to out.
 func StreamFunc(declaration abi.Tool, stream func(ctx context.Context, call abi.Call, out *Out) (*abi.Result, error)) Streamer {
 	return streamTool{declaration, stream}
 }
@@ -45,26 +45,25 @@ func (t streamTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error
 	return res, err
 }
 
-// Out takes the pieces of a tool's result. Its methods may be called from
-// several goroutines, wait while the run is behind, and return an error once
-// nobody takes pieces any more: the call is over, or they were too many. A tool
-// that goes on nevertheless is not heard.
+// Out receives the parts of a tool's result. Its methods are safe for concurrent use. They
+// block while the run is behind, and return an error once the call has ended or the result
+// is too large. Later parts are discarded.
 //
-// It is an [io.Writer] of text as well: characters may be split between writes.
+// Out is also an [io.Writer] of text. Characters may be split between writes.
 type Out struct {
 	put        func(abi.Chunk) error
-	text, rest int // bytes that may come of text, and of other parts as JSON; negative: any number
+	text, rest int // remaining bytes of text, and of other parts as JSON; negative for unlimited
 
 	mu      sync.Mutex
-	pieces  []abi.Part      // but the text that goes on
-	running strings.Builder // that text
+	pieces  []abi.Part      // complete parts
+	running strings.Builder // the current text part
 	err     error
 }
 
-// NewOut returns an Out that hands each piece to put, one at a time.
+// NewOut returns an Out that calls put with each part, sequentially.
 func NewOut(put func(abi.Chunk) error) *Out { return &Out{put: put, text: -1, rest: -1} }
 
-// Text hands out a piece of text, which follows on the one before.
+// Text sends a piece of text, which continues the previous one.
 func (o *Out) Text(text string) error {
 	if text == "" {
 		return nil
@@ -72,7 +71,7 @@ func (o *Out) Text(text string) error {
 	return o.add(abi.Part{Type: abi.PartText, Text: text}, abi.Chunk{Kind: abi.ChunkToolResult, Text: text}, len(text), &o.text)
 }
 
-// Part hands out an image, audio, a file or a text of its own.
+// Part sends an image, audio, a file or a separate text part.
 func (o *Out) Part(p abi.Part) error {
 	size := len(p.Text)
 	budget := &o.text
@@ -121,7 +120,7 @@ func (o *Out) add(p abi.Part, c abi.Chunk, size int, budget *int) error {
 	return o.err
 }
 
-// flush makes the text that goes on a part.
+// flush ends the current text part.
 func (o *Out) flush() {
 	if o.running.Len() > 0 {
 		o.pieces = append(o.pieces, textPart(o.running.String()))
@@ -129,7 +128,7 @@ func (o *Out) flush() {
 	}
 }
 
-// result is what was handed out, put together.
+// result returns everything that was sent as one result.
 func (o *Out) result() *abi.Result {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -140,9 +139,9 @@ func (o *Out) result() *abi.Result {
 	return &abi.Result{Content: abi.Parts(slices.Clone(o.pieces)...)}
 }
 
-// Stream calls the tool with out taking its pieces, within the limits of a
-// result: a tool that says more is told so. A tool that does not stream is
-// called as a whole. Errors are as those of Call.
+// Stream calls the tool and streams its result to out, within the limits of a result. If the
+// tool exceeds them, out returns an error to it. A tool that does not stream is called with
+// Call. The errors are those of Call.
 func (t *SafeTool) Stream(ctx context.Context, call abi.Call, out *Out) (*abi.Result, error) {
 	s, ok := t.Tool.(Streamer)
 	if !ok {
@@ -158,7 +157,7 @@ func (t *SafeTool) Stream(ctx context.Context, call abi.Call, out *Out) (*abi.Re
 	})
 }
 
-// Streams reports whether the tool says pieces of its result while it runs.
+// Streams reports whether the tool can stream its result.
 func (t *SafeTool) Streams() bool {
 	_, ok := t.Tool.(Streamer)
 	return ok

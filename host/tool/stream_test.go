@@ -20,7 +20,7 @@ func streaming(fn func(ctx context.Context, out *Out) (*abi.Result, error)) Stre
 	return StreamFunc(abi.Tool{Name: "fake"}, func(ctx context.Context, _ abi.Call, out *Out) (*abi.Result, error) { return fn(ctx, out) })
 }
 
-// listen streams a call, and returns what was heard of it.
+// listen streams a call, and returns the chunks received.
 func listen(ctx context.Context, t *SafeTool) (heard []string, res *abi.Result, err error) {
 	res, err = t.Stream(ctx, abi.Call{ID: "c1", Name: "fake", Arguments: "{}"}, NewOut(func(c abi.Chunk) error {
 		if c.Kind == abi.ChunkPart {
@@ -99,8 +99,8 @@ func slicesOf(s string, n int) []string {
 	return out
 }
 
-// TestStreamCalledAsAWhole checks that a streaming tool is one like any other
-// where nobody wants pieces, and the other way round.
+// TestStreamCalledAsAWhole checks that a streaming tool works without streaming, and that a
+// tool that does not stream works with Stream.
 func TestStreamCalledAsAWhole(t *testing.T) {
 	t.Parallel()
 	res, err := call(t.Context(), Safe(streaming(func(_ context.Context, out *Out) (*abi.Result, error) {
@@ -115,8 +115,8 @@ func TestStreamCalledAsAWhole(t *testing.T) {
 	require.Equal(t, "whole", res.Content.String())
 }
 
-// TestStreamIsLeftBehind checks that a tool which does not end with its time is
-// left behind as any other, and that it is not heard any more once out says so.
+// TestStreamIsLeftBehind checks that a streaming tool that exceeds its timeout is abandoned,
+// and that its later output is discarded.
 func TestStreamIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package tool has the tools that an agent's model may call: MCP servers
-// (package mcp) and a few that need nothing but this machine (package builtin).
+// Package tool defines the tools that an agent's model can call. Implementations are MCP
+// servers (package mcp) and local built-in tools (package builtin).
 package tool
 
 import (
@@ -9,19 +9,18 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 )
 
-// A Tool is one thing that a model may call. It is called by many runs, and
-// by one run in parallel.
+// A Tool is a tool that a model can call. It must be safe for concurrent use.
 type Tool interface {
-	// Declaration is what the model is told. It does not change.
+	// Declaration returns the declaration for the model. It must not change.
 	Declaration() abi.Tool
-	// Call runs the tool. The arguments are a JSON object. A result with
-	// IsError and an error are the same to the model: an error result; but an
-	// error that is an *abi.Interrupt pauses the run, and Call is made again
-	// when it was answered, see [Answer]. Call returns soon after ctx ends.
+	// Call runs the tool. The arguments are a JSON object. The model receives an error
+	// result for both a result with IsError and an error. But an *abi.Interrupt error pauses
+	// the run; Call is repeated once the interrupt is answered, see [Answer]. Call must
+	// return soon after ctx is done.
 	Call(ctx context.Context, call abi.Call) (*abi.Result, error)
 }
 
-// Func is a tool that is a Go function.
+// Func returns a tool implemented by a Go function.
 func Func(declaration abi.Tool, call func(ctx context.Context, call abi.Call) (*abi.Result, error)) Tool {
 	return funcTool{declaration, call}
 }
@@ -39,14 +38,13 @@ func (t funcTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) 
 
 type answerKey struct{}
 
-// WithAnswer returns a context for the call of a tool that interrupted the
-// run and was answered.
+// WithAnswer returns a context for repeating the call of a tool whose interrupt was
+// answered.
 func WithAnswer(ctx context.Context, answer json.RawMessage) context.Context {
 	return context.WithValue(ctx, answerKey{}, answer)
 }
 
-// Answer is what the tool's interrupt of this call was answered with; ok is
-// false in the first call.
+// Answer returns the answer to the interrupt of this call. ok is false in the first call.
 func Answer(ctx context.Context) (answer json.RawMessage, ok bool) {
 	answer, ok = ctx.Value(answerKey{}).(json.RawMessage)
 	return answer, ok

@@ -1,8 +1,7 @@
-// Package cassette records the conversations of a model in a file, and
-// replays them.
+// Package cassette records conversations with a model in a file and replays them.
 //
-// The file is one JSON document with one message, tool or chunk a line, so
-// that it can be read and reviewed:
+// The file is a JSON document with one message, tool or chunk per line, so that it is easy
+// to review:
 //
 //	{
 //	  "version": 1,
@@ -23,11 +22,11 @@
 //	      "messages": [
 //	        …
 //
-// An interaction is a request and its response or error. It begins with the
-// first "same" messages of the one before it, since a conversation grows at
-// its end; "same_tools" takes the tools from there. The chunks of a streamed
-// response stand beside it. Keys and headers are not in the file, and neither
-// are the ids, origins and extras of messages, which are the host's own.
+// An interaction is a request with its response or error. Since conversations grow at the
+// end, it starts with the first "same" messages of the previous interaction; "same_tools"
+// copies its tools. The chunks of a streamed response are recorded in addition to it. The
+// file does not contain keys and headers, nor the ids, origins and extras of messages, which
+// are internal to the host.
 package cassette
 
 import (
@@ -43,11 +42,11 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// Version is the version of the file's form.
+// Version is the version of the file format.
 const Version = 1
 
-// maxMessages is how many messages the requests of a cassette may have
-// together: "same" makes many out of a few bytes.
+// maxMessages is the maximum number of messages in all requests of a cassette, since "same"
+// makes many messages out of a few bytes.
 const maxMessages = 1 << 20
 
 // A Cassette is a recorded conversation.
@@ -56,10 +55,10 @@ type Cassette struct {
 	interactions []interaction
 }
 
-// An interaction is a request, with all its messages, and what came of it.
+// An interaction is a request with all its messages, and its result.
 type interaction struct {
 	Model     string        `json:"model"`
-	Same      int           `json:"same"` // messages taken from the interaction before
+	Same      int           `json:"same"` // number of messages shared with the previous interaction
 	Messages  []abi.Message `json:"messages"`
 	SameTools bool          `json:"same_tools"`
 	Tools     []tool        `json:"tools"`
@@ -69,14 +68,14 @@ type interaction struct {
 	Error     *abi.Error    `json:"error"`
 }
 
-// A tool is what a model is told of one.
+// A tool is the part of a tool declaration that a model sees.
 type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// told is the part of messages that a model sees.
+// told returns the parts of messages that a model sees.
 func told(in []abi.Message) []abi.Message {
 	out := make([]abi.Message, len(in))
 	for i, m := range in {
@@ -97,11 +96,10 @@ func toldTools(in []abi.Tool) []tool {
 	return out
 }
 
-// Len is the number of recorded interactions.
+// Len returns the number of recorded interactions.
 func (c *Cassette) Len() int { return len(c.interactions) }
 
-// Load reads a cassette file. An error names the file, the line and what is
-// wrong with it.
+// Load reads a cassette file. An error names the file, the line and the cause.
 func Load(path string) (*Cassette, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -110,7 +108,7 @@ func Load(path string) (*Cassette, error) {
 	return Parse(path, b)
 }
 
-// Parse reads a cassette; name is what errors call it.
+// Parse parses a cassette. name is its name in errors.
 func Parse(name string, b []byte) (*Cassette, error) {
 	p := parser{name: name, b: b}
 	var doc struct {
@@ -142,7 +140,7 @@ func Parse(name string, b []byte) (*Cassette, error) {
 	return c, nil
 }
 
-// A parser knows the lines of the text it reads.
+// A parser tracks line numbers for errors.
 type parser struct {
 	name  string
 	b     []byte
@@ -154,7 +152,7 @@ func (p *parser) errorf(offset int, format string, args ...any) error {
 	return fmt.Errorf("%s:%d: not a cassette: %w", p.name, line, fmt.Errorf(format, args...))
 }
 
-// refuse is an error of abi.Decode in the value that begins at start.
+// refuse adds the position to an error of abi.Decode in the value at start.
 func (p *parser) refuse(start int, err error) error {
 	var at *abi.DecodeError
 	if errors.As(err, &at) {
@@ -163,7 +161,7 @@ func (p *parser) refuse(start int, err error) error {
 	return p.errorf(start, "%w", err)
 }
 
-// find is where a key stands behind start, or start.
+// find returns the position of a key after start, or start.
 func (p *parser) find(start int, path string) int {
 	key := path[strings.LastIndexByte(path, '.')+1:]
 	if i := bytes.Index(p.b[start:], []byte(`"`+key+`"`)); i >= 0 {
@@ -172,8 +170,8 @@ func (p *parser) find(start int, path string) int {
 	return start
 }
 
-// elements returns where the elements of the array under key begin. The text
-// is known to be valid.
+// elements returns the offsets of the elements of the array under key. The text must be
+// valid JSON.
 func (p *parser) elements(key string) []int {
 	dec := json.NewDecoder(bytes.NewReader(p.b))
 	_, _ = dec.Token() // {
@@ -233,7 +231,7 @@ func (p *parser) interaction(raw json.RawMessage, start int, before *interaction
 	return &it, nil
 }
 
-// complete fills in what somebody who writes a cassette by hand may leave out.
+// complete sets the optional fields of a handwritten response.
 func complete(r *abi.Response) {
 	if r.Message.Role == "" {
 		r.Message.Role = abi.RoleAssistant
@@ -246,7 +244,7 @@ func complete(r *abi.Response) {
 	}
 }
 
-// failure is a recorded error as the model returned it.
+// failure converts a recorded error to a model error.
 func failure(e *abi.Error) *model.Error {
 	return &model.Error{
 		Code: e.Code, Message: e.Message, Status: e.Status, Retryable: e.Retryable,

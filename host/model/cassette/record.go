@@ -13,20 +13,20 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A Recorder is a model that writes down what another one answers. It belongs
-// outside of retries and fallbacks, which a replay has no use for.
+// A Recorder is a model that records the answers of another model. It should wrap retries
+// and fallbacks, since a replay does not need them.
 type Recorder struct {
 	model model.Model
 	path  string
 
 	mu       sync.Mutex
-	written  []byte // the interactions so far, as they stand in the file
+	written  []byte // the interactions so far, in file format
 	messages [][]byte
 	tools    [][]byte
 }
 
-// NewRecorder returns m with a recorder at path. A file there is replaced when
-// the first answer comes. It fails if no file can be written there.
+// NewRecorder returns a recorder for m that writes to path. The first answer replaces an
+// existing file. NewRecorder fails if path is not writable.
 func NewRecorder(path string, m model.Model) (*Recorder, error) {
 	f, err := temporary(path)
 	if err != nil {
@@ -36,9 +36,9 @@ func NewRecorder(path string, m model.Model) (*Recorder, error) {
 	return &Recorder{model: m, path: path}, os.Remove(f.Name())
 }
 
-// Generate implements [model.Model]. An answer is in the file when Generate
-// returns; calls that their context or their sink ended are not recorded.
-// Calls at the same time are recorded in the order in which they end.
+// Generate implements [model.Model]. It writes the answer to the file before it returns. It
+// does not record calls that their context or sink ended. Concurrent calls are recorded in
+// the order in which they end.
 func (r *Recorder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	it := interaction{Model: req.Model, Messages: told(req.Messages), Tools: toldTools(req.Tools), Params: req.Params}
 	var refused bool
@@ -70,8 +70,8 @@ func (r *Recorder) Generate(ctx context.Context, req *model.Request, sink func(a
 	return res, err
 }
 
-// write adds an interaction to the file. The file is replaced as a whole, so
-// that it is complete at any time.
+// write adds an interaction to the file. It replaces the file atomically, so that the file
+// is always complete.
 func (r *Recorder) write(it *interaction) error {
 	messages, err := marshalEach(it.Messages)
 	if err != nil {
@@ -138,7 +138,7 @@ func marshalEach[T any](list []T) ([][]byte, error) {
 	return out, nil
 }
 
-// common is how many elements a and b have in common at their beginning.
+// common returns the length of the common prefix of a and b.
 func common(a, b [][]byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && bytes.Equal(a[n], b[n]) {
@@ -147,7 +147,7 @@ func common(a, b [][]byte) int {
 	return n
 }
 
-// replace writes a file beside the one at path and puts it in its place.
+// replace replaces the file at path atomically.
 func replace(path string, b []byte) error {
 	f, err := temporary(path)
 	if err != nil {
@@ -164,8 +164,8 @@ func replace(path string, b []byte) error {
 	return err
 }
 
-// temporary creates a file beside path, with the permissions that a file at
-// path would get.
+// temporary creates a file in the directory of path, with the permissions that a file at
+// path would have.
 func temporary(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New("this is not a regular file")
@@ -174,7 +174,7 @@ func temporary(path string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 }
 
-// A form writes an interaction field by field; elements of lists get a line each.
+// A form formats an interaction field by field, with list elements on separate lines.
 type form struct {
 	b      bytes.Buffer
 	fields int

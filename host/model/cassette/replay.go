@@ -9,46 +9,44 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A Replay is a model that answers from a cassette, for one run: its
-// interactions in their order. A request must have the recorded messages and
-// tools; the model's name, the parameters, and what of a message is the
-// host's own are not compared.
+// A Replay is a model that answers the requests of one run from a cassette, in order. A
+// request must have the recorded messages and tools. The model's name, the parameters and
+// the host's internal fields of messages are not compared.
 type Replay struct {
 	cassette *Cassette
 
 	mu   sync.Mutex
 	next int
-	seek bool // next is that of the first request, wherever it stands
+	seek bool // search for the interaction of the first request
 }
 
-// Replay returns a model that begins at the first interaction.
+// Replay returns a model that starts at the first interaction.
 func (c *Cassette) Replay() *Replay { return &Replay{cassette: c} }
 
-// Resume returns a model for a run that goes on in the middle of the recording:
-// it begins at the first interaction whose request is the run's first.
+// Resume returns a model for a run that resumes in the middle of the recording. It starts at
+// the first interaction that matches the run's first request.
 func (c *Cassette) Resume() *Replay { return &Replay{cassette: c, seek: true} }
 
-// Left is how many interactions have not been replayed.
+// Left returns the number of interactions that have not been replayed.
 func (r *Replay) Left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cassette.Len() - r.next
 }
 
-// A DivergedError says that a request is not the recorded one.
+// A DivergedError reports a request that differs from the recorded one.
 type DivergedError struct {
 	Cassette    string // the file
-	Interaction int    // counted from 1; one more than there are if the recording is over
-	Path        string // what differs first, such as messages[2].content; empty if the recording is over
-	Message     string // all of it, with a diff
+	Interaction int    // starts at 1; beyond the last one if the recording is exhausted
+	Path        string // the first difference, such as messages[2].content; "" if the recording is exhausted
+	Message     string // the full message, with a diff
 }
 
 // Error returns the message.
 func (e *DivergedError) Error() string { return e.Message }
 
-// Generate implements [model.Model]. A request that is not the recorded one
-// fails with an error that wraps a [*DivergedError]; the interaction waits for
-// a request that is.
+// Generate implements [model.Model]. A request that differs from the recorded one fails with
+// an error that wraps a [*DivergedError], and does not consume the interaction.
 func (r *Replay) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	it, err := r.take(req)
 	if err != nil {
@@ -86,7 +84,7 @@ func (it *interaction) chunks() []abi.Chunk {
 	return it.Response.Message.Chunks()
 }
 
-// take returns the next interaction, if it is the one of the request.
+// take returns the next interaction if it matches the request.
 func (r *Replay) take(req *model.Request) (*interaction, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// line is a reply as it stands in a file.
+// line is the JSON form of a reply.
 type line struct {
 	Message      *abi.Message `json:"message"`
 	FinishReason string       `json:"finish_reason"`
@@ -21,16 +21,15 @@ type line struct {
 	Hang         bool         `json:"hang"`
 }
 
-// Parse reads replies, one JSON object a line:
+// Parse parses replies, one JSON object per line:
 //
 //	{"message": {"content": "hello"}, "size": 2}
 //	{"message": {"tool_calls": [{"id": "c1", "function": {"name": "now", "arguments": "{}"}}]}}
 //	{"error": {"code": "model", "message": "overloaded", "status": 503, "retryable": true}}
 //	{"hang": true}
 //
-// Beside these there may be finish_reason (else it follows from the message),
-// usage, chunks and delay_ms. Empty lines, and lines that begin with #, are
-// passed over. An error names the line.
+// Other keys are finish_reason (by default it follows from the message), usage, chunks and
+// delay_ms. Parse ignores empty lines and lines that start with #. An error names the line.
 func Parse(text []byte) ([]Reply, error) {
 	var out []Reply
 	for i, b := range bytes.Split(text, []byte("\n")) {

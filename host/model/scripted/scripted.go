@@ -1,5 +1,5 @@
-// Package scripted is a model whose replies are written down beforehand: for
-// tests, and for conversations with a known outcome.
+// Package scripted provides a model with scripted replies, for tests and for conversations
+// with a known outcome.
 package scripted
 
 import (
@@ -14,35 +14,34 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 )
 
-// A Reply is what the model does with one request. It waits for Delay, gives
-// its chunks to the sink, then returns the response or the error; with both
-// chunks and an error it breaks off in the middle.
+// A Reply is the model's behavior for one request. The model waits for Delay, sends the
+// chunks to the sink, and returns the response or the error. With both chunks and an error,
+// it breaks off in the middle.
 type Reply struct {
 	Response *abi.Response
 	Err      error
 
-	// Chunks are what a sink gets. Without them it gets those of the
-	// response's message, cut into pieces of at most Size characters, or
-	// whole if Size is 0.
+	// Chunks are sent to the sink. They default to the chunks of the response's message,
+	// split into pieces of at most Size characters, or not split if Size is 0.
 	Chunks []abi.Chunk
 	Size   int
 
 	Delay time.Duration // before anything else
 	Hang  bool          // after the chunks, until the request's context ends
-	// Do is called before anything else; its error is the reply. Tests hold
-	// a request with it, or look at it.
+	// Do, if not nil, is called first. Its error is the reply. Tests use it to block or to
+	// inspect a request.
 	Do func(ctx context.Context, req *model.Request) error
 }
 
-// Text is a reply of one text.
+// Text returns a reply with a text.
 func Text(text string) Reply { return Message(abi.Assistant(text)) }
 
-// Calls is a reply that calls tools.
+// Calls returns a reply with tool calls.
 func Calls(calls ...abi.ToolCall) Reply {
 	return Message(abi.Message{Role: abi.RoleAssistant, ToolCalls: calls})
 }
 
-// Message is a reply of one message.
+// Message returns a reply with a message.
 func Message(m abi.Message) Reply {
 	finish := abi.FinishStop
 	if len(m.ToolCalls) > 0 {
@@ -51,14 +50,14 @@ func Message(m abi.Message) Reply {
 	return Reply{Response: &abi.Response{Message: m, FinishReason: finish}}
 }
 
-// Error is a reply that fails, as a rule with a *model.Error.
+// Error returns a reply that fails, usually with a *model.Error.
 func Error(err error) Reply { return Reply{Err: err} }
 
-// Hang is a reply that never comes.
+// Hang returns a reply that blocks until the request's context is done.
 func Hang() Reply { return Reply{Hang: true} }
 
-// A Model gives scripted replies and remembers the requests it saw. It may be
-// used by several goroutines; each request takes the next reply.
+// A Model gives scripted replies and records requests. Each request consumes the next reply.
+// It is safe for concurrent use.
 type Model struct {
 	reply func(n int, req *model.Request) Reply
 
@@ -66,23 +65,23 @@ type Model struct {
 	requests []model.Request
 }
 
-// New returns a model that gives the replies in their order, one for each
-// request, and fails when there are no more.
+// New returns a model that gives the replies in order, one per request, and fails if there
+// are no more.
 func New(replies ...Reply) *Model {
 	return Func(func(n int, _ *model.Request) Reply {
 		if n < len(replies) {
 			return replies[n]
 		}
 		return Error(model.Errorf(abi.CodeModel,
-			"the script has %d replies, and this is request %d; add a reply, or look for why the agent asks once more", len(replies), n+1))
+			"the script has %d replies, and this is request %d; add a reply, or find out why the agent calls the model again", len(replies), n+1))
 	})
 }
 
-// Func returns a model whose replies fn makes: n counts the requests from 0.
-// Calls of fn may be concurrent.
+// Func returns a model with the replies of fn. n is the number of the request, starting at
+// 0. Calls of fn may be concurrent.
 func Func(fn func(n int, req *model.Request) Reply) *Model { return &Model{reply: fn} }
 
-// Requests returns copies of the requests so far, in the order in which they came.
+// Requests returns copies of the requests so far, in order of arrival.
 func (m *Model) Requests() []model.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +160,7 @@ func (r *Reply) chunks() []abi.Chunk {
 	return out
 }
 
-// split cuts a chunk into pieces of n characters.
+// split splits a chunk into pieces of n characters.
 func split(c abi.Chunk, n int) []abi.Chunk {
 	text := &c.Text
 	if c.Kind == abi.ChunkToolCall {
