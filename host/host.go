@@ -1,5 +1,5 @@
 // Package host runs LLM agents whose middlewares are untrusted WebAssembly
-// modules, or native Go. It is what an embedder imports:
+// modules, or native Go. Programs that embed agent-runner import it:
 //
 //	h, err := host.New(ctx, &host.Options{CacheDir: dir})
 //	m, err := h.Load(ctx, "redact.wasm", host.Limits{})
@@ -12,9 +12,8 @@
 //		…
 //	}
 //
-// A module is compiled once and shared by all agents that load the same bytes;
-// an entry of an agent is configured once and shared by all its runs; each run
-// has instances of its own.
+// A module is compiled once and shared by all agents that load the same bytes. An entry of an
+// agent is configured once and shared by all its runs. Each run has its own instances.
 package host
 
 import (
@@ -34,7 +33,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// What an embedder uses of the packages below.
+// Types of other packages that embedding programs use.
 type (
 	Module = module.Module
 	Limits = module.Limits
@@ -45,7 +44,7 @@ type (
 	Error  = agent.Error
 	Paused = agent.Paused
 
-	// What errors.As finds in an Error, which says when.
+	// Errors that errors.As finds in an Error. Their comments say when.
 	Stop        = chain.Stop
 	Fault       = chain.Fault
 	HookFailed  = chain.Failed
@@ -58,45 +57,45 @@ type (
 	Expired     = agent.Expired
 )
 
-// What a fault of an entry may do to the run.
+// Consequences of a fault of an entry.
 const (
 	Fail = chain.Fail
 	Skip = chain.Skip
 )
 
-// Options make a host. They are copied.
+// Options configure a host. They are copied.
 type Options struct {
-	// CacheDir keeps compiled machine code from process to process; empty:
-	// only while the host lives. Nobody else should be able to write there.
+	// CacheDir caches compiled machine code across processes. If it is empty, code is cached
+	// only while the host is open. Other users must not be able to write to it.
 	CacheDir string
-	// CompileChild compiles modules in processes of their own, which a module
-	// that takes too much time or memory cannot harm, and bundles scripts there. A
-	// program that sets it asks [sandbox.IsCompileChild] at the beginning of main,
-	// and calls [CompileChildMain]. Nil: in this process, where scripts may not be
-	// as deeply nested as bundled packages sometimes are.
+	// CompileChild, if not nil, compiles modules and bundles scripts in child processes, so
+	// that a module that takes too much time or memory does not affect this process. A
+	// program that sets it must check [sandbox.IsCompileChild] at the start of main and call
+	// [CompileChildMain]. Without it, this process compiles, and the nesting depth of scripts
+	// is limited to less than some bundled packages have.
 	CompileChild *sandbox.ChildOptions
-	// MemoryBytes is what all runs may use for their modules together. A run
-	// takes the most that it can come to use when it begins, waits while others
-	// hold it, and ends with a *sandbox.TooLargeError if there never is so much.
-	// Default half of what the machine or container has.
+	// MemoryBytes limits the memory of the modules of all runs. A run reserves its maximum
+	// when it starts, waits while other runs hold the memory, and fails with a
+	// *sandbox.TooLargeError if it can never fit. The default is half the memory of the
+	// machine or container.
 	MemoryBytes int64
-	// FaultDir keeps what a fault of a module depended on, for
-	// [Host.Replay]; see [module.LoaderOptions]. Empty: nothing is kept.
+	// FaultDir, if not empty, receives fault bundles for [Host.Replay]; see
+	// [module.LoaderOptions].
 	FaultDir string
-	// Profile collects which functions of modules use their fuel, for authors; see
-	// [sandbox.Options] for what that costs. Nil: nothing is collected.
+	// Profile, if not nil, collects the fuel used by each function of modules. See
+	// [sandbox.Options] for the cost.
 	Profile *sandbox.Profile
-	// Logger hears warnings about modules; nil: nobody.
+	// Logger, if not nil, receives warnings about modules.
 	Logger *slog.Logger
 }
 
-// A Host loads modules and makes agents. It is safe for concurrent use.
+// A Host loads modules and creates agents. It is safe for concurrent use.
 type Host struct {
 	loader *module.Loader
 	closed atomic.Bool
 }
 
-// New returns a host. It fails if one of the directories cannot be used.
+// New returns a host. It fails if one of the directories is unusable.
 func New(ctx context.Context, o *Options) (*Host, error) {
 	if o == nil {
 		o = &Options{}
@@ -109,40 +108,40 @@ func New(ctx context.Context, o *Options) (*Host, error) {
 	return &Host{loader: loader}, nil
 }
 
-// Close ends the hooks that are running and frees all modules. It returns an
-// error if ctx ends first.
+// Close stops running hooks and releases all modules. It returns an error if ctx is done
+// first.
 func (h *Host) Close(ctx context.Context) error {
 	h.closed.Store(true)
 	return h.loader.Close(ctx)
 }
 
-// ErrClosed is why a host that was closed begins no run, and loads no module.
+// ErrClosed is returned when a closed host starts a run or loads a module.
 var ErrClosed = errors.New("the host is closed; its agents can be used no longer")
 
-// Loader is what loads the host's modules, for what a Host has no method for.
+// Loader returns the host's module loader, for operations without a Host method.
 func (h *Host) Loader() *module.Loader { return h.loader }
 
 // Load loads a module from a .wasm file, a script (.ts, .mts, .js, .mjs), or an
-// Extism manifest that names a module. Zero limits are the defaults. The error says
-// what is wrong with the module and how to mend it, or is ErrClosed.
+// Extism manifest that names a module. Zero limits select the defaults. The error is
+// ErrClosed, or says what is wrong with the module and how to fix it.
 func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
 	m, err := h.loader.Load(ctx, path, limits)
 	return m, orClosed(err)
 }
 
-// Replay does again what a bundle of a fault recorded, and says what was
-// different. Bundles are read with [module.ReadBundle].
+// Replay repeats the recorded calls of a fault bundle and reports differences. Use
+// [module.ReadBundle] to read a bundle.
 func (h *Host) Replay(ctx context.Context, b *module.Bundle) (*module.Replay, error) {
 	return h.loader.Replay(ctx, b)
 }
 
-// LoadBytes loads a module from its bytes; name is for messages.
+// LoadBytes loads a module from its bytes. name is its name in messages.
 func (h *Host) LoadBytes(ctx context.Context, name string, wasm []byte, limits Limits) (*Module, error) {
 	m, err := h.loader.LoadBytes(ctx, name, wasm, limits)
 	return m, orClosed(err)
 }
 
-// orClosed is ErrClosed for what the sandbox of a closed host says.
+// orClosed converts the sandbox's error for a closed host to ErrClosed.
 func orClosed(err error) error {
 	if errors.Is(err, sandbox.ErrClosed) {
 		return ErrClosed
@@ -150,55 +149,56 @@ func orClosed(err error) error {
 	return err
 }
 
-// AgentOptions make an agent. They are copied.
+// AgentOptions configure an agent. They are copied.
 type AgentOptions struct {
-	Name        string // "agent" when empty
-	Description string // what it is for: told to agents that may hand over to it
+	Name        string // defaults to "agent"
+	Description string // the agent's purpose, for agents that can transfer to it
 	Model       model.Model
 	ModelName   string
 	Params      abi.Params
-	Models      []string                // that modules may choose beside ModelName; nil: any
-	MayAsk      func(model string) bool // whether they may choose one of those; nil: each
-	// MayPass says why modules may not pass a parameter of the model; nil: they may pass any.
+	Models      []string                // models that modules may choose in addition to ModelName; nil for any
+	MayAsk      func(model string) bool // reports whether modules may choose a model of Models; nil for all
+	// MayPass returns an error if modules may not set a parameter of the model. By default,
+	// they may set any.
 	MayPass func(param string) error
 
 	Instruction    string
 	Tools          []tool.Tool
 	ReturnDirectly []string // tools whose result ends the run
 
-	// Middlewares are called in this order. A platform puts its own around a
-	// tenant's: what passes Outer and Inner, no tenant's module gets past.
+	// Middlewares are called in this order. A platform sets Outer and Inner around a tenant's
+	// middlewares, which cannot bypass them.
 	Middlewares []Middleware
 	Outer       []Middleware
 	Inner       []Middleware
 	chain.Options
 
-	MaxSteps  int           // agent.DefaultMaxSteps when 0, at most agent.MaxStepsBound
+	MaxSteps  int           // defaults to agent.DefaultMaxSteps, at most agent.MaxStepsBound
 	Limits    agent.Limits  // of model calls and tool calls
-	Timeout   time.Duration // of a run; 0: none
-	ToolLimit time.Duration // of a tool call; agent.DefaultCallLimit when 0
-	Parallel  int           // tool calls at once; agent.DefaultParallel when 0
+	Timeout   time.Duration // of a run; 0 for none
+	ToolLimit time.Duration // timeout of a tool call; defaults to agent.DefaultCallLimit
+	Parallel  int           // concurrent tool calls; defaults to agent.DefaultParallel
 	// Memory limits the bytes that the host holds for a run and the sub-agents in it,
 	// except for the memory of modules; agent.DefaultMemory, 64 MiB, when 0. A run that
 	// does not fit ends with an [agent.MemoryError].
 	Memory   int64
-	NoStream bool // ask the model for whole answers
-	// PauseLimit is how long a paused run waits for answers;
-	// agent.DefaultPauseLimit when 0, for ever when negative.
+	NoStream bool // do not stream the model's answers
+	// PauseLimit is the maximum time that a paused run waits for answers. It defaults to
+	// agent.DefaultPauseLimit. A negative value means no limit.
 	PauseLimit time.Duration
 
-	// Journal keeps the agent's runs; nil: they end with the process.
+	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
 	Journal *agent.JournalOptions
 }
 
-// An Agent runs. Many runs use it at once.
+// An Agent runs conversations. Its methods are safe for concurrent use.
 type Agent struct {
 	*agent.Agent
 	chain   *Chain
-	closers []func() // of what was made for this agent alone
+	closers []func() // release resources of this agent
 }
 
-// NewAgent configures the middlewares and returns an agent of them.
+// NewAgent configures the middlewares and returns an agent.
 func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	if o == nil {
 		o = &AgentOptions{}
@@ -221,8 +221,8 @@ func (h *Host) NewAgent(ctx context.Context, o *AgentOptions) (*Agent, error) {
 	return a, nil
 }
 
-// admit lets a run of a chain begin while the host is not closed, and there is
-// memory for its modules.
+// admit admits a run of a chain once memory for its modules is available. It fails if the
+// host is closed.
 func (h *Host) admit(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *agent.Admission, error) {
 	placed := placedIn(c)
 	switch {

@@ -1,15 +1,14 @@
-// Package openai calls any endpoint that speaks the OpenAI chat completions
-// API, through go-openai.
+// Package openai is a client for endpoints with the OpenAI chat completions API, based on
+// go-openai.
 //
-// go-openai makes the request (address, key, headers) and reads the stream's
-// lines; its structs are not used, because they drop what they do not know
-// and what is zero. So the body that goes out is written here (request.go)
-// and put in place by the client's transport (transport.go), which also sees
-// to timeouts, limits and failures, and turns whatever comes back, a stream of
-// events or one document, into a stream of one event a line (events.go). Each
-// event is read by the same code, a piece of a message like a whole one
-// (answer.go, calls.go); failures in any of the usual forms become a
-// *model.Error (problem.go).
+// go-openai sends the request (address, key, headers) and reads the stream's lines. The
+// package does not use its structs, because they drop unknown fields and zero values.
+// Instead, it writes the request body itself (request.go). The client's transport
+// (transport.go) inserts the body, enforces timeouts and limits, handles failures, and
+// converts the response, a stream of events or one document, to a stream with one event per
+// line (events.go). The same code parses events with a part of a message or a whole one
+// (answer.go, calls.go). Failures in any of the usual forms become a *model.Error
+// (problem.go).
 package openai
 
 import (
@@ -31,42 +30,40 @@ import (
 	"github.com/agent-runner/agent-runner/internal/redact"
 )
 
-// DefaultBaseURL is where requests go without another base URL.
+// DefaultBaseURL is the default of Options.BaseURL.
 const DefaultBaseURL = "https://api.openai.com/v1"
 
-// Options configure a [Client]. The zero value is usable with endpoints that
-// need no key.
+// Options configure a [Client]. The zero value works with endpoints that need no key.
 type Options struct {
-	// BaseURL is the address up to, not including, /chat/completions;
-	// DefaultBaseURL if empty. A query in it goes with each request.
+	// BaseURL is the endpoint's URL without /chat/completions. It defaults to
+	// DefaultBaseURL. Its query is sent with each request.
 	BaseURL string
-	// APIKey is sent as a bearer token, if it is not empty. It does not
-	// appear in errors.
+	// APIKey, if not empty, is sent as a bearer token. It does not appear in errors.
 	APIKey string
 	// Headers are sent with each request. Their values do not appear in errors.
 	Headers map[string]string
-	// HTTPClient makes the requests; nil stands for one of the client's own.
-	// Redirects are never followed.
+	// HTTPClient sends the requests. By default, the client creates its own. Redirects are
+	// never followed.
 	HTTPClient *http.Client
 
-	// Connect is the time for the connection, of the client's own HTTP
-	// client; 10 seconds if 0.
+	// Connect is the connection timeout of the client's own HTTP client. It defaults to 10
+	// seconds.
 	Connect time.Duration
-	// FirstByte is the time until the answer begins; 5 minutes if 0, since an
-	// answer that is not streamed begins when it is complete.
+	// FirstByte is the timeout for the first byte of the answer. It defaults to 5 minutes,
+	// since an answer that is not streamed starts when it is complete.
 	FirstByte time.Duration
-	// Idle is the longest pause in an answer that has begun; 2 minutes if 0.
-	// Keep-alive comments count as signs of life. Time in a sink does not.
+	// Idle is the maximum pause within an answer. It defaults to 2 minutes. Keep-alive
+	// comments reset it. Time in a sink does not count.
 	Idle time.Duration
 
-	// MaxAnswer is the size of a whole answer in bytes, as it comes out of
-	// decompression; 32 MiB if 0.
+	// MaxAnswer is the maximum size of an answer after decompression, in bytes. It defaults
+	// to 32 MiB.
 	MaxAnswer int64
-	// MaxEvent is the size of one event of a stream in bytes; 4 MiB if 0.
+	// MaxEvent is the maximum size of one event of a stream, in bytes. It defaults to 4 MiB.
 	MaxEvent int
 }
 
-// The values of zero options.
+// Defaults of Options.
 const (
 	DefaultConnect   = 10 * time.Second
 	DefaultFirstByte = 5 * time.Minute
@@ -101,11 +98,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// A Client is a [model.Model] at one endpoint.
+// A Client is a [model.Model] that calls one endpoint.
 type Client struct {
 	opts    Options
-	base    string // without query, what go-openai is given
-	shown   string // what errors call it
+	base    string // the base URL without query, for go-openai
+	shown   string // the endpoint's name in errors
 	query   string
 	http    *http.Client
 	own     bool // http is the client's own
@@ -115,8 +112,8 @@ type Client struct {
 	saysReasoning   atomic.Bool // the endpoint calls it reasoning, not reasoning_content
 }
 
-// New returns a client of an endpoint. It fails if the options make no sense;
-// it does not connect.
+// New returns a client for an endpoint. It fails if the options are invalid. It does not
+// connect.
 func New(opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -124,7 +121,7 @@ func New(opts Options) (*Client, error) {
 	}
 	u, err := url.Parse(strings.TrimSpace(opts.BaseURL))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		// The parse error holds the URL, which may hold a password.
+		// The parse error contains the URL, which may contain a password.
 		return nil, errors.New("openai: the base URL is not an address like https://api.openai.com/v1; check --base-url or OPENAI_BASE_URL")
 	}
 	c := &Client{opts: opts, query: u.RawQuery, secrets: secrets(opts, u)}
@@ -144,8 +141,8 @@ func New(opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes connections that wait for another request, if the client has
-// its own HTTP client. Requests that are under way are not touched.
+// Close closes idle connections if the client has its own HTTP client. It does not affect
+// active requests.
 func (c *Client) Close() {
 	if c.own {
 		c.http.CloseIdleConnections()
@@ -164,7 +161,7 @@ func (c *Client) Generate(ctx context.Context, req *model.Request, sink func(abi
 	return res, c.failure(err)
 }
 
-// generate makes one HTTP request, with stream_options if options is set.
+// generate sends one HTTP request, with stream_options if options is set.
 func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error, options bool) (*abi.Response, error) {
 	body, err := c.body(req, sink != nil, options)
 	if err != nil {
@@ -179,8 +176,8 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi
 	config := openai.DefaultConfig(c.opts.APIKey)
 	config.BaseURL = c.base
 	config.HTTPClient = call
-	// The body is the call's; go-openai sees an empty request, which none of
-	// its checks of models and their parameters apply to.
+	// The call inserts the body. go-openai sees an empty request, so that its checks of models
+	// and parameters do not apply.
 	stream, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(call.ctx, openai.ChatCompletionRequest{})
 	if err != nil {
 		return nil, call.failure(err)
@@ -194,7 +191,7 @@ func (c *Client) generate(ctx context.Context, req *model.Request, sink func(abi
 		case errors.Is(err, io.EOF):
 			return a.end(call.whole)
 		case err != nil && a.finish != "":
-			// It is complete but for its usage.
+			// The answer is complete except for the usage.
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}

@@ -12,14 +12,14 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 )
 
-// define makes a tool of a function that takes its arguments as a struct A
-// and returns text. An error is told to the model.
+// define returns a tool implemented by a function that takes its arguments as a struct A and
+// returns text. The model receives the function's errors.
 func define[A any](name, description, parameters string, run func(ctx context.Context, args *A) (string, error)) tool.Tool {
 	declaration := abi.Tool{
 		Name:        name,
 		Description: description,
 		Parameters:  json.RawMessage(parameters),
-		Idempotent:  name != Time, // its answer is another each time
+		Idempotent:  name != Time, // the time differs between calls
 	}
 	return tool.Func(declaration, func(ctx context.Context, call abi.Call) (*abi.Result, error) {
 		var args A
@@ -37,8 +37,7 @@ func define[A any](name, description, parameters string, run func(ctx context.Co
 	})
 }
 
-// decodeArguments reads the arguments, and says what is wrong with them in
-// words that a model can act on.
+// decodeArguments decodes the arguments. Its errors are written for the model.
 func decodeArguments(arguments string, args any) error {
 	if strings.TrimSpace(arguments) == "" {
 		arguments = "{}"
@@ -67,7 +66,7 @@ func argumentNames(t reflect.Type) []string {
 	return names
 }
 
-// inRange returns the number of an argument, or what is meant without it.
+// inRange returns the number of an argument, or its default if the argument is missing.
 func inRange(name string, value *int, absent, low, high int) (int, error) {
 	if value == nil {
 		return absent, nil

@@ -1,5 +1,5 @@
-// Package builtin has tools that need nothing but this machine: the time, a
-// calculator, and read-only file tools that see one directory.
+// Package builtin provides local tools: the time, a calculator, and read-only file tools for
+// one directory.
 package builtin
 
 import (
@@ -26,19 +26,19 @@ const (
 // Names returns the names of all tools of this package.
 func Names() []string { return []string{Time, Calculator, ListFiles, ReadFile, SearchFiles} }
 
-// Options of the tools.
+// Options configure the tools.
 type Options struct {
-	// Root is the directory below which the file tools read; nothing leads out
-	// of it, neither .. nor a symbolic link. Empty: there are no file tools.
+	// Root is the directory that the file tools can read. Neither .. nor symbolic links lead
+	// out of it. Without Root, there are no file tools.
 	Root string
-	// Clock tells the time, in the zone that is meant where none is asked for.
-	// Nil: time.Now.
+	// Clock returns the current time in the default time zone. It defaults to time.Now.
 	Clock func() time.Time
-	// Tools chooses by name. Nil: all, or all but the file tools without a Root.
+	// Tools selects tools by name. It defaults to all tools; without Root, to all except the
+	// file tools.
 	Tools []string
 }
 
-// Set returns the tools that are chosen, in the order of Options.Tools.
+// Set returns the selected tools, in the order of Options.Tools.
 func Set(o *Options) ([]tool.Tool, error) {
 	clock := o.Clock
 	if clock == nil {
@@ -95,7 +95,7 @@ func newTool(name string, clock func() time.Time, root *root) (tool.Tool, error)
 	return nil, fmt.Errorf("there is no built-in tool %q%s (there are %s)", name, hint, strings.Join(Names(), ", "))
 }
 
-// newRoot checks the directory of the file tools; nil for none.
+// newRoot checks the directory of the file tools. It returns nil if dir is "".
 func newRoot(dir string) (*root, error) {
 	if dir == "" {
 		return nil, nil
@@ -114,7 +114,7 @@ func newRoot(dir string) (*root, error) {
 	return &root{dir: abs}, nil
 }
 
-// cause is what went wrong, without the path that the error was about.
+// cause returns the cause of a file error, without the operation and the path.
 func cause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

@@ -22,46 +22,46 @@ const (
 	DefaultMaxDeclaration = 64 << 10
 )
 
-// Options say which server to connect to: one of Command and URL is needed.
+// Options configure the connection to a server. Exactly one of Command and URL is required.
 type Options struct {
-	// Name is what errors call the server. Empty: the command's or host's name.
+	// Name is the server's name in errors. It defaults to the command's or host's name.
 	Name string
 
-	// Command is a program and its arguments. It speaks MCP on stdin and stdout.
+	// Command is a program that speaks MCP on stdin and stdout, and its arguments.
 	Command []string
-	// Dir is the directory that the command runs in. Empty: this process's.
+	// Dir is the working directory of the command. It defaults to that of this process.
 	Dir string
-	// Env is added to this process's environment, NAME=value each; a name that
-	// stands twice has the last value.
+	// Env is added to this process's environment, as NAME=value. The last value of a
+	// duplicate name wins.
 	Env []string
-	// Starter starts Command, with a directory and environment of the starter's
-	// choice: Dir and Env are not used. Nil: this process starts it.
+	// Starter, if not nil, starts Command in a directory and environment of its choice, and
+	// ignores Dir and Env. By default, this process starts the command.
 	Starter Starter
 
-	// URL is the address of a server that speaks streamable HTTP.
+	// URL is the URL of a server with the streamable HTTP transport.
 	URL string
-	// Headers go with each request to the URL's host, and to no other.
+	// Headers are sent with each request to the URL's host, and to no other host.
 	Headers map[string]string
-	// Guard sends the requests to the URL, and to where it redirects, in place of a
-	// transport of the server's own: one that refuses addresses, say. Whoever made
-	// it closes its connections. Nil: any address, through the environment's proxy.
+	// Guard, if not nil, sends the requests to the URL and its redirects. It can reject
+	// addresses, for example. The caller closes its connections. By default, any address is
+	// allowed, and the environment's proxy is used.
 	Guard http.RoundTripper
 
-	// Timeout is for connecting, and again for listing tools; DefaultTimeout when 0.
+	// Timeout bounds connecting, and again listing tools. It defaults to DefaultTimeout.
 	Timeout time.Duration
-	// CallTimeout is for each call of a tool. 0: the caller's context alone decides.
+	// CallTimeout bounds each tool call. If it is 0, only the caller's context does.
 	CallTimeout time.Duration
-	// Grace is how long Close waits for the server to end by itself, and once
-	// more after it was told to; DefaultGrace when 0.
+	// Grace is the time for which Close waits for the server to exit by itself, and again
+	// after SIGTERM. It defaults to DefaultGrace.
 	Grace time.Duration
 
-	// MaxMessage is the size of a message from the server, in bytes. A larger
-	// result is an error result; DefaultMaxMessage when 0.
+	// MaxMessage is the maximum size of a message from the server, in bytes. A larger result
+	// becomes an error result. It defaults to DefaultMaxMessage.
 	MaxMessage int
-	// MaxTools is how many tools the server may have; DefaultMaxTools when 0.
+	// MaxTools is the maximum number of tools. It defaults to DefaultMaxTools.
 	MaxTools int
-	// MaxDeclaration is the size of a tool's name, description and schema
-	// together, in bytes; DefaultMaxDeclaration when 0.
+	// MaxDeclaration is the maximum total size of a tool's name, description and schema, in
+	// bytes. It defaults to DefaultMaxDeclaration.
 	MaxDeclaration int
 
 	// Logger gets what the server prints to stderr, and whatever else it prints
@@ -70,8 +70,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ParseCommand splits a command as a shell would, quotes and backslashes
-// included, without running one: there are no variables, pipes or wildcards.
+// ParseCommand splits a command into shell words, with quotes and backslashes, but without
+// variables, pipes or wildcards. It does not run a shell.
 func ParseCommand(command string) ([]string, error) {
 	words, err := shlex.Split(command)
 	if err != nil {
@@ -83,8 +83,7 @@ func ParseCommand(command string) ([]string, error) {
 	return words, nil
 }
 
-// ParseOptions reads what --mcp takes: an http:// or https:// address, or
-// else a command.
+// ParseOptions parses the value of --mcp: an http:// or https:// URL, or else a command.
 func ParseOptions(text string) (*Options, error) {
 	trimmed := strings.TrimSpace(text)
 	if isURL(trimmed) {
@@ -108,7 +107,7 @@ func isURL(s string) bool {
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {
-		// The error of url.Parse repeats the address, which may hold a key.
+		// The error of url.Parse contains the URL, which may contain a key.
 		return nil, errors.New("the address of an MCP server is no URL")
 	}
 	if !isURL(s) || u.Host == "" || strings.ContainsAny(s, " \t\r\n") {
@@ -117,12 +116,12 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// bare is an address without what may be secret in it.
+// bare returns a URL without its possibly secret parts.
 func bare(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// complete returns the options with their defaults, or what is wrong.
+// complete returns the options with defaults, or an error if they are invalid.
 func (o Options) complete() (Options, error) {
 	switch {
 	case len(o.Command) == 0 && o.URL == "":

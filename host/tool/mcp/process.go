@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A process is a server that runs as a child of this process.
+// A process is a server running as a child of this process.
 //
-// It is started in a process group of its own, so that Ctrl-C in a terminal
-// does not end it before its calls are answered, and so that what it started
-// ends with it. It is waited for from the start: it never stays a zombie.
+// It has its own process group, so that Ctrl-C in a terminal does not kill it before its calls
+// are answered, and so that its descendants are killed with it. A goroutine waits for it from
+// the start, so that it does not become a zombie.
 type process struct {
 	child  Child
 	stdin  *os.File
@@ -30,9 +30,9 @@ type process struct {
 	err      error         // how it ended; read after done
 }
 
-// drain is how long the output of a process is read that has ended, but left
-// it to another that outlives it.
-const drain = time.Second
+// drainTimeout bounds reading from the pipes of an exited process that a descendant still holds
+// open.
+const drainTimeout = time.Second
 
 // A Starter starts commands in place of this process.
 type Starter interface {
@@ -181,7 +181,7 @@ func (p *process) wait(stderr *os.File) {
 	}()
 	p.err = p.child.Wait()
 	for _, out := range []*os.File{stderr, p.stdout} {
-		if out.SetReadDeadline(time.Now().Add(drain)) != nil {
+		if out.SetReadDeadline(time.Now().Add(drainTimeout)) != nil {
 			out.Close()
 		}
 	}
