@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -207,6 +208,13 @@ func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (
 	return bundle, nil
 }
 
+// Limits of the child that bundles a script without files. A script of 1 MiB takes less
+// than 1 s of processor time and 150 MiB.
+const (
+	bundleMemory  = 512 << 20
+	bundleCPUTime = 10 * time.Second
+)
+
 func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javascript.Bundle, error) {
 	input, err := json.Marshal(s)
 	if err != nil {
@@ -215,6 +223,8 @@ func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javas
 	job := sandbox.Job{Name: javascript.JobName, Input: input}
 	if s.Text == nil {
 		job.Directory = s.Root
+	} else {
+		job.MemoryBytes, job.CPUTime = bundleMemory, bundleCPUTime
 	}
 	output, err := l.sandbox.RunJob(ctx, job)
 	if err != nil {

@@ -48,8 +48,9 @@ type ChildOptions struct {
 	// too, to that of all processors during it. Default 30 s.
 	Time time.Duration
 
-	// Most is how many children run at once; further modules wait for their
-	// turn. Default half the processors, at least one.
+	// Most is how many children run at once. Further modules wait, in a queue that
+	// sharers share fairly: if there are several children, a [Sharer] with a name
+	// gets all but one at most. Default half the processors, at least two.
 	Most int
 }
 
@@ -86,7 +87,7 @@ var childMagic = [4]byte{'c', 'h', 'd', '3'}
 type children struct {
 	program string
 	opts    ChildOptions
-	turns   chan struct{}
+	slots   *slots
 }
 
 // newChildren fails in a child, since a program that gets that far there would
@@ -100,22 +101,22 @@ func newChildren(opts ChildOptions) (*children, error) {
 	}
 	def(&opts.MemoryBytes, 1<<30)
 	def(&opts.Time, 30*time.Second)
-	def(&opts.Most, max(1, runtime.NumCPU()/2))
+	def(&opts.Most, max(2, runtime.NumCPU()/2))
 	program, err := thisProgram()
 	if err != nil {
 		return nil, fmt.Errorf("compile in a child: %w", err)
 	}
-	return &children{program, opts, make(chan struct{}, opts.Most)}, nil
+	return &children{program, opts, newSlots(opts.Most)}, nil
 }
 
 // errTooSlow ends a child that takes too long.
 var errTooSlow = errors.New("the child takes too long")
 
 // compile lets a child write the machine code of a module to dir. It fails with
-// a *RefusedError if that is the module's fault, with ctx's cause, and for
-// reasons of the machine.
-func (c *children) compile(ctx context.Context, dir string, module []byte) error {
-	return c.run(ctx, dir, Job{Input: module}, &head{})
+// a *RefusedError if that is the module's fault, with the cause of ctx or running, and
+// for reasons of the machine.
+func (c *children) compile(ctx, running context.Context, dir string, module []byte) error {
+	return c.run(ctx, running, dir, Job{Input: module}, &head{})
 }
 
 // An output is what a child writes to stdout, and what it says if it fails.
@@ -124,17 +125,20 @@ type output interface {
 	String() string
 }
 
-// run lets a child do a job, or compile if the job has no name. The child's working
-// directory is dir.
-func (c *children) run(ctx context.Context, dir string, job Job, stdout output) error {
-	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// run lets a child do a job, or compile if the job has no name, until ctx or running ends.
+// The child's working directory is dir.
+func (c *children) run(ctx, running context.Context, dir string, job Job, stdout output) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(running, func() { cancel(context.Cause(running)) })()
+	release, err := c.slots.acquire(ctx)
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.Time, errTooSlow)
-	defer cancel()
+	defer release()
+	limits := c.limitsOf(job)
+	ctx, stop := context.WithTimeoutCause(ctx, c.opts.Time, errTooSlow)
+	defer stop()
 	cmd := exec.CommandContext(ctx, c.program)
 	cmd.Args = []string{os.Args[0], childArg}
 	cmd.Env = childEnviron()
@@ -144,24 +148,42 @@ func (c *children) run(ctx context.Context, dir string, job Job, stdout output) 
 	cmd.WaitDelay = time.Second
 	stderr := &head{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := c.feed(cmd, job)
+	err = feed(cmd, job, limits)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTooSlow):
-		return c.tooSlow(job.Name)
+		return tooMuch(job.Name, c.opts.Time.String(), "time")
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !errors.As(err, &exit):
 		return fmt.Errorf("sandbox: compile in a child: %w", err)
 	}
-	return c.explain(job.Name, exit, stdout.String(), stderr.String())
+	return limits.explain(job.Name, exit, stdout.String(), stderr.String())
+}
+
+// childLimits are the limits that a child sets itself.
+type childLimits struct {
+	memory int64
+	cpu    time.Duration
+}
+
+// limitsOf returns the limits of a child that does the job.
+func (c *children) limitsOf(job Job) childLimits {
+	l := childLimits{c.opts.MemoryBytes, c.opts.Time * time.Duration(runtime.NumCPU())}
+	if job.MemoryBytes > 0 {
+		l.memory = min(l.memory, job.MemoryBytes)
+	}
+	if job.CPUTime > 0 {
+		l.cpu = min(l.cpu, job.CPUTime)
+	}
+	return l
 }
 
 // feed runs the child on the module or input. It keeps the child's stdin open until
 // the child has ended, which takes the end of stdin for the end of this process.
-func (c *children) feed(cmd *exec.Cmd, job Job) error {
+func feed(cmd *exec.Cmd, job Job, limits childLimits) error {
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -173,8 +195,8 @@ func (c *children) feed(cmd *exec.Cmd, job Job) error {
 	go func() {
 		defer close(fed)
 		order := childOrder{
-			Magic: childMagic, ModuleBytes: uint32(len(job.Input)), PathBytes: uint32(len(job.Directory)), MemoryBytes: uint64(c.opts.MemoryBytes),
-			CPUSeconds: uint64(math.Ceil(c.opts.Time.Seconds() * float64(runtime.NumCPU()))),
+			Magic: childMagic, ModuleBytes: uint32(len(job.Input)), PathBytes: uint32(len(job.Directory)), MemoryBytes: uint64(limits.memory),
+			CPUSeconds: uint64(math.Ceil(limits.cpu.Seconds())),
 		}
 		copy(order.Job[:], job.Name)
 		// A child that does not take it all has its reasons, and tells them.
@@ -193,7 +215,7 @@ func (c *children) feed(cmd *exec.Cmd, job Job) error {
 var memoryTexts = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "failed to create new OS thread", "SIGSEGV: segmentation violation", "ThreadSanitizer failed to allocate"}
 
 // explain says what a child that failed died of.
-func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
+func (l childLimits) explain(job string, exit *exec.ExitError, stdout, stderr string) error {
 	lacksMemory := func(text string) bool { return strings.Contains(stderr, text) }
 	switch code := exit.ExitCode(); {
 	case code == childInvalid && job != "":
@@ -206,10 +228,10 @@ func (c *children) explain(job string, exit *exec.ExitError, stdout, stderr stri
 		return fmt.Errorf("sandbox: confine the child that compiles: %s", stdout)
 	case code == childNoDisk:
 		return &fs.PathError{Op: "compile", Path: "the cache of compiled modules", Err: errors.New(stdout)}
-	case strings.Contains(stderr, "SIGXCPU"):
-		return c.tooSlow(job)
+	case strings.Contains(stderr, "SIGXCPU"), code == -1 && exit.UserTime()+exit.SystemTime() >= l.cpu/10*9: // the kernel kills it at its limit
+		return tooMuch(job, l.cpu.String()+" of processor time", "time")
 	case code == childNoMemory, slices.ContainsFunc(memoryTexts, lacksMemory), code == -1: // a signal: the kernel's, when the machine has no memory left
-		return c.tooMuch(job, bytesText(c.opts.MemoryBytes)+" of memory", "memory")
+		return tooMuch(job, bytesText(l.memory)+" of memory", "memory")
 	default:
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
 		what := "cannot be compiled: the compiler"
@@ -228,10 +250,8 @@ func doing(job string) string {
 	return "the job " + job
 }
 
-func (c *children) tooSlow(job string) error { return c.tooMuch(job, c.opts.Time.String(), "time") }
-
 // tooMuch is the refusal of a module, or of a job, that took more than it may.
-func (c *children) tooMuch(job, most, of string) error {
+func tooMuch(job, most, of string) error {
 	refused := &RefusedError{Reason: fmt.Sprintf("%s took more than %s", doing(job), most)}
 	if job == "" {
 		refused.Fix = fmt.Sprintf("split its largest functions, or raise the %s that compiling may take", of)

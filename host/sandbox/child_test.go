@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -114,7 +115,7 @@ func TestCompileInChildClosed(t *testing.T) {
 			errs <- err
 		})
 	}
-	require.Eventually(t, func() bool { return len(s.children.turns) == 1 }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.children.slots.held("") == 1 }, 5*time.Minute, time.Millisecond)
 	require.NoError(t, s.Close(t.Context()))
 	wg.Wait()
 	require.ErrorIs(t, <-errs, ErrClosed)
@@ -123,13 +124,13 @@ func TestCompileInChildClosed(t *testing.T) {
 
 func TestChildExplains(t *testing.T) {
 	t.Parallel()
-	c := &children{opts: ChildOptions{MemoryBytes: 1 << 30, Time: 20 * time.Second}}
+	c := childLimits{1 << 30, 20 * time.Second}
 	var exit *exec.ExitError
 	require.ErrorAs(t, exec.Command("/bin/false").Run(), &exit)
 	require.EqualError(t, c.explain("", exit, "", "fatal error: runtime: out of memory"),
 		"compiling it took more than 1 GiB of memory; split its largest functions, or raise the memory that compiling may take")
 	require.EqualError(t, c.explain("", exit, "", "SIGXCPU: cpu limit exceeded"),
-		"compiling it took more than 20s; split its largest functions, or raise the time that compiling may take")
+		"compiling it took more than 20s of processor time; split its largest functions, or raise the time that compiling may take")
 	require.ErrorContains(t, c.explain("", exit, "", "panic: BUG\n\ngoroutine 1"), "the compiler ended with exit status 1: panic: BUG")
 }
 
@@ -172,6 +173,12 @@ func TestRunJob(t *testing.T) {
 		_, err := box.RunJob(t.Context(), Job{Name: "reverse", Input: []byte(input)})
 		require.ErrorContains(t, err, want)
 		require.Equal(t, input != "fail", errors.As(err, &refused))
+	}
+	_, err = s.RunJob(t.Context(), Job{Name: "reverse", Input: []byte("leak"), MemoryBytes: 64 << 20})
+	require.ErrorContains(t, err, "the job reverse took more than 64 MiB of memory")
+	if runtime.GOOS == "linux" {
+		_, err = s.RunJob(t.Context(), Job{Name: "reverse", Input: []byte("loop"), CPUTime: time.Second})
+		require.ErrorContains(t, err, "the job reverse took more than 1s of processor time")
 	}
 	_, err = s.RunJob(t.Context(), Job{Name: "other"})
 	require.ErrorContains(t, err, "the child does not know the job other: give it to CompileChildMain")

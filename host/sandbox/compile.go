@@ -33,9 +33,15 @@ type code struct {
 	suspect event // a slice of it took long
 	heldUp  event // and it was known that nobody else had the processor
 
-	once sync.Once // for close
-	refs int       // images, instances and waiting loads; guarded by Sandbox.mu
+	once    sync.Once // for close
+	refs    int       // images, instances and waiting loads; guarded by Sandbox.mu
+	pending bool      // it is being compiled, which counts as one of refs; guarded by Sandbox.mu
+	// abandon stops compiling in a child.
+	abandon context.CancelCauseFunc
 }
+
+// errAbandoned ends a compilation whose callers have all left.
+var errAbandoned = errors.New("sandbox: compilation abandoned: its callers have left")
 
 func runtimeConfig(interpret bool) wazero.RuntimeConfig {
 	config := wazero.NewRuntimeConfig()
@@ -76,14 +82,17 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*code, error) {
 	}
 	c, ok := s.codes[digest]
 	if !ok {
-		c = &code{digest: digest, size: int64(len(b)), ready: make(chan struct{}), refs: 1}
+		c = &code{digest: digest, size: int64(len(b)), ready: make(chan struct{}), refs: 1, pending: true}
 		s.codes[digest] = c
 		s.compiling++
 		// On its own goroutine, so that those who wait for the same bytes do not
-		// depend on the context of whoever came first.
+		// depend on the context of whoever came first. It ends when all of them have left.
+		var compiling context.Context
+		compiling, c.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
 		go func() {
+			defer c.abandon(nil)
 			defer s.compiled(c)
-			c.err = s.compile(context.WithoutCancel(ctx), c, b)
+			c.err = s.compile(compiling, c, b)
 		}()
 	}
 	c.refs++
@@ -103,6 +112,9 @@ func (s *Sandbox) acquire(ctx context.Context, b []byte) (*code, error) {
 }
 
 func (s *Sandbox) compiled(c *code) {
+	s.mu.Lock()
+	c.pending = false
+	s.mu.Unlock()
 	s.release(c) // first, so that nothing of a refused module is left when Load returns
 	close(c.ready)
 	s.mu.Lock()
@@ -118,15 +130,19 @@ func (s *Sandbox) retain(c *code) {
 	c.refs++
 }
 
-// release takes one user away from c, and closes it after the last.
+// release takes one user away from c, and closes it after the last. If it is being
+// compiled and all callers have left, release stops the child.
 func (s *Sandbox) release(c *code) {
 	s.mu.Lock()
 	c.refs--
-	last := c.refs == 0
-	if last {
+	last, abandoned := c.refs == 0, c.refs == 1 && c.pending
+	if (last || abandoned) && s.codes[c.digest] == c {
 		delete(s.codes, c.digest)
 	}
 	s.mu.Unlock()
+	if abandoned {
+		c.abandon(errAbandoned)
+	}
 	if last {
 		c.close()
 	}
@@ -227,7 +243,7 @@ func (s *Sandbox) generateIn(ctx context.Context, c *code, disk *diskCache, b []
 	switch {
 	case entry.hit():
 	case s.children != nil:
-		if err := s.children.compile(s.running, entry.dir, module); err != nil {
+		if err := s.children.compile(ctx, s.running, entry.dir, module); err != nil {
 			return err
 		}
 	default:

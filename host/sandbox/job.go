@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 )
 
 // A ChildJob is work beside compiling that a host leaves to children, since it
@@ -27,6 +28,10 @@ type Job struct {
 	// Directory is the absolute path of a directory whose files the job can read. If it is
 	// empty, the job can open no file.
 	Directory string
+	// MemoryBytes and CPUTime lower the limits of [ChildOptions] for the job. CPUTime
+	// is processor time, which only Linux bounds. Optional.
+	MemoryBytes int64
+	CPUTime     time.Duration
 }
 
 var (
@@ -45,16 +50,13 @@ func (s *Sandbox) RunJob(ctx context.Context, job Job) ([]byte, error) {
 	if s.children == nil {
 		return nil, ErrNoChildren
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.running, func() { cancel(ErrClosed) })()
 	dir, err := s.disk.tempDir()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: job %s: %w", job.Name, err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	out := &bounded{most: maxJobOutput}
-	if err := s.children.run(ctx, dir, job, out); err != nil {
+	if err := s.children.run(ctx, s.running, dir, job, out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
