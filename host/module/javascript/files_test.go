@@ -4,113 +4,25 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/fileref"
 )
 
 // canary is in every file that no script can read.
-const canary = "canary-4711"
+const canary = fileref.Canary
 
-// plant writes files that a bundler would read, parse, quote or embed, each with the
-// canary, and returns their directory.
+// plant writes the files that no script can read, and returns their directory.
 func plant(t *testing.T) string {
 	t.Helper()
-	return project(t, fmt.Sprintf(`
--- secret --
-%[1]s=1
--- secret.map --
-{"version": 3, "sources": ["%[1]s"], "sourcesContent": ["%[1]s"], "names": [], "mappings": "AAAA"}
--- secret.js --
-export default "%[1]s";
--- secret.ts --
-export default "%[1]s"; )
--- secret.json --
-"%[1]s"
--- secret.txt --
-%[1]s
--- package.json --
-{"%[1]s" "exports"
--- tsconfig.json --
-{"%[1]s"
-`, canary))
-}
-
-// spellings are scripts that name files below a directory. Keys name the script.
-func spellings(dir string) map[string]string {
-	scripts := map[string]string{}
-	add := func(kind, text string) {
-		if !strings.Contains(text, "export default") {
-			text += "\nexport default { gateTool() {} };\n"
-		}
-		scripts[kind] = text
-	}
-	up := strings.Repeat("../", 40)
-	for _, name := range []string{"secret", "secret.map", "secret.json"} {
-		path := filepath.Join(dir, name)
-		escaped := strings.ReplaceAll(path, "/", "%2F")
-		urls := []string{
-			path, up + path[1:], "." + "/" + up + path[1:], "file://" + path, "file:" + path, "FILE://" + path, "file://localhost" + path, "//localhost" + path,
-			escaped, strings.ReplaceAll(up, "/", "%2f") + escaped[3:], "file://" + "/%2e%2e" + path, path + "?x", path + "#x", "file://" + path + "?x",
-			strings.ReplaceAll(path, "/", "\\"), strings.ReplaceAll(path, "s", "%73"), "/.." + path, "//" + path, path + "%00", "%20" + path,
-		}
-		for i, u := range urls {
-			for j, comment := range []string{"//# sourceMappingURL=%s", "//@ sourceMappingURL=%s", "/*# sourceMappingURL=%s */", "/*@ sourceMappingURL=%s*/", "//# sourceMappingURL=%s //# sourceMappingURL=" + u,
-				"/*\n*/ //# sourceMappingURL=%s", "//#  sourceMappingURL=%s", "//# sourceURL=%s", "<!--# sourceMappingURL=%s"} {
-				if name != "secret" && i*j > 0 {
-					continue
-				}
-				c := fmt.Sprintf(comment, u)
-				add(fmt.Sprintf("map %s %d %d end", name, i, j), "export default { gateTool() {} };\n"+c)
-				if i == 0 {
-					add(fmt.Sprintf("map %s %d %d start", name, i, j), c+"\nexport default { gateTool() {} };")
-					add(fmt.Sprintf("map %s %d %d mistake", name, i, j), "let x = ;\n"+c)
-				}
-			}
-			if i > 3 {
-				continue // the plugin sees the paths of imports, whatever they are
-			}
-			q := jsonText(u)
-			for kind, text := range map[string]string{
-				"import": "import x from %s; console.log(x);", "bare": "import %s;", "all": "import * as x from %s; console.log(x);", "export": "export * from %s;",
-				"dynamic": "import(%s);", "require": "require(%s);", "resolve": "require.resolve(%s);", "type": "import type x from %s;",
-				"json": "import x from %s with {type: 'json'}; console.log(x);", "text": "import x from %s with {type: 'text'}; console.log(x);",
-				"bytes": "import x from %s with {type: 'bytes'}; console.log(x);", "file": "import x from %s with {type: 'file'}; console.log(x);",
-				"assert": "import x from %s assert {type: 'json'}; console.log(x);", "url": "new URL(%s, import.meta.url);", "worker": "new Worker(new URL(%s, import.meta.url));",
-				"defer": "import defer * as x from %s; console.log(x);", "source": "import source x from %s; console.log(x);", "caught": "try { require(%s) } catch {}",
-				"glob": "import(%s + x);", "glob2": "require(%s + x + '.json');", "equals": "import x = require(%s); console.log(x);",
-			} {
-				add(fmt.Sprintf("%s %s %d", kind, name, i), fmt.Sprintf(text, q))
-			}
-			add(fmt.Sprintf("jsx %s %d", name, i), "/** @jsxImportSource "+u+" */ /** @jsxRuntime automatic */\nconst x = <a/>;")
-			add(fmt.Sprintf("reference %s %d", name, i), `/// <reference path=`+q+` />`)
-			for j, m := range []map[string]any{
-				{"version": 3, "sources": []string{u}, "names": []string{}, "mappings": "AAAA"},
-				{"version": 3, "sourceRoot": "file://" + dir, "sources": []string{name}, "names": []string{}, "mappings": "AAAA"},
-				{"version": 3, "file": u, "sections": []any{map[string]any{"offset": map[string]int{"line": 0, "column": 0}, "url": u}}},
-			} {
-				b, _ := json.Marshal(m)
-				add(fmt.Sprintf("data %s %d %d", name, i, j), "export default { gateTool() {} };\n//# sourceMappingURL=data:application/json;base64,"+base64.StdEncoding.EncodeToString(b))
-				add(fmt.Sprintf("data escaped %s %d %d", name, i, j), "export default { gateTool() {} };\n//# sourceMappingURL=data:application/json,"+url.PathEscape(string(b)))
-			}
-		}
-	}
-	// Patterns, from which esbuild searches directories.
-	in := "./" + up + dir[1:]
-	for i, pattern := range []string{"`" + in + "/${x}`", "`" + in + "/${x}.json`", "`" + in + "/${x}/secret.js`", "'" + in + "/' + x", "`./${x}`", "`../${x}.ts`", "`" + in + "/sec${x}.txt`", "`" + in + "/no${x}`"} {
-		add(fmt.Sprintf("import pattern %d", i), "const x = globalThis.y; import("+pattern+");")
-		add(fmt.Sprintf("require pattern %d", i), "const x = globalThis.y; require("+pattern+");")
-		add(fmt.Sprintf("caught pattern %d", i), "const x = globalThis.y; try { require("+pattern+") } catch {}")
-		add(fmt.Sprintf("text pattern %d", i), "const x = globalThis.y; import("+pattern+", {with: {type: 'text'}});")
-	}
-	// The same in other letters.
-	add("escaped pattern", "const x = globalThis.y; requ\\u0069re(`./${x}`);")
-	add("commented pattern", "const x = globalThis.y; import /* a */ ( /* b */ `./${x}`);")
-	return scripts
+	dir := project(t, "")
+	require.NoError(t, fileref.Plant(dir))
+	return dir
 }
 
 // answerOf is all that whoever sends a script learns from building it.
@@ -136,7 +48,7 @@ func mapOf(b *Bundle) string {
 func TestUploadReadsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := plant(t)
-	scripts := spellings(dir)
+	scripts := fileref.Scripts(dir)
 	answer := func(kind string) string {
 		name := "guard.ts"
 		if strings.HasPrefix(kind, "jsx") {
@@ -176,7 +88,7 @@ func TestProjectReadsNoOtherFile(t *testing.T) {
 	root := project(t, "-- package.json --\n{\"imports\": {\"#x\": \"./sub/x.js\"}}\n-- sub/x.js --\nexport default 1;\n")
 	require.NoError(t, os.Symlink(filepath.Join(dir, "secret.map"), filepath.Join(root, "link.map")))
 	require.NoError(t, os.Symlink(dir, filepath.Join(root, "linked")))
-	scripts := spellings(dir)
+	scripts := fileref.Scripts(dir)
 	for i, u := range []string{"link.map", "linked/secret.map", "file://" + root + "/link.map"} {
 		scripts[fmt.Sprintf("map of a link %d", i)] = "export default {};\n//# sourceMappingURL=" + u
 	}
