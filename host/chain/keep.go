@@ -216,14 +216,47 @@ func (r *Record) changes() (entries map[string]json.RawMessage, asked json.RawMe
 // A localKey names a run-local value.
 type localKey struct{ scope, key string }
 
-// touches are the run-local values that a call has changed, with what it added to counters.
-type touches map[localKey]int64
+// A touch is a change of a run-local value; delta is what was added to a counter.
+type touch struct {
+	localKey
+	delta int64
+}
 
+// fewTouches is how many touches are searched one by one.
+const fewTouches = 16
+
+// touches are the run-local values that a call has changed, each once.
+type touches struct {
+	list  []touch
+	index map[localKey]int // in list, from fewTouches on
+}
+
+// add notes a change, and adds delta to those of the same key.
 func (t *touches) add(k localKey, delta int64) {
-	if *t == nil {
-		*t = touches{}
+	if i := t.find(k); i >= 0 {
+		t.list[i].delta += delta
+		return
 	}
-	(*t)[k] += delta
+	t.list = append(t.list, touch{k, delta})
+	if t.index != nil {
+		t.index[k] = len(t.list) - 1
+	} else if len(t.list) == fewTouches {
+		t.index = make(map[localKey]int, 2*fewTouches)
+		for i := range t.list {
+			t.index[t.list[i].localKey] = i
+		}
+	}
+}
+
+// find returns the place of a key's touch, or -1.
+func (t *touches) find(k localKey) int {
+	if t.index != nil {
+		if i, ok := t.index[k]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.IndexFunc(t.list, func(have touch) bool { return have.localKey == k })
 }
 
 // A hold is what the wrappers of one exchange wrote, and added to counters. It is
@@ -249,29 +282,29 @@ func (r *Run) settle(ctx context.Context, c *Call) {
 		h = nil
 	}
 	c.mu.Lock()
-	touched := c.touched
-	c.touched = nil
+	touched := c.touched.list
+	c.touched = touches{}
 	c.mu.Unlock()
 	r.locals.touch(touched, h)
 }
 
 // touch notes changes, for now or for when the hold is released.
-func (l *Locals) touch(keys touches, h *hold) {
+func (l *Locals) touch(keys []touch, h *hold) {
 	if len(keys) == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k, delta := range keys {
+	for _, k := range keys {
 		if h != nil {
 			l.holds[h] = true
-			if _, known := h.keys[k]; !known {
+			if _, known := h.keys[k.localKey]; !known {
 				l.note(1)
 			}
-			put(&h.keys, k, h.keys[k]+delta)
+			put(&h.keys, k.localKey, h.keys[k.localKey]+k.delta)
 			continue
 		}
-		l.settled(k, delta)
+		l.settled(k.localKey, k.delta)
 	}
 }
 

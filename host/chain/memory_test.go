@@ -68,8 +68,16 @@ func TestTouchesAreBounded(t *testing.T) {
 				return nil, err
 			}
 		}
-		if len(c.touched) != 1 {
+		if len(c.touched.list) != 1 {
 			return nil, errors.New("a key is noted more than once")
+		}
+		for i := range 40 {
+			if _, err := c.LocalAdd("m"+strconv.Itoa(i%20), 1); err != nil {
+				return nil, err
+			}
+		}
+		if len(c.touched.list) != 21 {
+			return nil, errors.New("a key is noted more than once, or not")
 		}
 		for i := range 1000 {
 			if err := c.LocalDelete("gone" + strconv.Itoa(i)); err != nil {
@@ -83,11 +91,12 @@ func TestTouchesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, r.locals.holds, 1)
 	for hold := range r.locals.holds {
-		require.Len(t, hold.keys, 1)
+		require.Len(t, hold.keys, 21)
 	}
 	require.NoError(t, r.Delta(true, func(d *Delta) error {
-		require.Len(t, d.Locals, 1)
-		require.Equal(t, "1000", string(d.Locals[0].Value))
+		require.Len(t, d.Locals, 21)
+		require.Equal(t, "2", string(d.Locals[0].Value))
+		require.Equal(t, "1000", string(d.Locals[20].Value))
 		return nil
 	}))
 }

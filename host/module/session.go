@@ -85,14 +85,14 @@ func (s *session) visit(c *chain.Call, in any) (*visit, error) {
 	if v.input, err = v.encode(in); err == nil {
 		err = v.hold(int64(len(v.input)))
 	}
+	if err == nil {
+		v.pending = v.input
+		return v, v.checkInput(m)
+	}
 	if full := (*limitError)(nil); errors.As(err, &full) {
 		return v, m.fault(v, full)
 	}
-	if err != nil {
-		return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
-	}
-	v.pending = v.input
-	return v, v.checkInput(m)
+	return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 }
 
 // encode writes a hook's input, with the messages that it shows.

@@ -98,6 +98,9 @@ func (v *visit) hold(n int64) error {
 		return nil
 	}
 	err := v.call.Hold(n)
+	if err == nil {
+		return nil
+	}
 	if full := (*chain.Fault)(nil); errors.As(err, &full) {
 		return &limitError{limit: full.Limit, most: int(full.Value), what: full.Cause.Error()}
 	}

@@ -74,7 +74,41 @@ func Generate(seed uint64) *Composition {
 	for range r.IntN(4) {
 		c.Module.Answer[pick(r, answers)] = 1 << (4 + r.IntN(18)) // 16 bytes to 2 MiB
 	}
+	if r.IntN(3) == 0 {
+		pick(r, shapes)(c)
+	}
 	return c
+}
+
+// shapes make a composition one that holds as much as it can in a way that random
+// actions rarely reach.
+var shapes = []func(*Composition){
+	func(c *Composition) { // tools in parallel that stream as much as a hook may, through on_chunk hooks
+		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
+		c.Module.Hooks["call_tool"], c.Module.Hooks["on_chunk"] = []Action{{"send", 1 << 20, 16}}, []Action{{"local_add", 0, 1}}
+		c.Module.Answer["on_chunk"] = 1 << 20
+	},
+	func(c *Composition) { // large streams of the model, which each module in turn reads and sends again
+		c.Model, c.Module.Loop, c.Copies = "endless", false, 3
+		c.Module.Answer["wrap_model"], c.Module.Answer["on_chunk"] = 256<<10, 64<<10
+	},
+	func(c *Composition) { // model calls of parallel tools' own, with long answers
+		c.Model, c.Module.Loop, c.Module.Calls = "long", true, 32
+		c.Module.Hooks["call_tool"] = []Action{{"model", 1 << 20, 64}}
+	},
+	func(c *Composition) { // staged writes and large results in each of many calls at once
+		c.Module.Loop, c.Module.Calls, c.Copies = true, 64, 3
+		c.Module.Hooks["call_tool"], c.Module.Hooks["wrap_tool_call"] = []Action{{"local_set", 1 << 20, 4}}, []Action{{"local_set", 1 << 20, 4}}
+		c.Module.Answer["call_tool"] = 2 << 20
+	},
+	func(c *Composition) { // many sub-agents at once
+		c.Model, c.SubAgent, c.Module.Loop, c.Client = "long", true, false, "agui"
+		c.Module.Answer["before_model_rewrite_state"], c.Module.Answer["after_tools"] = 1<<20, 1<<20
+	},
+	func(c *Composition) { // questions with large payloads
+		c.Module.Loop, c.Module.Calls, c.Module.Ask = true, 64, true
+		c.Module.Answer["gate_tool"] = 1 << 20
+	},
 }
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
