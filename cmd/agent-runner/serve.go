@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/server"
@@ -44,6 +45,7 @@ type serveCommand struct {
 	originals   bool
 	newKey      bool
 	drain       time.Duration
+	lease       time.Duration
 	retention   string
 	maxUpload   int64
 	memoryLimit string
@@ -117,6 +119,7 @@ once.`,
 	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
+	f.DurationVar(&c.lease, "lease", agent.DefaultLease, "the `TIME` without a heartbeat after which other servers, and the next one here, resume this one's runs; 5s or more")
 	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE`; default: agents start no programs")
 	f.BoolVar(&c.noConfine, "no-confine", false, "let the process read and write all files of its user, start programs and connect to anything")
 	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect to these TCP `PORTS` only, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+envOTLP+"; default: to all")
@@ -129,9 +132,15 @@ once.`,
 	return cmd
 }
 
+// minLease is the shortest lease: a server that ended is known to have missed heartbeats
+// before its runs are resumed.
+const minLease = 5 * time.Second
+
 // check refuses flags that make no sense, before anything is done.
 func (c *serveCommand) check(cmd *cobra.Command) error {
 	switch {
+	case c.lease < minLease:
+		return usagef("--lease is %v; want %v or more", c.lease, minLease)
 	case c.drain <= 0:
 		return usagef("--drain is %v; want a time above 0, such as 30s", c.drain)
 	case c.maxUpload < 1:
@@ -155,7 +164,7 @@ func (c *serveCommand) check(cmd *cobra.Command) error {
 
 // options makes what the server is made of, but for its store and its host.
 func (c *serveCommand) options() (*server.Options, error) {
-	o := &server.Options{Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Owner: owner(), Gone: ownerGone, Originals: c.originals, Getenv: c.env.getenv}
+	o := &server.Options{Version: version(), DrainTime: c.drain, MaxUpload: c.maxUpload, Lease: c.lease, Owner: owner(), Gone: ownerGone, Originals: c.originals, Getenv: c.env.getenv}
 	var err error
 	if o.Logger, err = c.logger(); err != nil {
 		return nil, err

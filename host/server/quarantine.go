@@ -22,7 +22,7 @@ const (
 	// A run wants more than its share if its modules waited for room for what they emit
 	// for more than overPart of the time. That is evidence after overTime.
 	overPart = 0.5
-	overTime = 5 * time.Second
+	overTime = 3 * time.Second
 	// trialTime is how long a suspect runs alone before the next one is resumed.
 	trialTime = 10 * time.Second
 )

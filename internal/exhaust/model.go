@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Sizes of what the hostile model says.
@@ -15,6 +17,7 @@ const (
 	longAnswer = 4 << 20
 	chunkText  = 32 << 10
 	manyCalls  = 64
+	stepTime   = 300 * time.Millisecond
 )
 
 // newModel starts an endpoint of the OpenAI chat API. What it answers depends on the
@@ -23,6 +26,7 @@ const (
 //	quick    one word
 //	calls    a call of each tool that the request declares, 64 in all, without end
 //	long     4 MiB of text
+//	steps-N  a call of the tool more after 0.3 s, N times, then how many results it was sent
 //	endless  a stream of 32 KiB chunks that ends when the client goes away
 func newModel() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,6 +54,16 @@ func newModel() *httptest.Server {
 			return
 		case in.Model == "long", in.Model == "endless":
 			m.Content = strings.Repeat("long ", longAnswer/5)
+		case strings.HasPrefix(in.Model, "steps-"):
+			time.Sleep(stepTime)
+			n, _ := strconv.Atoi(strings.TrimPrefix(in.Model, "steps-"))
+			if results := bytes.Count(b, []byte(`"tool_call_id"`)); results >= n {
+				m.Content = fmt.Sprintf("Done after %d steps.", results)
+			} else {
+				c := toolCall{ID: fmt.Sprint("s", results), Type: "function"}
+				c.Function.Name, c.Function.Arguments = "more", "{}"
+				m.Content, m.Calls = "", []toolCall{c}
+			}
 		case in.Model == "calls":
 			for i := 0; i < manyCalls && len(in.Tools) > 0; i++ {
 				c := toolCall{Index: i, ID: fmt.Sprint("m", bytes.Count(b, []byte("tool_call_id")), "-", i), Type: "function"}

@@ -267,7 +267,9 @@ type run struct {
 	ID           string `json:"id"`
 	Status       string `json:"status"`
 	FinishReason string `json:"finish_reason"`
+	Output       string `json:"output"`
 	Error        string `json:"error"`
+	LastEvent    int64  `json:"last_event"`
 	JournalBytes int64  `json:"journal_bytes"`
 }
 

@@ -1,0 +1,209 @@
+package exhaust
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/guestbuild"
+)
+
+var kills = flag.Int("kills", 1, "how often TestKillHonest kills its server")
+
+// lease is that of the servers that are killed: with the default, resuming takes longer.
+const lease = 5 * time.Second
+
+// A quarantined is a run that is not resumed, and why.
+type quarantined struct {
+	Run    string `json:"run"`
+	Tenant string `json:"tenant"`
+	Reason string `json:"reason"`
+}
+
+func (s *Server) quarantined(ctx context.Context, t *testing.T) []quarantined {
+	t.Helper()
+	var out struct{ Runs []quarantined }
+	require.NoError(t, s.call(ctx, "GET", "/v1/quarantine", s.operator, nil, &out))
+	return out.Runs
+}
+
+// steps is an honest agent: its model calls a tool n times, with pauses, and the journal
+// has all results.
+func steps(n int) *Composition {
+	return &Composition{Copies: 1, Model: fmt.Sprint("steps-", n), Module: Module{Answer: map[string]int{"call_tool": 4 << 10},
+		Hooks: map[string][]Action{"after_tool": {{"emit", 100, 3}, {"local_add", 0, 2}}}}}
+}
+
+// begin starts n runs of an agent.
+func (t *tenant) begin(ctx context.Context, test *testing.T, agent string, n int) (ids []string) {
+	test.Helper()
+	for range n {
+		r, err := t.start(ctx, agent)
+		require.NoError(test, err)
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// restart kills the server and starts it again. It returns how long the start took, and the
+// first run of the neighbour after it.
+func (p *player) restart(t *testing.T) (ready, served time.Duration) {
+	t.Helper()
+	p.server.Kill()
+	began := time.Now()
+	require.NoError(t, p.server.Start())
+	ready = time.Since(began)
+	r, err := p.neighbour.finish(t.Context(), "honest")
+	require.NoError(t, err)
+	require.Equal(t, "stop", r.FinishReason, r.Error)
+	return ready, time.Since(began) - ready
+}
+
+// answered waits until honest runs have the answer that they have without kills, each once.
+func (p *player) answered(t *testing.T, ids []string, steps int) {
+	t.Helper()
+	ctx := t.Context()
+	deadline := time.Now().Add(5*time.Minute + time.Duration(steps)*stepTime)
+	for _, id := range ids {
+		r, err := p.neighbour.run(ctx, id)
+		for err == nil && r.Status != "finished" {
+			require.NotEqual(t, "quarantined", r.Status, r.Error)
+			require.True(t, time.Now().Before(deadline), "run %s is %s", id, r.Status)
+			time.Sleep(100 * time.Millisecond)
+			r, err = p.neighbour.run(ctx, id)
+		}
+		require.NoError(t, err)
+		require.Equal(t, "stop", r.FinishReason, r.Error)
+		require.Equal(t, fmt.Sprintf("Done after %d steps.", steps), r.Output)
+		require.Equal(t, 1, p.neighbour.ends(t, r), "ends of run %s", id)
+	}
+}
+
+// ends returns how often a run's journal says that it finished. Its events are numbered
+// without gaps.
+func (t *tenant) ends(test *testing.T, r *run) (n int) {
+	test.Helper()
+	for after := int64(0); after < r.LastEvent; {
+		var page struct {
+			Events []struct {
+				Seq  int64  `json:"seq"`
+				Type string `json:"type"`
+			} `json:"events"`
+		}
+		require.NoError(test, t.server.call(test.Context(), "GET", fmt.Sprintf("/v1/runs/%s/events?after=%d", r.ID, after), t.key, nil, &page))
+		require.NotEmpty(test, page.Events)
+		for _, e := range page.Events {
+			require.Equal(test, after+1, e.Seq)
+			if after = e.Seq; e.Type == "run_finished" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestKillHonest kills a server again and again, at any moment, also at once after its
+// start, while honest runs go on. All of them come to their answer.
+func TestKillHonest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	s := serve(t, "--lease", lease.String())
+	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")
+	p, err := newPlayer(t.Context(), s, wasm)
+	require.NoError(t, err)
+	n := 10 * max(*kills, 1)
+	require.NoError(t, p.neighbour.put(t.Context(), "steps", steps(n).agentFile(), nil))
+	ids := p.neighbour.begin(t.Context(), t, "steps", 6)
+	r := rand.New(rand.NewPCG(*seed, 2))
+	var longest time.Duration
+	for i := range *kills {
+		pause := time.Duration(r.Int64N(int64(12 * time.Second)))
+		if i == 0 {
+			pause = min(pause, 2*time.Second)
+		}
+		if i%3 == 2 {
+			pause = 0
+		}
+		time.Sleep(pause)
+		ready, _ := p.restart(t)
+		longest = max(longest, ready)
+		require.Empty(t, s.quarantined(t.Context(), t))
+	}
+	p.answered(t, ids, n)
+	require.Empty(t, s.quarantined(t.Context(), t))
+	t.Logf("%d kills: %d runs of %d steps have their answer; ready within %v", *kills, len(ids), n, longest.Round(time.Millisecond))
+}
+
+// TestKill kills a server that is flooded, and starts it again: it serves at once, floods
+// are quarantined or end by their limits, and honest runs come to their answer. A run that
+// the operator releases is resumed.
+func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	s := serve(t, "--lease", lease.String())
+	ctx := t.Context()
+	wasm := guestbuild.Build(t, "internal/exhaust/wasm-glutton")
+	p, err := newPlayer(ctx, s, wasm)
+	require.NoError(t, err)
+	const n = 40
+	require.NoError(t, p.neighbour.put(ctx, "steps", steps(n).agentFile(), nil))
+	mallory, err := s.tenant(ctx, "mallory", nil)
+	require.NoError(t, err)
+	require.NoError(t, mallory.put(ctx, "floods", floods().agentFile(), wasm))
+	honest := p.neighbour.begin(ctx, t, "steps", 4)
+
+	stop := mallory.keepRunning(ctx, "floods", 4)
+	time.Sleep(9 * time.Second) // heartbeats have evidence after about 5 s
+	ready, served := p.restart(t)
+	stop()
+	p.answered(t, honest, n)
+
+	held := s.quarantined(ctx, t)
+	for _, q := range held {
+		require.Equal(t, "mallory", q.Tenant, "only floods are quarantined")
+	}
+	ended := mallory.settled(t)
+	t.Logf("ready after %v, a new run's answer %v later; %d runs quarantined, %d ended by their limits", ready.Round(time.Millisecond), served.Round(time.Millisecond), len(held), ended)
+	require.NotEmpty(t, held, "no flood is quarantined")
+
+	require.NoError(t, s.call(ctx, http.MethodDelete, "/v1/quarantine/"+held[0].Run, s.operator, nil, nil))
+	before, err := mallory.run(ctx, held[0].Run)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		r, err := mallory.run(ctx, held[0].Run)
+		return err == nil && (r.Status == "finished" || r.LastEvent > before.LastEvent)
+	}, time.Minute, 50*time.Millisecond, "the released run is not resumed")
+	require.False(t, slices.ContainsFunc(s.quarantined(ctx, t), func(q quarantined) bool { return q.Run == held[0].Run }))
+}
+
+// settled waits until none of the tenant's runs goes on, and returns how many have ended.
+func (t *tenant) settled(test *testing.T) (ended int) {
+	test.Helper()
+	require.Eventually(test, func() bool {
+		var list struct {
+			Runs []*run `json:"runs"`
+		}
+		if err := t.server.call(test.Context(), "GET", "/v1/runs?limit=100", t.key, nil, &list); err != nil {
+			return false
+		}
+		ended = 0
+		for _, r := range list.Runs {
+			if r.Status == "finished" {
+				ended++
+			} else if r.Status != "quarantined" {
+				return false
+			}
+		}
+		return true
+	}, 3*time.Minute, 200*time.Millisecond, "a flood has no end")
+	return ended
+}
