@@ -32,6 +32,7 @@ var lists = []struct {
 	{"/v1/tenants/acme/usage", "rows", []string{"day", "agent", "module"}, true},
 	{"/v1/tenants", "tenants", []string{"id"}, true},
 	{"/v1/blocks", "blocks", []string{"digest"}, true},
+	{"/v1/quarantine", "runs", []string{"run"}, true},
 }
 
 // listed reads a list page by page and returns its rows' ids. between is called after each
@@ -127,6 +128,9 @@ func furnishLists(t *testing.T, f *fixture, n int) {
 		_, err := f.store.CreateTenant(ctx, fmt.Sprintf("t%02d", i), "", store.TenantQuota{}, nil)
 		require.NoError(t, err)
 		require.NoError(t, f.store.Block(ctx, fmt.Sprintf("%064x", i), "why"))
+		info, err := f.store.Run(ctx, fmt.Sprintf("run_beta_%05d", i))
+		require.NoError(t, err)
+		require.NoError(t, f.store.Quarantine(ctx, info, &store.Evidence{Run: info.ID, Tenant: "beta", Reason: "why"}))
 	}
 }
 

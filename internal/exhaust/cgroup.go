@@ -1,7 +1,7 @@
 package exhaust
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,12 +14,23 @@ type cgroup struct {
 	procs string // the file that a process joins by
 }
 
+// A CgroupError says that this process may not limit the memory of another one.
+type CgroupError struct{ Err error }
+
+// Error says what is needed.
+func (e *CgroupError) Error() string {
+	return "limit the server's memory: needs a cgroup that this user may write: " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *CgroupError) Unwrap() error { return e.Err }
+
 // newCgroup makes a cgroup below this process's own with a memory limit, in version 2 or
 // 1 of the interface. It fails where this user may not.
 func newCgroup(name string, limit int64) (*cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return nil, err
+		return nil, &CgroupError{err}
 	}
 	var failed error
 	for line := range strings.Lines(string(own)) {
@@ -48,9 +59,9 @@ func newCgroup(name string, limit int64) (*cgroup, error) {
 		failed = err
 	}
 	if failed == nil {
-		failed = fmt.Errorf("this process is in no cgroup that limits memory")
+		failed = errors.New("this process is in no cgroup that limits memory")
 	}
-	return nil, failed
+	return nil, &CgroupError{failed}
 }
 
 func limited(parent, name string, files []string, limit int64) (*cgroup, error) {

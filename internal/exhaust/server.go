@@ -45,7 +45,7 @@ func (s *Server) Start() error {
 	var err error
 	if s.group == nil {
 		if s.group, err = newCgroup(fmt.Sprintf("agent-runner-exhaust-%d-%d", os.Getpid(), serverCount.Add(1)), s.Memory); err != nil {
-			return fmt.Errorf("limit the server's memory: %w", err)
+			return err
 		}
 	}
 	if s.url == "" {
