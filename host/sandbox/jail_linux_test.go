@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -181,8 +182,12 @@ func TestChildIsConfined(t *testing.T) {
 	}
 }
 
-// confinedMain is a child that compiles, but runs an attempt instead.
-func confinedMain(args []string) int {
+// confinedMain is a child that compiles, but runs an attempt instead. It confines itself
+// unless it is to be free.
+func confinedMain(free bool, args []string) int {
+	if free {
+		return 0
+	}
 	if err := confineChild("", ""); err != nil {
 		fmt.Fprint(os.Stdout, err)
 		return 1
@@ -205,14 +210,29 @@ func TestChildEnvironment(t *testing.T) {
 	require.Equal(t, childEnv+"=1", strings.TrimSpace(string(out)))
 }
 
-// BenchmarkChild measures a child from its start to its end with a job that does
-// nothing, and what confining itself adds to that.
+// BenchmarkChild measures processes that do nothing, in pairs of one that confines itself
+// as a child that compiles does and one that does not. It reports the median of the
+// differences between the two of a pair, and the least that each took.
 func BenchmarkChild(b *testing.B) {
-	s, err := New(b.Context(), &Options{CompileChild: &ChildOptions{}})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, s.Close(b.Context())) })
-	for b.Loop() {
-		_, err := s.RunJob(b.Context(), Job{Name: "reverse", Input: []byte("abc")})
-		require.NoError(b, err)
+	measure := func(mode string) (wall, cpu time.Duration) {
+		cmd := exec.Command("/proc/self/exe", mode, "kill", "")
+		cmd.Dir = b.TempDir()
+		began := time.Now()
+		require.NoError(b, cmd.Run())
+		return time.Since(began), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
+	var walls, cpus, free, confined []time.Duration
+	for b.Loop() {
+		freeWall, freeCPU := measure("free")
+		confinedWall, confinedCPU := measure("confined")
+		walls, cpus = append(walls, confinedWall-freeWall), append(cpus, confinedCPU-freeCPU)
+		free, confined = append(free, freeWall), append(confined, confinedWall)
+	}
+	report := func(name string, d time.Duration) { b.ReportMetric(float64(d.Microseconds()), name) }
+	slices.Sort(walls)
+	slices.Sort(cpus)
+	report("median-jail-µs", walls[len(walls)/2])
+	report("median-jail-cpu-µs", cpus[len(cpus)/2])
+	report("min-free-µs", slices.Min(free))
+	report("min-confined-µs", slices.Min(confined))
 }

@@ -4,4 +4,4 @@ package sandbox
 
 func attemptJob(input []byte) ([]byte, error) { return input, nil }
 
-func confinedMain([]string) int { return 1 }
+func confinedMain(bool, []string) int { return 1 }

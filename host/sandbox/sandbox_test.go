@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	if IsCompileChild() {
 		os.Exit(CompileChildMain(ChildJob{"reverse", reverse}, ChildJob{"attempt", attemptJob})) //nolint:forbidigo // this is a main
 	}
-	if len(os.Args) == 4 && os.Args[1] == "confined" {
-		os.Exit(confinedMain(os.Args[2:])) //nolint:forbidigo // this is a main
+	if len(os.Args) == 4 && (os.Args[1] == "confined" || os.Args[1] == "free") {
+		os.Exit(confinedMain(os.Args[1] == "free", os.Args[2:])) //nolint:forbidigo // this is a main
 	}
 	goleak.VerifyTestMain(m)
 }
