@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/host/module/javascript"
 )
@@ -36,7 +38,7 @@ func readParcel(ctx context.Context, e *env, path string) (*parcel, error) {
 	p.name = strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	switch {
 	case javascript.IsScript(path):
-		err = p.bundle()
+		err = p.bundle(ctx, e)
 	case strings.EqualFold(filepath.Ext(path), ".json"):
 		err = p.manifest()
 	default:
@@ -51,16 +53,16 @@ func readParcel(ctx context.Context, e *env, path string) (*parcel, error) {
 }
 
 // bundle bundles a script and its imports into one script.
-func (p *parcel) bundle() error {
-	source, err := javascript.FindSource(p.path)
+func (p *parcel) bundle(ctx context.Context, e *env) error {
+	h, _, err := newHost(ctx, e, false, host.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return usagef("%s: %w", p.path, bare(err))
+		return err
 	}
-	b, err := javascript.Build(source)
-	if err != nil {
-		return usagef("%s: %w", p.path, err)
+	defer closeHost(h)
+	p.kind = "application/javascript"
+	if p.content, err = h.Loader().BundleScript(ctx, p.path); err != nil {
+		return usagef("%w", err)
 	}
-	p.kind, p.content = "application/javascript", b.Code
 	return nil
 }
 

@@ -188,6 +188,20 @@ func (l *Loader) loadScriptSource(ctx context.Context, src source, s javascript.
 	return l.loadScript(ctx, src, bundle.Code, limits)
 }
 
+// BundleScript bundles the script in a file with all that it imports, in a child if
+// there are any. It returns one file of JavaScript that Load accepts.
+func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
+	s, err := javascript.FindSource(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.bundle(ctx, path, s)
+	if err != nil {
+		return nil, err
+	}
+	return b.Code, nil
+}
+
 // bundle bundles a script, in a child if there are any.
 func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (*javascript.Bundle, error) {
 	bundle, err := l.bundleInChild(ctx, s)

@@ -127,6 +127,7 @@ func Build(s Source) (*Bundle, error) {
 	if s.Text != nil && b.searchedFiles(out) {
 		return nil, searches(s)
 	}
+	out.Errors, out.Warnings = inProject(out.Errors), inProject(out.Warnings)
 	if len(out.Errors) > 0 {
 		return nil, mistakes(out.Errors)
 	}
@@ -196,6 +197,17 @@ func (b *builder) searchedFiles(out api.BuildResult) bool {
 	// The plugin words all errors about other imports.
 	missing := slices.ContainsFunc(out.Errors, func(m api.Message) bool { return strings.HasPrefix(m.Text, "Could not resolve ") })
 	return found || missing || b.foreign
+}
+
+// inProject replaces messages about files outside of the project, such as a package.json that
+// esbuild read past the plugin: they quote the file.
+func inProject(messages []api.Message) []api.Message {
+	for i, m := range messages {
+		if m.Location != nil && !filepath.IsLocal(m.Location.File) {
+			messages[i] = api.Message{Text: "a file outside of the project would be needed, which is not read"}
+		}
+	}
+	return messages
 }
 
 // A Mistake is an error of the script's author.
