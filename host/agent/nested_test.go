@@ -116,7 +116,7 @@ func TestOwnModelRequest(t *testing.T) {
 		"a bad message":     {abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{{Role: "king"}}}}, abi.CodeInvalid, "king"},
 		"tools added":       {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t"}}}}, abi.CodeInvalid, "tools must be an array"},
 		"a tool twice":      {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "t"}, {Name: "t"}}}}, abi.CodeInvalid, "stands twice"},
-		"a nameless tool":   {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{}}}}, abi.CodeInvalid, "needs a name"},
+		"a nameless tool":   {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{}}}}, abi.CodeInvalid, "invalid tool name"},
 		"a model not had":   {abi.RequestPatch{Messages: messages, Model: "huge"}, abi.CodeDenied, `"huge" is not one of this agent's`},
 		"model and a param": {abi.RequestPatch{Messages: messages, Model: "tiny", Params: abi.Params{"seed": json.RawMessage("null"), "n": json.RawMessage("2")}}, "", ""},
 	} {
