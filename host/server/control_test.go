@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -113,6 +114,36 @@ func TestControlBeforeData(t *testing.T) {
 		all = append(all, time.Since(began))
 	}
 	require.Less(t, slices.Max(all), 10*time.Second, fmt.Sprint(all))
+}
+
+// Runs that flood end soon after their deadline, and a tenant whose runs flood can be
+// deleted, while others flood the same journal.
+func TestDeadlineAndDeletionBeforeData(t *testing.T) {
+	flood := func(timeout time.Duration) func() *agent.Options {
+		return func() *agent.Options {
+			c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: flooder()})
+			require.NoError(t, err)
+			return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000, Timeout: timeout}
+		}
+	}
+	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": flood(0), "short": flood(3 * time.Second)})
+	f.floods(f.acme, 2)
+	beta := f.floods(f.beta, 2)
+	began := time.Now()
+	var short Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "short", Input: "hi"}, &short)
+	ended, _ := f.ends(f.acme, short.ID)
+	require.Equal(t, abi.RunTimeout, ended.FinishReason)
+	t.Log("deadline of 3 s:", time.Since(began))
+	began = time.Now()
+	require.Eventually(t, func() bool {
+		return f.send("DELETE", "/v1/tenants/beta", f.operator, nil).status == http.StatusNoContent
+	}, 20*time.Second, 100*time.Millisecond)
+	t.Log("deletion:", time.Since(began))
+	for _, id := range beta {
+		_, err := f.store.Run(t.Context(), id)
+		require.ErrorIs(t, err, agent.ErrNoRun)
+	}
 }
 
 // A digested is a native middleware with the digest of a module.

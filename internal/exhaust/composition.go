@@ -32,6 +32,7 @@ type Composition struct {
 	Client   string `json:"client"`    // what follows the runs; see [clients]
 	Runs     int    `json:"runs"`      // at once
 	Quotas   bool   `json:"quotas"`    // the tenant has those of docs/platform.md; else none
+	Small    bool   `json:"small"`     // runs reserve little memory for modules, so that many fit
 }
 
 // actions are the host calls with the largest sizes that the ABI allows, and how often a
@@ -116,11 +117,15 @@ func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 // agentFile is the composition's agent as agent.yaml, of which JSON is a part.
 func (c *Composition) agentFile() []byte {
 	var chain []any
+	limits := map[string]any{"max_steps": 1000}
+	memory := "64MiB"
+	if c.Small {
+		memory, limits["parallel"] = "16MiB", 1
+	}
 	for i := range c.Copies {
-		chain = append(chain, map[string]any{"name": fmt.Sprint("glutton-", i), "module": "glutton", "on_fault": "skip",
+		chain = append(chain, map[string]any{"limits": map[string]any{"memory": memory}, "name": fmt.Sprint("glutton-", i), "module": "glutton", "on_fault": "skip",
 			"grants": []string{"read:all", "model", "store", "tool:*"}, "config": c.Module})
 	}
-	limits := map[string]any{"max_steps": 1000}
 	file := map[string]any{"model": map[string]any{"name": c.Model}, "middlewares": chain, "limits": limits}
 	if c.SubAgent {
 		file = map[string]any{"model": map[string]any{"name": "calls"}, "limits": limits,

@@ -41,11 +41,17 @@ func program(t *testing.T) string {
 // serve starts a server that the test ends.
 func serve(t *testing.T, args ...string) *Server {
 	t.Helper()
+	return serveIn(t, *memory, args...)
+}
+
+// serveIn is serve with so many bytes of memory.
+func serveIn(t *testing.T, memory int64, args ...string) *Server {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("a hard memory limit needs Linux's cgroups")
 	}
 	model := newModel()
-	s := &Server{Program: program(t), Dir: t.TempDir(), Model: model.URL, Memory: *memory, Args: args}
+	s := &Server{Program: program(t), Dir: t.TempDir(), Model: model.URL, Memory: memory, Args: args}
 	var none *CgroupError
 	if err := s.Start(); errors.As(err, &none) {
 		t.Skip(err)

@@ -37,7 +37,7 @@ func (s *Server) quarantined(ctx context.Context, t *testing.T) []quarantined {
 // steps is an honest agent: its model calls a tool n times, with pauses, and the journal
 // has all results.
 func steps(n int) *Composition {
-	return &Composition{Copies: 1, Model: fmt.Sprint("steps-", n), Module: Module{Answer: map[string]int{"call_tool": 4 << 10},
+	return &Composition{Copies: 1, Small: true, Model: fmt.Sprint("steps-", n), Module: Module{Answer: map[string]int{"call_tool": 4 << 10},
 		Hooks: map[string][]Action{"after_tool": {{"emit", 100, 3}, {"local_add", 0, 2}}}}}
 }
 

@@ -63,10 +63,16 @@ func (s *Server) Start() error {
 	s.cmd = exec.Command("/bin/sh", args...)
 	s.cmd.Dir, s.cmd.Stderr = s.Dir, log
 	s.cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.Model, "OPENAI_API_KEY=none", "TMPDIR="+s.Dir)
-	stdout := &bytes.Buffer{}
+	key, stdout, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer key.Close()
 	s.cmd.Stdout = stdout
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
-	if err := s.cmd.Start(); err != nil {
+	err = s.cmd.Start()
+	_ = stdout.Close()
+	if err != nil {
 		return err
 	}
 	s.ended = make(chan struct{})
@@ -78,7 +84,7 @@ func (s *Server) Start() error {
 		return err
 	}
 	if s.operator == "" {
-		line, err := bufio.NewReader(stdout).ReadString('\n')
+		line, err := bufio.NewReader(key).ReadString('\n')
 		if err != nil {
 			return fmt.Errorf("read the operator's key: %w", err)
 		}
