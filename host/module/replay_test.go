@@ -259,7 +259,7 @@ func TestHostileBundles(t *testing.T) {
 	for want, parts := range map[string]map[string]string{
 		"bundle.json: is missing; is this a bundle of a fault?":    {"module.wasm": ""},
 		"bundle.json: want a JSON value, such as null (at byte 0)": {"bundle.json": "nothing"},
-		`bundle.json: version: key "version" is duplicated`:         {"bundle.json": `{"version":1,"version":1}`},
+		`bundle.json: version: key "version" is duplicated`:        {"bundle.json": `{"version":1,"version":1}`},
 		"version 2; this host knows version 1":                     {"bundle.json": `{"version":2}`},
 		"module.wasm: is missing":                                  {"bundle.json": `{"version":1}`},
 		`module.wasm has the SHA-256 e3b0c44298fc1c149afbf4c8996`:  {"bundle.json": `{"version":1,"digest":"abc"}`, "module.wasm": ""},

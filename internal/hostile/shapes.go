@@ -90,7 +90,7 @@ func badIndices() []Case {
 			g.counter()
 			g.exported = append(g.exported, join(str("agent_runner_v1.global.0"), []byte{kindGlobal, 0}))
 		}), "reserved for the host"),
-		refused("memory exported as memory twice", changed(func(g *guest) { g.exported = append(g.exported, join(str("memory"), []byte{kindMemory, 0})) }), "there twice"),
+		refused("memory exported as memory twice", changed(func(g *guest) { g.exported = append(g.exported, join(str("memory"), []byte{kindMemory, 0})) }), "duplicate export"),
 	}
 }
 

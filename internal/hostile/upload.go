@@ -71,7 +71,7 @@ func badSections() []Case {
 		return fixed(binaryOf(one, section(functions, []byte{1, 0}), section(codes, vec(append(leb(len(code)), code...)))))
 	}
 	return []Case{
-		refused("section twice", fixed(binaryOf(one, one)), "the section is there twice"),
+		refused("section twice", fixed(binaryOf(one, one)), "duplicate section"),
 		refused("sections out of order", fixed(binaryOf(section(memories, []byte{1, 0, 1}), one)), "belongs before it"),
 		refused("unknown section", fixed(binaryOf([]byte{200, 1, 0})), "no section with number 200"),
 		refused("section size too large", fixed(binaryOf(section(types, []byte{1, 0x60, 0, 0, 0}))), "section's size is 5 bytes, but its contents take 4"),
@@ -232,7 +232,7 @@ func outsides() []Case {
 			g := newGuest().hook(abi.HookBeforeAgent)
 			return g.export("_initialize", g.function("i", "i", i32(0))).bytes()
 		}, "_initialize: want () -> ()"),
-		refused("export twice", withExport("before_agent"), `the export "before_agent" is there twice`),
+		refused("export twice", withExport("before_agent"), `duplicate export "before_agent"`),
 		refused("NUL in a name", withExport("a\x00b"), "control character"),
 		refused("escape in a name", withExport("\x1b[2J"), "control character"),
 		refused("name that turns the line around", withExport("safe\u202etnega"), "control character"),
