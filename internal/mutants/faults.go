@@ -113,8 +113,8 @@ var faults = []fault{
 	{"events are told again after a pause", "own-events-once", recordFile,
 		"\tif nth <= 0 {\n\t\treturn true\n", "\tif nth <= 0 {\n\t\treturn false\n"},
 	{"a tool that returns directly leaves its siblings out", "own-return-directly-with-siblings", agentTools,
-		"\t\tif calls[i].Result != nil {\n\t\t\tcontinue\n\t\t}\n\t\tif !calls[i].Told",
-		"\t\tif calls[i].Result != nil || i > 0 && slices.Contains(r.state.ReturnDirectly, calls[0].Call.Name) {\n\t\t\tcontinue\n\t\t}\n\t\tif !calls[i].Told"},
+		"\t\tif calls[i].Result != nil {\n\t\t\tcontinue\n\t\t}\n\t\tif full.Load() {\n",
+		"\t\tif calls[i].Result != nil || i > 0 && slices.Contains(r.state.ReturnDirectly, calls[0].Call.Name) {\n\t\t\tcontinue\n\t\t}\n\t\tif full.Load() {\n"},
 	{"a tool that returns directly ends the run with its error", "own-return-directly-fails", agentTools,
 		"if c.Result.IsError || !slices.Contains(", "if !slices.Contains("},
 
