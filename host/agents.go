@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // agents creates the sub-agents of the file: those that are tools, and those to which the

@@ -10,9 +10,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // A counter counts the calls of the model that it is around.

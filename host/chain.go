@@ -10,9 +10,9 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/chain"
-	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // A Middleware is one entry of an agent's chain: a module or a native Go middleware.

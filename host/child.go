@@ -1,8 +1,8 @@
 package host
 
 import (
-	"github.com/agent-runner/agent-runner/host/module/javascript"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // CompileChildMain is the main function of a compile child. A program that sets

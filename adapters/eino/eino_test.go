@@ -13,7 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	adapter "github.com/agent-runner/agent-runner/adapters/eino"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/components/model"

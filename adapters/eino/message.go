@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/cloudwego/eino/adk"
 	"github.com/cloudwego/eino/schema"
 )

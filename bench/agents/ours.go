@@ -11,9 +11,9 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/bench/internal/five"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/chain"
-	"github.com/agent-runner/agent-runner/host/module/javascript"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
 // counted is how a run's observer hands over what it counted.

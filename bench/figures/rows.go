@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/bench/internal/work"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // hooks compares a hook on a warm instance.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/bench/internal/work"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // neighbours measures a tenant beside another one that is as busy, and beside

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // applied is the result of applying one agent file.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/host/agentfile"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // TestModulePlaces replaces paths by digests, and parses the result.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/module"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // newBench returns the command that benchmarks a module.

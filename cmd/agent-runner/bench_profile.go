@@ -12,7 +12,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/ianlancetaylor/demangle"
 
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // shownFunctions is the maximum number of functions in the table of a profile.

@@ -27,12 +27,12 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/host/model/openaitest"
-	"github.com/agent-runner/agent-runner/host/sandbox"
-	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // The chaos tests kill processes that run agents, at journal writes and at random times,

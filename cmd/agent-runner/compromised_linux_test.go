@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/sandbox"
-	"github.com/agent-runner/agent-runner/host/server"
 	"github.com/agent-runner/agent-runner/internal/jail"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
 )
 

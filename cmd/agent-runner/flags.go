@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // maxConfig is the maximum size of a module's configuration file, in bytes.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 func newInspect(e *env) *cobra.Command {

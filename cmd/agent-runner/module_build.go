@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/toolchain"
 )
 

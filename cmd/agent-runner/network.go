@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/agent-runner/agent-runner/host/egress"
+	"github.com/agent-runner/agent-runner/internal/egress"
 )
 
 // networkFlags adds the flags for HTTP requests of modules.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
-	"github.com/agent-runner/agent-runner/host/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
 )
 
 // maxParcel is the maximum size of an uploaded file, in bytes. The server has its own

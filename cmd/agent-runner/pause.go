@@ -16,7 +16,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
 // A pausedFile is the stored form of a run that waits for answers. It does not contain

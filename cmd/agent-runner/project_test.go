@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/internal/fileref"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // TestProjectReadsNoOtherFile loads and uploads local scripts whose project names files

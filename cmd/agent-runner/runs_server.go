@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/client"
+	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
 // isRemote reports whether the command uses a server instead of a store.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
 func (c *runsCommand) show() *cobra.Command {

@@ -21,11 +21,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/model/openaitest"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/openaitest"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // The scripts in testdata run the command in a separate process against scripted models.

@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/agentfile"
-	"github.com/agent-runner/agent-runner/host/sandbox"
-	"github.com/agent-runner/agent-runner/host/server"
-	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // The environment of a server.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/server"
-	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // A greeting is what a server says when it begins.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/agentfile"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/cassette"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
 // demoCassette is a recorded conversation for users without a model. It answers

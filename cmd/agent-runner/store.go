@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // envStore is the environment variable with the store of runs.

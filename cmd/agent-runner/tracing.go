@@ -14,8 +14,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
-	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/telemetry"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // OpenTelemetry's environment variables for exporting spans.

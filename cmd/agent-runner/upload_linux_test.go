@@ -24,10 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/host/client"
-	"github.com/agent-runner/agent-runner/host/sandbox"
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
 	"github.com/agent-runner/agent-runner/internal/fileref"
 	"github.com/agent-runner/agent-runner/internal/jail"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 var allUploads = flag.Bool("all-uploads", false, "upload every spelling of a file reference, not each part of one once")

@@ -41,7 +41,7 @@ func TestBuiltIn(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("index.js")
 	require.NoError(t, err)
-	got, err := os.ReadFile("../../host/module/javascript/engine/middleware.js")
+	got, err := os.ReadFile("../../internal/module/javascript/engine/middleware.js")
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got), "copy index.js there")
 }

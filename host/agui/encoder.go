@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // Options make an encoder.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
-	"github.com/agent-runner/agent-runner/host/server"
-	"github.com/agent-runner/agent-runner/host/store"
+	"github.com/agent-runner/agent-runner/internal/server"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // serve starts a server, and returns its address and the operator's key.

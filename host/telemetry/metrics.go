@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // Metrics returns a tracer that updates Prometheus metrics, and registers them with r. The

@@ -9,7 +9,7 @@ package telemetry
 import (
 	"context"
 
-	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // Join returns a tracer that calls several tracers. The first one starts first and ends

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/chain"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // MaxSpans is the maximum number of spans in a timeline.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
+	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
 // A journal keeps one run in memory. Its process dies when it is told so: no

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/agent-runner/agent-runner/host/chain"
-	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // Modules plays puppets as WebAssembly: in the sandbox, over the whole ABI.

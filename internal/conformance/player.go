@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
 )
 
 // A player runs a case's agent, and is what its tools know of the run.

@@ -13,9 +13,9 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // agentFile is what a case's agent.yaml may say: a part of what the command reads.

@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // depth is the stack that each call may use, in bytes, as estimated. It ends recursion before the

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 var (

@@ -11,5 +11,5 @@
 // One fault of wazero 1.12.0's compiler for amd64 is known that metering does not work around:
 // 0 < (a & b), where it decides a branch, is taken for (a & b) < 0. The generator does not write
 // it, and TestKnownMiscompilation fails once it is fixed. Those that metering works around are
-// listed in host/sandbox/wasm/workaround.go.
+// listed in internal/wasm/workaround.go.
 package differential

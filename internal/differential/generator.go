@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 var valueTypes = []wasm.ValueType{wasm.I32, wasm.I64, wasm.F32, wasm.F64, wasm.V128}

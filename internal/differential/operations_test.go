@@ -10,7 +10,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // TestEachOperation gives each numeric instruction random operands, and those at which something

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // Shrink removes statements from a program for as long as it fails without them, and then puts

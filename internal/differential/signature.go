@@ -3,7 +3,7 @@ package differential
 import (
 	"strings"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 // An operation is an instruction that takes values and returns one.

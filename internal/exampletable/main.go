@@ -11,8 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // folder is where the examples are, below the repository's folder.

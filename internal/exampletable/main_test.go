@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/host/module"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // numbers are what differs with the version of Go.

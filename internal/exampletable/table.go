@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 // The table stands between these lines.

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/module"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // slack is how long what takes milliseconds may take on a machine that is busy.

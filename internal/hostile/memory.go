@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/module"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 func memoryCases() []Case {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/host/sandbox/wasm"
+	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
 var updateFlag = flag.Bool("update", false, "write the tables of testdata/hostile/README.md anew")

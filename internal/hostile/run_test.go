@@ -17,13 +17,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/agent"
-	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/module"
-	"github.com/agent-runner/agent-runner/host/sandbox"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {

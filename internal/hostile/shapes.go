@@ -2,7 +2,7 @@ package hostile
 
 import (
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/sandbox"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // More pieces of bodies, and types.

@@ -18,9 +18,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/host/module"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/module"
 )
 
 const examples = "examples/wasm-middlewares"

@@ -10,22 +10,22 @@ type fault struct {
 }
 
 const (
-	exchangeFile = "host/chain/exchange.go"
-	gateFile     = "host/chain/gate.go"
-	invokeFile   = "host/chain/invoke.go"
-	listsFile    = "host/chain/lists.go"
-	nestedFile   = "host/chain/nested.go"
-	recordFile   = "host/chain/record.go"
-	stateFile    = "host/chain/state.go"
-	streamFile   = "host/chain/stream.go"
-	toolFile     = "host/chain/tool.go"
-	wrappingFile = "host/chain/wrapping.go"
+	exchangeFile = "internal/chain/exchange.go"
+	gateFile     = "internal/chain/gate.go"
+	invokeFile   = "internal/chain/invoke.go"
+	listsFile    = "internal/chain/lists.go"
+	nestedFile   = "internal/chain/nested.go"
+	recordFile   = "internal/chain/record.go"
+	stateFile    = "internal/chain/state.go"
+	streamFile   = "internal/chain/stream.go"
+	toolFile     = "internal/chain/tool.go"
+	wrappingFile = "internal/chain/wrapping.go"
 
-	agentFinish = "host/agent/finish.go"
-	agentLimits = "host/agent/limits.go"
-	agentModel  = "host/agent/model.go"
-	agentRun    = "host/agent/run.go"
-	agentTools  = "host/agent/tools.go"
+	agentFinish = "internal/agent/finish.go"
+	agentLimits = "internal/agent/limits.go"
+	agentModel  = "internal/agent/model.go"
+	agentRun    = "internal/agent/run.go"
+	agentTools  = "internal/agent/tools.go"
 )
 
 var faults = []fault{

@@ -17,12 +17,12 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/host/chain"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/host/store"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // Runs of a day that race each other, in the real host on a real store: what is limited

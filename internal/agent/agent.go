@@ -1,0 +1,259 @@
+// Package agent runs an agent's loop: it asks the model, calls the tools, and
+// lets a chain of middlewares change all of it on the way.
+//
+//	run
+//	├ before_agent                       once
+//	├ step 1 … max_steps
+//	│  ├ before_model_rewrite_state      kept in the state
+//	│  ├ model call, ring by ring
+//	│  ├ after_model_rewrite_state       kept in the state; its last message decides how it goes on
+//	│  ├ tool calls, in parallel
+//	│  └ after_tools
+//	└ after_agent                        once, at the real end
+//
+// Everything that matters of a run is in its [State], a plain value.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// MaxStepsBound is the largest Options.MaxSteps.
+const MaxStepsBound = 100_000
+
+// Defaults of Options.
+const (
+	DefaultMaxSteps  = 20
+	DefaultParallel  = 8
+	DefaultCallLimit = 2 * time.Minute
+	// DefaultPauseLimit is a week.
+	DefaultPauseLimit = 7 * 24 * time.Hour
+)
+
+// Options make an agent.
+type Options struct {
+	Name        string // "agent" when empty
+	Description string // what it is for: told to agents that may hand over to it
+	Model       model.Model
+	// ModelName and Params are what the model is asked with; modules may
+	// change them for a call.
+	ModelName string
+	Params    abi.Params
+	// Models are those that modules may choose beside ModelName; nil: any. MayAsk has
+	// to take a chosen one too, where it is not nil.
+	Models []string
+	MayAsk func(model string) bool
+	// MayPass says why modules may not pass a parameter that is not one of Params as it
+	// stands there; nil: they may pass any.
+	MayPass func(param string) error
+
+	Instruction string
+	Tools       []tool.Tool
+	// ReturnDirectly names the tools whose result ends the run.
+	ReturnDirectly []string
+	// Chain are the middlewares; nil: none.
+	Chain *chain.Chain
+
+	MaxSteps  int           // model calls of a run; DefaultMaxSteps when 0, at most MaxStepsBound
+	Limits    Limits        // of the calls of a run
+	Timeout   time.Duration // of a run; 0: none
+	ToolLimit time.Duration // of one tool call; DefaultCallLimit when 0
+	Parallel  int           // tool calls at once; DefaultParallel when 0
+	NoStream  bool          // ask the model for whole answers
+	// Memory limits how many bytes a run, with the runs inside it, makes the host hold:
+	// the conversation, what hooks, model and tools answered in a phase, run-local
+	// values, and at most DefaultPending bytes of pending events and changes. Hooks that
+	// emit events wait while too many are pending; a run that holds more ends with a
+	// [*MemoryError]. DefaultMemory when 0.
+	Memory int64
+	// PauseLimit is how long a paused run waits for answers; resumed later, it ends
+	// with an *Expired. DefaultPauseLimit when 0, for ever when negative.
+	PauseLimit time.Duration
+
+	// Journal keeps the agent's runs; nil: a run ends with its process.
+	Journal *JournalOptions
+
+	// Admit is asked before a run begins, and when it is resumed, with the chain
+	// that it will have and Parallel; it may wait, which the run's Timeout does
+	// not count. The run goes on under the context that it returns, or ends with
+	// its error. Nil: no run waits.
+	Admit func(ctx context.Context, c *chain.Chain, parallel int) (context.Context, *Admission, error)
+}
+
+// An Admission is what a run was given by Options.Admit.
+type Admission struct {
+	Parallel int    // tool calls at once
+	Release  func() // is called when the run has ended or paused
+	// Room is asked before a middleware makes a call of its own; see
+	// [chain.Nester]. Nil: there always is room.
+	Room func(ctx context.Context, of chain.Own) (release func(), err error)
+}
+
+// An Agent runs. It is used by many runs at once and does not change.
+type Agent struct {
+	Options
+	tools     map[string]tool.Tool
+	transfers []*Agent
+	with      []string // the names of the entries that [Agent.With] added
+}
+
+// New returns an agent, or says what is wrong with the options.
+func New(o *Options) (*Agent, error) {
+	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
+	a.Journal = o.Journal.complete()
+	var err error
+	if a.Model == nil {
+		return nil, errors.New("an agent needs a model")
+	}
+	a.Tools, a.ReturnDirectly, a.Models = slices.Clone(o.Tools), slices.Clone(o.ReturnDirectly), slices.Clone(o.Models)
+	var declared []abi.Tool
+	for _, t := range a.Tools {
+		if err := a.addTool(t); err != nil {
+			return nil, err
+		}
+		declared = append(declared, t.Declaration())
+	}
+	for _, name := range a.ReturnDirectly {
+		if a.tools[name] == nil && a.Chain == nil {
+			return nil, errors.New(noReturnDirectly(name, declared))
+		}
+	}
+	if a.Chain == nil {
+		a.Chain, _ = chain.New()
+	}
+	if a.Name == "" {
+		a.Name = "agent"
+	}
+	if a.MaxSteps > MaxStepsBound {
+		return nil, fmt.Errorf("an agent may have %d steps at most, not %d; lower MaxSteps", MaxStepsBound, a.MaxSteps)
+	}
+	if a.MaxSteps <= 0 {
+		a.MaxSteps = DefaultMaxSteps
+	}
+	if a.Parallel <= 0 {
+		a.Parallel = DefaultParallel
+	}
+	if a.Memory <= 0 {
+		a.Memory = DefaultMemory
+	}
+	if a.PauseLimit == 0 {
+		a.PauseLimit = DefaultPauseLimit
+	}
+	if a.Limits, err = o.Limits.complete(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// addTool makes a tool one that the model may call.
+func (a *Agent) addTool(t tool.Tool) error {
+	d := t.Declaration()
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if a.tools[d.Name] != nil {
+		return fmt.Errorf("two tools are named %q; leave one of them out", d.Name)
+	}
+	if inner, ok := t.(*agentTool); ok { // a run, with limits of its own
+		a.tools[d.Name] = inner
+	} else {
+		a.tools[d.Name] = tool.Safe(t, tool.SafeOptions{Timeout: a.ToolLimit})
+	}
+	return nil
+}
+
+// An Input is what a run begins with.
+type Input struct {
+	// Messages are the conversation so far, the last usually the user's.
+	Messages []abi.Message
+	// Chain are middlewares for this run alone; see [Agent.With]. Nil: none.
+	Chain *chain.Chain
+	// RunID names the run; a random one when empty.
+	RunID string
+	// Metadata is the caller's own; modules see it.
+	Metadata abi.Params
+	// Parent is the run that this one is a tool of, if it is one.
+	Parent string
+}
+
+// Run runs the agent and yields its events as they happen; the last is
+// run_finished, with an *Error where the run did not come to an answer. A
+// caller that takes no further events cancels the run, and a slow one slows it.
+func (a *Agent) Run(ctx context.Context, in Input) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		events(stream(ctx, newRun(a, in)))(yield)
+	}
+}
+
+// deepen makes the stack of a new goroutine as large as a run with modules comes to
+// need. It would grow to that step by step, and be copied each time. None of it is
+// touched where n is 0.
+//
+//go:noinline
+func deepen(n int) byte {
+	if n == 0 {
+		return 0
+	}
+	var room [16 << 10]byte
+	room[n] = 1
+	return room[n/2]
+}
+
+// events are those of a stream alone.
+func events(stream iter.Seq2[ClientEvent, error]) iter.Seq2[abi.Event, error] {
+	return func(yield func(abi.Event, error) bool) {
+		for e, err := range stream {
+			if !yield(e.Event, err) {
+				return
+			}
+		}
+	}
+}
+
+// stream runs r and yields its events.
+func stream(ctx context.Context, r *run) iter.Seq2[ClientEvent, error] {
+	return func(yield func(ClientEvent, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			deepen(0)
+			r.execute(ctx)
+		}()
+		gone := false
+		for {
+			e, ok := r.events.take()
+			if !ok {
+				break
+			}
+			r.free(&e)
+			if gone {
+				continue
+			}
+			var err error
+			switch {
+			case e.Event.Type == abi.EventRunFinished && r.err != nil:
+				err = r.err
+			case e.Event.Type == abi.EventRunPaused:
+				err = r.paused
+			}
+			if !yield(e, err) {
+				gone = true
+				r.client.gone.Store(true)
+				cancel()
+			}
+		}
+		if r.lost != nil && !gone {
+			yield(ClientEvent{}, r.lost)
+		}
+	}
+}

@@ -1,0 +1,554 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A trial is one run of an agent on scripted replies.
+type trial struct {
+	model  *scripted.Model
+	events []abi.Event
+	err    error
+}
+
+func try(t *testing.T, o agent.Options, replies []scripted.Reply, messages ...abi.Message) *trial {
+	t.Helper()
+	tr := &trial{model: scripted.New(replies...)}
+	o.Model = tr.model
+	a, err := agent.New(&o)
+	require.NoError(t, err)
+	if messages == nil {
+		messages = []abi.Message{abi.User("hi")}
+	}
+	var open []string
+	for e, err := range a.Run(t.Context(), agent.Input{Messages: messages, RunID: "r"}) {
+		tr.events, tr.err = append(tr.events, e), err
+		require.EqualValues(t, len(tr.events), e.Seq, "events are numbered without gaps")
+		switch e.Type {
+		case abi.EventStepStarted, abi.EventToolCall:
+			open = append(open, callOf(e))
+		case abi.EventStepFinished, abi.EventToolResult:
+			require.Contains(t, open, callOf(e))
+		}
+	}
+	require.Equal(t, abi.EventRunFinished, tr.last().Type)
+	require.Equal(t, tr.count(abi.EventStepStarted), tr.count(abi.EventStepFinished), "every step has its end")
+	require.Equal(t, tr.count(abi.EventToolCall), tr.count(abi.EventToolResult), "every call has its end")
+	return tr
+}
+
+func callOf(e abi.Event) string {
+	if e.Call != nil {
+		return e.Call.ID
+	}
+	return e.StepID
+}
+
+func (tr *trial) last() abi.Event { return tr.events[len(tr.events)-1] }
+
+func (tr *trial) count(typ abi.EventType) (n int) {
+	for _, e := range tr.events {
+		if e.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+func (tr *trial) results() (out []string) {
+	for _, e := range tr.events {
+		if e.Type == abi.EventToolResult {
+			out = append(out, e.Call.ID+"="+e.Result.Content.String())
+		}
+	}
+	return out
+}
+
+// saw is what the model saw in request n, in short.
+func (tr *trial) saw(n int) []string { return short(tr.model.Requests()[n].Messages) }
+
+func short(messages []abi.Message) []string {
+	out := make([]string, len(messages))
+	for i, m := range messages {
+		s := strings.ToUpper(m.Role[:1]) + ":" + m.Content.String()
+		for _, c := range m.ToolCalls {
+			s += "[" + c.Function.Name + "#" + c.ID + "]"
+		}
+		if m.ToolCallID != "" {
+			s += "#" + m.ToolCallID
+		}
+		out[i] = s
+	}
+	return out
+}
+
+func toolNamed(name, result string) tool.Tool {
+	return tool.Func(abi.Tool{Name: name}, func(context.Context, abi.Call) (*abi.Result, error) {
+		return abi.TextResult(result), nil
+	})
+}
+
+func calls(pairs ...string) scripted.Reply {
+	var out []abi.ToolCall
+	for _, p := range pairs {
+		name, id, _ := strings.Cut(p, "#")
+		out = append(out, abi.NewToolCall(id, name, "{}"))
+	}
+	return scripted.Calls(out...)
+}
+
+func with(t *testing.T, entries ...chain.Entry) *chain.Chain {
+	t.Helper()
+	c, err := chain.New(entries...)
+	require.NoError(t, err)
+	return c
+}
+
+func native(name string, n *chain.Native) chain.Entry {
+	return chain.Entry{Name: name, Ring: chain.Tenant, Middleware: n}
+}
+
+func TestToolRound(t *testing.T) {
+	t.Parallel()
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "t-ok")}, Instruction: "be brief"},
+		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
+	require.NoError(t, tr.err)
+	require.Equal(t, []string{"S:be brief", "U:hi", "A:[t#1][t#2]", "T:t-ok#1", "T:t-ok#2"}, tr.saw(1))
+	require.Equal(t, abi.RunStop, tr.last().FinishReason)
+	require.Equal(t, "done", tr.last().Message.Content.String())
+}
+
+// orderOf is a middleware that notes each of its hooks.
+func orderOf(name string, log *[]string, mu *sync.Mutex) *chain.Native {
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*log = append(*log, name+"."+what)
+	}
+	return &chain.Native{
+		BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			note("ba")
+			return nil, nil
+		},
+		BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			note("bs")
+			return nil, nil
+		},
+		BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			note("bm")
+			return nil, nil
+		},
+		WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			note("wm<")
+			_, err := c.NextModel(ctx, abi.RequestPatch{})
+			note("wm>")
+			return nil, err
+		},
+		AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			note("am")
+			return nil, nil
+		},
+		AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			note("as")
+			return nil, nil
+		},
+		BeforeTool: func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			note("bt")
+			return nil, nil
+		},
+		WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+			note("wt<")
+			_, err := c.NextTool(ctx, abi.CallPatch{})
+			note("wt>")
+			return nil, err
+		},
+		GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			note("gate")
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+		AfterTool: func(context.Context, *chain.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+			note("at")
+			return nil, nil
+		},
+		AfterTools: func(context.Context, *chain.Call, *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+			note("ats")
+			return nil, nil
+		},
+		AfterAgent: func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			note("aa")
+			return nil, nil
+		},
+	}
+}
+
+func TestOrderInOneRing(t *testing.T) {
+	t.Parallel()
+	var log []string
+	var mu sync.Mutex
+	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
+		Chain: with(t, native("h1", orderOf("h1", &log, &mu)), native("h2", orderOf("h2", &log, &mu)))},
+		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+	modelPhase := "h1.bs h2.bs h1.bm h2.bm h1.wm< h2.wm< h2.wm> h1.wm> h1.am h2.am h1.as h2.as "
+	require.Equal(t, "h1.ba h2.ba "+modelPhase+"h1.bt h2.bt h1.wt< h2.wt< h1.gate h2.gate h2.wt> h1.wt> h1.at h2.at h1.ats h2.ats "+
+		modelPhase+"h1.aa h2.aa", strings.Join(log, " "))
+}
+
+func TestOrderOfRings(t *testing.T) {
+	t.Parallel()
+	var log []string
+	var mu sync.Mutex
+	in := func(name string, ring chain.Ring) chain.Entry {
+		return chain.Entry{Name: name, Ring: ring, Middleware: orderOf(name, &log, &mu)}
+	}
+	// Registered in no particular order: the rings decide.
+	try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")},
+		Chain: with(t, in("in", chain.Inner), in("ten", chain.Tenant), in("out", chain.Outer))},
+		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+	modelPhase := "out.bs ten.bs in.bs out.bm out.wm< ten.bm ten.wm< in.bm in.wm< in.wm> in.am ten.wm> ten.am out.wm> out.am in.as ten.as out.as "
+	require.Equal(t, "out.ba ten.ba in.ba "+modelPhase+
+		"out.bt out.wt< ten.bt ten.wt< in.bt in.wt< out.gate ten.gate in.gate in.wt> in.at ten.wt> ten.at out.wt> out.at in.ats ten.ats out.ats "+
+		modelPhase+"in.aa ten.aa out.aa", strings.Join(log, " "))
+}
+
+func TestStatePipelineCommitsAsAWhole(t *testing.T) {
+	t.Parallel()
+	add := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		return append(m, abi.User("added")), nil
+	})
+	fail := chain.WithBeforeModelRewriteState(func(context.Context, []abi.Message) ([]abi.Message, error) {
+		return nil, errors.New("no")
+	})
+	var end abi.AfterAgentInput
+	var total int
+	look := &chain.Native{AfterAgent: func(_ context.Context, c *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		end, total = *in, c.List(abi.ListState).Len()
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{Chain: with(t, native("add", add), native("fail", fail), native("look", look))}, nil)
+	require.ErrorContains(t, tr.err, "fail: before_model_rewrite_state failed: no")
+	require.Empty(t, tr.model.Requests())
+	require.Equal(t, 1, total, "what the first module added is not kept")
+	require.Equal(t, abi.RunError, end.FinishReason)
+}
+
+func TestWhatTheModelGetsWrongIsAnswered(t *testing.T) {
+	t.Parallel()
+	var ran atomic.Int64
+	weather := tool.Func(abi.Tool{Name: "weather"}, func(context.Context, abi.Call) (*abi.Result, error) {
+		ran.Add(1)
+		return abi.TextResult("sunny"), nil
+	})
+	tr := try(t, agent.Options{Tools: []tool.Tool{weather}}, []scripted.Reply{
+		scripted.Calls(abi.NewToolCall("1", "wether", "{}"), abi.NewToolCall("2", "weather", `{"a":`), abi.NewToolCall("3", "weather", `[1]`),
+			abi.NewToolCall("4", "weather", ""), abi.NewToolCall("4", "weather", `{}`), abi.NewToolCall("", "weather", `{}`)),
+		scripted.Text("done"),
+	})
+	require.NoError(t, tr.err)
+	saw := tr.saw(1)
+	require.Len(t, saw, 2+6)
+	require.Contains(t, saw[2], `There is no tool "wether". Did you mean weather?`)
+	require.Contains(t, saw[3], "are not valid")
+	require.Contains(t, saw[4], "want a JSON object")
+	require.Equal(t, "T:sunny#4", saw[5], "no arguments are an empty object")
+	require.Equal(t, "A:[wether#1][weather#2][weather#3][weather#4][weather#call_5][weather#call_6]", saw[1], "ids are made unique")
+	require.EqualValues(t, 3, ran.Load())
+}
+
+func TestOneToolFailsItsSiblingsFinish(t *testing.T) {
+	t.Parallel()
+	fails := tool.Func(abi.Tool{Name: "fails"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("disk full") })
+	panics := tool.Func(abi.Tool{Name: "panics"}, func(context.Context, abi.Call) (*abi.Result, error) { panic("boom") })
+	hangs := tool.Func(abi.Tool{Name: "hangs"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	tr := try(t, agent.Options{ToolLimit: 20 * time.Millisecond, Tools: []tool.Tool{fails, panics, hangs, toolNamed("t", "ok")}},
+		[]scripted.Reply{calls("fails#1", "panics#2", "hangs#3", "t#4"), scripted.Text("done")})
+	require.NoError(t, tr.err, "a tool's time-out is not the run's")
+	saw := tr.saw(1)
+	require.Contains(t, saw[2], "disk full")
+	require.Contains(t, saw[3], "boom")
+	require.Equal(t, "T:ok#4", saw[5])
+	for _, e := range tr.events {
+		if e.Type == abi.EventToolResult {
+			require.Equal(t, e.Call.ID != "4", e.Result.IsError, e.Call.ID)
+		}
+	}
+}
+
+func TestEventsComeAsThingsHappenResultsInOrder(t *testing.T) {
+	t.Parallel()
+	fast := make(chan struct{})
+	slow := tool.Func(abi.Tool{Name: "slow"}, func(context.Context, abi.Call) (*abi.Result, error) {
+		<-fast
+		return abi.TextResult("slow"), nil
+	})
+	quick := toolNamed("quick", "quick")
+	done := &chain.Native{AfterTool: func(_ context.Context, _ *chain.Call, in *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+		if in.Call.Name == "quick" {
+			time.AfterFunc(5*time.Millisecond, func() { close(fast) })
+		}
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{slow, quick}, Chain: with(t, native("m", done))},
+		[]scripted.Reply{calls("slow#1", "quick#2"), scripted.Text("done")})
+	require.Equal(t, []string{"2=quick", "1=slow"}, tr.results())
+	require.Equal(t, []string{"U:hi", "A:[slow#1][quick#2]", "T:slow#1", "T:quick#2"}, tr.saw(1))
+}
+
+func TestReturnDirectly(t *testing.T) {
+	t.Parallel()
+	tr := try(t, agent.Options{ReturnDirectly: []string{"t", "u"}, Tools: []tool.Tool{toolNamed("t", "first"), toolNamed("u", "second"), toolNamed("v", "other")}},
+		[]scripted.Reply{calls("t#1", "u#2", "v#3")})
+	require.NoError(t, tr.err)
+	require.Equal(t, abi.RunReturnDirectly, tr.last().FinishReason)
+	require.Equal(t, "second", tr.last().Message.Content.String(), "the last such call's, after all its siblings")
+	require.Equal(t, 3, tr.count(abi.EventToolResult))
+}
+
+func TestMaxSteps(t *testing.T) {
+	t.Parallel()
+	ended := 0
+	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		ended++
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{MaxSteps: 2, Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", end))},
+		[]scripted.Reply{calls("t#1"), calls("t#2"), scripted.Text("never")})
+	require.ErrorContains(t, tr.err, "2 steps")
+	require.Equal(t, abi.RunMaxSteps, tr.last().FinishReason)
+	require.Len(t, tr.model.Requests(), 2)
+	require.Equal(t, 1, ended, "after_agent learns it")
+}
+
+func TestStopCannotBeCaught(t *testing.T) {
+	t.Parallel()
+	caught := &chain.Native{WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		_, _ = c.NextTool(ctx, abi.CallPatch{})
+		return &abi.WrapToolCallAnswer{Result: abi.TextResult("nothing happened")}, nil
+	}}
+	stop := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		if in.Call.ID == "1" {
+			return &abi.GateToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q"}}}, nil
+		}
+		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("caught", caught), native("stop", stop))},
+		[]scripted.Reply{calls("t#1", "t#2")})
+	var e *agent.Error
+	require.ErrorAs(t, tr.err, &e)
+	require.Equal(t, abi.RunStopped, e.FinishReason)
+	require.Equal(t, "stop", tr.last().StoppedBy)
+	require.Equal(t, "quota", tr.last().Reason)
+	require.Contains(t, tr.results(), "2=nothing happened", "siblings finish")
+	require.Contains(t, tr.results(), "1=The call of t was not run: the run ended before it came to it.", "every call is answered")
+}
+
+func TestStricterGateWins(t *testing.T) {
+	t.Parallel()
+	gate := func(decision, message string) *chain.Native {
+		return &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: decision, Message: message}, nil
+		}}
+	}
+	for name, tc := range map[string]struct {
+		gates []*chain.Native
+		want  string
+	}{
+		"allow":            {[]*chain.Native{gate("allow", ""), gate("allow", "")}, "ok"},
+		"deny after allow": {[]*chain.Native{gate("allow", ""), gate("deny", "no")}, "no"},
+		"deny beats ask":   {[]*chain.Native{gate("ask", "may I"), gate("deny", "no"), gate("allow", "")}, "no"},
+		"undecided denies": {[]*chain.Native{gate("", "")}, "The policy g0 could not decide."},
+		"nonsense denies":  {[]*chain.Native{gate("maybe", "")}, "The policy g0 could not decide."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var entries []chain.Entry
+			for i, g := range tc.gates {
+				entries = append(entries, native(fmt.Sprintf("g%d", i), g))
+			}
+			tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, entries...)},
+				[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+			require.NoError(t, tr.err)
+			require.Equal(t, strings.ToLower("1="+tc.want), strings.ToLower(tr.results()[0]))
+		})
+	}
+}
+
+func TestCancelWhileAToolHangs(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	hang := tool.Func(abi.Tool{Name: "hang"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	ended := ""
+	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		ended = in.FinishReason
+		return nil, nil
+	}}
+	a, err := agent.New(&agent.Options{Model: scripted.New(calls("hang#1")), Tools: []tool.Tool{hang}, Chain: with(t, native("m", end))})
+	require.NoError(t, err)
+	var last abi.Event
+	var result string
+	for e, err := range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		last = e
+		if e.Type == abi.EventToolResult {
+			result = e.Result.Content.String()
+		}
+		if e.Type == abi.EventRunFinished {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	}
+	require.Equal(t, abi.RunCanceled, last.FinishReason)
+	require.Equal(t, "The call of hang was cut off when the run ended. Whether it had an effect is not known.", result)
+	require.Equal(t, abi.RunCanceled, ended, "after_agent learns it")
+}
+
+func TestCallerGoesAway(t *testing.T) {
+	t.Parallel()
+	ended := ""
+	end := &chain.Native{AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		ended = in.FinishReason
+		return nil, nil
+	}}
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Chain: with(t, native("m", end))})
+	require.NoError(t, err)
+	for range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+		break
+	}
+	require.Equal(t, abi.RunCanceled, ended)
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	tr := try(t, agent.Options{Timeout: 20 * time.Millisecond}, []scripted.Reply{scripted.Hang()})
+	require.ErrorContains(t, tr.err, "time-out of 20ms")
+	require.Equal(t, abi.RunTimeout, tr.last().FinishReason)
+}
+
+func TestModelError(t *testing.T) {
+	t.Parallel()
+	var seen *abi.Error
+	watch := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		seen = in.Error
+		return nil, nil
+	}}
+	bad := &model.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfter: time.Second}
+	tr := try(t, agent.Options{Chain: with(t, native("m", watch))}, []scripted.Reply{scripted.Error(bad)})
+	require.ErrorContains(t, tr.err, "overloaded")
+	require.Equal(t, &abi.Error{Code: abi.CodeModel, Message: "overloaded", Status: 529, Retryable: true, RetryAfterMS: 1000}, seen)
+	require.Equal(t, abi.CodeModel, tr.last().Error.Code)
+}
+
+func TestCallerInputIsNotChanged(t *testing.T) {
+	t.Parallel()
+	shout := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		m[0].Content = abi.Text(m[0].Content.String() + "!")
+		return m, nil
+	})
+	messages := []abi.Message{abi.User("hi")}
+	tr := try(t, agent.Options{Chain: with(t, native("m", shout))}, []scripted.Reply{scripted.Text("done")}, messages...)
+	require.Equal(t, []string{"U:hi!"}, tr.saw(0))
+	require.Equal(t, abi.User("hi"), messages[0])
+}
+
+func TestAfterModelRewriteStateDecides(t *testing.T) {
+	t.Parallel()
+	once := func(change func(m []abi.Message) []abi.Message) *chain.Native {
+		did := false
+		return chain.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+			if did {
+				return m, nil
+			}
+			did = true
+			return change(m), nil
+		})
+	}
+	o := func(n *chain.Native) agent.Options {
+		return agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", n))}
+	}
+	t.Run("a call that the module adds runs", func(t *testing.T) {
+		tr := try(t, o(once(func(m []abi.Message) []abi.Message {
+			m[len(m)-1].ToolCalls = []abi.ToolCall{abi.NewToolCall("9", "t", "{}")}
+			return m
+		})), []scripted.Reply{scripted.Text("plain"), scripted.Text("done")})
+		require.Equal(t, []string{"U:hi", "A:plain[t#9]", "T:ok#9"}, tr.saw(1))
+	})
+	t.Run("anything but an assistant's message is another step", func(t *testing.T) {
+		tr := try(t, o(once(func(m []abi.Message) []abi.Message { return append(m, abi.User("x")) })),
+			[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+		require.NoError(t, tr.err)
+		require.Equal(t, []string{"U:hi", "A:[t#1]", "T:The call of t was not run: the conversation went on before it was answered.#1", "U:x"}, tr.saw(1))
+	})
+	t.Run("no messages", func(t *testing.T) {
+		tr := try(t, o(once(func([]abi.Message) []abi.Message { return []abi.Message{} })), []scripted.Reply{scripted.Text("x")})
+		require.ErrorContains(t, tr.err, "left no messages")
+	})
+	t.Run("the message event is the truth", func(t *testing.T) {
+		tr := try(t, o(once(func(m []abi.Message) []abi.Message {
+			m[len(m)-1].Content = abi.Text("new")
+			return m
+		})), []scripted.Reply{scripted.Text("orig")})
+		for _, e := range tr.events {
+			if e.Type == abi.EventMessage {
+				require.Equal(t, "new", e.Message.Content.String())
+				require.True(t, e.Replaced)
+				require.Equal(t, abi.OriginModel, e.Message.Origin)
+			}
+		}
+		require.Equal(t, "new", tr.last().Message.Content.String())
+	})
+}
+
+func TestDanglingCallsOfTheInputAreAnswered(t *testing.T) {
+	t.Parallel()
+	tr := try(t, agent.Options{}, []scripted.Reply{scripted.Text("done")},
+		abi.User("a"), abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "x", "{}"), abi.NewToolCall("2", "y", "{}")}},
+		abi.ToolMessage("2", "y", abi.Text("res")), abi.User("b"))
+	require.Equal(t, []string{"U:a", "A:[x#1][y#2]", "T:res#2",
+		"T:The call of x was not run: the conversation went on before it was answered.#1", "U:b"}, tr.saw(0))
+	require.Zero(t, tr.count(abi.EventToolCall), "they are not this run's")
+}
+
+// Observers see every event as the caller does: with its number, step and time.
+func TestObserversSeeEventsAsTheyWereSent(t *testing.T) {
+	t.Parallel()
+	var seen []abi.Event
+	talk := &chain.Native{
+		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			c.Log(abi.LogInfo, "about to ask")
+			return nil, c.Emit("asking", nil)
+		},
+		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			seen = append(seen, in.Events...)
+			return nil, nil
+		},
+	}
+	tr := try(t, agent.Options{Chain: with(t, native("talk", talk)), NoStream: true}, []scripted.Reply{scripted.Text("done")})
+	require.Len(t, seen, len(tr.events))
+	for i, e := range tr.events {
+		require.Equal(t, []any{e.Type, e.Seq, e.Step, e.Run}, []any{seen[i].Type, seen[i].Seq, seen[i].Step, seen[i].Run})
+		require.NotZero(t, seen[i].TimeMS)
+	}
+}

@@ -1,0 +1,154 @@
+package agent_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// TestMessagesBesideAnAnswer: what tool_messages adds stands behind all
+// answers of the round, so that no call seems to be open.
+func TestMessagesBesideAnAnswer(t *testing.T) {
+	t.Parallel()
+	beside := &chain.Native{ToolMessages: func(_ context.Context, _ *chain.Call, in *abi.ToolMessagesInput) (*abi.ToolMessagesAnswer, error) {
+		return &abi.ToolMessagesAnswer{Messages: []abi.Message{abi.User("see " + in.Call.ID), in.Default}}, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", beside))},
+		[]scripted.Reply{calls("t#1", "t#2"), scripted.Text("done")})
+	require.NoError(t, tr.err)
+	require.Equal(t, []string{"U:hi", "A:[t#1][t#2]", "T:ok#1", "T:ok#2", "U:see 1", "U:see 2"}, tr.saw(1))
+}
+
+func TestAnAnswerIsTakenAway(t *testing.T) {
+	t.Parallel()
+	remove := &chain.Native{AfterTools: func(_ context.Context, c *chain.Call, in *abi.AfterToolsInput) (*abi.AfterToolsAnswer, error) {
+		return &abi.AfterToolsAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: in.Messages.Total - 1, Remove: 1}}}}, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", remove))},
+		[]scripted.Reply{calls("t#1"), scripted.Text("done")})
+	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:The result of this call of t is no longer in the conversation.#1"}, tr.saw(1))
+	require.Equal(t, 1, tr.count(abi.EventToolCall), "it is not told again")
+}
+
+// TestCompactedHistory: which messages and calls are the run's own does not
+// depend on where they stand.
+func TestCompactedHistory(t *testing.T) {
+	t.Parallel()
+	var newFrom, total int
+	compact := &chain.Native{
+		BeforeModelRewriteState: func(_ context.Context, _ *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: in.Messages.Total - 1}}}}, nil
+		},
+		GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
+		},
+		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			newFrom, total = in.NewFrom, in.Messages.Total
+			return nil, nil
+		},
+	}
+	history := []abi.Message{abi.User("1"), abi.Assistant("2"), abi.User("3"), abi.Assistant("4"), abi.User("5")}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", compact))}, []scripted.Reply{calls("t#1", "t#2")}, history...)
+	require.Equal(t, 2, tr.count(abi.EventToolResult))
+	require.Equal(t, 1, newFrom)
+	require.Equal(t, 4, total)
+}
+
+func TestRespondWithCalls(t *testing.T) {
+	t.Parallel()
+	respond := &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		return &abi.BeforeAgentAnswer{Respond: &abi.Message{Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}}, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", respond))}, []scripted.Reply{scripted.Text("done")})
+	require.Equal(t, []string{"U:hi", "A:[t#1]", "T:ok#1"}, tr.saw(0))
+}
+
+func TestMessageEventsAreAnAssistants(t *testing.T) {
+	t.Parallel()
+	did := false
+	remove := chain.WithAfterModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		if did {
+			return m, nil
+		}
+		did = true
+		return m[:1], nil
+	})
+	tr := try(t, agent.Options{Chain: with(t, native("m", remove))}, []scripted.Reply{scripted.Text("gone"), scripted.Text("done")})
+	require.Equal(t, 1, tr.count(abi.EventMessage))
+
+	fails := &chain.Native{AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "no"}
+	}}
+	tr = try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("m", fails))}, []scripted.Reply{calls("t#1")})
+	require.Equal(t, 1, tr.count(abi.EventMessage), "whoever hears of the calls has heard of their message")
+	require.Equal(t, 1, tr.count(abi.EventToolResult))
+}
+
+func TestACallThatRanIsNotSaidToBeCutOff(t *testing.T) {
+	t.Parallel()
+	stop := &chain.Native{AfterTool: func(context.Context, *chain.Call, *abi.AfterToolInput) (*abi.AfterToolAnswer, error) {
+		return &abi.AfterToolAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "seen enough"}}}, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t, native("m", stop))}, []scripted.Reply{calls("t#1")})
+	require.Equal(t, []string{"1=The call of t was made; its result was withheld when the run ended."}, tr.results())
+}
+
+func TestFinalIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, m := range []abi.Message{abi.User("x"), {Role: "assistant", ToolCalls: []abi.ToolCall{abi.NewToolCall("1", "t", "{}")}}} {
+		end := &chain.Native{AfterAgent: func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			return &abi.AfterAgentAnswer{Final: &m}, nil
+		}}
+		tr := try(t, agent.Options{Chain: with(t, native("m", end))}, []scripted.Reply{scripted.Text("done")})
+		require.Equal(t, 1, tr.count(abi.EventFault))
+		require.Equal(t, "done", tr.last().Message.Content.String())
+	}
+}
+
+func TestNamesThatStandForSomethingElse(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"host", "model", "tool", "a\nb", "a\x1b[31m"} {
+		_, err := chain.New(native(name, &chain.Native{}))
+		require.Error(t, err, name)
+	}
+}
+
+func TestReadNone(t *testing.T) {
+	t.Parallel()
+	var saw []string
+	spy := &chain.Native{
+		Observe: func(_ context.Context, _ *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			b, err := abi.Marshal(in.Events)
+			saw = append(saw, string(b))
+			return nil, err
+		},
+		AfterAgent: func(_ context.Context, _ *chain.Call, in *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			b, err := abi.Marshal(in)
+			saw = append(saw, string(b))
+			return nil, err
+		},
+	}
+	e := native("spy", spy)
+	e.Read = chain.ReadNone
+	tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{scripted.Text("SECRET")})
+	require.NoError(t, tr.err)
+	require.NotEmpty(t, saw)
+	require.NotContains(t, strings.Join(saw, ""), "SECRET")
+}
+
+func TestAModelThatPanicsWhileItStreams(t *testing.T) {
+	t.Parallel()
+	r := scripted.Text("x")
+	r.Do = func(context.Context, *model.Request) error { panic("boom") }
+	tr := try(t, agent.Options{}, []scripted.Reply{r})
+	require.ErrorContains(t, tr.err, "the model's client failed: boom")
+}

@@ -1,0 +1,137 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// lines is a protocol of one line for each event.
+type lines struct{}
+
+func (lines) Protocol() string { return "lines" }
+
+func (lines) Encode(e abi.Event) []chain.Encoded {
+	line := string(e.Type)
+	switch {
+	case e.Chunk != nil:
+		line += " " + e.Chunk.Text
+	case e.Type == abi.EventLog:
+		line += " " + e.Text
+	case e.Message != nil:
+		line += " " + e.Message.Content.String()
+	}
+	b, _ := abi.Marshal(map[string]string{"line": line})
+	return []chain.Encoded{{JSON: b}}
+}
+
+// translator writes [REDACTED] over every chunk's text, and logs at the end.
+func translator() *chain.Native {
+	return &chain.Native{TranslateBefore: func(_ context.Context, c *chain.Call, in *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+		var e abi.Event
+		if err := json.Unmarshal(in.Event, &e); err != nil {
+			return nil, err
+		}
+		switch e.Type {
+		case abi.EventChunk:
+			e.Chunk.Text = "[REDACTED]"
+		case abi.EventRunFinished, abi.EventRunPaused:
+			c.Log(abi.LogInfo, "translated the end")
+			return nil, nil
+		default:
+			return nil, nil
+		}
+		b, err := abi.Marshal(e)
+		return &abi.TranslateAnswer{Event: b}, err
+	}}
+}
+
+func collect(t *testing.T, stream func(func(agent.ClientEvent, error) bool), from int64) (out []string, err error) {
+	t.Helper()
+	for e, failed := range stream {
+		from++
+		require.Equal(t, from, e.Event.Seq, "events are numbered without gaps")
+		for _, b := range e.Encoded {
+			var x map[string]string
+			require.NoError(t, json.Unmarshal(b, &x))
+			out = append(out, x["line"])
+		}
+		err = failed
+	}
+	return out, err
+}
+
+// TestRunFor checks that a client gets events through the run's translators,
+// that the run itself does not notice, and that the end is the last event.
+func TestRunFor(t *testing.T) {
+	t.Parallel()
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
+		Chain: with(t, chain.Entry{Name: "redact", Middleware: translator()})})
+	require.NoError(t, err)
+	got, err := collect(t, a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}), 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"run_started", "step_started", "chunk [REDACTED]", "message hello", "step_finished",
+		"log translated the end", "run_finished hello"}, got)
+}
+
+// TestResumeFor checks that a pause is translated and can be resumed for
+// another client, with the numbers going on.
+func TestResumeFor(t *testing.T) {
+	t.Parallel()
+	asks := &chain.Native{BeforeAgent: func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		if in.Resume != nil {
+			return nil, nil
+		}
+		return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "may I?"}}}, nil
+	}}
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
+		Chain: with(t, chain.Entry{Name: "asks", Middleware: asks}, chain.Entry{Name: "redact", Middleware: translator()})})
+	require.NoError(t, err)
+	got, err := collect(t, a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}), 0)
+	var paused *agent.Paused
+	require.ErrorAs(t, err, &paused)
+	require.Equal(t, []string{"run_started", "log translated the end", "run_paused"}, got)
+
+	stream, err := a.ResumeFor(t.Context(), paused.State, map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`1`)}, lines{})
+	require.NoError(t, err)
+	got, err = collect(t, stream, 3)
+	require.NoError(t, err)
+	require.Equal(t, "step_started", got[0])
+	require.Equal(t, "run_finished hello", got[len(got)-1])
+}
+
+// TestRunForEnds checks that a client's run comes to its end when it is
+// canceled, and when the client goes away.
+func TestRunForEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waits := chain.WithBeforeAgent(func(ctx context.Context, _ *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		<-ctx.Done()
+		return nil, nil
+	})
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Text("hello")),
+		Chain: with(t, chain.Entry{Name: "redact", Middleware: translator()}, chain.Entry{Name: "waits", Middleware: waits})})
+	require.NoError(t, err)
+	var last agent.ClientEvent
+	for e, err := range a.RunFor(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
+		last = e
+		cancel()
+		_ = err
+	}
+	require.Equal(t, abi.EventRunFinished, last.Event.Type)
+	require.Equal(t, abi.RunCanceled, last.Event.FinishReason)
+	require.Equal(t, `[{"line":"run_finished"}]`, fmt.Sprintf("%s", last.Encoded))
+
+	for range a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
+		break
+	}
+}

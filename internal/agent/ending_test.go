@@ -1,0 +1,147 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// kind is which of the types of endings an error has; it must be one alone.
+func kind(t *testing.T, err error) string {
+	t.Helper()
+	var kinds []string
+	for name, is := range map[string]bool{
+		"stop":         as[*chain.Stop](err),
+		"canceled":     as[*agent.Canceled](err),
+		"timed out":    as[*agent.TimedOut](err),
+		"limited":      as[*chain.Limited](err),
+		"fault":        as[*chain.Fault](err),
+		"hook failed":  as[*chain.Failed](err),
+		"model":        as[*agent.ModelError](err),
+		"not admitted": as[*agent.NotAdmitted](err),
+	} {
+		if is {
+			kinds = append(kinds, name)
+		}
+	}
+	require.Len(t, kinds, 1, "%#v", err)
+	return kinds[0]
+}
+
+func as[T error](err error) bool {
+	var e T
+	return errors.As(err, &e)
+}
+
+func TestEveryEndingHasAType(t *testing.T) {
+	t.Parallel()
+	before := func(answer *abi.BeforeModelAnswer, err error) []chain.Entry {
+		return []chain.Entry{native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			return answer, err
+		}})}
+	}
+	for _, test := range []struct {
+		name    string
+		o       agent.Options
+		entries []chain.Entry
+		reply   scripted.Reply
+		cancel  bool
+		want    string
+		reason  string
+	}{
+		{name: "stop", entries: before(&abi.BeforeModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "quota", Code: "q-1"}}}, nil), want: "stop", reason: abi.RunStopped},
+		{name: "cancel", reply: scripted.Hang(), cancel: true, want: "canceled", reason: abi.RunCanceled},
+		{name: "time-out", reply: scripted.Hang(), o: agent.Options{Timeout: 10 * time.Millisecond}, want: "timed out", reason: abi.RunTimeout},
+		{name: "steps", reply: calls("t#1"), o: agent.Options{MaxSteps: 1}, want: "limited", reason: abi.RunMaxSteps},
+		{name: "tool calls", reply: calls("t#1", "t#2"), o: agent.Options{Limits: agent.Limits{ToolCalls: 1}}, want: "limited", reason: abi.RunLimit},
+		{name: "fault", entries: []chain.Entry{native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			panic("oops")
+		}})}, want: "fault", reason: abi.RunError},
+		{name: "hook failed", entries: []chain.Entry{native("guard", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return nil, errors.New("no")
+		}})}, want: "hook failed", reason: abi.RunError},
+		{name: "model", reply: scripted.Error(model.Errorf(abi.CodeModel, "overloaded")), want: "model", reason: abi.RunError},
+		{name: "a module for the model", entries: before(nil, errors.New("not today")), want: "model", reason: abi.RunError},
+		{name: "no room", o: agent.Options{Admit: func(ctx context.Context, _ *chain.Chain, _ int) (context.Context, *agent.Admission, error) {
+			return ctx, nil, errors.New("full")
+		}}, want: "not admitted", reason: abi.RunError},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			o := test.o
+			o.Chain, o.Tools = with(t, test.entries...), counted(new(int))
+			reply := test.reply
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cancel {
+				reply.Do = func(context.Context, *model.Request) error { cancel(); return nil }
+			}
+			o.Model = scripted.New(reply)
+			a, err := agent.New(&o)
+			require.NoError(t, err)
+			var last abi.Event
+			for last, err = range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+			}
+			var ended *agent.Error
+			require.ErrorAs(t, err, &ended)
+			require.Equal(t, test.reason, ended.FinishReason)
+			require.Equal(t, test.reason, last.FinishReason)
+			require.Equal(t, test.want, kind(t, err))
+			require.Equal(t, test.cancel, errors.Is(err, context.Canceled))
+			require.Equal(t, test.want == "timed out", errors.Is(err, context.DeadlineExceeded))
+			if test.want == "stop" {
+				var stop *chain.Stop
+				require.ErrorAs(t, err, &stop)
+				require.Equal(t, chain.Stop{Entry: "guard", Hook: abi.HookBeforeModel, Reason: "quota", Code: "q-1"}, *stop)
+				require.Equal(t, []any{"guard", abi.HookBeforeModel, "quota", "q-1"}, []any{last.StoppedBy, last.Hook, last.Reason, last.StopCode})
+			}
+		})
+	}
+}
+
+func TestWhoFailedTheModelCall(t *testing.T) {
+	t.Parallel()
+	tr := try(t, agent.Options{Chain: with(t, native("guard", &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		return nil, &abi.Error{Code: abi.CodeDenied, Message: "not today"}
+	}}))}, nil)
+	var failed *agent.ModelError
+	require.ErrorAs(t, tr.err, &failed)
+	require.Equal(t, "guard", failed.Source)
+	require.Equal(t, abi.Error{Code: abi.CodeDenied, Message: "guard: not today"}, *failed.Err)
+	require.Equal(t, failed.Err, tr.last().Error)
+}
+
+func TestTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	a, err := agent.New(&agent.Options{Model: scripted.New(scripted.Hang()), Timeout: time.Hour})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	for _, err = range a.Run(ctx, agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+	}
+	var out *agent.TimedOut
+	require.ErrorAs(t, err, &out)
+	require.Zero(t, out.After, "it was not the agent's own time-out")
+}
+
+func TestTheRecordOfAPhaseHasALimit(t *testing.T) {
+	t.Parallel()
+	large := native("large", &chain.Native{BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		c.Weigh(200 << 20)
+		return nil, nil
+	}})
+	tr := try(t, agent.Options{Chain: with(t, large)}, nil)
+	var fault *chain.Fault
+	require.ErrorAs(t, tr.err, &fault)
+	require.Equal(t, "record_bytes", fault.Limit)
+	require.ErrorContains(t, tr.err, "large: before_model: what hooks, model and tools answered in one phase")
+}

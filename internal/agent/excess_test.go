@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// Waiting for room is an excess of the run only while what modules emitted takes most of
+// it, not while the run's own large messages do.
+func TestExcessIsWhatModulesEmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		event  abi.Event
+		excess bool
+	}{
+		"emitted": {abi.Event{Type: abi.EventCustom}, true},
+		"logged":  {abi.Event{Type: abi.EventLog}, true},
+		"child":   {abi.Event{Type: abi.EventChild, Event: &abi.Event{Type: abi.EventCustom}}, true},
+		"message": {abi.Event{Type: abi.EventMessage}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &run{root: &Agent{Options: Options{Memory: DefaultMemory}}}
+			r.state.Locals = chain.NewLocals()
+			r.openMemory(account.WithContext(t.Context(), account.New(account.LevelTenant, "t", nil, 0)), func(error) {})
+			e := ClientEvent{Event: c.event}
+			e.Event.Data = make([]byte, DefaultPending/copies)
+			r.hold(&e)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			require.Error(t, r.AwaitMemory(ctx, DefaultPending))
+			require.Equal(t, c.excess, r.memory.run.Excess() >= 50*time.Millisecond)
+			r.free(&e)
+			require.NoError(t, r.AwaitMemory(t.Context(), 1))
+			require.Zero(t, r.memory.emitted.Load())
+		})
+	}
+}

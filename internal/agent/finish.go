@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// How long after_agent and the last observe may take together.
+const (
+	endBudget     = 10 * time.Second
+	stoppedBudget = 600 * time.Millisecond // since the run was canceled or its time was up
+	// translateBudget is for how long the last events of a stopped run are translated: its
+	// end is translated even if after_agent used all its time.
+	translateBudget = stoppedBudget + 200*time.Millisecond
+)
+
+// finish ends the run, however it came to its end: open calls are answered,
+// after_agent and the observers learn of it, and run_finished is last.
+func (r *run) finish(caller, ctx context.Context, err error) {
+	s := &r.state
+	if r.keeper != nil {
+		r.keeper.settle()
+	}
+	e := r.ended(caller, ctx, err)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stoppedBudget, cancel) })()
+	defer r.boundEnd(cancel)()
+	e.Message = r.chain.AfterAgent(end, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), Final: e.Message,
+		Err: e.Error, FinishReason: e.FinishReason, Usage: s.Usage})
+	usage := r.Where().Usage // with that of what after_agent asked
+	e.Usage, e.Entries = &usage, r.stats()
+	r.observeLast(end, e)
+	e.Entries = r.stats()
+	r.traced = runOutcome(e, r.err)
+	r.out.Lock()
+	out := r.prepare(e)
+	r.out.Unlock()
+	r.last(out, StatusFinished)
+}
+
+// ended is the outcome, once all that the run told of before it stands in its
+// state: a process that goes on from there comes to the same end.
+func (r *run) ended(caller, ctx context.Context, err error) abi.Event {
+	s := &r.state
+	if o := s.Outcome; o != nil {
+		if o.Err != "" {
+			r.err = &Error{FinishReason: o.FinishReason, StoppedBy: o.StoppedBy, Err: errors.New(o.Err)}
+		}
+		return o.Event
+	}
+	e := r.outcome(caller, ctx, err)
+	why := "the run ended before it came to it"
+	if e.FinishReason == abi.RunReturnDirectly || e.FinishReason == abi.RunStop {
+		why = "the run came to its answer without it"
+	}
+	var limited *chain.Limited
+	if errors.As(err, &limited) {
+		why = "the run ended at " + limitText(limited)
+	}
+	r.answerAll(why)
+	r.chain.EndOwn(s.Record)
+	r.endStep()
+	s.Phase, s.Record, s.Outcome = PhaseEnd, chain.NewRecord(), &outcome{Event: e}
+	if r.err != nil {
+		s.Outcome.Err = r.err.Error()
+	}
+	r.keepPhase()
+	return e
+}
+
+// An outcome is how a run ended: run_finished before after_agent has seen it,
+// and the text of its error.
+type outcome struct {
+	abi.Event
+	Err string `json:"err,omitempty"`
+}
+
+// peek is an event as it will be sent, but for its number where observers
+// have something to say before it.
+func (r *run) peek(e abi.Event) abi.Event {
+	r.out.Lock()
+	defer r.out.Unlock()
+	return r.stamp(e, r.state.LastSeq+1)
+}
+
+// outcome says how the run ended, as run_finished will.
+func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
+	usage := r.state.Usage
+	e := abi.Event{Type: abi.EventRunFinished, Usage: &usage}
+	var (
+		done   *answer
+		stop   *chain.Stop
+		over   *chain.Over
+		most   *chain.Limited
+		full   *JournalFullError
+		memory *MemoryError
+		heavy  *OverloadedError
+	)
+	switch {
+	case errors.As(err, &done):
+		e.FinishReason, e.Message = done.reason, &done.final
+		return e
+	case errors.As(err, &stop):
+		e.FinishReason, e.StoppedBy, e.Hook, e.Reason, e.StopCode = abi.RunStopped, stop.Entry, stop.Hook, stop.Reason, stop.Code
+	case errors.As(err, &most):
+		r.tellLimit(most, actionEnded)
+		e.FinishReason = abi.RunLimit
+		if most.Limit == LimitMaxSteps {
+			e.FinishReason = abi.RunMaxSteps
+		}
+		if e.Message = r.atLimit(most); e.Message != nil || r.onLimit(most) == LimitEnd {
+			return e
+		}
+		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	case errors.As(err, &full):
+		r.tell(abi.Event{Type: abi.EventLimit, Limit: full.Limit, Value: full.Max, Action: actionEnded})
+		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: full.Error()}
+		err = full
+	case errors.As(err, &memory):
+		r.tell(abi.Event{Type: abi.EventLimit, Limit: chain.LimitMemory, Value: memory.Limit, Action: actionEnded})
+		e.FinishReason, e.Error = abi.RunLimit, &abi.Error{Code: abi.CodeLimit, Message: memory.Error()}
+		err = memory
+	case errors.As(err, &over) && errors.As(context.Cause(ctx), &heavy):
+		err = heavy
+		e.FinishReason = abi.RunError
+		e.Error = &abi.Error{Code: abi.CodeUnavailable, Message: heavy.Error(), Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
+	case errors.As(err, &over) && errors.Is(err, errCanceledByJournal):
+		e.FinishReason = abi.RunCanceled
+		err = &Canceled{errCanceledByJournal}
+	case errors.As(err, &over) && errors.Is(caller.Err(), context.Canceled):
+		e.FinishReason = abi.RunCanceled
+		err = &Canceled{context.Cause(caller)}
+		if blocked := (*Blocked)(nil); errors.As(err, &blocked) {
+			e.Error = &abi.Error{Code: abi.CodeDenied, Message: blocked.Error()}
+		}
+	case errors.As(err, &over):
+		e.FinishReason = abi.RunTimeout
+		err = r.timedOut(context.Cause(ctx))
+		e.Error = &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	default:
+		e.FinishReason, e.Error = abi.RunError, runError(err)
+		if call := (*ModelError)(nil); errors.As(err, &call) {
+			e.Source = call.Source
+		}
+	}
+	r.err = &Error{FinishReason: e.FinishReason, StoppedBy: e.StoppedBy, Err: err}
+	return e
+}
+
+// timedOut is the end of a run for which there was no more time.
+func (r *run) timedOut(cause error) error {
+	if errors.Is(cause, errTimeout) {
+		return &TimedOut{After: r.root.Timeout, Cause: cause}
+	}
+	return &TimedOut{Cause: cause}
+}
+
+// runError is what run_finished says of an error.
+func runError(err error) *abi.Error {
+	var failed *chain.Failed
+	if errors.As(err, &failed) {
+		e := *failed.Err
+		e.Message = failed.Error()
+		return &e
+	}
+	var refused *NotAdmitted
+	if errors.As(err, &refused) {
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error(), Retryable: passes(err)}
+	}
+	var late *Expired
+	if errors.As(err, &late) {
+		return &abi.Error{Code: abi.CodeLimit, Message: err.Error()}
+	}
+	if passes(err) {
+		return &abi.Error{Code: abi.CodeUnavailable, Message: err.Error() + "; this is no mistake of the agent, and may be over in a minute: run it again then", Retryable: true, RetryAfterMS: shortageRetry.Milliseconds()}
+	}
+	var fault *chain.Fault
+	if errors.As(err, &fault) {
+		return &abi.Error{Code: abi.CodeInternal, Message: fault.Error()}
+	}
+	return chain.AsError(err, abi.CodeInternal)
+}
+
+func asModelError(err error) (*model.Error, bool) {
+	var e *model.Error
+	ok := errors.As(err, &e)
+	return e, ok
+}
+
+// shortageRetry is after how long a run may be tried again that the host had too
+// little of something for.
+const shortageRetry = time.Minute
+
+// passes reports whether an error is a shortage of the host, such as of memory, which
+// may be over in a while.
+func passes(err error) bool {
+	var short interface{ Retryable() bool }
+	return errors.As(err, &short) && short.Retryable()
+}

@@ -1,0 +1,107 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// A run whose process is about to end stops where a phase does, and another process
+// goes on with it at once: nothing is done twice, and no event is missing.
+func TestHandBack(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	ran := 0
+	handBack := make(chan struct{})
+	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
+	make := func(owner string, back chan struct{}) *agent.Agent {
+		a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: s, Owner: owner, HandBack: back},
+			Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
+				ran++
+				close(handBack)
+				return abi.TextResult("ok"), nil
+			})}})
+		require.NoError(t, err)
+		return a
+	}
+	var seqs []int64
+	var lost error
+	for e, err := range make("first", handBack).Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
+		if err != nil {
+			lost = err
+			continue
+		}
+		seqs = append(seqs, e.Seq)
+	}
+	require.ErrorIs(t, lost, agent.ErrHandedBack)
+	var journal *agent.JournalError
+	require.True(t, errors.As(lost, &journal))
+	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
+	require.NoError(t, err, "nobody waits for the lease of the first")
+	var last abi.Event
+	for e, err := range events {
+		require.NoError(t, err)
+		seqs, last = append(seqs, e.Seq), e
+	}
+	require.Equal(t, "done", last.Message.Content.String())
+	require.Equal(t, 1, ran)
+	require.Len(t, m.Requests(), 2)
+	for i, seq := range seqs {
+		require.Equal(t, int64(i+1), seq)
+	}
+}
+
+// A run that is ended in the middle of what it does keeps nothing of that, and another
+// process goes on with it at once.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	leave, began := make(chan struct{}), 0
+	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
+	make := func(owner string, leave chan struct{}) *agent.Agent {
+		a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: s, Owner: owner, Leave: leave},
+			Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "t"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+				if began++; began > 1 {
+					return abi.TextResult("ok"), nil
+				}
+				close(leave)
+				<-ctx.Done()
+				return abi.TextResult("cut off"), nil
+			}))}})
+		require.NoError(t, err)
+		return a
+	}
+	var seqs []int64
+	var lost error
+	for e, err := range make("first", leave).Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("go")}}) {
+		if err != nil {
+			lost = err
+			continue
+		}
+		require.NotEqual(t, abi.EventRunFinished, e.Type)
+		seqs = append(seqs, e.Seq)
+	}
+	require.ErrorIs(t, lost, agent.ErrHandedBack)
+	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
+	require.NoError(t, err, "nobody waits for the lease of the first")
+	var results []string
+	for e, err := range events {
+		require.NoError(t, err)
+		seqs = append(seqs, e.Seq)
+		if e.Type == abi.EventToolResult {
+			results = append(results, e.Result.Content.String())
+		}
+	}
+	require.Equal(t, []string{"ok"}, results)
+	require.Len(t, m.Requests(), 2)
+	for i, seq := range seqs {
+		require.EqualValues(t, i+1, seq)
+	}
+}

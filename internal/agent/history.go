@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A History is what a run did, phase by phase, as its log tells.
+type History struct {
+	State  *State        `json:"state"`
+	Input  []abi.Message `json:"input"` // the messages that it began with
+	Phases []PhaseDeeds  `json:"phases"`
+	// Answers are those that it was given to its interrupts, by their ids.
+	Answers map[string]json.RawMessage `json:"answers,omitempty"`
+	// Answered says the same of each time that somebody gave some.
+	Answered []Answered `json:"answered,omitempty"`
+}
+
+// Answered are answers that somebody gave at once.
+type Answered struct {
+	By      string                     `json:"by,omitempty"` // as [AnsweredBy] says
+	TimeMS  int64                      `json:"time_ms"`
+	Answers map[string]json.RawMessage `json:"answers"` // by the ids of the interrupts
+}
+
+type answererKey struct{}
+
+// AnsweredBy returns a context in which [Agent.Continue] notes who gave the answers.
+func AnsweredBy(ctx context.Context, who string) context.Context {
+	return context.WithValue(ctx, answererKey{}, who)
+}
+
+func noteAnswers(ctx context.Context, answers map[string]json.RawMessage) *Answered {
+	by, _ := ctx.Value(answererKey{}).(string)
+	return &Answered{By: by, TimeMS: time.Now().UnixMilli(), Answers: answers}
+}
+
+// PhaseDeeds are what was done in one phase.
+type PhaseDeeds struct {
+	Phase Phase    `json:"phase"`
+	Step  int      `json:"step"`
+	Deeds []DeedOf `json:"deeds"`
+}
+
+// A DeedOf is a deed with the change that it made to the run's messages.
+type DeedOf struct {
+	chain.Deed
+	Edits []Edit `json:"edits,omitempty"`
+}
+
+// An Edit is one place where messages were changed.
+type Edit struct {
+	At       int           `json:"at"`
+	Removed  []abi.Message `json:"removed,omitempty"`
+	Inserted []abi.Message `json:"inserted,omitempty"`
+}
+
+// ReadHistory reads the history of a run that a journal has.
+func ReadHistory(kept *KeptRun) (*History, error) {
+	state, _, err := restore(kept.Log)
+	if err != nil {
+		return nil, err
+	}
+	h := &History{State: state, Answers: map[string]json.RawMessage{}}
+	r := &reader{history: h, fold: &folded{shared: true, state: &State{Locals: chain.NewLocals(), Record: chain.NewRecord()}}, rank: map[string]int{}, phase: -1}
+	for i, p := range kept.Modules {
+		r.rank[p.Entry] = i
+	}
+	if err := eachEntry(kept.Log, r.add); err != nil {
+		return nil, err
+	}
+	r.flush()
+	return h, nil
+}
+
+// A reader reads a log line by line.
+type reader struct {
+	history *History
+	fold    *folded
+	rank    map[string]int // of the entries, from outside in
+
+	phase    int64
+	deeds    map[string]DeedOf // of the phase, by key
+	name     Phase
+	step     int
+	messages []abi.Message // before the phase
+}
+
+func (r *reader) add(e *entry) error {
+	first := r.fold.fixed == nil
+	for _, d := range e.Records {
+		if d.Phase != r.phase {
+			r.flush()
+			r.begin(d.Phase)
+		}
+		answers, err := d.Answers()
+		if err != nil {
+			return err
+		}
+		maps.Copy(r.history.Answers, answers)
+		for key, b := range d.Record {
+			deed, err := chain.ReadDeed(key, b)
+			if err != nil {
+				return err
+			}
+			r.deeds[key] = DeedOf{Deed: deed}
+		}
+	}
+	if err := r.fold.add(e); err != nil {
+		return err
+	}
+	if e.Answered != nil {
+		r.history.Answered = append(r.history.Answered, *e.Answered)
+	}
+	if first {
+		r.history.Input = slices.Clone(r.fold.messages)
+	}
+	return nil
+}
+
+func (r *reader) begin(phase int64) {
+	r.phase, r.deeds = phase, map[string]DeedOf{}
+	r.name, r.step = r.fold.state.Phase, r.fold.state.Step
+	r.messages = slices.Clip(r.fold.messages)
+}
+
+// flush ends a phase.
+func (r *reader) flush() {
+	var deeds []DeedOf
+	for _, key := range slices.Sorted(maps.Keys(r.deeds)) {
+		deeds = append(deeds, r.deeds[key])
+	}
+	r.deeds = nil
+	slices.SortStableFunc(deeds, func(a, b DeedOf) int {
+		return cmp.Or(cmp.Compare(order(a.What), order(b.What)), cmp.Compare(r.place(a), r.place(b)))
+	})
+	for i := range deeds {
+		r.edit(&deeds[i])
+	}
+	deeds = slices.DeleteFunc(deeds, func(d DeedOf) bool { return !d.Done && !d.Begun })
+	if len(deeds) > 0 {
+		r.history.Phases = append(r.history.Phases, PhaseDeeds{r.name, r.step, deeds})
+	}
+}
+
+// order is that of what is done in a phase.
+func order(what string) int {
+	at := slices.Index([]string{
+		string(abi.HookBeforeAgent), string(abi.HookBeforeModelRewriteState), string(abi.HookBeforeModel), "model", string(abi.HookAfterModel),
+		string(abi.HookAfterModelRewriteState), string(abi.HookBeforeTool), string(abi.HookGateTool), "tool", string(abi.HookCallTool),
+		string(abi.HookAfterTool), string(abi.HookToolMessages), string(abi.HookAfterTools), string(abi.HookAfterAgent),
+	}, what)
+	if at < 0 {
+		return 100
+	}
+	return at
+}
+
+func (r *reader) place(d DeedOf) int {
+	switch abi.Hook(d.What) {
+	case abi.HookAfterModelRewriteState, abi.HookAfterModel, abi.HookAfterTool, abi.HookAfterTools, abi.HookAfterAgent:
+		return -r.rank[d.Entry]
+	default:
+		return r.rank[d.Entry]
+	}
+}
+
+// edit finds what a state hook did to the messages, and does it.
+func (r *reader) edit(d *DeedOf) {
+	switch abi.Hook(d.What) {
+	case abi.HookBeforeAgent, abi.HookBeforeModelRewriteState, abi.HookAfterModelRewriteState, abi.HookAfterTools:
+	default:
+		return
+	}
+	var out struct {
+		Messages abi.ListPatch `json:"messages"`
+	}
+	if json.Unmarshal(d.Answer, &out) != nil || out.Messages.IsZero() || out.Messages.Check(len(r.messages)) != nil {
+		return
+	}
+	splices := out.Messages.Splice
+	if out.Messages.Whole {
+		splices = []abi.Splice{wholeSplice(r.messages, out.Messages.Replace)}
+	}
+	shift := 0
+	for _, s := range splices {
+		at := s.At + shift
+		e := Edit{At: at, Removed: slices.Clone(r.messages[at : at+s.Remove]), Inserted: s.Insert}
+		r.messages = slices.Concat(r.messages[:at:at], s.Insert, r.messages[at+s.Remove:])
+		shift += len(s.Insert) - s.Remove
+		if len(e.Removed) > 0 || len(e.Inserted) > 0 {
+			d.Edits = append(d.Edits, e)
+		}
+	}
+}
+
+// wholeSplice is the one splice that turns before into after.
+func wholeSplice(before, after []abi.Message) abi.Splice {
+	same := func(a, b abi.Message) bool {
+		a.Origin, b.Origin = "", ""
+		x, errX := abi.Marshal(a)
+		y, errY := abi.Marshal(b)
+		return errX == nil && errY == nil && string(x) == string(y)
+	}
+	head := 0
+	for head < min(len(before), len(after)) && same(before[head], after[head]) {
+		head++
+	}
+	tail := 0
+	for tail < min(len(before), len(after))-head && same(before[len(before)-1-tail], after[len(after)-1-tail]) {
+		tail++
+	}
+	return abi.Splice{At: head, Remove: len(before) - head - tail, Insert: after[head : len(after)-tail]}
+}

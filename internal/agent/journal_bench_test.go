@@ -1,0 +1,187 @@
+package agent_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// benchSteps is how many steps a run of the benchmark has.
+const benchSteps = 20
+
+// A busyModel calls a tool in each step but the last, and streams its answers.
+type busyModel struct {
+	history     int       // messages that the run begins with
+	steps       int       // benchSteps when 0
+	first, last time.Time // when it was asked
+}
+
+func (m *busyModel) Generate(_ context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	if m.last = time.Now(); m.first.IsZero() {
+		m.first = m.last
+	}
+	n := len(req.Messages) - m.history
+	res := &abi.Response{Message: abi.Assistant("a sentence of some words that says what comes next"), FinishReason: abi.FinishStop, Usage: &abi.Usage{TotalTokens: 10}}
+	if n < 2*(cmp.Or(m.steps, benchSteps)-1) {
+		res.FinishReason = abi.FinishToolCalls
+		res.Message.ToolCalls = []abi.ToolCall{{ID: fmt.Sprint("c", n), Type: "function", Function: abi.FunctionCall{Name: "t", Arguments: `{"n":1}`}}}
+	}
+	if sink != nil {
+		for _, c := range res.Message.Chunks() {
+			if err := sink(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return res, nil
+}
+
+// BenchmarkJournal measures a step with one tool call that is not idempotent,
+// with and without a journal. The model and the tool take no time.
+func BenchmarkJournal(b *testing.B) {
+	owner := ""
+	run := func(b *testing.B, j agent.Journal) {
+		o := &agent.Options{Model: &busyModel{history: 1}, MaxSteps: 2 * benchSteps, Tools: []tool.Tool{
+			tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
+				return abi.TextResult("a result of some words"), nil
+			})}}
+		if j != nil {
+			o.Journal = &agent.JournalOptions{Journal: j, Tenant: owner}
+		}
+		a, err := agent.New(o)
+		require.NoError(b, err)
+		for b.Loop() {
+			var last error
+			for _, err := range a.Run(b.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+				last = err
+			}
+			require.NoError(b, last)
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*benchSteps), "us/step")
+	}
+	open := func(b *testing.B, where string) store.Store {
+		s, err := store.Open(b.Context(), where, nil)
+		require.NoError(b, err)
+		b.Cleanup(func() { require.NoError(b, s.Close()) })
+		return s
+	}
+	b.Run("none", func(b *testing.B) { run(b, nil) })
+	tenant := func(b *testing.B, s store.Store) agent.Journal {
+		_, err := s.CreateTenant(b.Context(), "acme", "", store.TenantQuota{RunsPerDay: 1 << 40, JournalBytes: 1 << 50, JournalBytesPerDay: 1 << 50}, nil)
+		require.NoError(b, err)
+		owner = "acme"
+		b.Cleanup(func() { owner = "" })
+		return s.Tenant("acme").Journal()
+	}
+	b.Run("tenant of SQLite", func(b *testing.B) { run(b, tenant(b, open(b, filepath.Join(b.TempDir(), "runs.db")))) })
+	b.Run("tenant of PostgreSQL", func(b *testing.B) { run(b, tenant(b, open(b, postgrestest.Start(b).Create(b, "tenant")))) })
+	b.Run("SQLite", func(b *testing.B) { run(b, open(b, filepath.Join(b.TempDir(), "runs.db"))) })
+	b.Run("PostgreSQL", func(b *testing.B) { run(b, open(b, postgrestest.Start(b).Create(b, "bench"))) })
+}
+
+// historyOf is a conversation of so many messages.
+func historyOf(n int) []abi.Message {
+	out := make([]abi.Message, n)
+	for i := range out {
+		if out[i] = abi.User("what the user says, in a sentence of some words"); i%2 == 1 {
+			out[i] = abi.Assistant("what the model answers, in a sentence of some words")
+		}
+	}
+	out[n-1] = abi.User("hi")
+	return out
+}
+
+func busyAgent(tb testing.TB, m *busyModel, j agent.Journal) *agent.Agent {
+	o := &agent.Options{Model: m, MaxSteps: 2 * cmp.Or(m.steps, benchSteps), Tools: []tool.Tool{
+		tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
+			return abi.TextResult("a result of some words"), nil
+		})}}
+	if j != nil {
+		o.Journal = &agent.JournalOptions{Journal: j}
+	}
+	a, err := agent.New(o)
+	require.NoError(tb, err)
+	return a
+}
+
+// BenchmarkJournalOfHistory measures a step of a run that began with so many
+// messages, from the first time that the model is asked to the last.
+func BenchmarkJournalOfHistory(b *testing.B) {
+	for _, n := range []int{10, 1000, 10_000} {
+		history := historyOf(n)
+		run := func(b *testing.B, j agent.Journal) {
+			var took time.Duration
+			for b.Loop() {
+				m := &busyModel{history: n}
+				var last error
+				for _, err := range busyAgent(b, m, j).Run(b.Context(), agent.Input{Messages: history}) {
+					last = err
+				}
+				require.NoError(b, last)
+				took += m.last.Sub(m.first)
+			}
+			b.ReportMetric(float64(took.Microseconds())/float64(b.N*(benchSteps-1)), "us/step")
+		}
+		b.Run(fmt.Sprint("none/", n), func(b *testing.B) { run(b, nil) })
+		b.Run(fmt.Sprint("SQLite/", n), func(b *testing.B) {
+			s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "runs.db"), nil)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, s.Close()) })
+			run(b, s)
+		})
+	}
+}
+
+// A countingJournal counts the bytes that are written at each step.
+type countingJournal struct {
+	agent.Journal
+	steps []int
+}
+
+func (c *countingJournal) Commit(ctx context.Context, commit *agent.Commit) error {
+	if p := commit.Progress; p != nil {
+		for len(c.steps) <= p.Step {
+			c.steps = append(c.steps, 0)
+		}
+		c.steps[p.Step] += len(commit.Log) + len(commit.Events)
+	}
+	return c.Journal.Commit(ctx, commit)
+}
+
+// A step writes what is new, however long the conversation is and however many
+// steps there were.
+func TestAStepWritesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	const steps = 150
+	written := func(history int) []int {
+		c := &countingJournal{Journal: openStore(t)}
+		var last error
+		for _, err := range busyAgent(t, &busyModel{history: history, steps: steps}, c).Run(t.Context(), agent.Input{Messages: historyOf(history)}) {
+			last = err
+		}
+		require.NoError(t, last)
+		require.Len(t, c.steps, steps+1)
+		return c.steps
+	}
+	sum := func(steps []int) (n int) {
+		for _, s := range steps {
+			n += s
+		}
+		return n
+	}
+	few, many := written(10), written(5000)
+	require.InEpsilon(t, sum(few[10:30]), sum(few[120:140]), 0.05, "a later step")
+	require.InEpsilon(t, sum(few[10:140]), sum(many[10:140]), 0.05, "a longer conversation")
+}

@@ -1,0 +1,302 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// OnLimit says what becomes of a run that would pass one of its limits.
+type OnLimit string
+
+// What may become of it.
+const (
+	// LimitError ends the run with a *chain.Limited: no call is made beyond the
+	// limit, and of a message that would pass it none of its calls is run. The default.
+	LimitError OnLimit = "error"
+	// LimitEnd ends the run in the same way, but without an error: its answer
+	// is the last text that the model said in it, if there is one.
+	LimitEnd OnLimit = "end"
+	// LimitAnswer lets the model answer without tools: the last model call that
+	// the limit allows, or the one after a tool call beyond it, is told of no
+	// tools and that it is the last. Tool calls that it makes nevertheless, like
+	// those beyond the limit, get error results.
+	LimitAnswer OnLimit = "answer"
+	// LimitRefuse gives the tool calls beyond a limit error results, and the run
+	// goes on. It is for limits of tool calls alone.
+	LimitRefuse OnLimit = "refuse"
+)
+
+// Limits bound the calls of a run, beside Options.MaxSteps. What is 0 has no
+// bound. They count whoever answers, and also what runs that are tools of this one
+// call: those have limits of their own, which their calls must not pass either.
+// MaxSteps are those of one loop.
+type Limits struct {
+	// ModelCalls is how often the model is asked: once a step, and again for each
+	// further next of a wrapper, for again of after_model, and for a module's own
+	// model calls. Retries and fallbacks inside one call do not count.
+	ModelCalls int
+	// ToolCalls is how many calls of tools the model and modules may make, all tools
+	// together, and Tools how many of single tools of this agent. Calls of tools
+	// that it was not told of, or whose arguments do not parse, do not count: they
+	// reach no tool.
+	ToolCalls int
+	Tools     map[string]int
+	// JournalBytes is how much the run may write to its journal; see
+	// JournalOptions.MaxBytes, which it may lower. A run that exceeds it ends with a
+	// [*JournalFullError], whatever OnLimit says.
+	JournalBytes int64
+
+	OnLimit     OnLimit // for MaxSteps and ModelCalls: LimitError, LimitEnd or LimitAnswer
+	OnToolLimit OnLimit // for ToolCalls and Tools: any of them
+}
+
+// The limits of a run, as events and errors call them.
+const (
+	LimitMaxSteps     = "max_steps"
+	LimitModelCalls   = "model_calls"
+	LimitToolCalls    = "tool_calls"
+	LimitJournalBytes = "journal_bytes"
+)
+
+// complete checks the limits, and fills in what they leave out.
+func (l Limits) complete() (Limits, error) {
+	l.Tools = maps.Clone(l.Tools)
+	if l.OnLimit == "" {
+		l.OnLimit = LimitError
+	}
+	if l.OnToolLimit == "" {
+		l.OnToolLimit = LimitError
+	}
+	switch {
+	case l.ModelCalls < 0 || l.ToolCalls < 0:
+		return l, fmt.Errorf("limits: %d model calls and %d tool calls; want numbers above 0, or 0 for no limit", l.ModelCalls, l.ToolCalls)
+	case l.JournalBytes < 0:
+		return l, fmt.Errorf("limits: %d journal bytes; want a number above 0, or 0 for the default", l.JournalBytes)
+	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer}, l.OnLimit):
+		return l, fmt.Errorf("limits: what happens at the limit of model calls is %q; want error, end or answer", l.OnLimit)
+	case !slices.Contains([]OnLimit{LimitError, LimitEnd, LimitAnswer, LimitRefuse}, l.OnToolLimit):
+		return l, fmt.Errorf("limits: what happens at the limit of tool calls is %q; want error, end, answer or refuse", l.OnToolLimit)
+	}
+	for name, n := range l.Tools {
+		if n < 1 {
+			return l, fmt.Errorf("limits: %d calls of tool %q; want a number above 0, or leave the tool out of the agent", n, name)
+		}
+	}
+	return l, nil
+}
+
+// forModules is what before_agent is told of the limits.
+func (o *Options) forModules() abi.RunLimits {
+	return abi.RunLimits{MaxSteps: o.MaxSteps, ModelCalls: o.Limits.ModelCalls, ToolCalls: o.Limits.ToolCalls, Tools: o.Limits.Tools}
+}
+
+// limitText says what is used up.
+func limitText(l *chain.Limited) string {
+	switch {
+	case l.Limit == LimitMaxSteps:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "step"))
+	case l.Limit == LimitModelCalls:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "model call"))
+	case l.Tool != "":
+		return fmt.Sprintf("its limit of %s of %s", count(l.Value, "call"), l.Tool)
+	default:
+		return fmt.Sprintf("its limit of %s", count(l.Value, "tool call"))
+	}
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// tellLimit tells of a limit that is used up, and what becomes of it.
+func (r *run) tellLimit(l *chain.Limited, action string) {
+	r.tell(abi.Event{Type: abi.EventLimit, Limit: l.Limit, Value: l.Value, Name: l.Tool, Action: action})
+}
+
+// What becomes of a limit, in events.
+const (
+	actionEnded   = "run_ended"
+	actionRefused = "refused"
+	actionLast    = "last_call"
+)
+
+// mayStep says whether another step may begin: if not, the error ends the run.
+// The last one that may is without tools, where the limits say so.
+func (r *run) mayStep() error {
+	s, l := &r.state, &r.root.Limits
+	for _, limit := range []struct {
+		name       string
+		most, used int
+	}{{LimitMaxSteps, r.root.MaxSteps, s.Step}, {LimitModelCalls, l.ModelCalls, r.modelCalls()}} {
+		switch left := limit.most - limit.used; {
+		case limit.most == 0:
+		case left <= 0:
+			return &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
+		case left == 1 && l.OnLimit == LimitAnswer && s.Last == nil:
+			s.Last = &chain.Limited{Limit: limit.name, Value: int64(limit.most)}
+		}
+	}
+	return nil
+}
+
+func (r *run) modelCalls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.ModelCalls
+}
+
+// countModelCall counts a call of the model before it is made, in this run and
+// those around it. A run around this one that is to end with an answer keeps its
+// last call for that.
+func (r *run) countModelCall() error {
+	for at := r; at != nil; at = at.parent {
+		l := &at.root.Limits
+		most := l.ModelCalls
+		if at != r && l.OnLimit == LimitAnswer {
+			most--
+		}
+		at.mu.Lock()
+		if l.ModelCalls > 0 && at.state.ModelCalls >= most {
+			at.mu.Unlock()
+			return &chain.Limited{Limit: LimitModelCalls, Value: int64(l.ModelCalls)}
+		}
+		at.state.ModelCalls++
+		at.mu.Unlock()
+	}
+	return nil
+}
+
+// lastCall is what the model reads in its last call, where it may call no tools.
+func lastCall(l *chain.Limited) abi.Message {
+	m := abi.User(fmt.Sprintf("The run has used up %s. Answer now, with what you have: no more tools can be called.", limitText(l)))
+	m.Origin = abi.OriginHost
+	return m
+}
+
+// allot marks the calls of a round that are beyond the limits, in the order of
+// the calls. The error ends the run before any of them is run.
+func (r *run) allot(calls []CallState) error {
+	s, on := &r.state, r.root.Limits.OnToolLimit
+	if s.Last != nil {
+		s.Deaf = true
+		for i := range calls {
+			calls[i].Beyond = s.Last
+		}
+		return nil
+	}
+	var beyond []*chain.Limited
+	for i := range calls {
+		c := &calls[i]
+		if !r.reachesTool(&c.Call) {
+			continue
+		}
+		if c.Beyond = r.countToolCall(c.Call.Name); c.Beyond != nil && !slices.ContainsFunc(beyond, func(l *chain.Limited) bool { return *l == *c.Beyond }) {
+			beyond = append(beyond, c.Beyond)
+		}
+	}
+	if len(beyond) > 0 && (on == LimitError || on == LimitEnd) {
+		return beyond[0]
+	}
+	for _, l := range beyond {
+		if on == LimitAnswer && s.Last == nil {
+			s.Last = l
+		}
+		r.tellLimit(l, actionRefused)
+	}
+	return nil
+}
+
+// reachesTool reports whether there is a tool for a call of the model, and
+// arguments for it.
+func (r *run) reachesTool(c *abi.Call) bool {
+	_, ok := r.state.tool(c.Name)
+	_, err := chain.ParseArguments(c.Arguments)
+	return ok && err == nil && slices.Contains(r.state.Told, c.Name)
+}
+
+// CountTool implements [chain.Nester]: a tool call of a module's own counts as one
+// of the model's does. Beyond a limit it ends the run, or is refused.
+func (r *run) CountTool(name string) error {
+	l := r.countToolCall(name)
+	switch on := r.root.Limits.OnToolLimit; {
+	case l == nil:
+		return nil
+	case on == LimitError || on == LimitEnd:
+		return l
+	}
+	r.tellLimit(l, actionRefused)
+	return &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("tool: the call of %s was not run: the run has used up %s", name, limitText(l))}
+}
+
+// countToolCall counts a tool call in this run and those around it, or returns
+// the limit that it would pass.
+func (r *run) countToolCall(name string) *chain.Limited {
+	for at := r; at != nil; at = at.parent {
+		if l := at.countTool(name); l != nil {
+			return l
+		}
+		name = at.agent.Name + "/" + name // which is no tool of the run around it
+	}
+	return nil
+}
+
+func (r *run) countTool(name string) *chain.Limited {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l, used := &r.root.Limits, r.state.ToolCalls
+	if most := l.Tools[name]; most > 0 && used[name] >= most {
+		return &chain.Limited{Limit: LimitToolCalls, Tool: name, Value: int64(most)}
+	}
+	all := 0
+	for _, n := range used {
+		all += n
+	}
+	if l.ToolCalls > 0 && all >= l.ToolCalls {
+		return &chain.Limited{Limit: LimitToolCalls, Value: int64(l.ToolCalls)}
+	}
+	if r.state.ToolCalls = maps.Clone(used); used == nil { // what was handed out stays as it is
+		r.state.ToolCalls = map[string]int{}
+	}
+	r.state.ToolCalls[name]++
+	return nil
+}
+
+// beyond is the result of a call beyond a limit.
+func beyond(l *chain.Limited, name string) *abi.Result {
+	return abi.ErrorResult(fmt.Sprintf("The call of %s was not run: the run has used up %s. Go on without it.", name, limitText(l)))
+}
+
+// onLimit says what becomes of a limit.
+func (r *run) onLimit(l *chain.Limited) OnLimit {
+	if l.Limit == LimitToolCalls {
+		return r.root.Limits.OnToolLimit
+	}
+	return r.root.Limits.OnLimit
+}
+
+// atLimit is the answer of a run that ends at a limit, if it may have one.
+func (r *run) atLimit(l *chain.Limited) *abi.Message {
+	if r.onLimit(l) == LimitError {
+		return nil
+	}
+	return r.soFar()
+}
+
+// soFar is the last text that the model said in this run.
+func (r *run) soFar() *abi.Message {
+	for i := r.state.Messages.Len() - 1; i >= r.newFrom(); i-- {
+		m := r.state.Messages.At(i)
+		if m.Role == abi.RoleAssistant && m.Content.String() != "" {
+			m.ToolCalls = nil
+			return &m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// callModel makes the step's model call and appends its response.
+func (r *run) callModel(ctx context.Context) (Phase, error) {
+	s := &r.state
+	if s.Messages.Len() == 0 {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
+	}
+	tools := s.activeTools()
+	if s.Last != nil {
+		tools = nil
+	}
+	s.Told = toolNames(tools)
+	call := chain.ModelCall{
+		Request: chain.ModelRequest{Messages: r.request(), Tools: tools, Model: r.agent.ModelName,
+			Params: r.agent.Params, Stream: !r.agent.NoStream && !r.delivered()},
+		State:     s.Messages,
+		Generate:  r.generate,
+		Delivered: r.delivered,
+		Allow:     r.allow,
+	}
+	if call.Request.Stream { // what the caller got before a pause does not come again
+		call.Out = r.deliver
+	}
+	res, source, err := r.chain.CallModel(ctx, call)
+	if err != nil {
+		return "", failedBy(source, err)
+	}
+	m := res.Message
+	s.Finish = res.FinishReason
+	m.ToolCalls = r.uniqueIDs(m.ToolCalls)
+	if m.ID == "" {
+		m.ID = r.NewID()
+	}
+	s.Messages = s.Messages.Append(m)
+	return PhaseDecide, nil
+}
+
+// request is what the model is shown: the instruction, then the messages.
+func (r *run) request() *chain.List {
+	s := &r.state
+	if r.system == nil && s.Instruction != "" {
+		r.system = chain.NewList(r.revs, []abi.Message{abi.System(s.Instruction)})
+	}
+	request := s.Messages.Prefixed(r.asked, r.system)
+	r.asked = request
+	if s.Last != nil {
+		m := lastCall(s.Last)
+		m.ID = r.NewID()
+		request = request.Append(m)
+	}
+	return request
+}
+
+// allow holds modules to the models that they may choose, and to the parameters that
+// they may pass.
+func (r *run) allow(req *chain.ModelRequest) error {
+	a := r.agent
+	if a.MayPass != nil {
+		for _, name := range slices.Sorted(maps.Keys(req.Params)) {
+			if own, ok := a.Params[name]; ok && bytes.Equal(own, req.Params[name]) {
+				continue
+			}
+			if err := a.MayPass(name); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case req.Model == a.ModelName:
+		return nil
+	case a.Models != nil && !slices.Contains(a.Models, req.Model):
+		return fmt.Errorf("model %q is not one of this agent's: %s", req.Model, strings.Join(append([]string{a.ModelName}, a.Models...), ", "))
+	case a.MayAsk != nil && !a.MayAsk(req.Model):
+		return fmt.Errorf("model %q is not one that this agent may ask", req.Model)
+	}
+	return nil
+}
+
+// generate asks the model itself: innermost, inside all rings.
+func (r *run) generate(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+	r.state.Told = toolNames(q.Tools)
+	return r.ask(ctx, q, out)
+}
+
+// ask asks the model itself, for the run or for a module.
+func (r *run) ask(ctx context.Context, q chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+	if q.Messages.Len() == 0 {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: "there are no messages to ask the model with"}
+	}
+	if err := r.countModelCall(); err != nil {
+		return nil, err
+	}
+	req := &model.Request{Model: q.Model, Messages: r.flat.All(q.Messages), Tools: q.Tools, Params: q.Params}
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationModel, Model: q.Model})
+	res, err := r.stream(model.WithAttempts(ctx, r.attempts()), req, out)
+	end(modelOutcome(res, err))
+	if err != nil {
+		return nil, modelError(err)
+	}
+	r.addUsage(res.Usage)
+	res.Message.Role, res.Message.Origin, res.Message.ID = abi.RoleAssistant, abi.OriginModel, r.NewID()
+	return res, nil
+}
+
+// attempts tells of the attempts of one model call that failed inside, and are
+// made again.
+func (r *run) attempts() func(model.Attempt) {
+	n := 0
+	return func(a model.Attempt) {
+		n++
+		failed := chain.AsError(modelError(a.Err), abi.CodeModel)
+		r.tell(abi.Event{Type: abi.EventModelAttempt, Model: a.Model, Attempt: n, Error: failed, Next: a.Next, DelayMS: a.Wait.Milliseconds()})
+	}
+}
+
+// stream asks the model, and hands on what it says as it says it.
+func (r *run) stream(ctx context.Context, req *model.Request, out chain.Sink) (*abi.Response, error) {
+	if out == nil {
+		return r.agent.Model.Generate(ctx, req, nil)
+	}
+	return pump(ctx, out, true, "the model's client", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Response, error) {
+		return r.agent.Model.Generate(ctx, req, put)
+	})
+}
+
+// failedBy is the error of a failed model call, which names the module that
+// made it fail. An ending stays what it is.
+func failedBy(source string, err error) error {
+	var failed *abi.Error
+	if chain.IsEnding(err) || !errors.As(err, &failed) {
+		return err
+	}
+	e := *failed
+	if source != "" && source != "model" && source != "host" {
+		e.Message = source + ": " + failed.Error()
+	}
+	return &ModelError{Source: source, Err: &e}
+}
+
+// modelError turns a model's error into what modules see of it.
+func modelError(err error) error {
+	if e, ok := asModelError(err); ok {
+		return &abi.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Status: e.Status, RetryAfterMS: e.RetryAfter.Milliseconds()}
+	}
+	return err
+}
+
+// deliver gives the caller the chunks that left the outermost ring. What is
+// wrapped may go on meanwhile, where a wrapper reads its stream.
+func (r *run) deliver(ctx context.Context, chunks []abi.Chunk, _ bool) error {
+	told := slices.Clone(chunks) // they are the caller's then
+	r.mu.Lock()
+	r.state.Streamed = slices.Grow(r.state.Streamed, len(chunks))
+	r.mu.Unlock()
+	for i := range told {
+		c := &told[i]
+		if c.Kind != abi.ChunkPart && c.Text == "" && c.Kind != abi.ChunkToolCall {
+			continue
+		}
+		r.mu.Lock()
+		r.state.Streamed = append(r.state.Streamed, *c)
+		c.Seq = int64(len(r.state.Streamed))
+		r.mu.Unlock()
+		r.tell(abi.Event{Type: abi.EventChunk, Chunk: c})
+		if err := r.drain(ctx); err != nil {
+			return err
+		}
+	}
+	if r.keeper != nil {
+		r.keeper.room(ctx)
+	}
+	return nil
+}
+
+// delivered reports whether the caller got a part of the answer.
+func (r *run) delivered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.state.Streamed) > 0
+}
+
+func toolNames(tools []abi.Tool) []string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// uniqueIDs gives calls whose id is missing, or stands twice, one that no call
+// of the conversation has.
+func (r *run) uniqueIDs(calls []abi.ToolCall) []abi.ToolCall {
+	seen := map[string]bool{}
+	out := slices.Clone(calls)
+	for i := range out {
+		id := out[i].ID
+		if made := id == "" || seen[id]; made {
+			for n := i + 1; made; n++ {
+				id = "call_" + strconv.Itoa(n)
+				made = seen[id] || r.called(id)
+			}
+		}
+		seen[id] = true
+		out[i].ID = id
+	}
+	return out
+}
+
+// called reports whether a message of the state has a call of that id.
+func (r *run) called(id string) bool {
+	for i := range r.state.Messages.Len() {
+		if slices.ContainsFunc(r.state.Messages.At(i).ToolCalls, func(c abi.ToolCall) bool { return c.ID == id }) {
+			return true
+		}
+	}
+	return false
+}

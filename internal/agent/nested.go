@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+var _ chain.Nester = (*run)(nil)
+
+// OwnModel implements [chain.Nester]. The call is one of the run's model calls:
+// its usage and its number count.
+func (r *run) OwnModel() chain.ModelCall {
+	return chain.ModelCall{
+		Request:  chain.ModelRequest{Messages: chain.NewList(r.revs, nil), Model: r.agent.ModelName, Params: r.agent.Params},
+		State:    r.state.Messages,
+		Generate: r.ask,
+		Allow:    r.allow,
+	}
+}
+
+// OwnTool implements [chain.Nester].
+func (r *run) OwnTool(name string) (chain.ToolCall, error) {
+	t, ok := r.state.tool(name)
+	switch {
+	case !ok:
+		return chain.ToolCall{}, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool: this agent has no tool %q", name)}
+	case !slices.Contains(r.state.Active, name):
+		return chain.ToolCall{}, &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("tool: %s is not active", name)}
+	}
+	return chain.ToolCall{Tool: t, State: r.state.Messages,
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
+			if resume != nil {
+				ctx = tool.WithAnswer(ctx, resume.Answer)
+			}
+			return r.runTool(withCaller(ctx, r, nil), call, out)
+		}}, nil
+}
+
+// Room implements [chain.Nester].
+func (r *run) Room(ctx context.Context, of chain.Own) (release func(), err error) {
+	if r.room == nil {
+		return func() {}, nil
+	}
+	return r.room(ctx, of)
+}

@@ -1,0 +1,568 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// answering is a model that answers a module's own request, which begins with
+// "judge", by what stands behind it, and others by done.
+func answering(usage *abi.Usage) *scripted.Model {
+	return scripted.Func(func(_ int, req *model.Request) scripted.Reply {
+		text := "done"
+		if m := req.Messages[0]; strings.HasPrefix(m.Content.String(), "judge ") {
+			text = "judged " + strings.TrimPrefix(m.Content.String(), "judge ")
+		}
+		r := scripted.Text(text)
+		r.Response.Usage = usage
+		return r
+	})
+}
+
+func saying(text string) abi.RequestPatch {
+	return abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{abi.User(text)}}}
+}
+
+// judging asks the model in before_agent, and hands on what came of it.
+func judging(req abi.RequestPatch, took func(*abi.Response, error)) *chain.Native {
+	return chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		res, err := c.Model(ctx, req)
+		took(res, err)
+		if err != nil && !chain.IsEnding(err) {
+			return nil, nil
+		}
+		return nil, err
+	})
+}
+
+func at(ring chain.Ring, name string, n *chain.Native) chain.Entry {
+	return chain.Entry{Name: name, Ring: ring, Middleware: n}
+}
+
+func runOn(t *testing.T, m model.Model, o agent.Options) *trial {
+	t.Helper()
+	o.Model = m
+	a, err := agent.New(&o)
+	require.NoError(t, err)
+	tr := &trial{}
+	for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}) {
+		tr.events, tr.err = append(tr.events, e), err
+	}
+	require.Equal(t, tr.count(abi.EventToolCall), tr.count(abi.EventToolResult), "every call has its end")
+	return tr
+}
+
+// TestOwnModel checks which hooks a module's own model call passes, that it is
+// not streamed and no part of the conversation, and that its usage counts.
+func TestOwnModel(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var log []string
+	m := answering(&abi.Usage{PromptTokens: 2, CompletionTokens: 1, TotalTokens: 3})
+	var got *abi.Response
+	judge := judging(saying("judge this"), func(res *abi.Response, err error) {
+		require.NoError(t, err)
+		got = res
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"outer.bm", "outer.wm<", "inner.bm", "inner.wm<", "inner.wm>", "inner.am", "outer.wm>", "outer.am"}, log[len(log)-8:])
+	})
+	tr := runOn(t, m, agent.Options{ModelName: "small", Params: abi.Params{"seed": json.RawMessage("1")}, Chain: with(t,
+		at(chain.Outer, "outer", orderOf("outer", &log, &mu)), at(chain.Tenant, "tenant", orderOf("tenant", &log, &mu)),
+		at(chain.Inner, "inner", orderOf("inner", &log, &mu)), at(chain.Tenant, "judge", judge))})
+	require.NoError(t, tr.err)
+	require.Equal(t, "judged this", got.Message.Content.String())
+	requests := m.Requests()
+	require.Len(t, requests, 2)
+	require.Equal(t, "small", requests[0].Model)
+	require.JSONEq(t, "1", string(requests[0].Params["seed"]))
+	require.Empty(t, requests[0].Tools)
+	require.Len(t, requests[1].Messages, 1, "what the module asked is not in the conversation")
+	require.EqualValues(t, 6, tr.last().Usage.TotalTokens)
+	require.EqualValues(t, 1, tr.last().Entries[3].ModelCalls)
+	for _, e := range tr.events {
+		require.False(t, e.Chunk != nil && strings.Contains(e.Chunk.Text, "judged"), "it is not streamed to the client")
+	}
+}
+
+// TestOwnModelRequest checks what may be asked for.
+func TestOwnModelRequest(t *testing.T) {
+	t.Parallel()
+	messages := saying("judge x").Messages
+	for name, test := range map[string]struct {
+		req  abi.RequestPatch
+		code abi.Code
+		text string
+	}{
+		"no messages":       {abi.RequestPatch{}, abi.CodeInvalid, "messages must be an array of at least one message"},
+		"empty messages":    {abi.RequestPatch{Messages: abi.ListPatch{Whole: true}}, abi.CodeInvalid, "at least one message"},
+		"a splice":          {abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{Insert: []abi.Message{abi.User("x")}}}}}, abi.CodeInvalid, "must be an array"},
+		"a bad message":     {abi.RequestPatch{Messages: abi.ListPatch{Whole: true, Replace: []abi.Message{{Role: "king"}}}}, abi.CodeInvalid, "king"},
+		"tools added":       {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Add: []abi.Tool{{Name: "t"}}}}, abi.CodeInvalid, "tools must be an array"},
+		"a tool twice":      {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{Name: "t"}, {Name: "t"}}}}, abi.CodeInvalid, "stands twice"},
+		"a nameless tool":   {abi.RequestPatch{Messages: messages, Tools: abi.ToolsPatch{Whole: true, Replace: []abi.Tool{{}}}}, abi.CodeInvalid, "invalid tool name"},
+		"a model not had":   {abi.RequestPatch{Messages: messages, Model: "huge"}, abi.CodeDenied, `"huge" is not one of this agent's`},
+		"model and a param": {abi.RequestPatch{Messages: messages, Model: "tiny", Params: abi.Params{"seed": json.RawMessage("null"), "n": json.RawMessage("2")}}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := answering(nil)
+			asked := false
+			tr := runOn(t, m, agent.Options{ModelName: "small", Models: []string{"tiny"}, Params: abi.Params{"seed": json.RawMessage("1")},
+				Chain: with(t, native("judge", judging(test.req, func(_ *abi.Response, err error) {
+					asked = true
+					if test.code == "" {
+						require.NoError(t, err)
+						return
+					}
+					require.ErrorIs(t, err, &abi.Error{Code: test.code})
+					require.ErrorContains(t, err, test.text)
+				})))})
+			require.NoError(t, tr.err)
+			require.True(t, asked)
+			if test.code == "" {
+				require.Equal(t, "tiny", m.Requests()[0].Model)
+				require.Equal(t, abi.Params{"n": json.RawMessage("2")}, m.Requests()[0].Params)
+			} else {
+				require.Len(t, m.Requests(), 1, "the model was asked by the run alone")
+			}
+		})
+	}
+}
+
+// TestOwnModelJudges checks that operators' judges see modules' own calls, but
+// not those that they make themselves: it comes to an end.
+func TestOwnModelJudges(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]int{}
+	judge := func(name string) *chain.Native {
+		return &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			mu.Lock()
+			asked[name]++
+			mu.Unlock()
+			_, err := c.Model(ctx, saying("judge for "+name))
+			return nil, err
+		}}
+	}
+	tr := runOn(t, answering(nil), agent.Options{Chain: with(t, at(chain.Outer, "a", judge("a")), at(chain.Outer, "b", judge("b")),
+		at(chain.Tenant, "t", judge("t")))})
+	require.NoError(t, tr.err)
+	// The run's call passes t, a and b. t's call passes a and b, each of whose
+	// passes the other. a's call of the run's passes b, and b's passes a.
+	require.Equal(t, map[string]int{"a": 4, "b": 4, "t": 1}, asked)
+}
+
+// TestOwnModelFails checks that errors of the model are errors of the call, and
+// that a limit of the run's model calls ends it.
+func TestOwnModelFails(t *testing.T) {
+	t.Parallel()
+	broken := scripted.Func(func(n int, _ *model.Request) scripted.Reply {
+		if n == 0 {
+			return scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "no route"})
+		}
+		return scripted.Text("done")
+	})
+	tr := runOn(t, broken, agent.Options{Chain: with(t, native("judge", judging(saying("judge x"), func(_ *abi.Response, err error) {
+		require.ErrorIs(t, err, &abi.Error{Code: abi.CodeUnavailable})
+	})))})
+	require.NoError(t, tr.err)
+
+	tr = runOn(t, answering(nil), agent.Options{Limits: agent.Limits{ModelCalls: 1}, Chain: with(t,
+		native("judge", &chain.Native{AfterModel: func(ctx context.Context, c *chain.Call, _ *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			_, err := c.Model(ctx, saying("judge x"))
+			require.True(t, chain.IsEnding(err))
+			return nil, nil // which it cannot catch
+		}}))})
+	var limited *chain.Limited
+	require.ErrorAs(t, tr.err, &limited)
+}
+
+// calling calls a tool in before_agent.
+func calling(name, arguments string, took func(*abi.Result, error)) *chain.Native {
+	return chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		res, err := c.Tool(ctx, name, arguments)
+		took(res, err)
+		return nil, nil
+	})
+}
+
+func echo(name string) tool.Tool {
+	return tool.Func(abi.Tool{Name: name}, func(_ context.Context, call abi.Call) (*abi.Result, error) {
+		return abi.TextResult(name + call.Arguments), nil
+	})
+}
+
+// TestOwnTool checks that a module's own tool call passes all rings and gates
+// but its own hooks, that it says who made it, and that its events come once.
+func TestOwnTool(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var log []string
+	var gated []abi.Call
+	gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		gated = append(gated, in.Call)
+		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+	}}
+	caller := calling("echo", `{"q":1}`, func(res *abi.Result, err error) {
+		require.NoError(t, err)
+		require.Equal(t, `echo{"q":1}`, res.Content.String())
+	})
+	caller.BeforeTool = func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		require.Fail(t, "its own hooks are not called")
+		return nil, nil
+	}
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t,
+		at(chain.Outer, "outer", orderOf("outer", &log, &mu)), at(chain.Tenant, "gate", gate), at(chain.Tenant, "caller", caller),
+		at(chain.Inner, "inner", orderOf("inner", &log, &mu)))})
+	require.NoError(t, tr.err)
+	require.Subset(t, log, []string{"outer.bt", "inner.bt"})
+	require.Len(t, gated, 1)
+	require.Equal(t, &abi.By{Entry: "caller", Hook: abi.HookBeforeAgent}, gated[0].By)
+	call := tr.events[slices.IndexFunc(tr.events, func(e abi.Event) bool { return e.Type == abi.EventToolCall })]
+	require.Equal(t, "caller", call.Call.By.Entry)
+	require.Equal(t, []string{call.Call.ID + `=echo{"q":1}`}, tr.results())
+	require.EqualValues(t, 1, tr.last().Entries[2].ToolCalls)
+	require.NotContains(t, fmt.Sprint(tr.last().Message), "echo")
+}
+
+// TestOwnToolRefused checks the errors of calls that cannot be made, and the
+// results of those that came to nothing.
+func TestOwnToolRefused(t *testing.T) {
+	t.Parallel()
+	fails := tool.Func(abi.Tool{Name: "fails"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, errors.New("broken") })
+	denies := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		if in.Call.Name == "denied" {
+			return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not for modules"}, nil
+		}
+		return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+	}}
+	hides := &chain.Native{BeforeModelRewriteState: func(context.Context, *chain.Call, *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		return &abi.BeforeModelRewriteStateAnswer{Active: []string{"echo", "fails", "denied"}}, nil
+	}}
+	for name, test := range map[string]struct {
+		tool, arguments string
+		code            abi.Code
+		text            string
+	}{
+		"unknown":       {"nothing", "", abi.CodeNotFound, `no tool "nothing"`},
+		"inactive":      {"hidden", "", abi.CodeDenied, "hidden is not active"},
+		"no JSON":       {"echo", "{", abi.CodeInvalid, "the arguments of echo are not valid"},
+		"a key twice":   {"echo", `{"a":1,"a":2}`, abi.CodeInvalid, "not valid"},
+		"no object":     {"echo", `[1]`, abi.CodeInvalid, "want a JSON object"},
+		"no arguments":  {"echo", "", "", "echo{}"},
+		"it fails":      {"fails", "", "", "broken"},
+		"a gate denies": {"denied", "", "", "not for modules"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			called := false
+			caller := &chain.Native{BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				called = true
+				res, err := c.Tool(ctx, test.tool, test.arguments)
+				if test.code != "" {
+					require.ErrorIs(t, err, &abi.Error{Code: test.code})
+					require.ErrorContains(t, err, test.text)
+					return nil, nil
+				}
+				require.NoError(t, err)
+				require.Contains(t, res.Content.String(), test.text)
+				require.Equal(t, test.tool != "echo", res.IsError)
+				return nil, nil
+			}}
+			tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), echo("hidden"), echo("denied"), fails},
+				Chain: with(t, native("gate", denies), native("hides", hides), native("caller", caller))})
+			require.NoError(t, tr.err)
+			require.True(t, called)
+		})
+	}
+}
+
+// TestOwnCallsWhere checks that observers and translators cannot act, and that
+// a chain without an agent says so.
+func TestOwnCallsWhere(t *testing.T) {
+	t.Parallel()
+	seen := map[abi.Hook]error{}
+	try := func(ctx context.Context, c *chain.Call) {
+		_, seen[c.Hook] = c.Tool(ctx, "echo", "")
+		_, err := c.Model(ctx, saying("judge x"))
+		if seen[c.Hook] == nil {
+			seen[c.Hook] = err
+		}
+	}
+	n := &chain.Native{
+		AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			try(ctx, c)
+			return nil, nil
+		},
+		Observe: func(ctx context.Context, c *chain.Call, _ *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+			try(ctx, c)
+			return nil, nil
+		},
+		TranslateBefore: func(ctx context.Context, c *chain.Call, _ *abi.TranslateInput) (*abi.TranslateAnswer, error) {
+			try(ctx, c)
+			return nil, nil
+		},
+	}
+	a, err := agent.New(&agent.Options{Model: answering(&abi.Usage{TotalTokens: 3}), Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("n", n))})
+	require.NoError(t, err)
+	var last abi.Event
+	for e, err := range a.RunFor(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}, lines{}) {
+		require.NoError(t, err)
+		last = e.Event
+	}
+	require.NoError(t, seen[abi.HookAfterAgent])
+	require.EqualValues(t, 6, last.Usage.TotalTokens, "what after_agent asked counts")
+	require.ErrorIs(t, seen[abi.HookObserve], &abi.Error{Code: abi.CodeDenied})
+	require.ErrorIs(t, seen[abi.HookTranslateBefore], &abi.Error{Code: abi.CodeDenied})
+}
+
+// TestOwnToolCycles checks that calls within calls come to an end: a tool that
+// calls itself, and two modules that each call a tool when one is called.
+func TestOwnToolCycles(t *testing.T) {
+	t.Parallel()
+	var deepest error
+	var calledSelf atomic.Int64
+	self := chain.WithTools(chain.Tool{Tool: abi.Tool{Name: "self"}})
+	self.CallTool = func(ctx context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+		calledSelf.Add(1)
+		res, err := c.Tool(ctx, "self", "")
+		if err != nil {
+			deepest = err
+			return &abi.CallToolAnswer{Result: abi.TextResult("bottom")}, nil
+		}
+		return &abi.CallToolAnswer{Result: res}, nil
+	}
+	tr := try(t, agent.Options{Chain: with(t, native("m", self))}, []scripted.Reply{calls("self#1"), scripted.Text("done")})
+	require.NoError(t, tr.err)
+	require.ErrorIs(t, deepest, &abi.Error{Code: abi.CodeLimit})
+	require.EqualValues(t, 1+abi.MaxNested, calledSelf.Load())
+	require.Equal(t, 1+abi.MaxNested, tr.count(abi.EventToolCall))
+	require.Contains(t, tr.saw(1), "T:bottom#1")
+
+	var hooks atomic.Int64
+	meddler := func() *chain.Native {
+		return &chain.Native{BeforeTool: func(ctx context.Context, c *chain.Call, _ *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			hooks.Add(1)
+			_, err := c.Tool(ctx, "echo", "")
+			if err != nil {
+				require.ErrorIs(t, err, &abi.Error{Code: abi.CodeLimit})
+			}
+			return nil, nil
+		}}
+	}
+	tr = try(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("a", meddler()), native("b", meddler()))},
+		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
+	require.NoError(t, tr.err)
+	require.EqualValues(t, 2+2*abi.MaxNested, hooks.Load(), "each call passes the other's hook")
+
+	var limited error
+	many := chain.WithBeforeAgent(func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		for range 65 {
+			_, limited = c.Tool(ctx, "echo", "")
+		}
+		return nil, nil
+	})
+	runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("many", many))})
+	require.ErrorIs(t, limited, &abi.Error{Code: abi.CodeLimit})
+}
+
+// TestOwnToolAGateOfTheCaller checks that a module cannot be used to get round
+// another's gate: the gate of a module whose own call is under way judges what
+// others call within it.
+func TestOwnToolAGateOfTheCaller(t *testing.T) {
+	t.Parallel()
+	guard := &chain.Native{
+		BeforeTool: func(ctx context.Context, c *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+			if in.Call.By != nil {
+				return nil, nil
+			}
+			_, err := c.Tool(ctx, "audit", in.Call.Arguments)
+			return nil, err
+		},
+		GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+			if in.Call.Name == "wipe" {
+				return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "no wiping"}, nil
+			}
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		},
+	}
+	var got []string
+	tenant := &chain.Native{BeforeTool: func(ctx context.Context, c *chain.Call, in *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		if in.Call.Name == "audit" {
+			res, err := c.Tool(ctx, "wipe", "")
+			require.NoError(t, err)
+			got = append(got, res.Content.String())
+		}
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{echo("echo"), echo("audit"), echo("wipe")},
+		Chain: with(t, at(chain.Outer, "guard", guard), at(chain.Tenant, "tenant", tenant))},
+		[]scripted.Reply{calls("echo#1"), scripted.Text("done")})
+	require.NoError(t, tr.err)
+	require.NotEmpty(t, got)
+	for _, text := range got {
+		require.Equal(t, "no wiping", text)
+	}
+}
+
+// TestOwnToolStop checks that a stop within a module's own call ends the run,
+// whatever the module does with the error, and that the call gets its end.
+func TestOwnToolStop(t *testing.T) {
+	t.Parallel()
+	stops := &chain.Native{GateTool: func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		return &abi.GateToolAnswer{Decision: abi.DecideStop, Message: "enough"}, nil
+	}}
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("stops", stops),
+		native("caller", calling("echo", "", func(_ *abi.Result, err error) { require.True(t, chain.IsEnding(err)) })))})
+	var stop *chain.Stop
+	require.ErrorAs(t, tr.err, &stop)
+	require.Equal(t, "stops", tr.last().StoppedBy)
+	require.Equal(t, 1, tr.count(abi.EventToolResult))
+}
+
+// TestOwnToolFaultsAtTheEnd checks that a fault within a call that after_agent makes
+// ends no run that has ended, and says so.
+func TestOwnToolFaultsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	faulty := &chain.Native{WrapToolCall: func(context.Context, *chain.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		panic("no")
+	}}
+	caller := &chain.Native{AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+		_, err := c.Tool(ctx, "echo", "")
+		return nil, err
+	}}
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("caller", caller), native("faulty", faulty))})
+	require.NoError(t, tr.err)
+	for _, e := range tr.events {
+		if e.Type == abi.EventFault {
+			require.Equal(t, "passed_over", e.Action)
+		}
+	}
+	require.Equal(t, 1, tr.count(abi.EventFault))
+	require.Equal(t, abi.RunStop, tr.last().FinishReason)
+}
+
+// TestOwnToolPauses checks that a question within a module's own call pauses the
+// run, and that the resumed pass runs nothing twice: not the calls that the hook
+// made before, not the model, and no event comes again.
+func TestOwnToolPauses(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]string{"approved": `true`, "denied": `{"decision":"deny","message":"no"}`, "other arguments": `{"decision":"edit","arguments":"{\"n\":2}"}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var first, second, judged atomic.Int64
+			gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+				if in.Call.Name == "second" && in.Call.Arguments == "{}" {
+					return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "may it?"}, nil
+				}
+				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+			}}
+			var last string
+			caller := &chain.Native{BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				if _, err := c.Tool(ctx, "first", ""); err != nil {
+					return nil, err
+				}
+				if _, err := c.Model(ctx, saying("judge x")); err != nil {
+					return nil, err
+				}
+				res, err := c.Tool(ctx, "second", "")
+				if err != nil {
+					return nil, err
+				}
+				last = res.Content.String()
+				return nil, nil
+			}}
+			m := scripted.Func(func(_ int, req *model.Request) scripted.Reply {
+				if strings.HasPrefix(req.Messages[0].Content.String(), "judge") {
+					judged.Add(1)
+				}
+				return scripted.Text("done")
+			})
+			p := &pauser{t: t}
+			var err error
+			p.agent, err = agent.New(&agent.Options{Model: m, Tools: []tool.Tool{counting("first", &first), counting("second", &second)},
+				Chain: with(t, native("gate", gate), native("caller", caller))})
+			require.NoError(t, err)
+			p.drain(p.agent.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}))
+			require.NotNil(t, p.paused)
+			require.Equal(t, "caller", p.paused.Interrupts[0].Call.By.Entry)
+			require.EqualValues(t, []int64{1, 1, 0}, []int64{first.Load(), judged.Load(), second.Load()})
+			p.one(ends)
+			require.NoError(t, p.err)
+			want := int64(1)
+			if name == "denied" {
+				want = 0
+				require.Equal(t, "no", last)
+			}
+			require.EqualValues(t, []int64{1, 1, want}, []int64{first.Load(), judged.Load(), second.Load()})
+			var told []string
+			for _, e := range p.events {
+				if e.Call != nil {
+					told = append(told, string(e.Type)+" "+e.Call.Name)
+				}
+			}
+			require.Equal(t, []string{"tool_call first", "tool_result first", "tool_call second", "tool_result second"}, told)
+		})
+	}
+}
+
+// TestOwnToolWhereNobodyCanBeAsked checks that a question within the call of a
+// hook that cannot pause the run is a no.
+func TestOwnToolWhereNobodyCanBeAsked(t *testing.T) {
+	t.Parallel()
+	interrupts := tool.Func(abi.Tool{Name: "asks"}, func(context.Context, abi.Call) (*abi.Result, error) { return nil, &abi.Interrupt{Reason: "well?"} })
+	var got []string
+	caller := &chain.Native{OnChunk: func(ctx context.Context, c *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		if !in.Final {
+			return nil, nil
+		}
+		for _, name := range []string{"echo", "asks"} {
+			res, err := c.Tool(ctx, name, "")
+			require.NoError(t, err)
+			require.True(t, res.IsError)
+			got = append(got, res.Content.String())
+		}
+		return nil, nil
+	}}
+	gate := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		return &abi.GateToolAnswer{Decision: map[bool]string{true: abi.DecideAsk, false: abi.DecideAllow}[in.Call.Name == "echo"]}, nil
+	}}
+	tr := runOn(t, answering(nil), agent.Options{Tools: []tool.Tool{echo("echo"), interrupts}, Chain: with(t, native("caller", caller), native("gate", gate))})
+	require.NoError(t, tr.err)
+	require.Equal(t, []string{"The call of echo needs an approval, and nobody can be asked for it here.", "it asks, and nobody can be asked here: well?"}, got)
+}
+
+// TestOwnToolPausedThenCanceled checks that a call which paused the run gets its
+// end where the run ends before it is made again.
+func TestOwnToolPausedThenCanceled(t *testing.T) {
+	t.Parallel()
+	p := pause(t, agent.Options{Tools: []tool.Tool{echo("echo")}, Chain: with(t, native("asks", asks("echo")),
+		native("caller", calling("echo", "", func(*abi.Result, error) {})))}, scripted.Text("done"))
+	require.NotNil(t, p.paused, "%v", p.err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	events, err := p.agent.Resume(ctx, p.paused.State, map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage(`true`)})
+	require.NoError(t, err)
+	p.drain(events)
+	require.Error(t, p.err)
+	last := p.events[len(p.events)-2]
+	require.Equal(t, abi.EventToolResult, last.Type)
+	require.Contains(t, last.Result.Content.String(), "cut off")
+}

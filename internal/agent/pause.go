@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A Paused is the error of a run that waits for answers. It is no end:
+// after_agent has not run, and [Agent.Resume] goes on with its State.
+type Paused struct {
+	State      *State
+	Interrupts []abi.Pending
+}
+
+// Error says what the run waits for.
+func (p *Paused) Error() string {
+	if len(p.Interrupts) == 1 {
+		return "the run waits for an answer: " + p.Interrupts[0].Reason
+	}
+	return fmt.Sprintf("the run waits for %d answers", len(p.Interrupts))
+}
+
+// pause ends this part of the run: its state is what a later one begins with.
+func (r *run) pause(ctx context.Context) {
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
+	defer cancel()
+	pending := r.state.Pending()
+	e := abi.Event{Type: abi.EventRunPaused, Interrupts: pending, Resume: r.state.ID}
+	if limit := r.root.PauseLimit; limit > 0 {
+		r.state.Expires = time.Now().Add(limit)
+		e.ExpiresMS = r.state.Expires.UnixMilli()
+	}
+	r.observeLast(end, e)
+	r.out.Lock()
+	out := r.prepare(e)
+	r.out.Unlock()
+	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
+	if r.keeper != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
+		r.keeper.head()
+	}
+	state := r.state
+	state.Used = r.stats()
+	if r.state.Parent == "" {
+		state.Modules = r.root.Pins()
+	}
+	r.paused = &Paused{State: &state, Interrupts: pending}
+	r.last(out, StatusPaused)
+}
+
+// Resume goes on with a paused run: answers by the ids of its interrupts, for
+// some of them or all. What was not answered pauses it again. The state may
+// come from another process; it is not changed.
+//
+// The answer to a gate's question is an [abi.Approval], or true or false. Where the
+// agent's modules are not those with which the run paused, the error is a *PinError.
+func (a *Agent) Resume(ctx context.Context, state *State, answers map[string]json.RawMessage) (iter.Seq2[abi.Event, error], error) {
+	r, err := answered(a, state, answers)
+	if err != nil {
+		return nil, err
+	}
+	return events(stream(ctx, r)), nil
+}
+
+// answered is a run that goes on with answers.
+func answered(a *Agent, state *State, answers map[string]json.RawMessage) (*run, error) {
+	if state == nil || state.Record == nil || len(state.Record.Pending()) == 0 {
+		return nil, errors.New("resume: the run does not wait for an answer")
+	}
+	r, err := resumed(a, state)
+	if err != nil {
+		return nil, err
+	}
+	if state.Modules != nil {
+		if err := a.checkPins(state.ID, state.Modules); err != nil {
+			return nil, fmt.Errorf("resume: %w", err)
+		}
+	}
+	if err := r.state.answer(answers); err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	return r, nil
+}
+
+// expired is the end of a run that was answered too late.
+func (r *run) expired() error {
+	at := r.state.Expires
+	r.state.Expires = time.Time{}
+	if at.IsZero() || time.Now().Before(at) {
+		return nil
+	}
+	return &Expired{Limit: r.root.PauseLimit, At: at}
+}
+
+// resumed is a run with a copy of a state.
+func resumed(a *Agent, state *State) (*run, error) {
+	own, err := state.copied()
+	if err == nil {
+		err = a.goesOnWith(own)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r.state = *own
+	if at := a.find(own.Agent); at != nil {
+		r.agent = at
+	} else if len(a.transfers) > 0 {
+		return nil, fmt.Errorf("resume: the run is at agent %q, and agent %q hands over to none of that name", own.Agent, a.Name)
+	}
+	messages := r.state.Messages.All()
+	for _, id := range r.state.Input {
+		r.ids[id] = true
+	}
+	r.state.Messages = chain.NewList(r.revs, messages)
+	r.stepOpen = r.state.StepOpen
+	return r, nil
+}

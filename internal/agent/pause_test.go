@@ -1,0 +1,376 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A pauser runs an agent through its pauses.
+type pauser struct {
+	t      *testing.T
+	agent  *agent.Agent
+	model  *scripted.Model
+	events []abi.Event
+	paused *agent.Paused
+	err    error
+}
+
+func pause(t *testing.T, o agent.Options, replies ...scripted.Reply) *pauser {
+	t.Helper()
+	p := &pauser{t: t, model: scripted.New(replies...)}
+	o.Model = p.model
+	var err error
+	p.agent, err = agent.New(&o)
+	require.NoError(t, err)
+	p.drain(p.agent.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}, RunID: "r"}))
+	return p
+}
+
+func (p *pauser) drain(events iter.Seq2[abi.Event, error]) {
+	p.t.Helper()
+	p.paused, p.err = nil, nil
+	for e, err := range events {
+		p.events = append(p.events, e)
+		p.err = err
+		require.EqualValues(p.t, len(p.events), e.Seq, "numbers go on without gaps")
+	}
+	errors.As(p.err, &p.paused)
+}
+
+func (p *pauser) resume(answers map[string]string) {
+	p.t.Helper()
+	require.NotNil(p.t, p.paused, "%v", p.err)
+	raw := map[string]json.RawMessage{}
+	for id, a := range answers {
+		raw[id] = json.RawMessage(a)
+	}
+	events, err := p.agent.Resume(p.t.Context(), p.paused.State, raw)
+	require.NoError(p.t, err)
+	p.drain(events)
+}
+
+// one answers the only interrupt that waits.
+func (p *pauser) one(answer string) {
+	p.t.Helper()
+	require.Len(p.t, p.paused.Interrupts, 1)
+	p.resume(map[string]string{p.paused.Interrupts[0].ID: answer})
+}
+
+func (p *pauser) types() string {
+	var out []string
+	for _, e := range p.events {
+		if e.Type != abi.EventChunk {
+			out = append(out, string(e.Type))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func (p *pauser) result(id string) string {
+	for _, e := range p.events {
+		if e.Type == abi.EventToolResult && e.Call.ID == id {
+			return e.Result.Content.String()
+		}
+	}
+	return ""
+}
+
+func asks(name string) *chain.Native {
+	return &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+		if in.Call.Name != name {
+			return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+		}
+		return &abi.GateToolAnswer{Decision: abi.DecideAsk, Message: "May I?", Payload: json.RawMessage(`{"risk":3}`)}, nil
+	}}
+}
+
+// counting is a tool that counts its calls and answers with its arguments.
+func counting(name string, n *atomic.Int64) tool.Tool {
+	return tool.Func(abi.Tool{Name: name}, func(_ context.Context, c abi.Call) (*abi.Result, error) {
+		n.Add(1)
+		return abi.TextResult(name + c.Arguments), nil
+	})
+}
+
+func TestAskSomebody(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer, want string
+		calls        int64
+	}{
+		"yes":         {`true`, `t{}`, 1},
+		"approve":     {`{"decision":"approve"}`, `t{}`, 1},
+		"no":          {`false`, `The call of t was not approved.`, 0},
+		"deny, why":   {`{"decision":"deny","message":"not on Fridays"}`, `not on Fridays`, 0},
+		"edit":        {`{"decision":"edit","arguments":"{\"x\":2}"}`, `t{"x":2}`, 1},
+		"edit denied": {`{"decision":"edit","arguments":"{\"bad\":1}"}`, `not this`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var n, other atomic.Int64
+			strict := &chain.Native{GateTool: func(_ context.Context, _ *chain.Call, in *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+				if strings.Contains(in.Call.Arguments, "bad") {
+					return &abi.GateToolAnswer{Decision: abi.DecideDeny, Message: "not this"}, nil
+				}
+				return &abi.GateToolAnswer{Decision: abi.DecideAllow}, nil
+			}}
+			p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n), counting("u", &other)},
+				Chain: with(t, native("strict", strict), native("asks", asks("t")))}, calls("t#1", "u#2"), scripted.Text("done"))
+			require.Equal(t, abi.EventRunPaused, p.events[len(p.events)-1].Type)
+			i := p.paused.Interrupts[0]
+			require.Equal(t, abi.Pending{ID: i.ID, Entry: "asks", Hook: abi.HookGateTool, Reason: "May I?", Payload: json.RawMessage(`{"risk":3}`),
+				Call: &abi.Call{ID: "1", Name: "t", Arguments: "{}", Owner: "host"}}, i)
+			require.Zero(t, n.Load())
+			require.EqualValues(t, 1, other.Load(), "siblings finish")
+
+			p.one(tc.answer)
+			require.NoError(t, p.err)
+			require.Equal(t, tc.want, p.result("1"))
+			require.Equal(t, tc.calls, n.Load())
+			require.EqualValues(t, 1, other.Load(), "and do not run again")
+			require.Equal(t, "run_started step_started message tool_call tool_call tool_result run_paused tool_result step_finished "+
+				"step_started message step_finished run_finished", p.types(), "nothing is told twice")
+		})
+	}
+}
+
+func TestAYesIsForTheExactCall(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	round := 0
+	change := &chain.Native{BeforeTool: func(context.Context, *chain.Call, *abi.BeforeToolInput) (*abi.BeforeToolAnswer, error) {
+		round++
+		return nil, nil
+	}, WrapToolCall: func(ctx context.Context, c *chain.Call, _ *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
+		args := `{"sneaky":true}`
+		if _, err := c.NextTool(ctx, abi.CallPatch{}); err != nil {
+			return nil, err
+		}
+		_, err := c.NextTool(ctx, abi.CallPatch{Arguments: &args})
+		return nil, err
+	}}
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("change", change), native("asks", asks("t")))},
+		calls("t#1"), scripted.Text("done"))
+	p.one("true")
+	require.NotNil(t, p.paused, "other arguments ask again")
+	require.Equal(t, `{"sneaky":true}`, p.paused.Interrupts[0].Call.Arguments)
+	require.EqualValues(t, 1, n.Load())
+	p.one("false")
+	require.NoError(t, p.err)
+	require.EqualValues(t, 1, n.Load(), "what was called is not called again")
+	require.Equal(t, 1, round, "a pipeline hook answers from the record")
+}
+
+func TestSomeAnswers(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))},
+		calls("t#1", "t#2"), scripted.Text("done"))
+	require.Len(t, p.paused.Interrupts, 2)
+	second := p.paused.Interrupts[1]
+	p.resume(map[string]string{p.paused.Interrupts[0].ID: "true"})
+	require.Equal(t, []abi.Pending{second}, p.paused.Interrupts, "the other still waits, under its id")
+	require.EqualValues(t, 1, n.Load())
+	p.one("true")
+	require.NoError(t, p.err)
+	require.EqualValues(t, 2, n.Load())
+}
+
+func TestStateHookInterrupts(t *testing.T) {
+	t.Parallel()
+	var firsts, answers []string
+	first := chain.WithBeforeModelRewriteState(func(_ context.Context, m []abi.Message) ([]abi.Message, error) {
+		firsts = append(firsts, "called")
+		return append(m, abi.User("from first")), nil
+	})
+	interrupt := &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		n, err := c.LocalAdd("n", 1)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, short(c.List(abi.ListState).All())...)
+		if in.Resume == nil {
+			if _, err := c.LocalSet("seen", json.RawMessage(`true`), abi.LocalAlways); err != nil {
+				return nil, err
+			}
+			return &abi.BeforeModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "which?"}},
+				Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User("lost")}}}}}, nil
+		}
+		if _, ok, _ := c.LocalGet("seen"); !ok || n != 2 {
+			return nil, errors.New("run-local values were lost")
+		}
+		return &abi.BeforeModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Insert: []abi.Message{abi.User(string(in.Resume.Answer))}}}}}, nil
+	}}
+	p := pause(t, agent.Options{MaxSteps: 1, Chain: with(t, native("first", first), native("interrupt", interrupt))}, scripted.Text("done"))
+	require.Empty(t, p.model.Requests())
+	p.one(`"blue"`)
+	require.NoError(t, p.err, "no step is burnt")
+	require.Equal(t, []string{`U:"blue"`, "U:hi", "U:from first"}, short(p.model.Requests()[0].Messages))
+	require.Equal(t, []string{"called"}, firsts)
+	require.Equal(t, []string{"U:hi", "U:from first", "U:hi", "U:from first"}, answers, "the input it saw")
+}
+
+func TestModelIsNotAskedTwice(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]*chain.Native{
+		"after_model": {AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			if in.Resume == nil {
+				return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
+			}
+			return nil, nil
+		}},
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			if err := c.Emit("wrapping", nil); err != nil {
+				return nil, err
+			}
+			if _, err := c.NextModel(ctx, abi.RequestPatch{}); err != nil {
+				return nil, err
+			}
+			if in.Resume == nil {
+				return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
+			}
+			return nil, nil
+		}},
+		"after_model_rewrite_state": {AfterModelRewriteState: func(_ context.Context, _ *chain.Call, in *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			if in.Resume == nil {
+				return &abi.AfterModelRewriteStateAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
+			}
+			return nil, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pause(t, agent.Options{NoStream: true, Chain: with(t, native("m", n))}, scripted.Text("once"))
+			p.one("true")
+			require.NoError(t, p.err)
+			require.Len(t, p.model.Requests(), 1)
+			require.Equal(t, 1, strings.Count(p.types(), "message"))
+			require.LessOrEqual(t, strings.Count(p.types(), "custom"), 1, "events are not repeated")
+			require.Equal(t, "once", p.events[len(p.events)-1].Message.Content.String())
+		})
+	}
+}
+
+func TestNoInterruptOnceDelivered(t *testing.T) {
+	t.Parallel()
+	n := &chain.Native{AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		return &abi.AfterModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "check"}}}, nil
+	}}
+	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("told"))
+	require.ErrorContains(t, p.err, "an interrupt after a part of the answer was delivered")
+}
+
+// TestDeliveredBeforeAPause is of a wrapper that sent something while one further in
+// was pausing the run: nothing of the answer is told twice, and the message says so.
+func TestDeliveredBeforeAPause(t *testing.T) {
+	t.Parallel()
+	n := &chain.Native{WrapModel: func(_ context.Context, _ *chain.Call, in *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		if in.Resume == nil {
+			return &abi.WrapModelAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "go on?"}}}, nil
+		}
+		return nil, nil
+	}}
+	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("Hello you"))
+	p.paused.State.Streamed = []abi.Chunk{{Kind: abi.ChunkText, Text: "Hel"}}
+	p.one("true")
+	require.NoError(t, p.err)
+	require.Equal(t, "run_started step_started run_paused message step_finished run_finished", p.types())
+	for _, e := range p.events {
+		require.NotEqual(t, abi.EventChunk, e.Type)
+		require.Equal(t, e.Type == abi.EventMessage, e.Replaced)
+	}
+}
+
+func TestToolInterrupts(t *testing.T) {
+	t.Parallel()
+	ask := tool.Func(abi.Tool{Name: "ask"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+		answer, ok := tool.Answer(ctx)
+		if !ok {
+			return nil, &abi.Interrupt{Reason: "What is your name?"}
+		}
+		return abi.TextResult(string(answer)), nil
+	})
+	p := pause(t, agent.Options{Tools: []tool.Tool{ask}}, calls("ask#1"), scripted.Text("done"))
+	require.Equal(t, "What is your name?", p.paused.Interrupts[0].Reason)
+	p.one(`"Ada"`)
+	require.NoError(t, p.err)
+	require.Equal(t, `"Ada"`, p.result("1"))
+}
+
+func TestBeforeAgentInterrupts(t *testing.T) {
+	t.Parallel()
+	n := &chain.Native{BeforeAgent: func(_ context.Context, _ *chain.Call, in *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		if in.Resume == nil {
+			return &abi.BeforeAgentAnswer{Control: abi.Control{Interrupt: &abi.Interrupt{Reason: "who?"}}}, nil
+		}
+		text := "for " + string(in.Resume.Answer)
+		return &abi.BeforeAgentAnswer{Instruction: &text}, nil
+	}}
+	p := pause(t, agent.Options{Chain: with(t, native("m", n))}, scripted.Text("done"))
+	p.one(`"Ada"`)
+	require.NoError(t, p.err)
+	require.Equal(t, []string{`S:for "Ada"`, "U:hi"}, short(p.model.Requests()[0].Messages))
+}
+
+func TestResumeRefusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	id := p.paused.Interrupts[0].ID
+	for name, tc := range map[string]struct {
+		answers map[string]json.RawMessage
+		want    string
+	}{
+		"unknown id":   {map[string]json.RawMessage{"int_99": []byte("true")}, `no interrupt "int_99"`},
+		"no JSON":      {map[string]json.RawMessage{id: []byte("yes")}, "answer to " + id},
+		"no decision":  {map[string]json.RawMessage{id: []byte(`{"decision":"maybe"}`)}, "want approve, deny or edit"},
+		"yes, but":     {map[string]json.RawMessage{id: []byte(`{"decision":"approve","arguments":"{}"}`)}, "edit is the one that runs the call with others"},
+		"half an edit": {map[string]json.RawMessage{id: []byte(`{"decision":"edit"}`)}, "an edit needs arguments"},
+	} {
+		_, err := p.agent.Resume(t.Context(), p.paused.State, tc.answers)
+		require.ErrorContains(t, err, tc.want, name)
+	}
+	p.one("true")
+	require.NoError(t, p.err, "a refused answer has changed nothing")
+	_, err := p.agent.Resume(t.Context(), &agent.State{}, nil)
+	require.ErrorContains(t, err, "does not wait")
+}
+
+// A paused run goes on with the modules with which it paused, or with those that whoever
+// resumes it wants expressly.
+func TestResumeWithOtherModules(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	p := pause(t, agent.Options{Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("asks", asks("t")))}, calls("t#1"), scripted.Text("done"))
+	answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: []byte("true")}
+	other, err := agent.New(&agent.Options{Model: p.model, Tools: []tool.Tool{counting("t", &n)}, Chain: with(t, native("other", asks("u")))})
+	require.NoError(t, err)
+	b, err := json.Marshal(p.paused.State)
+	require.NoError(t, err)
+	var state agent.State
+	require.NoError(t, json.Unmarshal(b, &state))
+	_, err = other.Resume(t.Context(), &state, answers)
+	var pins *agent.PinError
+	require.ErrorAs(t, err, &pins)
+	require.ErrorContains(t, err, "entry 1 was asks in ring tenant, and is other")
+	require.Zero(t, n.Load())
+
+	state.Modules = nil
+	p.agent, p.paused.State = other, &state
+	p.one("true")
+	require.NoError(t, p.err)
+	require.EqualValues(t, 1, n.Load())
+}

@@ -1,0 +1,350 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A powered journal has what it was given in memory until the disk is waited for. At one
+// of its writes power fails: that one and what else is in memory is lost.
+type powered struct {
+	agent.Journal
+	at int64 // the write; 0: none
+
+	mu     sync.Mutex
+	writes int64
+	memory []func() error
+	dead   bool
+}
+
+func (p *powered) write(lazy bool, written func(), do func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead {
+		return errDied
+	}
+	p.writes++
+	p.memory = append(p.memory, do)
+	if p.writes == p.at {
+		p.dead = true
+	}
+	if lazy {
+		return nil
+	}
+	p.mu.Unlock()
+	if written != nil {
+		written()
+	}
+	for range 9 {
+		runtime.Gosched() // others write meanwhile
+	}
+	p.mu.Lock()
+	if p.dead {
+		return errDied
+	}
+	var failed error
+	for _, do := range p.memory {
+		failed = errors.Join(failed, do())
+	}
+	p.memory = nil
+	return failed
+}
+
+func (p *powered) Create(ctx context.Context, r *agent.NewRun) error {
+	return p.write(r.Lazy, nil, func() error { return p.Journal.Create(ctx, r) })
+}
+
+func (p *powered) Commit(_ context.Context, c *agent.Commit) error {
+	own, written := *c, c.Written
+	own.Written = nil
+	return p.write(c.Lazy, written, func() error { return p.Journal.Commit(context.Background(), &own) })
+}
+
+func (p *powered) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+	err = p.write(false, nil, func() (err error) {
+		kept, err = p.Journal.Claim(ctx, c)
+		return err
+	})
+	return kept, err
+}
+
+// isLight reports whether a failure of power may take back that an event was told.
+func isLight(e *abi.Event) bool {
+	if e.Type == abi.EventChild {
+		e = e.Event
+	}
+	return e.Type == abi.EventChunk || e.Type == abi.EventStepStarted
+}
+
+// lose takes back what was told and is not on the disk.
+func (c *taker) lose(last int64) {
+	for c.last > last {
+		e := &c.all[len(c.all)-1]
+		require.True(c.t, isLight(e), "%s was told before it was safe", e.Type)
+		c.all, c.last = c.all[:len(c.all)-1], c.last-1
+	}
+}
+
+// liveOn runs the run to its end, through a failure of power at write number at.
+func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) {
+	s := openStore(t)
+	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
+	p = &powered{Journal: s, at: at}
+	j := agent.Journal(p)
+	start := func() {
+		_ = c.take(w.agent(t, j).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
+	}
+	start()
+	for range 5 {
+		if p.dead {
+			j = s
+		}
+		info, loadErr := s.Run(t.Context(), "r")
+		if errors.Is(loadErr, agent.ErrNoRun) {
+			c.lose(0)
+			start()
+			continue
+		}
+		require.NoError(t, loadErr)
+		c.lose(info.LastSeq)
+		c.catchUp(s)
+		if info.Status == agent.StatusFinished {
+			break
+		}
+		var answers map[string]json.RawMessage
+		if len(info.Pending) > 0 {
+			answers = map[string]json.RawMessage{info.Pending[0].ID: json.RawMessage(`true`)}
+		}
+		events, resumeErr := w.agent(t, j).Continue(t.Context(), "r", answers)
+		if resumeErr != nil {
+			require.ErrorIs(t, resumeErr, errDied)
+			continue
+		}
+		_ = c.take(events)
+	}
+	return w, c, p
+}
+
+// When power fails nothing is done twice that must not be, and nothing that the caller
+// was told of is lost, but for pieces of what came again.
+func TestPowerFailsAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	for depth, lived := range []func(*testing.T, *world, *taker){requireLived, requireChild} {
+		w, c, p := liveOn(t, 0, depth)
+		lived(t, w, c)
+		for at := int64(1); at <= p.writes+2; at++ {
+			t.Run(fmt.Sprint(depth, " deep, ", at), func(t *testing.T) {
+				t.Parallel()
+				w, c, _ := liveOn(t, at, depth)
+				lived(t, w, c)
+			})
+		}
+	}
+}
+
+// A busy disk takes long for each wait, and keeps nothing. It counts who waits.
+type busyDisk struct {
+	agent.Journal
+	waits         atomic.Int64
+	written, safe atomic.Int64 // writes
+}
+
+const diskTakes = time.Second
+
+func (d *busyDisk) Create(context.Context, *agent.NewRun) error {
+	d.written.Add(1)
+	return nil
+}
+
+func (d *busyDisk) Commit(_ context.Context, c *agent.Commit) error {
+	n := d.written.Add(1)
+	if c.Lazy {
+		return nil
+	}
+	c.Written()
+	d.waits.Add(1)
+	time.Sleep(diskTakes)
+	d.safe.Store(max(d.safe.Load(), n)) // they end in their order
+	return nil
+}
+
+func (d *busyDisk) Renew(context.Context, string, int64, time.Duration) (bool, error) {
+	return false, nil
+}
+
+// A modelFunc is a model that is a function.
+type modelFunc func() (*abi.Response, error)
+
+func (f modelFunc) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
+	return f()
+}
+
+// A run waits for the disk before it calls a tool that has effects, and before its end is
+// told. It goes on while other waits are under way.
+func TestWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	const thinks = 10 * time.Millisecond
+	for _, c := range []struct {
+		name   string
+		steps  int // that have a tool
+		unsafe bool
+		waits  int64
+		writes int64 // 0: it is not said
+		took   time.Duration
+	}{
+		{name: "an answer alone", waits: 2, writes: 3, took: thinks + diskTakes},
+		{name: "tools that may be called again", steps: 3, waits: 8, took: 4*thinks + diskTakes},
+		{name: "tools with effects", steps: 3, unsafe: true, waits: 8, took: 4*thinks + 4*diskTakes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &busyDisk{}
+				asked, calls := 0, 0
+				m := modelFunc(func() (*abi.Response, error) {
+					time.Sleep(thinks)
+					asked++
+					if asked > c.steps {
+						return &abi.Response{Message: abi.Assistant("done")}, nil
+					}
+					m := abi.Assistant("")
+					m.ToolCalls = []abi.ToolCall{abi.NewToolCall(fmt.Sprint(asked), "do", "{}")}
+					return &abi.Response{Message: m}, nil
+				})
+				a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: d},
+					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: !c.unsafe}, func(context.Context, abi.Call) (*abi.Result, error) {
+						if calls++; c.unsafe {
+							require.Equal(t, d.written.Load(), d.safe.Load(), "what has begun is safe")
+						}
+						return abi.TextResult("did"), nil
+					})}})
+				require.NoError(t, err)
+				began := time.Now()
+				for e, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+					require.NoError(t, err)
+					if e.Type == abi.EventRunStarted {
+						require.GreaterOrEqual(t, time.Since(began), diskTakes, "it is told once it is safe")
+					}
+				}
+				require.Equal(t, c.steps, calls)
+				require.Equal(t, d.written.Load(), d.safe.Load(), "the end is safe")
+				require.Equal(t, c.waits, d.waits.Load())
+				if c.writes > 0 {
+					require.Equal(t, c.writes, d.written.Load(), "its beginning, what it told of that, and its end")
+				}
+				require.Equal(t, c.took, time.Since(began))
+			})
+		})
+	}
+}
+
+// A logged journal has what was committed.
+type logged struct {
+	agent.Journal
+	mu  sync.Mutex
+	log []byte
+}
+
+func (l *logged) Create(context.Context, *agent.NewRun) error { return nil }
+
+func (l *logged) Commit(_ context.Context, c *agent.Commit) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log = append(l.log, c.Log...)
+	return nil
+}
+
+func (l *logged) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.log, []byte(text))
+}
+
+// Hooks and tools, which may do something outside, learn of what the model answered once
+// it is kept.
+func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
+	t.Parallel()
+	const answer = "this is the answer"
+	for _, where := range []string{"wrap_model", "after_model", "after_model_rewrite_state", "gate_tool", "an idempotent tool", "after_agent"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, seen := &logged{}, 0
+				see := func() {
+					seen++
+					require.True(t, l.has(answer))
+				}
+				n := &chain.Native{}
+				switch where {
+				case "wrap_model":
+					n.WrapModel = func(_ context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+						_, err := c.NextModel(context.Background(), abi.RequestPatch{})
+						see()
+						return nil, err
+					}
+				case "after_model":
+					n.AfterModel = func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "after_model_rewrite_state":
+					n.AfterModelRewriteState = func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "gate_tool":
+					n.GateTool = func(context.Context, *chain.Call, *abi.GateToolInput) (*abi.GateToolAnswer, error) {
+						see()
+						return nil, nil
+					}
+				case "after_agent":
+					n.AfterAgent = func(context.Context, *chain.Call, *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+						see()
+						return nil, nil
+					}
+				}
+				entries := []chain.Entry{{Name: "looks", Middleware: n}}
+				if where == "an idempotent tool" {
+					entries = nil
+				}
+				c, err := chain.New(entries...)
+				require.NoError(t, err)
+				m := modelFunc(func() (*abi.Response, error) {
+					m := abi.Assistant(answer)
+					if !l.has(answer) && seen == 0 && strings.HasSuffix(where, "tool") {
+						m.ToolCalls = []abi.ToolCall{abi.NewToolCall("1", "do", "{}")}
+					}
+					return &abi.Response{Message: m}, nil
+				})
+				a, err := agent.New(&agent.Options{Model: m, Chain: c, Journal: &agent.JournalOptions{Journal: l},
+					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: true}, func(context.Context, abi.Call) (*abi.Result, error) {
+						if where == "an idempotent tool" {
+							see()
+						}
+						return abi.TextResult("did"), nil
+					})}})
+				require.NoError(t, err)
+				for _, err := range a.Run(t.Context(), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
+					require.NoError(t, err)
+				}
+				require.Positive(t, seen)
+			})
+		})
+	}
+}

@@ -1,0 +1,520 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A run is one run of an agent.
+type run struct {
+	root     *Agent // that the run began with, and whose limits hold
+	agent    *Agent // whose turn it is
+	parent   *run   // that this one is a tool of
+	depth    int    // how many there are around it
+	chain    *chain.Run
+	events   *outbox
+	client   client
+	wrong    error   // with what the run was to begin with
+	err      *Error  // set before run_finished is sent
+	paused   *Paused // set before run_paused is sent
+	journal  *JournalOptions
+	keeper   *keeper // nil: the run is not kept
+	crashed  bool    // the process that ran it before has ended in the middle
+	canceled bool    // it goes on only to end
+	lost     error   // of the journal: set before the events end
+	memory   memory
+
+	out   sync.Mutex // held while an event is numbered and sent
+	mu    sync.Mutex // guards what hooks of parallel calls see of the state
+	state State
+	ids   map[string]bool // of the messages that the run began with
+
+	admitted map[*Agent]*Admission
+	within   context.Context  // of the next phase, where it is another
+	past     []abi.EntryStats // of agents that handed over
+	parallel int              // tool calls at once
+	// room is asked before a middleware makes a call of its own; nil: there is.
+	room     func(context.Context, chain.Own) (release func(), err error)
+	stepOpen bool
+	answered int64 // the revision of the messages whose calls are all answered
+	system   *chain.List
+	asked    *chain.List // the last request, before modules changed it
+	flat     chain.Flat  // what the model was given last
+	revs     *chain.Revisions
+	traced   chain.Outcome // of the run
+}
+
+func newRun(a *Agent, in Input) *run {
+	id := in.RunID
+	if id == "" {
+		id = NewRunID()
+	}
+	a, wrong := a.given(in.Chain)
+	r := &run{root: a, agent: a, journal: a.Journal, wrong: wrong, events: newOutbox(), ids: make(map[string]bool, len(in.Messages)), revs: chain.NewRevisions()}
+	r.state = State{ID: id, Agent: a.Name, Parent: in.Parent, Metadata: in.Metadata, With: a.with, Phase: PhaseStart,
+		Locals: chain.NewLocals(), Record: chain.NewRecord()}
+	r.equip(a)
+	r.state.Messages = chain.NewList(r.revs, r.adopt(in.Messages))
+	return r
+}
+
+// adopt gives the caller's messages ids and origins where they have none.
+func (r *run) adopt(messages []abi.Message) []abi.Message {
+	out := make([]abi.Message, len(messages))
+	for i, m := range messages {
+		if m.ID != "" && !r.ids[m.ID] && len(m.ID) <= abi.MaxName {
+			r.ids[m.ID] = true
+		} else {
+			m.ID = ""
+		}
+		if m.Origin == "" {
+			m.Origin = originOf(m.Role)
+		}
+		out[i] = m
+	}
+	r.state.Input = slices.Grow(r.state.Input, len(out))
+	for i := range out {
+		if out[i].ID == "" {
+			out[i].ID = r.NewID()
+			r.ids[out[i].ID] = true
+		}
+		r.state.Input = append(r.state.Input, out[i].ID)
+	}
+	return out
+}
+
+// originOf is where a caller's message comes from that does not say so.
+func originOf(role string) string {
+	switch role {
+	case abi.RoleAssistant:
+		return abi.OriginModel
+	case abi.RoleTool:
+		return abi.OriginTool
+	default:
+		return abi.OriginUser
+	}
+}
+
+// NewID returns an id for a message of the run.
+func (r *run) NewID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		r.state.LastID++
+		if id := "msg_" + strconv.FormatInt(r.state.LastID, 10); !r.ids[id] {
+			return id
+		}
+	}
+}
+
+// Where says where in the run it is.
+func (r *run) Where() abi.Run {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.state
+	w := abi.Run{ID: s.ID, Agent: s.Agent, Step: s.Step, StepID: s.StepID, MaxSteps: r.root.MaxSteps,
+		Usage: s.Usage, Metadata: s.Metadata, NowMS: now.UnixMilli(), Parent: s.Parent}
+	if !s.Deadline.IsZero() {
+		w.DeadlineMS = max(1, s.Deadline.Sub(now).Milliseconds())
+	}
+	return w
+}
+
+// Send sends an event to the caller, and waits while it is behind.
+func (r *run) Send(e abi.Event) abi.Event {
+	r.out.Lock()
+	defer r.out.Unlock()
+	out := r.prepare(e)
+	r.hand(out, false)
+	return out.Event
+}
+
+// hand gives an event to the caller, once it is kept. One that tells of a change
+// of the state which is still to come is held until then.
+func (r *run) hand(e ClientEvent, held bool) {
+	r.hold(&e)
+	if r.keeper != nil {
+		r.keeper.hand(e, held)
+		return
+	}
+	r.events.send(e)
+}
+
+// Keep implements [chain.Keeper].
+func (r *run) Keep(ctx context.Context, safe bool) error {
+	if r.keeper == nil {
+		return nil
+	}
+	return r.keeper.keep(ctx, safe)
+}
+
+// tell sends an event to the caller and to the observers.
+func (r *run) tell(e abi.Event) {
+	r.out.Lock()
+	defer r.out.Unlock()
+	out := r.prepare(e)
+	r.chain.Note(out.Event)
+	r.hand(out, tellsOfState[e.Type])
+}
+
+// tellsOfState are the events that tell of a change of the state, which the
+// loop makes after them, at the end of a phase.
+var tellsOfState = map[abi.EventType]bool{
+	abi.EventStepStarted:  true,
+	abi.EventMessage:      true,
+	abi.EventToolCall:     true,
+	abi.EventToolResult:   true,
+	abi.EventLimit:        true,
+	abi.EventTransfer:     true,
+	abi.EventStepFinished: true,
+}
+
+func (r *run) stamp(e abi.Event, seq int64) abi.Event {
+	e.Seq, e.Run, e.TimeMS = seq, r.state.ID, time.Now().UnixMilli()
+	e.Step, e.StepID = r.state.Step, r.state.StepID
+	return e
+}
+
+// execute runs the run to its end.
+func (r *run) execute(ctx context.Context) {
+	defer r.events.close()
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.openMemory(ctx, cancel)
+	defer r.closeMemory()
+	ctx = account.WithContext(ctx, r.memory.run) // what clients of models read is the run's
+	ctx, closeJournal := r.openJournal(ctx)
+	defer closeJournal()
+	ctx, refused := r.admit(ctx, r.agent)
+	defer r.release()
+	if t := r.root.Timeout; t > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t, errTimeout)
+		defer cancel()
+	}
+	if k := r.keeper; k != nil {
+		defer context.AfterFunc(ctx, k.stop)()
+	}
+	r.state.Deadline, _ = ctx.Deadline()
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationRun, Model: r.agent.ModelName})
+	defer func() { end(r.traced) }()
+	defer r.client.begin(ctx)()
+	err := refused
+	if r.wrong != nil {
+		err = r.wrong
+	}
+	if err == nil {
+		r.chain, err = r.open(ctx, r.agent)
+	}
+	if err != nil && r.keeper != nil && r.keeper.entries > 0 {
+		r.traced.Err = err
+		r.lost = err // it can still go on, elsewhere or later
+		return
+	}
+	if err != nil { // no middleware learns of this run
+		r.chain, _ = mustEmpty().Open(ctx, r.state.ID, r, r.state.Locals)
+	}
+	defer func() { r.chain.Close() }() // that of the agent whose turn it then is
+	r.chain.Streams().Store(r.state.Streams)
+	if !r.keepBegin(ctx) {
+		return
+	}
+	if r.state.LastSeq == 0 {
+		r.tell(abi.Event{Type: abi.EventRunStarted, Agent: r.agent.Name, Model: r.agent.ModelName, Parent: r.state.Parent})
+	}
+	if err == nil {
+		err = r.expired()
+	}
+	if err == nil && r.state.Phase != PhaseEnd {
+		err = r.loop(ctx)
+	}
+	if errors.Is(err, ErrHandedBack) {
+		r.lost, r.traced.Err = err, err
+		return
+	}
+	if r.isLost() {
+		return
+	}
+	var interrupted *chain.Interrupted
+	if errors.As(err, &interrupted) {
+		r.pause(ctx)
+		return
+	}
+	r.finish(caller, ctx, err)
+}
+
+// admit waits until the run, or an agent's part of it, may begin. The context
+// is that of whoever holds what it was given.
+func (r *run) admit(ctx context.Context, a *Agent) (context.Context, error) {
+	r.parallel, r.room = r.root.Parallel, nil
+	if have := r.admitted[a]; have != nil {
+		r.parallel, r.room = have.Parallel, have.Room
+		return ctx, nil
+	}
+	if a.Admit == nil {
+		return ctx, nil
+	}
+	within, admission, err := a.Admit(ctx, a.Chain, r.parallel)
+	switch {
+	case err == nil:
+		r.parallel, r.room = admission.Parallel, admission.Room
+		if r.admitted == nil {
+			r.admitted = map[*Agent]*Admission{}
+		}
+		r.admitted[a] = admission
+		return within, nil
+	case ctx.Err() != nil:
+		return ctx, &chain.Over{Cause: err}
+	default:
+		return ctx, &NotAdmitted{err}
+	}
+}
+
+// release gives back what the run was given.
+func (r *run) release() {
+	for _, a := range r.admitted {
+		a.Release()
+	}
+}
+
+func mustEmpty() *chain.Chain {
+	c, _ := chain.New()
+	return c
+}
+
+// errTimeout is the cause of a run's end when its own time is up.
+var errTimeout = errors.New("the run's time is up")
+
+// An answer is how a run ends well.
+type answer struct {
+	reason string
+	final  abi.Message
+}
+
+// Error makes an answer the error that leaves the loop.
+func (a *answer) Error() string { return "finished: " + a.reason }
+
+// loop runs phase after phase until one ends the run.
+func (r *run) loop(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("the host failed: %v", v)}
+		}
+	}()
+	for {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return &chain.Over{Cause: cause}
+		}
+		r.chain.Begin(r.state.Record)
+		next, err := r.phase(ctx)
+		if err != nil {
+			return err
+		}
+		if r.within != nil {
+			ctx, r.within = r.within, nil
+		}
+		r.state.Phase, r.state.Record = next, r.state.Record.Next()
+		r.keepPhase()
+		if r.mustHandBack() {
+			return &JournalError{r.state.ID, ErrHandedBack}
+		}
+		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
+			r.observe(ctx) // before the run waits for others
+		}
+	}
+}
+
+// phase goes through the phase that the run is in, and returns the next one.
+func (r *run) phase(ctx context.Context) (Phase, error) {
+	switch r.state.Phase {
+	case PhaseStart:
+		return r.start(ctx)
+	case PhaseStep:
+		return r.beginStep(ctx)
+	case PhaseRewrite:
+		return r.rewrite(ctx)
+	case PhaseModel:
+		return r.callModel(ctx)
+	case PhaseDecide:
+		return r.decide(ctx)
+	case PhaseTools:
+		return r.callTools(ctx)
+	case PhaseRound:
+		return r.endRound(ctx)
+	case PhaseTurn:
+		return r.handOver(ctx)
+	default:
+		return "", fmt.Errorf("there is no phase %q", r.state.Phase)
+	}
+}
+
+// start runs before_agent.
+func (r *run) start(ctx context.Context) (Phase, error) {
+	s := &r.state
+	begun, err := r.chain.BeforeAgent(ctx, chain.Start{
+		Instruction: s.Instruction, Tools: s.Tools, ReturnDirectly: s.ReturnDirectly, Messages: s.Messages,
+		Model: r.agent.ModelName, Params: r.agent.Params, Limits: r.root.forModules(),
+	})
+	if err != nil {
+		return "", err
+	}
+	s.Instruction, s.ReturnDirectly, s.Respond = begun.Instruction, begun.ReturnDirectly, begun.Respond
+	s.Messages, s.Tools = begun.Messages, begun.Tools
+	if err := r.checkReturnDirectly(); err != nil {
+		return "", err
+	}
+	s.Active = nil
+	for _, t := range s.Tools {
+		s.Active = append(s.Active, t.Name)
+	}
+	return PhaseStep, nil
+}
+
+// checkReturnDirectly refuses names that the agent gives and no tool has: a
+// module might have added it.
+func (r *run) checkReturnDirectly() error {
+	for _, name := range r.agent.ReturnDirectly {
+		if _, ok := r.state.tool(name); !ok && r.agent.tools[name] == nil {
+			return &abi.Error{Code: abi.CodeInvalid, Message: noReturnDirectly(name, r.state.Tools)}
+		}
+	}
+	return nil
+}
+
+func noReturnDirectly(name string, tools []abi.Tool) string {
+	if len(tools) == 0 {
+		return fmt.Sprintf("return_directly names %q, but the agent has no tools", name)
+	}
+	return fmt.Sprintf("return_directly names %q, which is no tool of the agent; it has %s", name, strings.Join(toolNames(tools), ", "))
+}
+
+// beginStep begins a step.
+func (r *run) beginStep(context.Context) (Phase, error) {
+	s := &r.state
+	last := s.Last
+	if err := r.mayStep(); err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	s.Step++
+	s.StepID = "step_" + strconv.Itoa(s.Step)
+	s.Streamed = nil
+	r.mu.Unlock()
+	r.stepOpen = true
+	r.tell(abi.Event{Type: abi.EventStepStarted})
+	if s.Last != nil && last == nil {
+		r.tellLimit(s.Last, actionLast)
+	}
+	if s.Respond != nil {
+		m := *s.Respond // a journal may be writing the one that the state had
+		m.ID = r.NewID()
+		s.Messages, s.Respond = s.Messages.Append(m), nil
+		s.Told = toolNames(s.activeTools())
+		return PhaseDecide, nil
+	}
+	return PhaseRewrite, nil
+}
+
+// rewrite runs before_model_rewrite_state.
+func (r *run) rewrite(ctx context.Context) (Phase, error) {
+	s := &r.state
+	d, err := r.chain.BeforeModelRewriteState(ctx, r.draft())
+	if err != nil {
+		return "", err
+	}
+	s.Messages, s.Active = d.Messages, d.Active
+	r.answerAll("the conversation went on before it was answered")
+	return PhaseModel, nil
+}
+
+func (r *run) draft() chain.Draft {
+	s := &r.state
+	return chain.Draft{Messages: s.Messages, Tools: s.Tools, Active: s.Active, Model: r.agent.ModelName, Params: r.agent.Params}
+}
+
+// decide runs after_model_rewrite_state; what is then the last message says
+// how the run goes on.
+func (r *run) decide(ctx context.Context) (Phase, error) {
+	s := &r.state
+	response, _ := s.Messages.Last()
+	messages, err := r.chain.AfterModelRewriteState(ctx, r.draft())
+	if err != nil {
+		var paused *chain.Interrupted
+		if !errors.As(err, &paused) {
+			r.tellMessage(response.ID) // it stands in the state as it was
+		}
+		return "", err
+	}
+	s.Messages = messages
+	last, ok := s.Messages.Last()
+	if !ok {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "after_model_rewrite_state left no messages"}
+	}
+	r.tellMessage(response.ID)
+	switch {
+	case last.Role != abi.RoleAssistant:
+		r.answerAll("the conversation went on before it was answered")
+		r.endStep()
+		return PhaseStep, nil
+	case len(last.ToolCalls) == 0:
+		return "", &answer{abi.RunStop, last}
+	default:
+		s.Calls = nil
+		return PhaseTools, nil
+	}
+}
+
+// newFrom is the index of the first message of this run: behind the last one
+// that it began with.
+func (r *run) newFrom() int {
+	for i := r.state.Messages.Len(); i > 0; i-- {
+		if r.ids[r.state.Messages.At(i-1).ID] {
+			return i
+		}
+	}
+	return 0
+}
+
+// tellMessage tells the caller of the step's response as it now stands in
+// the state: the message of that id, or where it is gone the last one, if
+// that is an assistant's.
+func (r *run) tellMessage(id string) {
+	s := &r.state
+	m, _ := s.Messages.Last()
+	for i := s.Messages.Len() - 1; i >= 0; i-- {
+		if at := s.Messages.At(i); at.ID == id {
+			m = at
+			break
+		}
+	}
+	if m.Role == abi.RoleAssistant {
+		e := abi.Event{Type: abi.EventMessage, Message: &m, Replaced: s.Streamed != nil && !chain.Says(s.Streamed, &m)}
+		if s.Finish == abi.FinishLength || s.Finish == abi.FinishFilter {
+			e.FinishReason = s.Finish
+		}
+		r.tell(e)
+	}
+	s.Streamed, s.Finish = nil, ""
+}
+
+func (r *run) endStep() {
+	if r.stepOpen {
+		r.stepOpen = false
+		r.tell(abi.Event{Type: abi.EventStepFinished})
+	}
+}

@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// pump hands on what the maker of a stream puts there. What comes within a moment
+// is handed on together, and while on_chunk hooks are busy with some chunks, the next
+// ones gather. ends says that the last chunk ends a message, and what who makes it.
+//
+// The maker runs on the goroutine of the run, which for one that answers at once is
+// the only one.
+func pump[R any](ctx context.Context, out chain.Sink, ends bool, what string, maker func(ctx context.Context, put func(abi.Chunk) error) (R, error)) (R, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := &passing{ctx: ctx, cancel: cancel, out: out}
+	room := chunkRooms.Get().(*[usualChunks]abi.Chunk)
+	p.waiting.Room(room[:])
+	res, failed := made(what, func() (R, error) { return maker(ctx, p.put) })
+	if failed == nil {
+		failed = p.add(p.joiner.rest()...)
+	}
+	err := p.end(ends && failed == nil)
+	p.waiting.Room(nil) // a maker that goes on nevertheless has another one
+	clear(room[:])
+	chunkRooms.Put(room)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return res, failed
+}
+
+// chunkRooms are such as are used again: who is handed chunks does not keep them.
+var chunkRooms = sync.Pool{New: func() any { return new([usualChunks]abi.Chunk) }}
+
+// usualChunks is how many chunks there is room for that wait together.
+const usualChunks = 32
+
+// made is what a maker made. A panic is its failure.
+func made[R any](what string, maker func() (R, error)) (res R, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &abi.Error{Code: abi.CodeInternal, Message: fmt.Sprintf("%s failed: %v", what, v)}
+		}
+	}()
+	return maker()
+}
+
+// A passing is a stream on its way.
+type passing struct {
+	ctx    context.Context // of the maker
+	cancel func()
+	out    chain.Sink
+	joiner joiner
+
+	waiting chain.Gathering
+	armed   atomic.Bool                // hand comes
+	timer   atomic.Pointer[time.Timer] // of hand; nil until it is needed
+
+	mu     sync.Mutex // held while chunks are handed on
+	ended  bool
+	failed error // of out
+	broken any   // with what out panicked
+}
+
+// put takes a chunk from the maker.
+func (p *passing) put(c abi.Chunk) error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	if !p.joiner.join(&c) {
+		return nil
+	}
+	if err := p.add(c); err != nil {
+		return err
+	}
+	if p.armed.Swap(true) {
+		return nil
+	}
+	if timer := p.timer.Load(); timer != nil {
+		timer.Reset(linger)
+		return nil
+	}
+	p.timer.Store(time.AfterFunc(linger, p.hand))
+	return nil
+}
+
+// add lets chunks wait. Where there is no room, the maker hands on those that do.
+func (p *passing) add(chunks ...abi.Chunk) error {
+	for !p.waiting.Add(chunks...) {
+		p.hand()
+		if p.ctx.Err() != nil {
+			return context.Cause(p.ctx)
+		}
+	}
+	return nil
+}
+
+// hand hands on what waits. Where that fails there is no more to make.
+func (p *passing) hand() {
+	p.armed.Store(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() {
+		if v := recover(); v != nil {
+			p.broken = v
+			p.cancel()
+		}
+	}()
+	chunks, _ := p.waiting.Take(math.MaxInt)
+	if p.ended || p.failed != nil || p.broken != nil || p.ctx.Err() != nil || len(chunks) == 0 {
+		return
+	}
+	if p.failed = p.out(p.ctx, chunks, false); p.failed != nil {
+		p.cancel()
+	}
+}
+
+// end hands on what still waits, on the goroutine of the run.
+func (p *passing) end(final bool) error {
+	if timer := p.timer.Load(); timer != nil {
+		timer.Stop()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	switch {
+	case p.broken != nil:
+		panic(p.broken)
+	case p.failed != nil:
+		return p.failed
+	case p.ctx.Err() != nil:
+		return context.Cause(p.ctx)
+	}
+	chunks, _ := p.waiting.Take(math.MaxInt)
+	if len(chunks) == 0 && !final {
+		return nil
+	}
+	return p.out(p.ctx, chunks, final)
+}
+
+// A joiner puts characters together that a stream of bytes was cut in: what a
+// chunk begins and does not end is held until the next one of its kind.
+type joiner struct {
+	held []abi.Chunk
+}
+
+// join completes a chunk, and reports whether there is anything in it.
+func (j *joiner) join(c *abi.Chunk) bool {
+	text := &c.Text
+	switch c.Kind {
+	case abi.ChunkToolCall:
+		text = &c.Arguments
+	case abi.ChunkPart:
+		return true
+	}
+	before := *text
+	for i, h := range j.held {
+		if h.Kind == c.Kind && h.Index == c.Index {
+			*text = h.Text + *text
+			j.held = append(j.held[:i:i], j.held[i+1:]...)
+			break
+		}
+	}
+	cut := len(*text)
+	for i := cut - 1; i >= max(0, cut-utf8.UTFMax+1); i-- {
+		if utf8.RuneStart((*text)[i]) {
+			if !utf8.FullRuneInString((*text)[i:]) {
+				cut = i
+			}
+			break
+		}
+	}
+	if cut < len(*text) {
+		j.held = append(j.held, abi.Chunk{Kind: c.Kind, Index: c.Index, Text: (*text)[cut:]})
+		*text = (*text)[:cut]
+	}
+	return *text != "" || before == "" || c.Kind == abi.ChunkToolCall
+}
+
+// rest are the bytes that are still held: no character comes of them.
+func (j *joiner) rest() []abi.Chunk {
+	for i := range j.held {
+		if h := &j.held[i]; h.Kind == abi.ChunkToolCall {
+			h.Arguments, h.Text = h.Text, ""
+		}
+	}
+	return j.held
+}

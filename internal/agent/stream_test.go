@@ -1,0 +1,382 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+func (tr *trial) streamed() string {
+	var b strings.Builder
+	for _, e := range tr.events {
+		if e.Type == abi.EventChunk {
+			b.WriteString(e.Chunk.Text)
+		}
+	}
+	return b.String()
+}
+
+func (tr *trial) message(t *testing.T) abi.Event {
+	t.Helper()
+	for _, e := range tr.events {
+		if e.Type == abi.EventMessage {
+			return e
+		}
+	}
+	t.Fatal("no message event")
+	return abi.Event{}
+}
+
+// onText changes the text of each chunk.
+func onText(change func(string) string) *chain.Native {
+	return &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		out := make([]abi.Chunk, 0, len(in.Chunks))
+		for _, c := range in.Chunks {
+			c.Text = change(c.Text)
+			out = append(out, c)
+		}
+		return &abi.OnChunkAnswer{Chunks: out}, nil
+	}}
+}
+
+func pieces(text string) scripted.Reply {
+	r := scripted.Text(text)
+	r.Size = 3
+	return r
+}
+
+func TestChunksPassInOrder(t *testing.T) {
+	t.Parallel()
+	c := with(t, native("upper", onText(strings.ToUpper)), native("x", onText(func(s string) string { return strings.ReplaceAll(s, "L", "x") })))
+	for name, noStream := range map[string]bool{"streamed": false, "whole": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := try(t, agent.Options{Chain: c, NoStream: noStream}, []scripted.Reply{pieces("hello world")})
+			require.NoError(t, tr.err)
+			e := tr.message(t)
+			require.Equal(t, "HExxO WORxD", e.Message.Content.String(), "the message is what left on_chunk, put together")
+			require.False(t, e.Replaced)
+			if noStream {
+				require.Zero(t, tr.count(abi.EventChunk))
+			} else {
+				require.Equal(t, "HExxO WORxD", tr.streamed())
+				require.Greater(t, tr.count(abi.EventChunk), 2)
+			}
+		})
+	}
+}
+
+func TestChunksOfAllKindsMakeTheMessage(t *testing.T) {
+	t.Parallel()
+	m := abi.Message{Role: "assistant", Content: abi.Text("text"), ReasoningContent: "why",
+		ToolCalls: []abi.ToolCall{abi.NewToolCall("a", "t", `{"x":1}`), abi.NewToolCall("b", "t", `{"y":2}`)}}
+	r := scripted.Message(m)
+	r.Size = 2
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "ok")}, Chain: with(t, native("upper", onText(strings.ToUpper)))},
+		[]scripted.Reply{r, scripted.Text("done")})
+	got := tr.message(t).Message
+	require.Equal(t, "TEXT", got.Content.String())
+	require.Equal(t, "WHY", got.ReasoningContent)
+	require.Equal(t, m.ToolCalls, got.ToolCalls)
+	require.Contains(t, tr.results(), "a=OK", "tool results pass on_chunk too")
+}
+
+func TestFinalIsTrueOnce(t *testing.T) {
+	t.Parallel()
+	finals, last := 0, false
+	hold := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		last = in.Final
+		if !in.Final {
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+		}
+		finals++
+		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "held"}}}, nil
+	}}
+	tr := try(t, agent.Options{Chain: with(t, native("hold", hold))}, []scripted.Reply{pieces("withheld for now")})
+	require.Equal(t, 1, finals)
+	require.True(t, last)
+	require.Equal(t, "held", tr.message(t).Message.Content.String())
+	require.Equal(t, "held", tr.streamed())
+}
+
+func TestShortCircuitPassesTheHooks(t *testing.T) {
+	t.Parallel()
+	cut := &chain.Native{BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+		return &abi.BeforeModelAnswer{Response: &abi.Response{Message: abi.Assistant("from cut")}}, nil
+	}}
+	var source string
+	after := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		source = in.Source
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{Chain: with(t, native("cut", cut), native("after", after), native("upper", onText(strings.ToUpper)))}, nil)
+	require.NoError(t, tr.err)
+	require.Empty(t, tr.model.Requests())
+	require.Equal(t, "FROM CUT", tr.message(t).Message.Content.String())
+	require.Equal(t, "FROM CUT", tr.streamed())
+	require.Equal(t, "cut", source)
+	require.Equal(t, "module:cut", tr.message(t).Message.Origin)
+}
+
+// TestOperatorHasTheLastWord shows that a tenant's module gets not one byte
+// past an operator's on_chunk and after hooks, whichever way it answers.
+func TestOperatorHasTheLastWord(t *testing.T) {
+	t.Parallel()
+	const leak = "SECRET"
+	response := func() *abi.Response { return &abi.Response{Message: abi.Assistant(leak)} }
+	clean := func(s string) string { return strings.ReplaceAll(s, leak, "*") }
+	outer := onText(clean)
+	outer.AfterModel = func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		if in.Response == nil {
+			return nil, nil
+		}
+		res := *in.Response
+		res.Message.Content = abi.Text(clean(res.Message.Content.String()))
+		return &abi.AfterModelAnswer{Response: &res}, nil
+	}
+	for name, tenant := range map[string]*chain.Native{
+		"before_model": {BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			return &abi.BeforeModelAnswer{Response: response()}, nil
+		}},
+		"wrap_model without next": {WrapModel: func(context.Context, *chain.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			return &abi.WrapModelAnswer{Response: response()}, nil
+		}},
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			_, _ = c.NextModel(ctx, abi.RequestPatch{})
+			return &abi.WrapModelAnswer{Response: response()}, nil
+		}},
+		"on_chunk": onText(func(string) string { return leak }),
+		"after_model": {AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			return &abi.AfterModelAnswer{Response: response()}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := with(t, native("tenant", tenant), chain.Entry{Name: "op", Ring: chain.Outer, Middleware: outer})
+			tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("fine")})
+			require.NoError(t, tr.err)
+			require.NotContains(t, tr.streamed(), leak)
+			require.NotContains(t, tr.message(t).Message.Content.String(), leak)
+			require.NotContains(t, tr.last().Message.Content.String(), leak)
+		})
+	}
+}
+
+func TestAfterModelReplaces(t *testing.T) {
+	t.Parallel()
+	edit := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		res := *in.Response
+		res.Message.Content = abi.Text("better")
+		return &abi.AfterModelAnswer{Response: &res}, nil
+	}}
+	tr := try(t, agent.Options{Chain: with(t, native("edit", edit))}, []scripted.Reply{pieces("first")})
+	require.Equal(t, "first", tr.streamed())
+	e := tr.message(t)
+	require.Equal(t, "better", e.Message.Content.String())
+	require.True(t, e.Replaced)
+	require.Equal(t, abi.OriginModule+"edit", e.Message.Origin, "who says what it says")
+}
+
+func TestHoldStream(t *testing.T) {
+	t.Parallel()
+	hold := chain.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		res, err := next(ctx, abi.RequestPatch{})
+		if err == nil {
+			res.Message.Content = abi.Text("[" + res.Message.Content.String() + "]")
+		}
+		return res, err
+	})
+	hold.Description.HoldStream = true
+	tr := try(t, agent.Options{Chain: with(t, native("hold", hold))}, []scripted.Reply{pieces("text")})
+	require.Equal(t, "[text]", tr.streamed())
+	require.False(t, tr.message(t).Replaced, "the caller got nothing else")
+}
+
+func TestWrapperRetries(t *testing.T) {
+	t.Parallel()
+	retry := chain.WithModelWrapper(func(ctx context.Context, _ abi.Request, next func(context.Context, abi.RequestPatch) (*abi.Response, error)) (*abi.Response, error) {
+		if res, err := next(ctx, abi.RequestPatch{}); err == nil {
+			return res, nil
+		}
+		return next(ctx, abi.RequestPatch{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 1, Insert: []abi.Message{abi.User("again")}}}}})
+	})
+	t.Run("before anything was delivered", func(t *testing.T) {
+		t.Parallel()
+		tr := try(t, agent.Options{Chain: with(t, native("retry", retry))},
+			[]scripted.Reply{scripted.Error(&model.Error{Code: abi.CodeUnavailable, Message: "down"}), pieces("second")})
+		require.NoError(t, tr.err)
+		require.Equal(t, []string{"U:hi", "U:again"}, tr.saw(1))
+		require.Equal(t, "second", tr.streamed(), "the second attempt is streamed as well")
+		require.False(t, tr.message(t).Replaced)
+	})
+	t.Run("after some of it was", func(t *testing.T) {
+		t.Parallel()
+		cut := scripted.Error(&model.Error{Code: abi.CodeModel, Message: "cut"})
+		cut.Chunks = []abi.Chunk{{Kind: abi.ChunkText, Text: "fir"}}
+		tr := try(t, agent.Options{Chain: with(t, native("retry", retry))}, []scripted.Reply{cut, pieces("second")})
+		require.NoError(t, tr.err)
+		require.Equal(t, "fir", tr.streamed())
+		require.Equal(t, "second", tr.message(t).Message.Content.String())
+		require.True(t, tr.message(t).Replaced)
+	})
+}
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	judged := 0
+	judge := &chain.Native{AfterModel: func(_ context.Context, _ *chain.Call, in *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+		judged++
+		if in.Response.Message.Content.String() == "good" {
+			return nil, nil
+		}
+		return &abi.AfterModelAnswer{Again: &abi.ModelAgain{Reason: "too short"}}, nil
+	}}
+	o := agent.Options{NoStream: true, Chain: with(t, native("judge", judge))}
+	tr := try(t, o, []scripted.Reply{scripted.Text("bad"), scripted.Text("bad"), scripted.Text("good")})
+	require.NoError(t, tr.err)
+	require.Equal(t, "good", tr.last().Message.Content.String())
+	require.Equal(t, 3, judged)
+
+	tr = try(t, o, []scripted.Reply{scripted.Text("bad"), scripted.Text("bad"), scripted.Text("bad"), scripted.Text("bad"), scripted.Text("never asked")})
+	require.NoError(t, tr.err)
+	require.Len(t, tr.model.Requests(), 1+abi.MaxAgain, "bounded")
+	require.Equal(t, 1, tr.count(abi.EventLog), "and told")
+}
+
+func TestOnChunkFails(t *testing.T) {
+	t.Parallel()
+	n := 0
+	fail := &chain.Native{OnChunk: func(context.Context, *chain.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		n++
+		return nil, errors.New("unsafe")
+	}}
+	tr := try(t, agent.Options{Chain: with(t, native("fail", fail))}, []scripted.Reply{pieces("some text")})
+	require.ErrorContains(t, tr.err, "unsafe")
+	require.Empty(t, tr.streamed())
+	require.Equal(t, 1, n)
+}
+
+func TestSkippedFaults(t *testing.T) {
+	t.Parallel()
+	boom := func() { panic("boom") }
+	for name, n := range map[string]*chain.Native{
+		"before_model": {BeforeModel: func(context.Context, *chain.Call, *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			boom()
+			return nil, nil
+		}},
+		"wrap_model before next": {WrapModel: func(context.Context, *chain.Call, *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			boom()
+			return nil, nil
+		}},
+		"wrap_model after next": {WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+			_, _ = c.NextModel(ctx, abi.RequestPatch{})
+			boom()
+			return nil, nil
+		}},
+		"on_chunk": {OnChunk: func(context.Context, *chain.Call, *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+			boom()
+			return nil, nil
+		}},
+		"a splice that does not fit": {AfterModelRewriteState: func(context.Context, *chain.Call, *abi.AfterModelRewriteStateInput) (*abi.AfterModelRewriteStateAnswer, error) {
+			return &abi.AfterModelRewriteStateAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 99}}}}, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := native("m", n)
+			tr := try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{pieces("answer"), pieces("never asked")})
+			require.ErrorContains(t, tr.err, "m: ", "a fault ends the run")
+			require.Equal(t, 1, tr.count(abi.EventFault))
+
+			e.OnFault = chain.Skip
+			tr = try(t, agent.Options{Chain: with(t, e)}, []scripted.Reply{pieces("answer"), pieces("never asked")})
+			require.NoError(t, tr.err)
+			require.Equal(t, "answer", tr.last().Message.Content.String())
+			require.Len(t, tr.model.Requests(), 1, "nothing is called twice")
+			require.Equal(t, 1, tr.count(abi.EventFault))
+		})
+	}
+}
+
+func TestObserversSeeTheFinalForm(t *testing.T) {
+	t.Parallel()
+	var seen []abi.Event
+	watch := &chain.Native{Observe: func(_ context.Context, c *chain.Call, in *abi.ObserveInput) (*abi.ObserveAnswer, error) {
+		seen = append(seen, in.Events...)
+		if err := c.Emit("x", nil); !errors.Is(err, &abi.Error{Code: abi.CodeDenied}) {
+			return nil, errors.New("emit in observe was not denied")
+		}
+		c.Log(abi.LogInfo, "seen")
+		return nil, nil
+	}}
+	tr := try(t, agent.Options{Tools: []tool.Tool{toolNamed("t", "secret")}, Chain: with(t,
+		native("watch", watch), native("clean", onText(func(s string) string { return strings.ReplaceAll(s, "secret", "*") })))},
+		[]scripted.Reply{calls("t#1"), pieces("the secret")})
+	var types []string
+	for _, e := range seen {
+		require.NotEqual(t, "failed", e.Level)
+		types = append(types, string(e.Type))
+		if e.Type == abi.EventToolResult {
+			require.Equal(t, "*", e.Result.Content.String())
+		}
+	}
+	require.Equal(t, "run_started step_started message tool_call tool_result step_finished step_started message step_finished run_finished", strings.Join(types, " "))
+	require.Equal(t, abi.EventRunFinished, tr.last().Type, "the last batch comes before that line")
+	require.Positive(t, tr.count(abi.EventLog))
+}
+
+// What a module held back of an attempt that broke off is of another stream
+// than the next attempt.
+func TestEachAttemptIsAStream(t *testing.T) {
+	t.Parallel()
+	held := map[int64]string{}
+	hold := &chain.Native{OnChunk: func(_ context.Context, _ *chain.Call, in *abi.OnChunkInput) (*abi.OnChunkAnswer, error) {
+		for _, c := range in.Chunks {
+			held[in.Stream] += c.Text
+		}
+		if !in.Final {
+			return &abi.OnChunkAnswer{Chunks: []abi.Chunk{}}, nil
+		}
+		return &abi.OnChunkAnswer{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: held[in.Stream]}}}, nil
+	}}
+	retry := &chain.Native{WrapModel: func(ctx context.Context, c *chain.Call, _ *abi.WrapModelInput) (*abi.WrapModelAnswer, error) {
+		res, err := c.NextModel(ctx, abi.RequestPatch{})
+		if err != nil {
+			res, err = c.NextModel(ctx, abi.RequestPatch{})
+		}
+		return &abi.WrapModelAnswer{Response: res}, err
+	}}
+	broken := pieces("lost")
+	broken.Err = &model.Error{Code: abi.CodeModel, Message: "broke off"}
+	tr := try(t, agent.Options{Chain: with(t, native("hold", hold), native("retry", retry))}, []scripted.Reply{broken, pieces("found")})
+	require.NoError(t, tr.err)
+	require.Equal(t, "found", tr.message(t).Message.Content.String())
+	require.Equal(t, "found", tr.streamed())
+}
+
+func TestACrashLoopIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	called := 0
+	e := native("m", &chain.Native{BeforeAgent: func(context.Context, *chain.Call, *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+		called++
+		panic("boom")
+	}})
+	e.OnFault = chain.Skip
+	c := with(t, e)
+	for range 8 {
+		tr := try(t, agent.Options{Chain: c}, []scripted.Reply{pieces("answer")})
+		require.NoError(t, tr.err)
+		require.Equal(t, 1, tr.count(abi.EventFault), "every run is told")
+	}
+	require.Equal(t, 5, called, "over all runs of the agent")
+}

@@ -1,0 +1,406 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// callTools runs the calls of the last message, in parallel, and records
+// their results in the order of the calls.
+func (r *run) callTools(ctx context.Context) (Phase, error) {
+	s := &r.state
+	if s.Calls == nil {
+		calls := r.round()
+		if err := r.allot(calls); err != nil {
+			return "", err
+		}
+		s.Calls = calls
+		last, _ := s.Messages.Last()
+		s.Rounds = append(s.Rounds, last.ID)
+		if r.keeper != nil {
+			r.keeper.round()
+		}
+	}
+	err := r.runCalls(ctx)
+	var interrupted *chain.Interrupted
+	if errors.As(err, &interrupted) {
+		return "", err
+	}
+	r.recordResults()
+	return PhaseRound, err
+}
+
+// recordResults appends the answers of the calls, in their order, and behind
+// them what modules had to say beside: a model wants all answers first.
+func (r *run) recordResults() {
+	s := &r.state
+	var beside []abi.Message
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		if c.Result == nil {
+			continue
+		}
+		for _, m := range c.Messages {
+			m.ID = r.NewID()
+			if m.ToolCallID == c.Call.ID {
+				s.Messages = s.Messages.Append(m)
+				continue
+			}
+			beside = append(beside, m)
+		}
+	}
+	s.Messages = s.Messages.Append(beside...)
+}
+
+// round are the calls of the last message.
+func (r *run) round() []CallState {
+	s := &r.state
+	last, _ := s.Messages.Last()
+	var out []CallState
+	for _, c := range last.ToolCalls {
+		call := abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
+		if t, ok := s.tool(call.Name); ok {
+			call.Owner, call.Idempotent = t.Owner, t.Idempotent
+		}
+		out = append(out, CallState{Call: call})
+	}
+	return out
+}
+
+// endRound runs after_tools and ends the step.
+func (r *run) endRound(ctx context.Context) (Phase, error) {
+	s := &r.state
+	calls := make([]abi.Call, len(s.Calls))
+	for i := range s.Calls {
+		calls[i] = s.Calls[i].Call
+	}
+	messages, err := r.chain.AfterTools(ctx, s.Messages, calls)
+	if err != nil {
+		return "", err
+	}
+	s.Messages = messages
+	if final, ok := r.returnsDirectly(); ok {
+		return "", &answer{abi.RunReturnDirectly, final}
+	}
+	if s.Deaf {
+		return "", s.Last
+	}
+	r.endStep()
+	if r.transferTo() != nil {
+		return PhaseTurn, nil // a process that dies in it does not end the step twice
+	}
+	return PhaseStep, nil
+}
+
+// returnsDirectly finds the answer of the last successful call of a tool
+// whose result ends the run.
+func (r *run) returnsDirectly() (abi.Message, bool) {
+	for _, c := range slices.Backward(r.state.Calls) {
+		if c.Result.IsError || !slices.Contains(r.state.ReturnDirectly, c.Call.Name) {
+			continue
+		}
+		for i := r.state.Messages.Len() - 1; i >= 0; i-- {
+			if m := r.state.Messages.At(i); m.ToolCallID == c.Call.ID {
+				return m, true
+			}
+		}
+	}
+	return abi.Message{}, false
+}
+
+// runCalls runs the calls of the round that have no result yet. Each that has begun
+// finishes, whatever becomes of its siblings. Then runCalls returns the first ending in
+// the order of the calls, and a pause only if there is no other.
+func (r *run) runCalls(ctx context.Context) error {
+	calls := r.state.Calls
+	endings := make([]error, len(calls))
+	slots := make(chan struct{}, r.parallel)
+	var wg sync.WaitGroup
+	var full atomic.Bool
+	for i := range calls {
+		if calls[i].Result != nil {
+			continue
+		}
+		if full.Load() {
+			break // the result would not fit either
+		}
+		if !calls[i].Told {
+			r.keepCall(i, func() {
+				calls[i].Told = true
+				r.tell(abi.Event{Type: abi.EventToolCall, Call: &calls[i].Call})
+			})
+		}
+		if len(calls) == 1 {
+			endings[i] = r.runCall(ctx, &calls[i]) // a goroutine's stack would have to grow first
+			break
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			endings[i] = r.runCall(ctx, &calls[i])
+			if _, ok := errors.AsType[*chain.MemoryError](endings[i]); ok {
+				full.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+	var pause error
+	for _, err := range endings {
+		var interrupted *chain.Interrupted
+		switch {
+		case err == nil:
+		case errors.As(err, &interrupted):
+			pause = err
+		default:
+			return err
+		}
+	}
+	return pause
+}
+
+// runCall runs one call and records what came of it.
+func (r *run) runCall(ctx context.Context, c *CallState) error {
+	if c.Beyond != nil {
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: beyond(c.Beyond, c.Call.Name), Source: "host"})
+	}
+	t, ok := r.state.tool(c.Call.Name)
+	if !ok || !slices.Contains(r.state.Told, t.Name) {
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: r.unknownTool(c.Call.Name), Source: "host"})
+	}
+	args, err := chain.ParseArguments(c.Call.Arguments)
+	if err != nil {
+		return r.record(c, chain.ToolOutcome{Call: c.Call, Result: chain.BadArguments(t.Name, args, err), Source: "host"})
+	}
+	call := c.Call
+	call.Arguments = args
+	var streamed atomic.Bool
+	outcome, err := r.chain.CallTool(ctx, chain.ToolCall{Call: call, Tool: t, State: r.state.Messages, Out: r.deliverOf(c, &streamed),
+		Run: func(ctx context.Context, call abi.Call, resume *abi.Resume, out chain.Sink) (*abi.Result, error) {
+			c.Started = true
+			if resume != nil {
+				ctx = tool.WithAnswer(ctx, resume.Answer)
+			}
+			res, err := r.runTool(withCaller(ctx, r, c), call, out)
+			c.Ran = context.Cause(ctx) == nil
+			return res, err
+		},
+		Anew: r.anew(c),
+		Mark: func(ended bool) { c.Started, c.Ran = true, ended }})
+	c.Streamed = c.Streamed || streamed.Load()
+	if err != nil {
+		return err
+	}
+	defer outcome.Release()
+	messages, err := r.chain.ToolMessages(ctx, r.state.Messages, t, outcome, toolMessage(outcome))
+	if err != nil {
+		return err
+	}
+	return r.record(c, outcome, messages...)
+}
+
+// runTool calls one of the agent's own tools: innermost, after the gates.
+func (r *run) runTool(ctx context.Context, call abi.Call, out chain.Sink) (*abi.Result, error) {
+	t := r.agent.tools[call.Name]
+	if t == nil {
+		return nil, &abi.Error{Code: abi.CodeNotFound, Message: fmt.Sprintf("tool %q is gone", call.Name)}
+	}
+	var res *abi.Result
+	var err error
+	ctx, end := r.trace(ctx, chain.Operation{Kind: chain.OperationTool, Call: &call})
+	defer func() { end(chain.Outcome{Err: err, IsError: res != nil && res.IsError}) }()
+	if s, ok := t.(*tool.SafeTool); ok && s.Streams() && out != nil {
+		res, err = pump(ctx, out, false, "the tool", func(ctx context.Context, put func(abi.Chunk) error) (*abi.Result, error) {
+			return s.Stream(ctx, call, tool.NewOut(put))
+		})
+	} else {
+		res, err = t.Call(ctx, call)
+	}
+	if err == nil && res == nil {
+		res = &abi.Result{Content: abi.Text("")}
+	}
+	return res, err
+}
+
+// deliverOf gives the caller the chunks of a call's result that left the
+// outermost ring. A call that is made again after a pause does not say them twice.
+func (r *run) deliverOf(c *CallState, streamed *atomic.Bool) chain.Sink {
+	if r.agent.NoStream || c.Streamed {
+		return nil
+	}
+	seq := int64(0)
+	return func(ctx context.Context, chunks []abi.Chunk, _ bool) error {
+		for _, chunk := range chunks {
+			if chunk.Kind != abi.ChunkPart && chunk.Text == "" {
+				continue
+			}
+			seq++
+			streamed.Store(true)
+			chunk.Seq, chunk.CallID = seq, c.Call.ID
+			r.tell(abi.Event{Type: abi.EventChunk, Chunk: &chunk})
+			if err := r.drain(ctx); err != nil {
+				return err
+			}
+		}
+		if r.keeper != nil {
+			r.keeper.room(ctx)
+		}
+		return nil
+	}
+}
+
+// record keeps the outcome of a call and sends its event. If the run's memory is full, it
+// returns the error that ends the run.
+func (r *run) record(c *CallState, o chain.ToolOutcome, messages ...abi.Message) error {
+	if messages == nil {
+		messages = []abi.Message{toolMessage(o)}
+	}
+	if err := r.memory.state.Add(sizeOfOutcome(&o, messages)); err != nil {
+		return chain.NewMemoryError(err)
+	}
+	r.keepCall(r.indexOf(c), func() {
+		c.Result, c.Source, c.Messages = o.Result, o.Source, messages
+		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+		r.chain.Settle(&o)
+	})
+	return nil
+}
+
+// sizeOfOutcome returns about how many bytes the state holds of a call's outcome. Its
+// messages usually have the result's text, which is then counted once.
+func sizeOfOutcome(o *chain.ToolOutcome, messages []abi.Message) int64 {
+	var n int64
+	for i := range messages {
+		n += chain.SizeOf(&messages[i])
+	}
+	return max(n, chain.SizeOfResult(o.Result))
+}
+
+// indexOf is the place of a call in its round. It looks at no call: the others
+// of the round are under way.
+func (r *run) indexOf(c *CallState) int {
+	for i := range r.state.Calls {
+		if &r.state.Calls[i] == c {
+			return i
+		}
+	}
+	return -1
+}
+
+// toolMessage is how a result is recorded unless a module says otherwise.
+func toolMessage(o chain.ToolOutcome) abi.Message {
+	m := abi.ToolMessage(o.Call.ID, o.Call.Name, o.Result.Content)
+	m.Extra, m.Origin = o.Result.Extra, abi.OriginTool
+	if o.Source != "tool" && o.Source != "host" {
+		m.Origin = abi.OriginModule + o.Source
+	}
+	if m.Content.IsNull() {
+		m.Content = abi.Text("")
+	}
+	return m
+}
+
+func (r *run) unknownTool(name string) *abi.Result {
+	names := r.state.Told
+	text := fmt.Sprintf("There is no tool %q.", name)
+	switch near := tool.Closest(name, names); {
+	case len(near) > 0:
+		text += fmt.Sprintf(" Did you mean %s?", strings.Join(near, ", "))
+	case len(names) == 0:
+		text += " There are no tools at all."
+	}
+	if len(names) > 0 {
+		text += " Available tools: " + strings.Join(names, ", ") + "."
+	}
+	return abi.ErrorResult(text)
+}
+
+// answerAll gives every tool call that has no answer an error result that
+// says why: a model is not asked, and a run does not end, with open calls.
+// Only what changed since it was last looked at is looked at.
+func (r *run) answerAll(why string) {
+	s := &r.state
+	from := s.Messages.Changed(r.answered)
+	for from > 0 && (from >= s.Messages.Len() || s.Messages.At(from).Role == abi.RoleTool) {
+		from--
+	}
+	if from > 0 && s.Messages.At(from).Role != abi.RoleAssistant {
+		from--
+	}
+	for i := max(0, from); i < s.Messages.Len(); i++ {
+		calls := s.Messages.At(i).ToolCalls
+		if len(calls) == 0 {
+			continue
+		}
+		end := i + 1
+		for end < s.Messages.Len() && s.Messages.At(end).Role == abi.RoleTool {
+			end++
+		}
+		answered := r.answersBehind(i)
+		var missing []abi.Message
+		for _, c := range calls {
+			if !answered[c.ID] {
+				missing = append(missing, r.notRun(c, why, s.Messages.At(i).ID))
+			}
+		}
+		s.Messages = s.Messages.Insert(end, missing...)
+	}
+	r.answered = s.Messages.Revision()
+}
+
+// answersBehind are the ids of the calls that are answered between message i
+// and the next assistant's.
+func (r *run) answersBehind(i int) map[string]bool {
+	answered := map[string]bool{}
+	for i++; i < r.state.Messages.Len(); i++ {
+		m := r.state.Messages.At(i)
+		if m.Role == abi.RoleAssistant {
+			break
+		}
+		answered[m.ToolCallID] = true
+	}
+	return answered
+}
+
+// notRun is the answer of a call that has none: it was not run, or not to its
+// end, or its answer was taken from the conversation. The caller is told of
+// calls that this run's model made, unless it knows already.
+func (r *run) notRun(c abi.ToolCall, why, message string) abi.Message {
+	dispatched := slices.Contains(r.state.Rounds, message)
+	at := -1
+	if n := len(r.state.Rounds); n > 0 && r.state.Rounds[n-1] == message {
+		at = slices.IndexFunc(r.state.Calls, func(s CallState) bool { return s.Call.ID == c.ID })
+	}
+	tell := !r.ids[message] && (!dispatched || at >= 0 && r.state.Calls[at].Result == nil)
+	text := fmt.Sprintf("The call of %s was not run: %s.", c.Function.Name, why)
+	switch {
+	case at >= 0 && r.state.Calls[at].Result != nil, at < 0 && dispatched:
+		text = fmt.Sprintf("The result of this call of %s is no longer in the conversation.", c.Function.Name)
+	case at >= 0 && r.state.Calls[at].Ran:
+		text = fmt.Sprintf("The call of %s was made; its result was withheld when the run ended.", c.Function.Name)
+	case at >= 0 && r.state.Calls[at].Started:
+		text = fmt.Sprintf("The call of %s was cut off when the run ended. Whether it had an effect is not known.", c.Function.Name)
+	}
+	o := chain.ToolOutcome{
+		Call:   abi.Call{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments},
+		Result: abi.ErrorResult(text),
+		Source: "host",
+	}
+	if tell {
+		if at < 0 || !r.state.Calls[at].Told {
+			r.tell(abi.Event{Type: abi.EventToolCall, Call: &o.Call})
+		}
+		r.tell(abi.Event{Type: abi.EventToolResult, Call: &o.Call, Result: o.Result, Source: o.Source})
+	}
+	m := toolMessage(o)
+	m.ID = r.NewID()
+	return m
+}

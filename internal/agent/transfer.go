@@ -1,0 +1,282 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// TransferTool is the tool by which a model hands the conversation over to
+// another agent.
+const TransferTool = "transfer_to_agent"
+
+// AllowTransfer gives the agent a tool by which its model hands a conversation
+// over to one of others. It is called once, before the agent's first run; the
+// names of all agents that can be reached from it must differ.
+//
+// A transfer is a tool call like any other: hooks see it and gates may refuse
+// it. When its round is over, after_agent of the agent's chain runs, with the
+// finish reason transfer, and the same run goes on with the other agent's
+// model, instruction, tools and chain, which begins with before_agent. The
+// messages stay. Run-local values are each agent's own, and are there again if
+// it comes back; those that begin with run/ are shared. The limits of the run,
+// its steps first of all, are those of the agent that it began with.
+func (a *Agent) AllowTransfer(to ...*Agent) error {
+	if len(to) == 0 || a.tools[TransferTool] != nil {
+		return fmt.Errorf("agent %q: transfers are allowed once, to at least one agent, and no tool is named %s", a.Name, TransferTool)
+	}
+	a.transfers = slices.Clone(to)
+	names := map[string]bool{}
+	for _, b := range a.reach() {
+		if names[b.Name] {
+			a.transfers = nil
+			return fmt.Errorf("agent %q can be handed over to two agents named %q; give one of them another name", a.Name, b.Name)
+		}
+		names[b.Name] = true
+	}
+	t := transferTool(to)
+	a.Tools, a.tools[TransferTool] = append(a.Tools, t), t
+	return nil
+}
+
+// reach are the agents that may come to run a conversation which begins with a,
+// a first.
+func (a *Agent) reach() []*Agent {
+	out := []*Agent{a}
+	for i := 0; i < len(out); i++ {
+		for _, b := range out[i].transfers {
+			if !slices.Contains(out, b) {
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}
+
+// all are the agents that may come to run for one of a's runs, a first: those
+// that it hands over to, and those that are tools.
+func (a *Agent) all() []*Agent {
+	out := []*Agent{a}
+	add := func(b *Agent) {
+		if !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	for i := 0; i < len(out); i++ {
+		for _, b := range out[i].transfers {
+			add(b)
+		}
+		for _, t := range out[i].Tools {
+			if inner, ok := t.(*agentTool); ok {
+				add(inner.agent)
+			}
+		}
+	}
+	return out
+}
+
+// find is the agent of that name among those that a reaches.
+func (a *Agent) find(name string) *Agent {
+	for _, b := range a.reach() {
+		if b.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// transferTool notes with its call to whom the conversation goes.
+type transferTool []*Agent
+
+func (t transferTool) Declaration() abi.Tool {
+	var text strings.Builder
+	text.WriteString("Hands the conversation over to another agent, which then answers in your place:")
+	names := make([]string, len(t))
+	for i, a := range t {
+		names[i] = a.Name
+		fmt.Fprintf(&text, "\n- %s", a.Name)
+		if a.Description != "" {
+			text.WriteString(": " + a.Description)
+		}
+	}
+	enum, _ := abi.Marshal(names)
+	// Who asks twice for one transfer gets it once.
+	return abi.Tool{Name: TransferTool, Idempotent: true, Description: text.String(), Parameters: json.RawMessage(
+		`{"type":"object","properties":{"agent":{"type":"string","enum":` + string(enum) + `}},"required":["agent"]}`)}
+}
+
+// Call asks for the transfer, which the run makes at the end of the round.
+func (t transferTool) Call(ctx context.Context, call abi.Call) (*abi.Result, error) {
+	from, _ := ctx.Value(callerKey{}).(*caller)
+	if from == nil || from.call == nil {
+		return nil, &abi.Error{Code: abi.CodeDenied, Message: "only a model can hand its conversation over"}
+	}
+	var in struct {
+		Agent string `json:"agent"`
+	}
+	if err := json.Unmarshal([]byte(call.Arguments), &in); err != nil {
+		return nil, &abi.Error{Code: abi.CodeInvalid, Message: `want {"agent": "its name"}`}
+	}
+	names := make([]string, len(t))
+	for i, a := range t {
+		names[i] = a.Name
+	}
+	if !slices.Contains(names, in.Agent) {
+		text := fmt.Sprintf("There is no agent %q.", in.Agent)
+		if near := tool.Closest(in.Agent, names); len(near) > 0 {
+			text += fmt.Sprintf(" Did you mean %s?", strings.Join(near, ", "))
+		}
+		return abi.ErrorResult(text + " Available agents: " + strings.Join(names, ", ") + "."), nil
+	}
+	if from.run.transfersBefore(from.call) {
+		return abi.ErrorResult("The conversation goes to one agent at a time: the first of these calls counts."), nil
+	}
+	from.run.keepCall(from.run.indexOf(from.call), func() { from.call.Transfer = in.Agent })
+	return abi.TextResult("The conversation goes on with " + in.Agent + "."), nil
+}
+
+// transfersBefore reports whether a call in front of c in its round is a transfer.
+func (r *run) transfersBefore(c *CallState) bool {
+	for i := range r.indexOf(c) {
+		if r.state.Calls[i].Call.Name == TransferTool {
+			return true
+		}
+	}
+	return false
+}
+
+// transferTo is the agent to whom the round that is over hands the run, if any.
+func (r *run) transferTo() *Agent {
+	for i := range r.state.Calls {
+		if c := &r.state.Calls[i]; c.Transfer != "" && !c.Result.IsError {
+			return r.root.find(c.Transfer)
+		}
+	}
+	return nil
+}
+
+// handOver ends the part of the agent whose turn it was, and begins that of
+// another.
+func (r *run) handOver(ctx context.Context) (Phase, error) {
+	s, to := &r.state, r.transferTo()
+	if to == nil { // the agents are other ones than those that the run began with
+		return PhaseStep, nil
+	}
+	r.chain.AfterAgent(ctx, chain.End{Messages: s.Messages, NewFrom: r.newFrom(), FinishReason: abi.RunTransfer, Usage: s.Usage})
+	r.tell(abi.Event{Type: abi.EventTransfer, From: r.agent.Name, Agent: to.Name, Model: to.ModelName})
+	r.observe(ctx)
+	within, err := r.admit(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	r.within = within
+	next, err := r.open(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	old := r.chain
+	r.past = append(r.past, statsOf(r.agent.Name, old)...)
+	next.Streams().Store(old.Streams().Load())
+	r.out.Lock()
+	r.chain = next
+	r.out.Unlock()
+	r.mu.Lock()
+	r.agent, s.Agent = to, to.Name
+	r.mu.Unlock()
+	if r.keeper != nil {
+		r.keeper.attach(next)
+	}
+	old.Close()
+	r.equip(to)
+	return PhaseStart, nil
+}
+
+// equip gives the run what an agent begins with.
+func (r *run) equip(a *Agent) {
+	s := &r.state
+	s.Instruction, s.ReturnDirectly, s.Respond, r.system = a.Instruction, a.ReturnDirectly, nil, nil
+	s.Tools, s.Active, s.Told = nil, nil, nil
+	for _, t := range a.Tools {
+		d := t.Declaration()
+		d.Owner = "host"
+		s.Tools = append(s.Tools, d)
+		s.Active = append(s.Active, d.Name)
+	}
+}
+
+// open opens the chain of an agent. Those that a run was handed over to have
+// run-local values of their own.
+func (r *run) open(ctx context.Context, a *Agent) (*chain.Run, error) {
+	c := a.Chain
+	if a != r.root {
+		c = c.Scoped(a.Name)
+	}
+	return c.Open(ctx, r.state.ID, r, r.state.Locals)
+}
+
+// stats tell what each entry used, of every agent that had its turn: here, and in
+// the processes that ran the run before.
+func (r *run) stats() []abi.EntryStats { return r.meter()() }
+
+// meter is what stats asks, for others than the run's own goroutine, until the run is
+// handed over.
+func (r *run) meter() func() []abi.EntryStats {
+	before, past, c, name := r.state.Used, slices.Clone(r.past), r.chain, r.agent.Name
+	several := r.agent != r.root || past != nil || slices.ContainsFunc(before, func(e abi.EntryStats) bool { return e.Agent != "" })
+	if !several {
+		return func() []abi.EntryStats { return addStats(before, c.Stats()) }
+	}
+	before = slices.Clone(before)
+	for i := range before {
+		before[i].Agent = cmp.Or(before[i].Agent, r.root.Name)
+	}
+	return func() []abi.EntryStats { return addStats(before, append(slices.Clone(past), statsOf(name, c)...)) }
+}
+
+// addStats adds what was used before to what was used since, entry by entry.
+func addStats(before, since []abi.EntryStats) []abi.EntryStats {
+	var gone []abi.EntryStats
+	for i := range before {
+		b := &before[i]
+		at := slices.IndexFunc(since, func(e abi.EntryStats) bool { return e.Entry == b.Entry && e.Agent == b.Agent })
+		if at < 0 {
+			gone = append(gone, *b)
+			continue
+		}
+		e := &since[at]
+		hooks := maps.Clone(b.Hooks)
+		for h, n := range e.Hooks {
+			if hooks == nil {
+				hooks = map[abi.Hook]int64{}
+			}
+			hooks[h] += n
+		}
+		e.Hooks = hooks
+		e.Calls += b.Calls
+		e.Faults += b.Faults
+		e.WallUS += b.WallUS
+		e.BytesIn += b.BytesIn
+		e.BytesOut += b.BytesOut
+		e.Fuel += b.Fuel
+		e.Instances += b.Instances
+		e.ModelCalls += b.ModelCalls
+		e.ToolCalls += b.ToolCalls
+	}
+	return append(gone, since...)
+}
+
+func statsOf(agent string, c *chain.Run) []abi.EntryStats {
+	out := c.Stats()
+	for i := range out {
+		out[i].Agent = agent
+	}
+	return out
+}

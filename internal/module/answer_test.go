@@ -1,0 +1,44 @@
+package module
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// Reading an answer takes of the hook's time. 8 MB of small parts take some
+// 100 ms.
+func TestAnswerThatTakesLongToRead(t *testing.T) {
+	t.Parallel()
+	limits := Limits{}
+	limits.HookTime = time.Second
+	v := &visit{limits: &limits, logTo: func(int32, string) {}, output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
+	v.report.Time = time.Second // all of it
+	var out abi.BeforeModelAnswer
+	err := v.answer(&out)
+	var late *sandbox.Fault
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, sandbox.FaultTimeout, late.Kind)
+	require.ErrorContains(t, err, "could not be read in what was left of 1s")
+	require.EqualValues(t, time.Second, late.Value)
+
+	limits.HookTime, v.report.Time = time.Second, 0
+	look := v.late()
+	time.Sleep(2 * answerTime) // that others run for long is no matter of the module
+	require.NoError(t, look())
+	limits.HookTime = time.Nanosecond
+	look = v.late()
+	time.Sleep(2 * answerTime)
+	require.NoError(t, look())
+
+	limits.HookTime = 1<<63 - 1
+	require.NoError(t, v.answer(&out))
+	v.output = []byte(`{}`)
+	limits.HookTime = time.Nanosecond // it is over: what is short is read
+	require.NoError(t, v.answer(&out))
+}

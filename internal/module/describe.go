@@ -1,0 +1,267 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// maxDescription bounds a description, in bytes.
+const maxDescription = 512 << 10
+
+// maxText bounds each text in a description, in bytes.
+const maxText = 4 << 10
+
+// maxNames bounds each list in a description.
+const maxNames = 256
+
+// prepare calls describe, if the module has it, and checks what it says. The
+// image is then one in which _initialize and describe have run.
+func (m *Module) prepare(ctx context.Context) error {
+	if !slices.ContainsFunc(abi.Hooks(), m.has) {
+		return refuse(m.Name(), "exports no hook, so nothing of it would ever be called", "export one of "+joinHooks(calledHooks()))
+	}
+	output, err := m.describe(ctx)
+	if err != nil {
+		return m.refusal(err)
+	}
+	if len(output) > maxDescription {
+		return refuse(m.Name(), fmt.Sprintf("describe: the answer has %d bytes", len(output)), fmt.Sprintf("at most %d are allowed", maxDescription))
+	}
+	if len(output) > 0 {
+		unknown, err := abi.Decode(output, &m.desc)
+		if err != nil {
+			return refuse(m.Name(), "describe: the answer: "+err.Error(), "")
+		}
+		for _, key := range unknown {
+			m.warn("describe: unknown key " + key)
+		}
+	}
+	return m.checkDescription()
+}
+
+// describe makes the image in which describe has run, and returns its output.
+func (m *Module) describe(ctx context.Context) ([]byte, error) {
+	var output []byte
+	var once sync.Once // a module that cannot be reset describes itself to each instance
+	described, err := m.build(ctx, m.image, m.buildVisit(abi.HookDescribe, nil), func(ctx context.Context, in *sandbox.Instance) error {
+		if err := m.transport.start(ctx, in, m.buildVisit("", nil)); err != nil {
+			return err
+		}
+		if !m.has(abi.HookDescribe) {
+			return nil
+		}
+		v := m.buildVisit(abi.HookDescribe, rawObject)
+		if err := m.callBuilding(ctx, in, v); err != nil {
+			return err
+		}
+		once.Do(func() { output = v.output })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.image.Close()
+	m.image = described
+	return output, nil
+}
+
+// build makes an image from another one and a setup. Whatever of the module
+// runs in between finds the visit, which gives it next to nothing.
+func (m *Module) build(ctx context.Context, from *sandbox.Image, v *visit, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
+	print := func(line []byte) { v.print(line) }
+	prepare := from.Prepare
+	if _, plugin := m.transport.(extismPlugin); plugin {
+		prepare = from.PrepareAnew // it finds its configuration from the start
+	}
+	image, err := prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
+	if err != nil && isOwn(err) {
+		err = m.fault(v, err)
+	}
+	return image, err
+}
+
+// buildVisit is a call while the image is built.
+func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
+	return &visit{hook: hook, limits: &m.limits, pending: input, transport: m.transport,
+		logTo: func(level int32, text string) { m.logBuilding(hook, level, text) }}
+}
+
+// logBuilding writes what a module says to the operator's log, at its own level but
+// never as an error: those are the host's.
+func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
+	at := slog.Level(min(max(level, abi.LogDebug), abi.LogWarn)-1) * 4 // the same levels, four apart
+	m.loader.log.Log(context.Background(), at, "a module logs while it is loaded", "module", m.Name(), "hook", string(hook),
+		"module_level", abi.LogLevel(level), "text", strings.ToValidUTF8(text, "\ufffd"))
+}
+
+// callBuilding calls describe or configure; that it failed is an *abi.Error.
+func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, v *visit) error {
+	failed, err := m.transport.call(ctx, in, v)
+	switch {
+	case err != nil:
+		return err
+	case !failed:
+		return nil
+	}
+	e, err := v.failure()
+	if err != nil {
+		return err
+	}
+	return e
+}
+
+// refusal says why a module was refused that went wrong while its image was
+// built. Errors that are not the module's are returned as they are.
+func (m *Module) refusal(err error) error {
+	var failed *abi.Error
+	var fault *chain.Fault
+	refused := &sandbox.RefusedError{Name: m.Name(), Err: err}
+	switch {
+	case errors.As(err, &fault):
+		refused.Reason = fault.Error()
+		if fault.Hook == "" {
+			refused.Reason = "its start function: " + refused.Reason
+		}
+		var script *scriptError
+		if errors.As(fault.Cause, &script) {
+			refused.Reason = strings.Join(append([]string{script.text}, script.frame...), "\n")
+		}
+	case errors.As(err, &failed):
+		refused.Reason = "describe failed: " + failed.Error()
+	default:
+		return fmt.Errorf("load module %s: %w", m.Name(), err)
+	}
+	return refused
+}
+
+// features are what a module may require beside hooks: the imports that this
+// host serves, and what else it can do.
+func features() []string {
+	out := []string{"hold_stream"}
+	for _, row := range nativeImports() {
+		out = append(out, row.name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// calledHooks are the hooks that this host calls in runs.
+func calledHooks() []abi.Hook {
+	return slices.DeleteFunc(abi.Hooks(), func(h abi.Hook) bool {
+		switch h {
+		case abi.HookDescribe, abi.HookConfigure:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func joinHooks(hooks []abi.Hook) string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = string(h)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkDescription refuses what makes no sense to this host, and finds out
+// which hooks are to be called.
+func (m *Module) checkDescription() error {
+	d := &m.desc
+	for _, t := range []struct{ name, text string }{{"name", d.Name}, {"version", d.Version}} {
+		if len(t.text) > abi.MaxName {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d bytes", t.name, len(t.text)), fmt.Sprintf("at most %d are allowed", abi.MaxName))
+		}
+		if strings.ContainsFunc(t.text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s is %q", t.name, t.text), "leave out what does not print")
+		}
+	}
+	if len(d.Description) > maxText {
+		return refuse(m.Name(), fmt.Sprintf("describe: description has %d bytes", len(d.Description)), fmt.Sprintf("at most %d are allowed", maxText))
+	}
+	for name, n := range map[string]int{"requires": len(d.Requires), "hooks": len(d.Hooks), "events": len(d.Events)} {
+		if n > maxNames {
+			return refuse(m.Name(), fmt.Sprintf("describe: %s has %d names", name, n), fmt.Sprintf("at most %d are allowed", maxNames))
+		}
+	}
+	switch d.Messages {
+	case "", abi.MessagesFull, abi.MessagesLazy, abi.MessagesNone:
+	default:
+		return refuse(m.Name(), fmt.Sprintf("describe: messages is %q", short(d.Messages)), "want full, lazy or none")
+	}
+	for _, t := range d.Events {
+		if !slices.Contains(abi.EventTypes(), t) {
+			return refuse(m.Name(), fmt.Sprintf("describe: events names %q, which no event is", short(string(t))), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
+		}
+	}
+	if err := m.checkRequires(); err != nil {
+		return err
+	}
+	if err := m.chooseHooks(); err != nil {
+		return err
+	}
+	m.warnOfSpelling()
+	var err error
+	if m.schema, err = compileSchema(d.ConfigSchema); err != nil {
+		return refuse(m.Name(), "describe: config_schema: "+err.Error(), "")
+	}
+	return nil
+}
+
+func (m *Module) checkRequires() error {
+	known := append(calledHooks(), abi.HookDescribe, abi.HookConfigure)
+	for _, r := range m.desc.Requires {
+		if !slices.Contains(known, abi.Hook(r)) && !slices.Contains(features(), r) {
+			return refuse(m.Name(), fmt.Sprintf("describe: requires %q, which this host does not have", short(r)),
+				fmt.Sprintf("it has the hooks %s, and the features %s", joinHooks(known), strings.Join(features(), ", ")))
+		}
+	}
+	return nil
+}
+
+// chooseHooks takes the hooks that describe names, or else all exports that
+// are hooks.
+func (m *Module) chooseHooks() error {
+	m.hooks = []abi.Hook{}
+	wanted := m.has
+	if m.desc.Hooks != nil {
+		for _, h := range m.desc.Hooks {
+			switch {
+			case !h.Known():
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %q, which is no hook", short(string(h))), "there are "+joinHooks(abi.Hooks()))
+			case !m.has(h):
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or leave it out")
+			}
+		}
+		wanted = func(h abi.Hook) bool { return slices.Contains(m.desc.Hooks, h) }
+	}
+	for _, h := range abi.Hooks() {
+		switch {
+		case !wanted(h) || h == abi.HookDescribe || h == abi.HookConfigure:
+		case !slices.Contains(calledHooks(), h):
+			m.warn(fmt.Sprintf("%s is not called by this version of the host", h))
+		default:
+			m.hooks = append(m.hooks, h)
+		}
+	}
+	return nil
+}
+
+// short cuts a module's text for a message.
+func short(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:64], "") + "…"
+}

@@ -1,0 +1,252 @@
+package module
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/extism/go-sdk"
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// The Extism Go SDK is what the transport is compared with: the same plug-ins get
+// the same calls there and here.
+
+// A pluginCall is one call of one export.
+type pluginCall struct{ export, input string }
+
+// A pluginOutcome is what came of it.
+type pluginOutcome struct {
+	Output  string
+	Failure string // what the plug-in says
+	Trapped bool
+	Vars    map[string]string // afterwards
+	Logs    []string
+}
+
+// sdkLogLevel is one for the process.
+var sdkLogLevel = sync.OnceFunc(func() {
+	sdk.SetLogLevel(sdk.LogLevelTrace)
+	log.SetOutput(io.Discard) // where it logs before it has a logger
+})
+
+// callSDK calls a plug-in in the SDK, up to the call that traps.
+func callSDK(t *testing.T, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
+	t.Helper()
+	sdkLogLevel()
+	ctx := t.Context()
+	p, err := sdk.NewPlugin(ctx, sdk.Manifest{Wasm: []sdk.Wasm{sdk.WasmData{Data: wasm}}, Config: config,
+		Memory: &sdk.ManifestMemory{MaxVarBytes: -1, MaxHttpResponseBytes: -1}}, sdk.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfigInterpreter()}, []sdk.HostFunction{sdkLocalAdd()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close(context.WithoutCancel(ctx))) }()
+	if config == nil {
+		p.Config = map[string]string{}
+	}
+	for _, c := range calls {
+		var o pluginOutcome
+		p.SetLogger(func(level sdk.LogLevel, text string) {
+			for _, own := range []string{"Calling ", "Initializing runtime", "No runtime detected", "WASI runtime", "Reactor module", "Command module", "Haskell runtime", "Initialized Haskell", "hs_init function", "_initialize function"} {
+				if strings.HasPrefix(text, own) {
+					return
+				}
+			}
+			level = max(level, sdk.LogLevelDebug) // traces are there for debugging
+			o.Logs = append(o.Logs, strings.ToLower(level.String())+" "+text)
+		})
+		_, output, err := p.Call(c.export, []byte(c.input))
+		o.Failure = p.GetError()
+		o.Trapped = err != nil && err.Error() != o.Failure
+		switch {
+		case err == nil:
+			o.Output = string(output)
+		case o.Trapped:
+			o.Failure, o.Logs = "", nil
+		}
+		o.Vars = map[string]string{}
+		for name, value := range p.Var {
+			o.Vars[name] = string(value)
+		}
+		if out = append(out, o); o.Trapped {
+			break
+		}
+	}
+	return out
+}
+
+// sdkLocalAdd is the host call local_add with a counter of its own.
+func sdkLocalAdd() sdk.HostFunction {
+	sum := int64(0)
+	i64 := []sdk.ValueType{sdk.ValueTypeI64}
+	return sdk.NewHostFunctionWithStack("local_add", func(_ context.Context, p *sdk.CurrentPlugin, stack []uint64) {
+		b, err := p.ReadBytes(stack[0])
+		var arg struct{ Delta int64 }
+		if err == nil {
+			err = json.Unmarshal(b, &arg)
+		}
+		if err == nil {
+			sum += arg.Delta
+			stack[0], err = p.WriteString(strconv.FormatInt(sum, 10))
+		}
+		if err != nil {
+			panic(err)
+		}
+	}, i64, i64)
+}
+
+// rawModule loads a plug-in that has no hooks, to call other exports of it.
+func rawModule(t *testing.T, l *Loader, wasm []byte, limits Limits) *Module {
+	t.Helper()
+	limits, err := limits.withDefaults()
+	require.NoError(t, err)
+	image, err := l.sandbox.Load(t.Context(), "plugin.wasm", wasm, limits.Limits)
+	require.NoError(t, err)
+	limits.Limits = image.Limits()
+	m := &Module{loader: l, source: source{name: "plugin.wasm"}, digest: image.Digest(), limits: limits, image: image, transport: extismPlugin{}}
+	_, err = m.describe(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// callHere is callSDK in this host.
+func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
+	t.Helper()
+	m := rawModule(t, l, wasm, Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
+	text, err := json.Marshal(config)
+	require.NoError(t, err)
+	mw, err := m.Configure(t.Context(), "plugin", text, Grants{})
+	require.NoError(t, err)
+	defer mw.Close()
+	s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
+	defer s.Close()
+	within(t, func(c *chain.Call) {
+		for _, call := range calls {
+			var o pluginOutcome
+			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, transport: m.transport, entered: true, now: 1_767_225_600_000_000_000,
+				input: []byte(call.input), pending: []byte(call.input), logTo: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
+			w, err := s.acquire(t.Context(), v)
+			require.NoError(t, err)
+			failed, err := m.transport.call(t.Context(), w.in, v)
+			v.report, w.visit = w.in.Report(), nil
+			s.release(w, err == nil)
+			o.Trapped = err != nil
+			switch {
+			case err != nil:
+				t.Log(call.export, err)
+				o.Logs = nil // what a runtime prints then is a log line here, and lost there
+				require.True(t, isOwn(err), "%v", err)
+			case failed:
+				failure, err := v.failure()
+				require.NoError(t, err)
+				o.Failure = failure.Message
+			default:
+				o.Output = string(v.output)
+			}
+			o.Vars = variables(t, c)
+			if out = append(out, o); o.Trapped {
+				break
+			}
+		}
+	})
+	return out
+}
+
+// variables are those of the names that the tests use.
+func variables(t *testing.T, c *chain.Call) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"a", "b", "total", "run", "count", "", "number", "bytes"} {
+		value, ok, err := c.LocalGet(varPrefix + name)
+		require.NoError(t, err)
+		if ok {
+			var b Blob
+			require.NoError(t, json.Unmarshal(value.Value, &b))
+			out[name] = string(b)
+		}
+	}
+	return out
+}
+
+// within calls fn in a hook of a run.
+func within(t *testing.T, fn func(c *chain.Call)) {
+	t.Helper()
+	r := openRun(t, chain.Entry{Name: "plugin", Middleware: capture(fn)})
+	_, err := r.BeforeAgent(t.Context(), chain.Start{Messages: conversation("hello", "how are you?")})
+	require.NoError(t, err)
+}
+
+// capture is a middleware that hands its call on.
+type capture func(c *chain.Call)
+
+func (capture) Describe() chain.Description {
+	return chain.Description{Description: abi.Description{Hooks: []abi.Hook{abi.HookBeforeAgent}}}
+}
+
+func (fn capture) Open(context.Context, string, string) (chain.Session, error) { return fn, nil }
+
+func (fn capture) Call(_ context.Context, c *chain.Call, _, _ any) error {
+	fn(c)
+	return nil
+}
+
+func (capture) Stats() abi.EntryStats { return abi.EntryStats{} }
+
+func (capture) Close() {}
+
+// sdkPlugin reads a plug-in that the SDK is tested with.
+func sdkPlugin(t *testing.T, name string) []byte {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/extism/go-sdk").Output()
+	require.NoError(t, err)
+	b, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "wasm", name))
+	require.NoError(t, err)
+	return b
+}
+
+// TestExtismSDKPlugins calls the plug-ins that the SDK is tested with.
+func TestExtismSDKPlugins(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	text := strings.Repeat("the quick brown fox jumps over the lazy dog ", 100)
+	for name, tc := range map[string]struct {
+		config map[string]string
+		calls  []pluginCall
+	}{
+		"alloc.wasm":         {calls: []pluginCall{{"run_test", ""}}},
+		"config.wasm":        {config: map[string]string{"thing": "hello", "other": ""}, calls: []pluginCall{{"run_test", "x"}}},
+		"count_vowels.wasm":  {config: map[string]string{"vowels": "aeiouyAEIOUY"}, calls: []pluginCall{{"count_vowels", "hello world"}, {"count_vowels", text}, {"count_vowels", ""}}},
+		"fail.wasm":          {calls: []pluginCall{{"run_test", "x"}, {"run_test", "y"}}},
+		"hello.wasm":         {calls: []pluginCall{{"run_test", "x"}}},
+		"hello_haskell.wasm": {config: map[string]string{"greeting": "Howdy"}, calls: []pluginCall{{"testing", "John"}, {"testing", "Zoe"}}},
+		"http.wasm":          {calls: []pluginCall{{"run_test", "x"}}},
+		"http_headers.wasm":  {calls: []pluginCall{{"http_get", `{"url":"https://extism.org","method":"GET","headers":{}}`}}},
+		"input_offset.wasm":  {calls: []pluginCall{{"input_offset_length", "hello world"}, {"input_offset_length", "x"}}},
+		"log.wasm":           {calls: []pluginCall{{"run_test", "x"}}},
+		"noop.wasm":          {calls: []pluginCall{{"run_test", "x"}}},
+		"read_write.wasm":    {config: map[string]string{"path": "/mnt/test.txt"}, calls: []pluginCall{{"try_read", ""}}},
+		"replace.wasm":       {calls: []pluginCall{{"run_test", text}, {"run_test", ""}}},
+		"sleep.wasm":         {config: map[string]string{"duration": "0"}, calls: []pluginCall{{"run_test", "x"}}},
+		"var.wasm":           {calls: []pluginCall{{"run_test", "x"}, {"run_test", "x"}, {"run_test", "x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wasm := sdkPlugin(t, name)
+			want := callSDK(t, wasm, tc.config, tc.calls)
+			require.Equal(t, want, callHere(t, l, wasm, tc.config, tc.calls))
+			t.Logf("%+.300v", want)
+		})
+	}
+}

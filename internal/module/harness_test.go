@@ -1,0 +1,194 @@
+package module
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	if sandbox.IsCompileChild() {
+		os.Exit(sandbox.CompileChildMain(javascript.Job())) //nolint:forbidigo // this is a main
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const modules = "../../testdata/modules"
+
+func newLoader(t *testing.T) *Loader {
+	t.Helper()
+	l, err := NewLoader(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
+func load(t *testing.T, name string, limits Limits) *Module {
+	t.Helper()
+	m, err := newLoader(t).Load(t.Context(), filepath.Join(modules, name), limits)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// saying is the module says.wasm with its data written over; an empty answer
+// is {}.
+func saying(t *testing.T, describe, answer string, returns int) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(modules, "says.wasm"))
+	require.NoError(t, err)
+	if answer == "" {
+		answer = "{}"
+	}
+	for _, r := range []struct{ letter, text string }{{"D", describe}, {"H", answer}} {
+		region := bytes.Repeat([]byte(r.letter), 4096)
+		require.Equal(t, 1, bytes.Count(b, region))
+		require.LessOrEqual(t, len(r.text), len(region))
+		b = bytes.Replace(b, region, append([]byte(r.text), bytes.Repeat([]byte(" "), len(region)-len(r.text))...), 1)
+	}
+	return bytes.Replace(b, []byte("RETURN:0"), fmt.Appendf(nil, "RETURN:%d", returns), 1)
+}
+
+func loadBytes(t *testing.T, b []byte, limits Limits) (*Module, error) {
+	t.Helper()
+	m, err := newLoader(t).LoadBytes(t.Context(), "says.wasm", b, limits)
+	if err == nil {
+		t.Cleanup(m.Close)
+	}
+	return m, err
+}
+
+func configure(t *testing.T, m *Module, config string) *Middleware {
+	t.Helper()
+	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), Grants{})
+	require.NoError(t, err)
+	t.Cleanup(mw.Close)
+	return mw
+}
+
+// A fakeHost keeps the events of a run.
+type fakeHost struct {
+	mu     sync.Mutex
+	now    int64
+	events []abi.Event
+}
+
+func (h *fakeHost) Where() abi.Run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return abi.Run{ID: "run-1", Agent: "helper", Step: 1, MaxSteps: 20, NowMS: h.now}
+}
+
+func (h *fakeHost) tick(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now += d.Milliseconds()
+}
+
+func (h *fakeHost) Send(e abi.Event) abi.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, e)
+	return e
+}
+
+// customs are the custom events, as name and data.
+func (h *fakeHost) customs() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	for _, e := range h.events {
+		if e.Type == abi.EventCustom {
+			out = append(out, e.Name+" "+string(e.Data))
+		}
+	}
+	return out
+}
+
+func (h *fakeHost) logs() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	for _, e := range h.events {
+		if e.Type == abi.EventLog {
+			out = append(out, e.Level+" "+e.Text)
+		}
+	}
+	return out
+}
+
+func (h *fakeHost) faults() []abi.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []abi.Event
+	for _, e := range h.events {
+		if e.Type == abi.EventFault {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// A testRun is a run of a chain of one or more entries.
+type testRun struct {
+	*chain.Run
+	host *fakeHost
+}
+
+func openRun(t *testing.T, entries ...chain.Entry) *testRun {
+	t.Helper()
+	c, err := chain.New(entries...)
+	require.NoError(t, err)
+	host := &fakeHost{now: 1_767_225_600_000}
+	r, err := c.Open(t.Context(), "run-1", host, chain.NewLocals())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return &testRun{r, host}
+}
+
+func open(t *testing.T, mw *Middleware) *testRun {
+	t.Helper()
+	return openRun(t, chain.Entry{Name: "guard", Middleware: mw, Read: mw.Grants().Read})
+}
+
+func conversation(texts ...string) *chain.List {
+	var messages []abi.Message
+	for i, text := range texts {
+		m := abi.User(text)
+		m.ID = fmt.Sprintf("m%d", i)
+		messages = append(messages, m)
+	}
+	return chain.NewList(chain.NewRevisions(), messages)
+}
+
+// beforeAgent calls the first hook of a run.
+func (r *testRun) beforeAgent(t *testing.T) (chain.Start, error) {
+	t.Helper()
+	return r.BeforeAgent(t.Context(), chain.Start{Instruction: "as it was", Messages: conversation("hello", "how are you?")})
+}
+
+// callTool calls a tool, whose result is text, through the chain.
+func (r *testRun) callTool(ctx context.Context, tool func(ctx context.Context, call abi.Call) (*abi.Result, error)) (chain.ToolOutcome, error) {
+	return r.CallTool(ctx, chain.ToolCall{
+		Call:  abi.Call{ID: "c1", Name: "t", Arguments: `{"n":1}`},
+		Tool:  abi.Tool{Name: "t", Owner: "host"},
+		State: conversation("hello"),
+		Run: func(ctx context.Context, call abi.Call, _ *abi.Resume, _ chain.Sink) (*abi.Result, error) {
+			return tool(ctx, call)
+		},
+	})
+}

@@ -1,0 +1,104 @@
+package module
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A sender answers requests, and keeps them.
+type sender struct {
+	asked   []abi.HTTPRequest
+	granted []string
+	answer  func(*abi.HTTPRequest) (*abi.HTTPResponse, error)
+}
+
+func (s *sender) Send(_ context.Context, r *abi.HTTPRequest, granted []string) (*abi.HTTPResponse, error) {
+	s.asked, s.granted = append(s.asked, *r), granted
+	return s.answer(r)
+}
+
+func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
+	return &abi.HTTPResponse{Status: 201, Body: r.URL, Headers: []abi.HTTPHeader{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}}}, nil
+}
+
+// opened is a run of a plug-in in which requests are sent.
+func opened(t *testing.T, l *Loader, plugin, config string, grants Grants, h chain.HTTP) *testRun {
+	t.Helper()
+	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), Limits{})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), grants)
+	require.NoError(t, err)
+	t.Cleanup(mw.Close)
+	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
+	require.NoError(t, err)
+	host := &fakeHost{}
+	r, err := c.With(chain.Options{HTTP: h}).Open(t.Context(), "run-1", host, chain.NewLocals())
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return &testRun{r, host}
+}
+
+// TestHTTP checks what the import http replies.
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	granted := Grants{HTTP: []string{"a.org", "b.org"}}
+	reply := func(arg string, grants Grants, h chain.HTTP) string {
+		r := opened(t, l, "caller.wasm", `{"call1":"o","arg1":`+arg+`}`, grants, h)
+		_, err := r.beforeAgent(t)
+		require.NoError(t, err)
+		return r.host.logs()[0]
+	}
+	s := &sender{answer: echo}
+	require.Equal(t, `info {"status":201,"headers":[{"name":"a","value":"1"},{"name":"a","value":"2"}],"body":"https://a.org/"}`,
+		reply(`{"method":"POST","url":"https://a.org/","headers":[{"name":"x","value":"{{secret:K}}"}],"body":"b","timeout_ms":7}`, granted, s))
+	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}}, Body: "b", TimeoutMS: 7}}, s.asked)
+	require.Equal(t, granted.HTTP, s.granted)
+	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`, reply(`{"url":"https://a.org/"}`, Grants{}, s))
+	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`, reply(`{"url":"https://a.org/"}`, granted, nil))
+	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
+	require.Len(t, s.asked, 1)
+	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) {
+		return nil, &abi.Error{Code: abi.CodeUnavailable, Message: "http: not there", Retryable: true}
+	}
+	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: not there","retryable":true}}`, reply(`{}`, granted, s))
+	s.answer = func(*abi.HTTPRequest) (*abi.HTTPResponse, error) { return nil, errNoDatabase }
+	require.Equal(t, `warn`, reply(`{"urll":"https://a.org/"}`, granted, s)[:4])
+}
+
+// TestExtismHTTP checks Extism's functions for requests, and that a replay of
+// what they did needs no network.
+func TestExtismHTTP(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	s := &sender{answer: echo}
+	program := fmt.Sprintf(`{"program":%q}`, hex.EncodeToString([]byte(assemble(func(p *program) {
+		p.block(1, `{"url":"https://a.org/","method":"post","headers":{"X":"1"}}`)
+		p.block(2, "body")
+		p.do(opHTTPRequest, 1, 2, 3)
+		p.do(opLogInfo, 3, 0, 0)
+		p.do(opHTTPHeaders, 0, 0, 4)
+		p.do(opLogInfo, 4, 0, 0)
+		p.do(opHTTPStatus, 0, 0, 5)
+		p.do(opLoad8, 5, 0, 6) // a fault that shows the status
+	}))))
+	r := opened(t, l, "puppet.wasm", program, Grants{HTTP: []string{"a.org"}}, s)
+	_, err = r.beforeAgent(t)
+	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 lie in no block")
+	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())
+	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "X", Value: "1"}}, Body: "body"}}, s.asked)
+	requireSame(t, onlyBundle(t, dir))
+	require.Len(t, s.asked, 1)
+}

@@ -1,0 +1,53 @@
+package javascript
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// JobName is what sandbox.RunJob knows the bundling of scripts as.
+const JobName = "bundle"
+
+// Job bundles a script in a child: its input is a [Source], its output a
+// [Bundle], or a [Mistake].
+func Job() sandbox.ChildJob {
+	return sandbox.ChildJob{Name: JobName, Do: func(input []byte) ([]byte, error) {
+		var s Source
+		if err := json.Unmarshal(input, &s); err != nil {
+			return nil, err
+		}
+		var out jobOutput
+		bundle, err := Build(s)
+		var mistake *Mistake
+		switch {
+		case errors.As(err, &mistake):
+			out.Mistake = mistake.Text // it may be longer than errors of children are
+		case err != nil:
+			return nil, err
+		default:
+			out.Bundle = bundle
+		}
+		return json.Marshal(out)
+	}}
+}
+
+type jobOutput struct {
+	Bundle  *Bundle `json:"bundle,omitempty"`
+	Mistake string  `json:"mistake,omitempty"`
+}
+
+// JobResult reads the output of a job.
+func JobResult(output []byte) (*Bundle, error) {
+	var out jobOutput
+	switch err := json.Unmarshal(output, &out); {
+	case err != nil:
+		return nil, err
+	case out.Mistake != "":
+		return nil, &Mistake{out.Mistake}
+	case out.Bundle == nil || !IsBundle(out.Bundle.Code):
+		return nil, errors.New("the child gave no bundle")
+	}
+	return out.Bundle, nil
+}

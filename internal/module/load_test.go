@@ -1,0 +1,221 @@
+package module
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// TestRefused checks that a module that cannot be a middleware is refused when
+// it is loaded, with the file, the thing and the fix.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	limits := Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}}
+	for file, want := range map[string][]string{
+		"no-memory.wasm":        {"does not export its memory", "-Wl,--export-memory"},
+		"wrong-hook.wasm":       {"before_agent: want (i32) -> i32, got (i32, i32) -> i64"},
+		"hook-is-memory.wasm":   {"exports before_agent as a memory; want a function (i32) -> i32"},
+		"unknown-import.wasm":   {"imports agent_middleware_v1.mesages, which ABI version 1 does not have", "did you mean messages?"},
+		"import-type.wasm":      {"imports agent_middleware_v1.changed as (i32, i32) -> i32, want (i32, i64) -> i32"},
+		"newer-abi.wasm":        {"asks for ABI version 2; this host speaks version 1", "build it with an SDK for version 1"},
+		"no-hook.wasm":          {"exports no hook", "export one of before_agent, "},
+		"extism-and-abi.wasm":   {"imports agent_middleware_v1 and Extism's functions too", "by extism:host/user"},
+		"extism-hook.wasm":      {"before_agent: want () -> i32, got (i32) -> i32"},
+		"extism-host.wasm":      {"imports extism:host/user.mesages, which ABI version 1 does not have", "did you mean messages?"},
+		"describe-traps.wasm":   {"describe: unreachable executed"},
+		"initialize-loops.wasm": {"_initialize: ran longer than 50ms"},
+		"large-memory.wasm":     {"asks for 125 MiB of memory from the start, more than the limit of 64 MiB"},
+		"missing.wasm":          {"there is no such file"},
+		"no-memory.wat":         {"this is WebAssembly text", "wat2wasm"},
+		"missing.ts":            {"there is no such file"},
+		"":                      {"is a directory", "name the .wasm file in it"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(modules, "refused", file)
+			_, err := l.Load(t.Context(), path, limits)
+			var refused *sandbox.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, path, refused.Name)
+			for _, w := range want {
+				require.ErrorContains(t, err, w)
+			}
+		})
+	}
+}
+
+func TestRefusedBytes(t *testing.T) {
+	t.Parallel()
+	l := newLoader(t)
+	for want, b := range map[string]string{
+		"not a WebAssembly module": "hello",
+		"WebAssembly text":         "(module)",
+		"a component":              "\x00asm\x0d\x00\x01\x00",
+		"program for another":      "\x7fELF\x02\x01\x01",
+	} {
+		_, err := l.LoadBytes(t.Context(), "upload", []byte(b), Limits{})
+		require.ErrorContains(t, err, "upload: ")
+		require.ErrorContains(t, err, want)
+	}
+	_, err := l.Load(t.Context(), filepath.Join(modules, "says.wasm"), Limits{Limits: sandbox.Limits{ModuleBytes: 1000}})
+	require.ErrorContains(t, err, "says.wasm: has more bytes than the limit module_bytes of 1000")
+	_, err = l.Load(t.Context(), filepath.Join(modules, "says.wasm"), Limits{HostCalls: -1})
+	require.ErrorContains(t, err, "limit host_calls is -1")
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	m, err := loadBytes(t, saying(t, `{"name":"guard","version":"1.2.0","description":"Keeps rules.","requires":["gate_tool","messages","hold_stream"],
+		"hooks":["configure","before_agent","gate_tool"],"messages":"lazy","events":["tool_call"],"hold_stream":true,"color":"red"}`, "", 0), Limits{})
+	require.NoError(t, err)
+	require.Equal(t, []abi.Hook{abi.HookBeforeAgent, abi.HookGateTool}, m.Hooks())
+	require.Equal(t, "guard", m.Description().Name)
+	require.Equal(t, []string{"describe: unknown key color"}, m.Warnings())
+
+	d := configure(t, m, "").Describe()
+	require.Equal(t, m.Hooks(), d.Hooks)
+	require.Equal(t, m.Digest(), d.Digest)
+	require.True(t, d.HoldStream)
+
+	m, err = loadBytes(t, saying(t, "{}", "", 0), Limits{})
+	require.NoError(t, err)
+	require.Equal(t, calledHooks(), m.Hooks(), "without hooks, all exports that are hooks")
+
+	m, err = loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), Limits{})
+	require.NoError(t, err)
+	require.Empty(t, m.Hooks())
+	require.NotNil(t, m.Hooks())
+}
+
+func TestDescribeRefused(t *testing.T) {
+	t.Parallel()
+	for describe, want := range map[string]string{
+		`not json`:                      "describe: the answer: want a JSON value",
+		`{"name":7}`:                    "describe: the answer: name: want a string",
+		`{"requires":["mail"]}`:         `describe: requires "mail", which this host does not have; it has the hooks before_agent, `,
+		`{"requires":["interrupt"]}`:    "and the features changed, config, emit, hold_stream, ",
+		`{"hooks":["before_lunch"]}`:    `describe: hooks names "before_lunch", which is no hook; there are describe, `,
+		`{"hooks":["translate_after"]}`: "describe: hooks names translate_after, which the module does not export",
+		`{"messages":"some"}`:           `describe: messages is "some"; want full, lazy or none`,
+		`{"events":["lunch"]}`:          `describe: events names "lunch", which no event is; there are run_started `,
+		`{"config_schema":7}`:           "describe: config_schema: want an object",
+		`{"config_schema":{"$ref":"https://example.com/s"}}`:   `only references within the schema are allowed`,
+		`{"version":"1\u001b[2J"}`:                             `describe: version is "1\x1b[2J"; leave out what does not print`,
+		`{"hooks":[` + strings.Repeat(`"on",`, 256) + `"on"]}`: "describe: hooks has 257 names; at most 256 are allowed",
+		`{"name":"` + strings.Repeat("n", 129) + `"}`:          "describe: name has 129 bytes; at most 128 are allowed",
+	} {
+		// The first occurrence is the export.
+		b := bytes.Replace(saying(t, describe, "", 0), []byte("translate_after"), []byte("translate_later"), 1)
+		_, err := loadBytes(t, b, Limits{})
+		var refused *sandbox.RefusedError
+		require.ErrorAs(t, err, &refused, describe)
+		require.ErrorContains(t, err, "says.wasm: ")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestBuilding checks what a module finds while its image is built, and that
+// the image is kept: the module itself traps if anything is given too early.
+func TestBuilding(t *testing.T) {
+	t.Parallel()
+	var heard bytes.Buffer
+	l, err := NewLoader(t.Context(), &LoaderOptions{Logger: slog.New(slog.NewTextHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), Limits{})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"code":"unavailable","message":"model is not available while the module's image is built"}`, string(m.Description().ConfigSchema))
+	require.Contains(t, heard.String(), "text=started")
+
+	one, two := configure(t, m, `{"a":1}`), configure(t, m, `{"b":22}`)
+	for range 2 {
+		for mw, want := range map[*Middleware]string{one: "(-a-:1)", two: "(-b-:22)"} {
+			start, err := open(t, mw).beforeAgent(t)
+			require.NoError(t, err)
+			require.Equal(t, want, start.Instruction)
+		}
+	}
+}
+
+// TestBuildingLogs checks that no module writes errors to the operator's log.
+func TestBuildingLogs(t *testing.T) {
+	t.Parallel()
+	var heard bytes.Buffer
+	l, err := NewLoader(t.Context(), &LoaderOptions{Logger: slog.New(slog.NewJSONHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close(context.Background())) }()
+	loadScript(t, l, `
+for (const level of ["debug", "info", "warn", "error"]) console[level](level + "\n{\"level\":\"ERROR\"}");
+export default { gateTool() {} };`, Limits{})
+	levels := map[string]string{}
+	for line := range strings.Lines(heard.String()) {
+		var said struct {
+			Msg, Level, Text string
+			Own              string `json:"module_level"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &said))
+		if own, _, ok := strings.Cut(said.Text, "\n"); ok && said.Msg == "a module logs while it is loaded" {
+			require.Equal(t, own, said.Own)
+			levels[own] = said.Level
+		}
+	}
+	require.Equal(t, map[string]string{"debug": "DEBUG", "info": "INFO", "warn": "WARN", "error": "WARN"}, levels)
+}
+
+func TestInfo(t *testing.T) {
+	t.Parallel()
+	info := load(t, "puppet.wasm", Limits{}).Info()
+	stat, err := os.Stat(filepath.Join(modules, "puppet.wasm"))
+	require.NoError(t, err)
+	require.Equal(t, stat.Size(), info.Size)
+	require.Len(t, info.Digest, 64)
+	require.Equal(t, "native", info.Transport)
+	require.Equal(t, int64(4*64<<10), info.Memory.First)
+	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
+	require.NotEmpty(t, info.Instances)
+	require.Len(t, info.Imports, len(nativeImports()))
+	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the conversation, as far as it is granted"})
+	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"})
+
+	for _, p := range load(t, "wasi.wasm", Limits{}).Info().Imports {
+		require.NotEmpty(t, p.Does, p.Name)
+	}
+}
+
+// TestTable holds the imports against the names and types of the ABI's text.
+func TestTable(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"read": "(i32, i32) -> i32", "write": "(i32, i32) -> ()", "next": "(i32, i32) -> i32",
+		"next_stream": "(i32, i32) -> i32", "recv": "() -> i32", "send": "(i32, i32) -> i32",
+		"messages": "(i32, i32, i32) -> i32", "changed": "(i32, i64) -> i32",
+		"local_get": "(i32, i32) -> i32", "local_delete": "(i32, i32) -> i32",
+		"local_set": "(i32, i32, i32, i32, i64) -> i32", "local_add": "(i32, i32, i64) -> i32",
+		"emit": "(i32, i32) -> i32", "config": "() -> i32", "log": "(i32, i32, i32) -> ()",
+		"model": "(i32, i32) -> i32", "tool": "(i32, i32) -> i32", "http": "(i32, i32) -> i32",
+		"store_get": "(i32, i32) -> i32", "store_delete": "(i32, i32) -> i32",
+		"store_set": "(i32, i32, i32, i32, i64, i64) -> i32", "store_add": "(i32, i32, i64) -> i32",
+	}
+	got := map[string]string{}
+	for _, imp := range surface().Imports {
+		if imp.Module == javascript.ImportModule || imp.Module == extismEnv || imp.Module == extismUser {
+			continue // the engine's own, and those of another transport
+		}
+		require.Equal(t, abi.ImportModule, imp.Module)
+		got[imp.Name] = imp.Type().String()
+	}
+	require.Equal(t, want, got)
+}

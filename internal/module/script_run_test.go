@@ -1,0 +1,307 @@
+package module
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// says runs a script's before_agent and returns the instruction that it answers,
+// which is JSON of what the body returns.
+func says(t *testing.T, l *Loader, body string) string {
+	t.Helper()
+	m := loadScript(t, l, "export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }", Limits{})
+	r := open(t, configure(t, m, `{"a":[1,{"b":2}]}`))
+	s, err := r.beforeAgent(t)
+	require.NoError(t, err)
+	return s.Instruction
+}
+
+// TestScriptContext checks what hooks find, one thing each.
+func TestScriptContext(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	for name, tc := range map[string]struct{ body, want string }{
+		"entry and run":       {`return [ctx.entry, ctx.run.id, ctx.hook, input.run.agent, ctx.config.a[1].b]`, `["guard","run-1","before_agent","helper",2]`},
+		"messages":            {`const m = input.messages; return [m.length, m.at(0).content, m.at(-1).content, m.at(2), m.slice(1).length, [...m].map((x) => x.content)]`, `[2,"hello","how are you?",null,1,["hello","how are you?"]]`},
+		"the last":            {`return [input.messages.findLast((m) => m.role === "user").content, input.messages.findLastIndex((m) => m.role === "tool")]`, `["how are you?",-1]`},
+		"messages are frozen": {`try { input.messages.at(0).content = "x" } catch (e) { return e.name }`, `"TypeError"`},
+		"local values":        {`return [ctx.local.get("a"), ctx.local.set("a", { b: [1] }), ctx.local.get("a"), ctx.local.read("a"), ctx.local.add("n", 2), ctx.local.add("n"), ctx.local.delete("a"), ctx.local.get("a")]`, `[null,1,{"b":[1]},{"value":{"b":[1]},"version":1},2,3,null,null]`},
+		"a conflict":          {`ctx.local.set("a", 1); try { ctx.local.set("a", 2, { version: 7 }) } catch (e) { return [e instanceof HookError, e.name, e.code] }`, `[true,"HookError","conflict"]`},
+		"no next":             {`try { ctx.next() } catch (e) { return e.code }`, `"denied"`},
+		"not granted":         {`try { ctx.model({}) } catch (e) { return [e.code, e.message] }`, `["denied","model is not granted to this entry; grants: [model] in agent.yaml would"]`},
+		"a bad number":        {`try { ctx.local.add("n", NaN) } catch (e) { return e.message }`, `"delta is NaN; want a whole number"`},
+		"clock":               {`return [Date.now(), new Date().getTimezoneOffset(), new Date().toISOString()]`, `[1767225600000,0,"2026-01-01T00:00:00.000Z"]`},
+		"promises":            {`const [a, b] = await Promise.all([Promise.resolve(1), (async () => { await null; return 2 })()]); return a + b`, `3`},
+		"nothing outside":     {`return ["fetch", "process", "require", "setTimeout", "XMLHttpRequest", "Deno", "std", "os", "WebAssembly"].filter((n) => globalThis[n] !== undefined)`, `[]`},
+		"no file":             {`try { await import(["/etc", "passwd"].join("/")) } catch (e) { return "refused" }`, `"refused"`},
+		"large numbers":       {`return [9007199254740991, 1e21, 0.1]`, `[9007199254740991,1e+21,0.1]`},
+		"text":                {`return "ä€😀\u0000\ud800".length`, `6`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, says(t, l, tc.body))
+		})
+	}
+	require.Equal(t, says(t, l, "return [Math.random(), Math.random()]"), says(t, l, "return [Math.random(), Math.random()]"), "the run determines it")
+	var draws []float64
+	require.NoError(t, json.Unmarshal([]byte(says(t, l, "return [Math.random(), Math.random()]")), &draws))
+	require.NotEqual(t, draws[0], draws[1])
+	require.Less(t, draws[0], 1.0)
+}
+
+// TestScriptPatches checks what messages give for answers.
+func TestScriptPatches(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	user := `{ role: "user", content: "new" }`
+	for name, tc := range map[string]struct {
+		patch string
+		want  []string
+	}{
+		"append":        {"input.messages.append(" + user + ")", []string{"hello", "how are you?", "new"}},
+		"insert":        {"input.messages.insert(0, " + user + ", " + user + ")", []string{"new", "new", "hello", "how are you?"}},
+		"set":           {"input.messages.set(-1, " + user + ")", []string{"hello", "new"}},
+		"remove":        {"input.messages.remove(0)", []string{"how are you?"}},
+		"rewrite":       {"input.messages.rewrite((m, i) => i === 0 ? { ...m, content: m.content + '!' } : undefined)", []string{"hello!", "how are you?"}},
+		"rewrite, gone": {"input.messages.rewrite((m, i) => i === 0 ? null : [m, " + user + "])", []string{"how are you?", "new"}},
+		"rewrite none":  {"input.messages.rewrite((m) => m)", []string{"hello", "how are you?"}},
+		"half a pair":   {`input.messages.set(0, { role: "user", content: "a😀".slice(0, 2) + "\\ud83d" })`, []string{"a\ufffd\\ud83d", "how are you?"}},
+		"whole":         {"[" + user + "]", []string{"new"}},
+		"as it is":      {"input.messages", []string{"hello", "how are you?"}},
+		"undefined":     {"undefined", []string{"hello", "how are you?"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := loadScript(t, l, hook("return { messages: "+tc.patch+" }"), Limits{})
+			s, err := open(t, configure(t, m, "")).beforeAgent(t)
+			require.NoError(t, err)
+			var got []string
+			for i := range s.Messages.Len() {
+				got = append(got, s.Messages.At(i).Content.String())
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// TestScriptWraps checks next in both its forms.
+func TestScriptWraps(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `
+export default {
+  async wrapToolCall(input, ctx) {
+    const args = JSON.parse(input.call.arguments);
+    let result = await ctx.next({ arguments: JSON.stringify({ n: args.n + 1 }) });
+    try { await ctx.next({ arguments: '{"n":0}' }) } catch (e) { result = { content: result.content + " " + e.code } }
+    ctx.emit("called", { times: ctx.local.add("times", 2) });
+    return { result: { ...result, content: result.content + " edited" } };
+  },
+};`, Limits{})
+	r := open(t, configure(t, m, ""))
+	out, err := r.callTool(t.Context(), func(_ context.Context, call abi.Call) (*abi.Result, error) {
+		if call.Arguments == `{"n":0}` {
+			return nil, errors.New("no zeros")
+		}
+		return abi.TextResult(call.Arguments), nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, `{"n":2} tool edited`, out.Result.Content.String())
+	require.Equal(t, []string{`called {"times":2}`}, r.host.customs())
+}
+
+// TestScriptStreams checks that a script reads a stream and sends one of its own.
+func TestScriptStreams(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `
+import { defineMiddleware } from "@agent-runner/middleware";
+export default defineMiddleware({
+  wrapModel(input, ctx) {
+    const stream = ctx.nextStream();
+    for (const chunks of stream) {
+      ctx.send(chunks.map((c) => (c.kind === "text" ? { ...c, text: c.text.toUpperCase() } : c)));
+    }
+    ctx.send([{ kind: "text", text: "(" + stream.response.message.content.length + ")" }]);
+    if (stream.recv() !== undefined) throw new TypeError("the end comes once");
+  },
+});`, Limits{})
+	heard, res, err := streams(t.Context(), open(t, configure(t, m, "")), func() {}, "one ", "two ä")
+	require.NoError(t, err)
+	require.Equal(t, "ONE TWO Ä(9)", strings.Join(heard, ""))
+	require.Equal(t, "ONE TWO Ä(9)", res.Message.Content.String())
+}
+
+// TestScriptCallsFromAnywhere checks host calls in places where the host, or the
+// engine, is in the middle of something: the guest is never entered twice.
+func TestScriptCallsFromAnywhere(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `
+const inside = (ctx, text) => { ctx.local.add("calls"); ctx.emit("inside", text); return text; };
+export default {
+  wrapToolCall(input, ctx) {
+    ctx.emit({ toJSON: () => inside(ctx, "name") }, { get data() { return inside(ctx, "data"); } });
+    ctx.local.set({ toString: () => inside(ctx, "key") }, { toJSON: () => inside(ctx, "value") });
+    console.log({ toJSON: () => ctx.next().content });
+    Error.prepareStackTrace = () => inside(ctx, "stack");
+    Object.defineProperty(Error.prototype, "message", { set() { inside(ctx, "message"); }, get: () => inside(ctx, "message"), configurable: true });
+    try { ctx.local.set("x", 1, { version: 7 }); } catch (e) { String(e.message); }
+    return { get result() { return { content: ctx.next({ toJSON: () => (inside(ctx, "patch"), { arguments: "{}" }) }).content + ctx.local.get("calls") }; } };
+  },
+};`, Limits{})
+	r := open(t, configure(t, m, ""))
+	n := 0
+	out, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+		n++
+		return abi.TextResult(fmt.Sprint("call ", n, " ")), nil
+	})
+	require.NoError(t, err)
+	require.Contains(t, out.Result.Content.String(), "call 2 ")
+	require.Equal(t, []string{"info \"call 1 \""}, r.host.logs())
+	require.Contains(t, r.host.customs(), `inside "key"`)
+	require.Contains(t, r.host.customs(), `name {"data":"data"}`)
+}
+
+// TestScriptLostPromises checks that what nobody awaits is told of.
+func TestScriptLostPromises(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	for body, want := range map[string][]string{
+		"(async () => { await 1; null.x; })();":                                                {"warn a promise was rejected, and nothing awaits it: TypeError: cannot read property 'x' of null\n    at <anonymous> (guard.ts:3:"},
+		"Promise.reject(new Error('first')); Promise.reject(new Error('second'));":             {"warn a promise was rejected, and nothing awaits it: Error: first\n"},
+		"const p = Promise.reject(1); return p.catch(() => {});":                               nil,
+		"const p = Promise.reject(1); return Promise.resolve().then(() => p.catch(() => {}));": nil,
+	} {
+		r := open(t, configure(t, loadScript(t, l, hook(body), Limits{}), ""))
+		_, err := r.beforeAgent(t)
+		require.NoError(t, err)
+		logs := r.host.logs()
+		require.Len(t, logs, len(want), body)
+		for i := range want {
+			require.Contains(t, logs[i], want[i])
+		}
+	}
+}
+
+// TestScriptEndings checks that a script ends and pauses runs.
+func TestScriptEndings(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), Limits{}), "")).beforeAgent(t)
+	var stop *chain.Stop
+	require.ErrorAs(t, err, &stop)
+	require.Equal(t, "enough", stop.Reason)
+	_, err = open(t, configure(t, loadScript(t, l, hook(`return ctx.interrupt("may I?", { n: 1 });`), Limits{}), "")).beforeAgent(t)
+	var paused *chain.Interrupted
+	require.ErrorAs(t, err, &paused)
+}
+
+// TestScriptIsClean checks that what a script keeps in memory is gone in the next
+// run, also what it did to the built-in objects, and stays in a run.
+func TestScriptIsClean(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `
+let n = 0;
+const kept = new Array(100_000).fill(1);
+export default {
+  configure(input) { n = input.config.from },
+  gateTool(input, ctx) {
+    n++;
+    const seen = [n, globalThis.left ?? 0, [].left ?? 0, kept[0]].join(" ");
+    globalThis.left = 1; Array.prototype.left = 1; kept[0] = 2; JSON.parse = undefined;
+    return { decision: "deny", message: seen };
+  },
+};`, Limits{})
+	mw := configure(t, m, `{"from":40}`)
+	for range 3 {
+		r := open(t, mw)
+		for _, want := range []string{"41 0 0 1", "42 1 1 2"} {
+			out, err := r.callTool(t.Context(), nil)
+			require.NoError(t, err)
+			require.Contains(t, out.Result.Content.String(), want)
+		}
+		r.Close()
+	}
+}
+
+// TestScriptFuel checks that the work of a hook is the same wherever it is done.
+func TestScriptFuel(t *testing.T) {
+	t.Parallel()
+	const text = `export default { gateTool(input, ctx) {
+  const words = {}; for (const w of "a b c a".split(" ")) words[w] = (words[w] ?? 0) + Math.random();
+  return { decision: "deny", message: JSON.stringify([...new Map(Object.entries(words)).keys()].sort()) };
+} };`
+	fuel := map[int64]bool{}
+	for range 2 {
+		mw := configure(t, loadScript(t, newScriptLoader(t), text, Limits{}), "")
+		for range 2 {
+			r := open(t, mw)
+			_, err := r.callTool(t.Context(), nil)
+			require.NoError(t, err)
+			fuel[r.Stats()[0].Fuel] = true
+			r.Close()
+		}
+	}
+	require.Len(t, fuel, 1)
+}
+
+// TestScriptReplay checks that a fault of a script can be reproduced from its
+// bundle alone, without its sources.
+func TestScriptReplay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body, place string
+		limits      Limits
+	}{
+		"mistake": {`if (input.messages.at(0).content === "hello") null.x;`, "guard.ts:3:47", Limits{}},
+		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
+		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		// The engine does not ask in there whether the script is over: the host ends it.
+		"deaf": {`"a".repeat(4e6).indexOf("a".repeat(2e6) + "b");`, "", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := replayScript(t, hook(c.body), c.place, c.limits)
+			if name == "deaf" {
+				require.True(t, b.Visit.Stopped)
+			}
+		})
+	}
+}
+
+func replayScript(t *testing.T, text, place string, limits Limits) *Bundle {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	m := loadScript(t, l, text, limits)
+	_, err = open(t, configure(t, m, "")).beforeAgent(t)
+	require.Error(t, err)
+	files, err := filepath.Glob(filepath.Join(dir, "*"+bundleSuffix))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.NoError(t, os.Remove(m.Name()))
+	b, err := ReadBundle(files[0])
+	require.NoError(t, err)
+	if !b.Visit.Stopped { // a busy machine may leave it no time to say where it was
+		require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
+	}
+	again, err := newScriptLoader(t).Replay(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, again.Differences)
+	require.True(t, again.Same)
+	return b
+}

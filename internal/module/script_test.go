@@ -1,0 +1,300 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// newScriptLoader shares the engine's machine code with other tests.
+func newScriptLoader(t *testing.T) *Loader {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	require.NoError(t, err)
+	l, err := NewLoader(t.Context(), &LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	return l
+}
+
+// writeScript makes a file of a script.
+func writeScript(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// loadScript loads a script that is guard.ts.
+func loadScript(t *testing.T, l *Loader, text string, limits Limits) *Module {
+	t.Helper()
+	m, err := l.Load(t.Context(), writeScript(t, "guard.ts", text), limits)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// hook is a script with one before_agent.
+func hook(body string) string {
+	return "export default {\n  beforeAgent(input, ctx) {\n" + body + "\n  },\n};\n"
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	m := loadScript(t, newScriptLoader(t), `
+import { defineMiddleware, allow, deny } from "@agent-runner/middleware";
+
+interface Config { deny: string[] }
+
+export default defineMiddleware<Config>({
+  name: "guard", version: "1.2.0", description: "Denies tools.",
+  configSchema: { type: "object", properties: { deny: { type: "array", items: { type: "string" } } } },
+
+  gateTool(input, ctx) {
+    console.log("asked about", input.call.name, { n: 1 });
+    return ctx.config.deny.includes(input.call.name) ? deny(input.call.name + " is not allowed here") : allow();
+  },
+});
+`, Limits{})
+	info := m.Info()
+	require.Equal(t, "javascript", info.Transport)
+	require.Equal(t, "guard", info.Description.Name)
+	require.Equal(t, []abi.Hook{abi.HookGateTool}, info.Hooks)
+	require.Equal(t, abi.MessagesLazy, info.Description.Messages)
+
+	r := open(t, configure(t, m, `{"deny":["t"]}`))
+	called := false
+	out, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) { called = true; return abi.TextResult("x"), nil })
+	require.NoError(t, err)
+	require.False(t, called)
+	require.Contains(t, out.Result.Content.String(), "t is not allowed here")
+	require.Equal(t, []string{`info asked about t {"n":1}`}, r.host.logs())
+
+	_, err = m.Configure(t.Context(), "guard", []byte(`{"deny":"t"}`), Grants{})
+	require.ErrorContains(t, err, "config: deny: is of type string")
+}
+
+// TestScriptFaults checks that scripts are stopped, limited and told of like
+// other modules.
+func TestScriptFaults(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	patient := Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
+	// Fuel ends the same hook at the same place, whatever else the machine does.
+	hasty := Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
+	const usedUp = "used more than its 50000000 fuel"
+	for name, tc := range map[string]struct {
+		body, want string
+		limits     Limits
+	}{
+		"loop":                     {"for (;;) Math.abs(1);", usedUp + " (guard.ts:3:15)", hasty},
+		"empty loop":               {"for (;;);", usedUp, hasty},
+		"loop of promises":         {"const f = () => Promise.resolve().then(f); f();", usedUp, hasty},
+		"loop that catches":        {"for (;;) try { null.x } catch {}", usedUp, hasty},
+		"loop in a getter":         {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { for (;;); } }); throw e;", usedUp, hasty},
+		"loop in toString":         {"ctx.emit({ toJSON() { for (;;); } }, 1);", usedUp, hasty},
+		"loop in toJSON":           {"return { toJSON() { for (;;); } };", usedUp, hasty},
+		"goes on after it is over": {"const f = async () => { for (;;); }; return f().catch(() => ({}));", usedUp, hasty},
+		"loop in then":             {"return { then() { for (;;); } };", usedUp, hasty},
+		"regular expression":       {"/^(a+)+$/.test('a'.repeat(40) + 'b');", usedUp, hasty},
+		"large number":             {"let n = 3n; for (;;) n *= n;", usedUp, hasty},
+		"sort":                     {"const a = Array.from({ length: 1e6 }, (_, i) => -i); for (;;) a.sort((x, y) => x - y);", usedUp, hasty},
+		"fill":                     {"const a = new Uint8Array(1e6); for (;;) a.fill(1);", usedUp, hasty},
+		"leak":                     {"const a = []; for (;;) a.push(new Array(1000).fill(a));", "out of memory (guard.ts:3:", patient},
+		"leak of a string":         {"let s = 'x'; for (;;) s += s + 'y';", "(guard.ts:3:", patient},
+		"leak that catches":        {"const a = []; for (;;) try { a.push(new Uint8Array(1e6)); } catch { break } for (;;) a.push({});", "out of memory", patient},
+		"recursion":                {"const f = () => f() + 1; f();", "Maximum call stack size exceeded (guard.ts:3:", patient},
+		"recursion of JSON":        {"let a = []; for (let i = 0; i < 1e5; i++) a = [a]; return { a };", "Maximum call stack size exceeded", patient},
+		"recursion of a parser":    {"JSON.parse('['.repeat(1e5));", "stack", patient},
+		"throws":                   {"null.x;", "TypeError: cannot read property 'x' of null (guard.ts:3:1)", patient},
+		"throws in a promise":      {"return (async () => { await 1; null.x; })();", "TypeError: cannot read property 'x' of null (guard.ts:3:", patient},
+		"reference":                {"nothing();", "ReferenceError: nothing is not defined (guard.ts:3:1)", patient},
+		"never":                    {"return new Promise(() => {});", "TypeError: the promise of beforeAgent never settles", patient},
+		"thenable":                 {"return { then() {} };", "never settles", patient},
+		"a number":                 {"return 1;", "TypeError: beforeAgent returned a number; want an object, or nothing", patient},
+		"an array":                 {"return [];", "beforeAgent returned an array", patient},
+		"wrong shape":              {"return { instruction: 1 };", "answer: instruction: want a string, got a number", patient},
+		"a cycle":                  {"const a = {}; a.a = a; return a;", "TypeError: circular reference", patient},
+		"BigInt":                   {"return { instruction: 1n };", "TypeError:", patient},
+		"large answer":             {"return { instruction: 'x'.repeat(9e6) };", "more than the limit output_bytes of 8388608", patient},
+		"host calls":               {"for (;;) ctx.log.info('x');", "more than the limit host_calls of 10000", patient},
+		"message of a getter":      {"const e = new TypeError('x'); Object.defineProperty(e, 'message', { get() { throw e; } }); throw e;", "an error that cannot be read", patient},
+		"frozen":                   {"ctx.config.x = 1;", "TypeError:", patient},
+		"eval":                     {"return eval('nothing()');", "ReferenceError: nothing is not defined (guard.ts:3", patient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := loadScript(t, l, hook(tc.body), tc.limits)
+			r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")})
+			_, err := r.beforeAgent(t)
+			var fault *chain.Fault
+			require.ErrorAs(t, err, &fault)
+			t.Log(fault.Text(), "\n"+fault.Stack, "\n"+strings.Join(fault.Stderr, "\n"))
+			require.ErrorContains(t, fault.Cause, tc.want)
+			require.Equal(t, "guard", fault.Entry)
+			require.Equal(t, abi.HookBeforeAgent, fault.Hook)
+			require.Equal(t, m.Digest(), fault.Digest)
+
+			// The instance was thrown away; another run begins in a clean one.
+			_, err = openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
+			require.ErrorAs(t, err, &fault)
+			require.ErrorContains(t, fault.Cause, tc.want)
+		})
+	}
+}
+
+// TestScriptTime checks that a script whose time is over tells where it was. On a
+// busy machine the time of grace may pass before it was asked even once; then it is
+// stopped all the same.
+func TestScriptTime(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	m := loadScript(t, l, hook("for (;;) Math.abs(1);"), Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
+	const tries = 10
+	for try := 1; ; try++ {
+		_, err := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
+		var fault *chain.Fault
+		require.ErrorAs(t, err, &fault)
+		require.ErrorContains(t, fault.Cause, "ran longer than 5")
+		require.Equal(t, "hook_time", fault.Limit)
+		if strings.Contains(fault.Cause.Error(), "ran longer than 500ms (guard.ts:3:15)") {
+			break
+		}
+		require.Less(t, try, tries, "it never tells where: %v", fault.Cause)
+	}
+}
+
+// TestScriptBytes checks scripts that come without their files.
+func TestScriptBytes(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	m, err := l.LoadBytes(t.Context(), "sub/guard.ts", []byte(`import { deny } from "@agent-runner/middleware";
+export default { gateTool: (): unknown => null.x };`), Limits{})
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	out, err := open(t, configure(t, m, "")).callTool(t.Context(), nil)
+	require.NoError(t, err)
+	require.True(t, out.Result.IsError)
+	again, err := l.LoadBytes(t.Context(), "guard", m.Bundle(), Limits{})
+	require.NoError(t, err)
+	t.Cleanup(again.Close)
+	require.Equal(t, m.Digest(), again.Digest())
+	require.Equal(t, m.Hooks(), again.Hooks())
+	for _, text := range []string{`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`} {
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(text), Limits{})
+		require.ErrorContains(t, err, "a script that comes without its files can import @agent-runner/middleware alone")
+	}
+	_, err = l.LoadBytes(t.Context(), "guard.wasm", []byte(`export default {};`), Limits{})
+	require.ErrorContains(t, err, "this is not a WebAssembly module")
+}
+
+// TestScriptInChild checks that scripts are bundled in a child, where one that
+// would take the bundler down harms nobody.
+func TestScriptInChild(t *testing.T) {
+	t.Parallel()
+	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20, Time: 5 * time.Minute}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
+	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), Limits{})
+	s, err := open(t, configure(t, m, "")).beforeAgent(t)
+	require.NoError(t, err)
+	require.Equal(t, "from a child", s.Instruction)
+	for source, want := range map[string]string{
+		strings.Repeat("!", 4_000_000) + "1": "the script, or what it imports, is too large or nested too deeply",
+		"let x = ;":                          "guard.ts:1:9: Unexpected",
+	} {
+		var refused *sandbox.RefusedError
+		_, err := l.Load(t.Context(), writeScript(t, "guard.ts", source), Limits{})
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, want)
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(source), Limits{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestEngineImport checks that only the engine gets what is there for it.
+func TestEngineImport(t *testing.T) {
+	t.Parallel()
+	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), Limits{})
+	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which is there for the engine of scripts alone")
+}
+
+// TestScriptFails checks what a script throws on purpose: the hook fails, and the
+// module does not fault.
+func TestScriptFails(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	for name, tc := range map[string]struct {
+		body string
+		want abi.Error
+	}{
+		"an error":        {"throw new Error('no credit');", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a class":         {"class Mine extends Error {} throw new Mine('no credit');", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a string":        {"throw 'no credit';", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"a promise":       {"return Promise.reject(new Error('no credit'));", abi.Error{Code: abi.CodeInternal, Message: "no credit"}},
+		"with a code":     {"throw new HookError('no', { code: 'limit', retryable: true });", abi.Error{Code: abi.CodeLimit, Message: "no", Retryable: true}},
+		"an unknown code": {"throw new HookError('no', 'EPERM');", abi.Error{Code: abi.CodeInternal, Message: "no"}},
+		"a stop":          {"throw ctx.stop('enough');", abi.Error{Code: abi.CodeInternal, Message: "it threw what ctx.stop or ctx.interrupt gave; return that"}},
+		"import":          {"return import('./' + ctx.run.id).then(() => ({}));", abi.Error{Code: abi.CodeInternal, Message: "Module not found in bundle"}},
+		"of the host":     {"ctx.next();", abi.Error{Code: abi.CodeDenied, Message: "next"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := open(t, configure(t, loadScript(t, l, hook(tc.body), Limits{}), ""))
+			_, err := r.beforeAgent(t)
+			var fault *chain.Fault
+			require.False(t, errors.As(err, &fault), "%v", err)
+			var failed *abi.Error
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, tc.want.Code, failed.Code)
+			require.Contains(t, failed.Message, tc.want.Message)
+			require.Equal(t, tc.want.Retryable, failed.Retryable)
+		})
+	}
+}
+
+// TestScriptRefused checks what is told of scripts that do not load.
+func TestScriptRefused(t *testing.T) {
+	t.Parallel()
+	l := newScriptLoader(t)
+	for name, tc := range map[string]struct{ text, want string }{
+		"syntax":     {"export default {\n  gateTool() { return ; ) }\n};", "guard.ts:2:25: Unexpected \")\"\n> 2 |   gateTool() { return ; ) }"},
+		"no hook":    {"export const x = 1;", "the script has no hook"},
+		"nothing":    {"", "the script exports nothing"},
+		"misspelt":   {"export default { gateTol() {} };", "there is no gateTol; did you mean gateTool?"},
+		"not a hook": {"export default { gateTool: 1 };", "gateTool is a number; want a function"},
+		"a function": {"export default () => {};", "export default is a function; want an object with hooks"},
+		"throws":     {"const a = 1;\nnull.x;\nexport default { gateTool() {} };", "TypeError: cannot read property 'x' of null (guard.ts:2:1)\n  1 | const a = 1;\n> 2 | null.x;"},
+		"loops":      {"for (;;);\nexport default { gateTool() {} };", "used more than its 50000000 fuel"},
+		"missing":    {"import './no.ts';\nexport default { gateTool() {} };", "cannot find \"./no.ts\""},
+		"of Node":    {"import 'node:fs';\nexport default { gateTool() {} };", "what only Node.js has"},
+		"outside":    {"import '/etc/hostname';\nexport default { gateTool() {} };", "lies outside of the project"},
+		"waits":      {"await 1;\nexport default { gateTool() {} };", "Top-level await"},
+		"host call":  {"export default { describe() { console.log('x'); return { hooks: ['gate_tool'] } }, gateTool() {} , configSchema: 1 };", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}})
+			if tc.want == "" {
+				require.NoError(t, err)
+				m.Close()
+				return
+			}
+			var refused *sandbox.RefusedError
+			require.ErrorAs(t, err, &refused)
+			t.Log(err)
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package module
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// trap makes stream.wasm trap at a batch, or never.
+func trap(at string) string { return fmt.Sprintf(`{"trap":%q}`, at) }
+
+// streams makes a model call whose model says these pieces; heard is what left
+// the chain.
+func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (heard []string, res *abi.Response, err error) {
+	messages := conversation("hello")
+	res, _, err = r.CallModel(ctx, chain.ModelCall{
+		Request: chain.ModelRequest{Messages: messages, Stream: true}, State: messages,
+		Delivered: func() bool { return len(heard) > 0 },
+		Out: func(_ context.Context, chunks []abi.Chunk, _ bool) error {
+			listen()
+			for _, c := range chunks {
+				heard = append(heard, c.Text)
+			}
+			return nil
+		},
+		Generate: func(ctx context.Context, _ chain.ModelRequest, out chain.Sink) (*abi.Response, error) {
+			for _, p := range pieces {
+				if err := out(ctx, []abi.Chunk{{Kind: abi.ChunkText, Text: p}}, false); err != nil {
+					return nil, err
+				}
+			}
+			return &abi.Response{Message: abi.Assistant(strings.Join(pieces, "")), FinishReason: abi.FinishStop}, nil
+		}})
+	return heard, res, err
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	m := load(t, "stream.wasm", Limits{})
+	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, "a", "ä", "\x00\n\"")
+	require.NoError(t, err)
+	require.Equal(t, "aä\x00\n\"", strings.Join(heard, ""))
+	require.Equal(t, "aä\x00\n\"", res.Message.Content.String())
+
+	r := open(t, configure(t, m, trap("0")))
+	outcome, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("whole"), nil })
+	require.NoError(t, err)
+	require.Equal(t, "whole", outcome.Result.Content.String())
+	outcome, err = r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
+		return nil, &abi.Error{Code: abi.CodeTool, Message: "out of order"}
+	})
+	require.NoError(t, err)
+	require.True(t, outcome.Result.IsError)
+	require.Contains(t, outcome.Result.Content.String(), "out of order")
+}
+
+// TestStreamOfOwnTool checks that what call_tool sends is its result.
+func TestStreamOfOwnTool(t *testing.T) {
+	t.Parallel()
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
+	var heard []string
+	o, err := r.CallTool(t.Context(), chain.ToolCall{
+		Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: "guard"}, State: conversation("hello"),
+		Out: func(_ context.Context, chunks []abi.Chunk, _ bool) error {
+			for _, c := range chunks {
+				require.Equal(t, "c1", c.CallID)
+				heard = append(heard, c.Text)
+			}
+			return nil
+		}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"again ", "again "}, heard)
+	require.Equal(t, "again again ", o.Result.Content.String())
+}
+
+// TestStreamRepliesAreBounded checks that what waits is handed over in replies
+// as large as they may be, and that nothing of it is lost.
+func TestStreamRepliesAreBounded(t *testing.T) {
+	t.Parallel()
+	m := load(t, "stream.wasm", Limits{ReplyBytes: 16 << 10})
+	var pieces []string
+	for range 12 {
+		pieces = append(pieces, strings.Repeat("\x01", 200)) // six bytes each as JSON
+	}
+	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, pieces...)
+	require.Len(t, heard, len(pieces))
+	require.NoError(t, err)
+	require.Equal(t, strings.Join(pieces, ""), res.Message.Content.String())
+}
+
+// TestStreamTime checks that the time for which nobody listens is not the guest's.
+func TestStreamTime(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * time.Millisecond
+	m := load(t, "stream.wasm", Limits{Limits: sandbox.Limits{HookTime: limit}})
+	heard, _, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() { time.Sleep(2 * limit) }, "a")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, heard)
+}
+
+// TestStreamFaults checks what becomes of a stream whose guest traps, and that
+// its bundle reproduces that.
+func TestStreamFaults(t *testing.T) {
+	t.Parallel()
+	for _, skip := range []bool{false, true} {
+		t.Run(fmt.Sprint(skip), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			piece := strings.Repeat("x", 2000) // as much as is replied at once
+			e := chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", Limits{ReplyBytes: 16 << 10}), trap("2"))}
+			if skip {
+				e.OnFault = chain.Skip
+			}
+			heard, res, err := streams(t.Context(), openRun(t, e), func() {}, piece, piece, piece)
+			require.Equal(t, []string{piece}, heard)
+			if skip {
+				require.NoError(t, err)
+				require.Len(t, res.Message.Content.String(), 3*len(piece))
+			} else {
+				var fault *chain.Fault
+				require.ErrorAs(t, err, &fault)
+			}
+			b := onlyBundle(t, dir)
+			var calls []string
+			for _, c := range b.Visit.Calls {
+				calls = append(calls, c.Name)
+			}
+			require.Equal(t, []string{"next_stream", "recv", "send", "recv"}, calls)
+			requireSame(t, b)
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package module
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A vector is one file of testdata/abi: a hook's input, and what a module
+// answers to it. Hosts and SDKs read the same files.
+type vector struct {
+	Hook     abi.Hook        `json:"hook"`
+	About    string          `json:"about"`
+	Messages []abi.Message   `json:"messages"`
+	Input    json.RawMessage `json:"input"`
+	Next     []struct {
+		Patch json.RawMessage `json:"patch"`
+		Reply json.RawMessage `json:"reply"`
+		Error json.RawMessage `json:"error"`
+	} `json:"next"`
+	Stream []struct {
+		Call  string          `json:"call"`
+		Given json.RawMessage `json:"given"`
+		Reply json.RawMessage `json:"reply"`
+		Error json.RawMessage `json:"error"`
+	} `json:"stream"`
+	Answer json.RawMessage `json:"answer"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// shapes are the inputs and answers of the hooks that the chain calls.
+var shapes = map[abi.Hook][2]any{
+	abi.HookBeforeAgent:             {abi.BeforeAgentInput{}, abi.BeforeAgentAnswer{}},
+	abi.HookBeforeModelRewriteState: {abi.BeforeModelRewriteStateInput{}, abi.BeforeModelRewriteStateAnswer{}},
+	abi.HookBeforeModel:             {abi.BeforeModelInput{}, abi.BeforeModelAnswer{}},
+	abi.HookWrapModel:               {abi.WrapModelInput{}, abi.WrapModelAnswer{}},
+	abi.HookOnChunk:                 {abi.OnChunkInput{}, abi.OnChunkAnswer{}},
+	abi.HookAfterModel:              {abi.AfterModelInput{}, abi.AfterModelAnswer{}},
+	abi.HookAfterModelRewriteState:  {abi.AfterModelRewriteStateInput{}, abi.AfterModelRewriteStateAnswer{}},
+	abi.HookBeforeTool:              {abi.BeforeToolInput{}, abi.BeforeToolAnswer{}},
+	abi.HookWrapToolCall:            {abi.WrapToolCallInput{}, abi.WrapToolCallAnswer{}},
+	abi.HookGateTool:                {abi.GateToolInput{}, abi.GateToolAnswer{}},
+	abi.HookCallTool:                {abi.CallToolInput{}, abi.CallToolAnswer{}},
+	abi.HookAfterTool:               {abi.AfterToolInput{}, abi.AfterToolAnswer{}},
+	abi.HookToolMessages:            {abi.ToolMessagesInput{}, abi.ToolMessagesAnswer{}},
+	abi.HookAfterTools:              {abi.AfterToolsInput{}, abi.AfterToolsAnswer{}},
+	abi.HookAfterAgent:              {abi.AfterAgentInput{}, abi.AfterAgentAnswer{}},
+	abi.HookObserve:                 {abi.ObserveInput{}, abi.ObserveAnswer{}},
+	abi.HookTranslateBefore:         {abi.TranslateInput{}, abi.TranslateAnswer{}},
+	abi.HookTranslateAfter:          {abi.TranslateInput{}, abi.TranslateAnswer{}},
+}
+
+func compact(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, json.Compact(&b, raw))
+	return b.String()
+}
+
+// TestVectors sends each vector's input to a module as the chain would, and
+// has a module answer with each vector's answer.
+func TestVectors(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../testdata/abi/*.json")
+	require.NoError(t, err)
+	met := map[abi.Hook]bool{}
+	mirror := configure(t, load(t, "mirror.wasm", Limits{}), "")
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var v vector
+		unknown, err := abi.Decode(b, &v)
+		require.NoError(t, err, file)
+		require.Empty(t, unknown, file)
+		shape, ok := shapes[v.Hook]
+		if !ok {
+			continue // describe and configure have tests of their own
+		}
+		met[v.Hook] = true
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			t.Parallel()
+			vectorInput(t, mirror, &v, reflect.TypeOf(shape[0]))
+			vectorAnswer(t, &v, shape)
+		})
+	}
+	for _, hook := range calledHooks() {
+		require.True(t, met[hook], "no vector of %s", hook)
+	}
+}
+
+// vectorInput checks that the module reads the very bytes of the vector.
+func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type) {
+	t.Helper()
+	in := reflect.New(shape).Interface()
+	_, err := abi.Decode(v.Input, in)
+	require.NoError(t, err)
+	s := &session{mw: mirror, entry: "guard", run: "run-7"}
+	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
+	require.NoError(t, err)
+	var out any
+	err = s.serve(t.Context(), visit, &out)
+	require.NoError(t, err)
+	require.Equal(t, compact(t, v.Input), string(visit.output))
+	s.Close()
+}
+
+// vectorAnswer checks that what the module answers arrives as it was meant.
+func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
+	t.Helper()
+	answer, returns := `{}`, 0
+	if v.Answer != nil {
+		answer = compact(t, v.Answer)
+	}
+	if v.Error != nil {
+		answer, returns = compact(t, v.Error), 1
+	}
+	hooks, err := abi.Marshal(abi.Description{Hooks: []abi.Hook{v.Hook}})
+	require.NoError(t, err)
+	m, err := loadBytes(t, unconfigured(t, saying(t, string(hooks), answer, returns)), Limits{})
+	require.NoError(t, err)
+	session, err := configure(t, m, "").Open(t.Context(), "guard", "run-7")
+	require.NoError(t, err)
+	defer session.Close()
+
+	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
+	err = session.Call(t.Context(), &chain.Call{Hook: v.Hook}, reflect.New(reflect.TypeOf(shape[0])).Interface(), out)
+	var failed *abi.Error
+	if v.Error != nil {
+		require.True(t, errors.As(err, &failed))
+		got, err := abi.Marshal(failed)
+		require.NoError(t, err)
+		require.Equal(t, answer, string(got))
+		return
+	}
+	require.NoError(t, err)
+	got, err := abi.Marshal(out)
+	require.NoError(t, err)
+	require.Equal(t, answer, string(got))
+}
+
+// unconfigured renames the module's export configure.
+func unconfigured(t *testing.T, b []byte) []byte {
+	t.Helper()
+	require.Equal(t, 1, bytes.Count(b, []byte("configure")))
+	return bytes.Replace(b, []byte("configure"), []byte("unrelated"), 1)
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agentfile"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// apply puts an agent.
+func (f *fixture) apply(key, name, yaml string) *reply {
+	f.t.Helper()
+	return f.send("PUT", "/v1/agents/"+name, key, []byte(yaml), "Content-Type", "application/yaml")
+}
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var m Module
+	require.NoError(t, json.Unmarshal(f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "wrap.wasm"), "application/wasm").body, &m))
+	const yaml = "model: {name: gpt}\nmiddlewares:\n- module: wrap\n"
+	var a, again Agent
+	r := f.apply(f.acme, "helper", yaml)
+	require.Equal(t, 200, r.status, string(r.body))
+	require.NoError(t, json.Unmarshal(r.body, &a))
+	require.Equal(t, int64(1), a.Version)
+	require.Equal(t, []Entry{{At: "middlewares[0]", Name: "wrap", Module: "wrap", Digest: m.Digest}}, a.Modules)
+	require.Equal(t, yaml, a.YAML)
+	f.ok("GET", "/v1/agents/helper", f.acme, nil, &again)
+	require.Equal(t, a, again)
+	f.send("DELETE", "/v1/modules/wrap", f.acme, nil).problem(t, 409)
+
+	// A name that comes to stand for another module changes no agent that is there.
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
+	file, shown, err := f.server.agents.load(t.Context(), f.store.Tenant("acme"), "helper", 0)
+	require.NoError(t, err)
+	require.Equal(t, m.Digest, shown.Modules[0].Digest)
+	require.Equal(t, agentfile.Path(bare(m.Digest)+".wasm"), file.Middlewares[0].Module)
+	taken, release, err := f.server.agents.loadModule(f.store.Tenant("acme"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	require.NoError(t, err)
+	require.Equal(t, bare(m.Digest), taken.Digest())
+	release()
+	_, _, err = f.server.agents.loadModule(f.store.Tenant("beta"))(t.Context(), "wrap", string(file.Middlewares[0].Module), host.Limits{})
+	require.ErrorIs(t, err, store.ErrNoModule, "that it is loaded is nobody's but its tenants'")
+	require.NoError(t, json.Unmarshal(f.apply(f.acme, "helper", yaml).body, &a))
+	require.Equal(t, int64(2), a.Version, "put again it is another one")
+	require.NotEqual(t, m.Digest, a.Modules[0].Digest)
+
+	var list struct{ Agents []Agent }
+	f.ok("GET", "/v1/agents", f.acme, nil, &list)
+	require.Len(t, list.Agents, 1)
+	f.ok("GET", "/v1/agents/helper?version=1", f.acme, nil, &a)
+	f.send("GET", "/v1/agents/helper?version=3", f.acme, nil).problem(t, 404)
+	f.ok("DELETE", "/v1/agents/helper", f.acme, nil, nil)
+	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
+}
+
+func TestAgentRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	require.Equal(t, 200, f.push(f.acme, "?name=sized", []byte(`export default { name: "sized",
+		configSchema: { type: "object", properties: { n: { type: "integer" } }, additionalProperties: false }, before_agent() { return {}; } };`), "application/javascript").status)
+	for yaml, want := range map[string]string{
+		"mdoel: x":                             "did you mean",
+		"name: other":                          "differs from",
+		"a: [":                                 "",
+		"\xff":                                 "UTF-8",
+		"middlewares: [{module: none}]":        "no such module",
+		"middlewares: [{module: wrap@9}]":      "no such module",
+		"middlewares: [{module: /etc/passwd}]": "no such module",
+		"middlewares: [{module: sized, config: {n: many}}]":                            "config",
+		"middlewares: [{module: wrap, grants: [model]}]":                               "policy does not allow this tenant to grant model; allowed are read:*",
+		"middlewares: [{module: wrap, grants: ['http:api.example.com']}]":              "policy does not allow this tenant to grant",
+		"rings: {outer: [{module: wrap}]}":                                             "only the operator",
+		"tools: {root: /}":                                                             "cannot read files",
+		"tools: {mcp: [{command: sh -c id}]}":                                          "cannot start programs",
+		"tools: {mcp: [{url: 'http://169.254.169.254/'}]}":                             "policy does not allow this tenant to reach",
+		"agents: [{name: b, file: /etc/passwd}]":                                       "cannot read files",
+		"agents: [{name: b, agent: {tools: {root: /}}}]":                               "cannot read files",
+		"agents: [{name: b, agent: {middlewares: [{module: wrap, grants: [store]}]}}]": "policy does not allow this tenant to grant store",
+	} {
+		p := f.apply(f.acme, "helper", yaml).problem(t, 422, yaml)
+		require.Contains(t, p.Detail, want, yaml)
+	}
+	f.apply(f.acme, "helper", strings.Repeat("#", agentfile.MaxSize+1)).problem(t, 413)
+	f.apply(f.acme, "Helper", "{}").problem(t, 422)
+	f.send("GET", "/v1/agents/helper", f.acme, nil).problem(t, 404)
+}
+
+// TestPolicy lets the operator allow more, and less.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap", wasm(t, "wrap.wasm"), "application/wasm").status)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": map[string]any{"grants": []string{"store", "tool:*"},
+		"hosts": []string{"*.example.com"}, "models": []string{"gpt-4*"}, "max_steps": 10}}, nil)
+	for yaml, status := range map[string]int{
+		"middlewares: [{module: wrap, grants: [store, 'tool:search', 'http:api.example.com']}]": 200,
+		"middlewares: [{module: wrap, grants: ['http:example.com']}]":                           422,
+		"middlewares: [{module: wrap, grants: ['http:*']}]":                                     422,
+		"middlewares: [{module: wrap, grants: ['read:last']}]":                                  422,
+		"tools: {mcp: [{url: 'https://tools.example.com/mcp'}]}":                                200,
+		"tools: {mcp: [{url: 'https://tools.example.com.evil.org/mcp'}]}":                       422,
+		"model: {name: gpt-4o}":                                       200,
+		"model: {name: gpt-5}":                                        422,
+		"model: {name: gpt-4o, fallbacks: [{name: other}]}":           422,
+		"limits: {models: [other]}":                                   422,
+		"limits: {max_steps: 10}":                                     200,
+		"limits: {max_steps: 11}":                                     422,
+		"agents: [{name: b, agent: {model: {name: gpt-4o}}}]":         200,
+		"agents: [{name: b, agent: {limits: {max_steps: 11}}}]":       422,
+		"agents: [{name: b, agent: {middlewares: [{module: wrap}]}}]": 200,
+	} {
+		r := f.apply(f.acme, "helper", yaml)
+		require.Equal(t, status, r.status, "%s: %s", yaml, r.body)
+	}
+	r := f.apply(f.acme, "helper", "middlewares: [{module: wrap, grants: ['http:api.example.com']}]")
+	require.Contains(t, string(r.body), "wrap: it reads the conversation and may call api.example.com")
+}
+
+// TestStepsAreBounded checks the most steps that agents may have: 1,000 without a policy, and 100,000
+// with any.
+func TestStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	put := func(steps int) *reply {
+		return f.apply(f.acme, "helper", fmt.Sprintf("limits: {max_steps: %d}", steps))
+	}
+	require.Equal(t, 200, put(1000).status)
+	for _, steps := range []int{1001, 100_000_000} {
+		require.Contains(t, put(steps).problem(t, 422).Detail, fmt.Sprintf("max_steps: %d exceeds 1000, this tenant's maximum", steps))
+	}
+	f.send("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_001}}).problem(t, 422)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{MaxSteps: 100_000}}, nil)
+	require.Equal(t, 200, put(100_000).status)
+	put(100_001).problem(t, 422)
+	require.Contains(t, f.apply(f.operator, "helper", "limits: {max_steps: 100001}").problem(t, 422).Detail, "max_steps: 100001 exceeds the maximum of 100000")
+	require.Contains(t, f.apply(f.acme, "helper", "limits: {timeout: 100000h}").problem(t, 422).Detail, "timeout: 100000h0m0s exceeds the maximum of 720h0m0s")
+}
+
+// TestStoredStepsAreLowered checks that an agent which was stored with more steps than it may have now
+// runs with fewer.
+func TestStoredStepsAreLowered(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		policy, file, want int
+		lowered            bool
+	}{
+		{0, 0, agent.DefaultMaxSteps, false},
+		{0, 1000, 1000, false},
+		{0, 100_000_000, 1000, true},
+		{5, 0, 5, false},
+		{5, 6, 5, true},
+		{200_000, 100_000_000, 100_000, true},
+	} {
+		text := "{}"
+		if tc.file > 0 {
+			text = fmt.Sprintf("limits: {max_steps: %d}\nagents: [{name: a, agent: {limits: {max_steps: %[1]d}}}]", tc.file)
+		}
+		file, err := agentfile.Parse("helper", []byte(text))
+		require.NoError(t, err)
+		require.Equal(t, tc.lowered, limitSteps(file, (&Policy{MaxSteps: tc.policy}).maxSteps()))
+		require.Equal(t, tc.want, file.Limits.MaxSteps, "%+v", tc)
+		if len(file.Agents) > 0 {
+			require.Equal(t, tc.want, file.Agents[0].Spec().Limits.MaxSteps, "%+v", tc)
+		}
+	}
+	require.Equal(t, agent.MaxStepsBound, agentfile.MaxSteps)
+	_, err := agent.New(&agent.Options{Model: scripted.New(), MaxSteps: agentfile.MaxSteps + 1})
+	require.ErrorContains(t, err, "an agent may have 100000 steps at most, not 100001")
+}
+
+// Ports count as they do when a request is made: an agent that is kept is not refused then.
+func TestHostsAndPorts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		allowed, asked string
+		want           bool
+	}{
+		{"*", "https://a.example.com/", true}, {"*", "https://a.example.com:443/", true}, {"*", "http://a.example.com:443/", false},
+		{"*", "https://a.example.com:8443/", false}, {"*:*", "https://a.example.com:8443/", true}, {"*:8443", "https://a.example.com:8443/", true},
+		{"*:8443", "https://a.example.com/", false}, {"*:*", "https://a.example.com/", true}, {"a.example.com:8443", "https://A.example.com:8443/", true},
+		{"a.example.com:8443", "https://a.example.com/", false}, {"*.example.com:*", "https://a.example.com:1/", true}, {"*.example.com", "https://a.example.com:1/", false},
+		{"*.example.com", "https://example.com/", false}, {"[2001:db8::7]:8443", "https://[2001:db8::7]:8443/", true}, {"[2001:db8::7]", "https://[2001:db8::7]/", true},
+		{"*", "https://[2001:db8::7]:8443/", false},
+	} {
+		u, err := url.Parse(test.asked)
+		require.NoError(t, err)
+		require.Equal(t, test.want, covered([]string{test.allowed}, hostOf(u)), "%+v", test)
+	}
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"policy": Policy{Hosts: []string{"*"}}}, nil)
+	const at = "model: {name: m}\ntools: {mcp: [{url: 'https://tools.example.com%s/mcp'}]}\n"
+	require.Equal(t, 200, f.apply(f.acme, "helper", fmt.Sprintf(at, "")).status)
+	require.Contains(t, f.apply(f.acme, "helper", fmt.Sprintf(at, ":8443")).problem(t, 422).Detail, "policy does not allow this tenant to reach tools.example.com:8443; allowed are *; a host without a port is allowed at 443 of https and 80 of http alone, one with :* at all ports")
+	require.Contains(t, string(f.apply(f.acme, "helper", "").body), "the agent has no model, and cannot run")
+}

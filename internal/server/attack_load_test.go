@@ -1,0 +1,342 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// What a hostile tenant takes from others: places, memory, connections, time.
+
+// Many requests at once do not get past a quota, whichever endpoint they come through.
+func TestQuotaAtOnce(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 99), make(chan struct{})
+	asker := asks()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) },
+		"asker": func() *agent.Options {
+			o := *asker
+			o.Model = scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")))
+			return &o
+		}})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "slow", []byte("{}"), nil)
+	require.NoError(t, err)
+	// Runs that wait, and go on at the same time as others begin.
+	var waiting []Run
+	for range 5 {
+		events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"})
+		var e abi.Event
+		require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &e))
+		var run Run
+		f.ok("GET", "/v1/runs/"+e.Run, f.acme, nil, &run)
+		waiting = append(waiting, run)
+	}
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 2}}, nil)
+	for range 2 {
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, nil)
+	}
+	<-began
+	<-began
+	var wg sync.WaitGroup
+	refused := make(chan *reply, 99)
+	for i := range 20 {
+		wg.Go(func() {
+			var r *reply
+			switch i % 4 {
+			case 0:
+				r = f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"})
+			case 1:
+				r = f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"slow","messages":[{"role":"user","content":"hi"}]}`))
+			case 2:
+				r = f.send("POST", "/v1/agents/slow/agui", f.acme, fmt.Appendf(nil, `{"threadId":"t%d","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`, i))
+			default:
+				run := waiting[i/4]
+				r = f.send("POST", "/v1/runs", f.acme, StartRun{Run: run.ID, Answers: map[string]json.RawMessage{run.Interrupts[0].ID: json.RawMessage(`"a"`)}})
+			}
+			refused <- r
+		})
+	}
+	wg.Wait()
+	close(refused)
+	for r := range refused {
+		require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
+		require.Equal(t, "1", r.header.Get("Retry-After"))
+	}
+	require.Empty(t, began)
+	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "slow", Input: "hi"}, nil) // another tenant's are its own
+	close(let)
+	// A run that is over leaves its place at once.
+	require.Eventually(t, func() bool {
+		return f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}).status == 202
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// serve serves on a listener of its own, as the command does.
+func (f *fixture) serve(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- f.server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		<-served
+	})
+	return l.Addr().String()
+}
+
+// say opens a connection and says something.
+func say(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	_, err = io.WriteString(conn, text)
+	require.NoError(t, err)
+	return conn
+}
+
+// Connections whose requests do not arrive are closed, and answered where that can be.
+func TestSlowloris(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.server.times.header, f.server.times.body, f.server.times.upload, f.server.times.idle = time.Second, 100*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	address := f.serve(t)
+	late := map[string]net.Conn{}
+	for what, text := range map[string]string{"nothing": "", "half a line": "GET /heal", "half a header": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ", "no end": "GET /healthz HTTP/1.1\r\nHost: x\r\n"} {
+		late[what] = say(t, address, text)
+	}
+	for what, conn := range late {
+		b, _ := io.ReadAll(conn) // ends when the server closes it
+		require.NotContains(t, string(b), "200 OK", what)
+	}
+	conn := say(t, address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") // that asks nothing more
+	b, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(b), "200 OK")
+
+	head := func(method, path, key string, more string) string {
+		return method + " " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\nContent-Type: application/json\r\n" + more + "\r\n"
+	}
+	for _, path := range []string{"POST /v1/runs", "POST /v1/chat/completions", "POST /v1/agents/a/agui", "PUT /v1/agents/a", "PUT /v1/modules", "POST /v1/keys", "PUT /v1/secrets/x"} {
+		method, path, _ := strings.Cut(path, " ")
+		if path == "/v1/keys" || path == "/v1/secrets/x" {
+			continue // what huma reads has its own time, which is longer
+		}
+		conn := say(t, address, head(method, path, f.acme, "Content-Length: 100\r\n")+"{")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, path)
+		require.Equal(t, 422, res.StatusCode, path)
+		res.Body.Close()
+	}
+	upload := func(f *fixture, address string) net.Conn {
+		return say(t, address, head("PUT", "/v1/modules", f.acme, "Content-Length: 100\r\n")+"x")
+	}
+	// Uploads that stall take up their own tenant's places,
+	slow := newFixture(t)
+	slow.server.times.upload = time.Minute
+	slowAddress := slow.serve(t)
+	conns := make([]net.Conn, maxUploading)
+	for i := range conns {
+		conns[i] = upload(slow, slowAddress)
+	}
+	uploading := func() int {
+		slow.server.modules.mu.Lock()
+		defer slow.server.modules.mu.Unlock()
+		return slow.server.modules.uploading["acme"]
+	}
+	require.Eventually(t, func() bool { return uploading() == maxUploading }, time.Minute, time.Millisecond)
+	require.Equal(t, "uploads", slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").problem(t, 429).Quota)
+	require.Equal(t, 200, slow.push(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return uploading() == 0 }, time.Minute, time.Millisecond)
+	require.Equal(t, 200, slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+	// and only for their time.
+	for i := range conns {
+		conns[i] = upload(f, address)
+	}
+	for _, conn := range conns {
+		_, _ = io.ReadAll(conn)
+	}
+	require.Equal(t, 200, f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm").status)
+}
+
+// talk is an agent that says a lot.
+func talk(bytes int) *agent.Options {
+	return &agent.Options{Model: scripted.New(scripted.Text(strings.Repeat("blah ", bytes/5)))}
+}
+
+// Who does not read a stream of events is left; others who follow the same run get all
+// of it.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"talker": func() *agent.Options { return talk(2 << 20) }})
+	f.server.times.part = 2 * time.Second
+	address := f.serve(t)
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "talker", []byte("{}"), nil)
+	require.NoError(t, err)
+	post := func(path, body string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", path, f.acme, len(body), body)
+	}
+	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi"}`))
+	say(t, address, post("/v1/agents/talker/agui", `{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`))
+	say(t, address, post("/v1/runs", `{"agent":"talker","input":"hi","disconnect":"cancel"}`))
+	var list struct{ Runs []Run }
+	require.Eventually(t, func() bool {
+		f.ok("GET", "/v1/runs", f.acme, nil, &list)
+		return len(list.Runs) == 3
+	}, 20*time.Second, 5*time.Millisecond)
+	for _, run := range list.Runs[:1] {
+		for range 5 {
+			say(t, address, "GET /v1/runs/"+run.ID+"/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer "+f.acme+"\r\n\r\n")
+		}
+		all := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
+		for i, e := range all {
+			require.Equal(t, fmt.Sprint(i+1), e.id)
+		}
+	}
+	require.Eventually(t, func() bool {
+		f.server.underway.mu.Lock()
+		defer f.server.underway.mu.Unlock()
+		return f.server.underway.tenants["acme"] == nil
+	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
+}
+
+// A tenant's requests and their bodies have bounds, which are its own.
+func TestRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 99), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 3}}, nil)
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	underWay := func(want int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			f.server.underway.mu.Lock()
+			defer f.server.underway.mu.Unlock()
+			l := f.server.underway.tenants["acme"]
+			return l == nil && want == 0 || l != nil && l.requests == want
+		}, time.Minute, time.Millisecond)
+	}
+	underWay(0) // what was answered has left, too
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil) })
+	}
+	underWay(3)
+	r := f.send("GET", "/v1/keys", f.acme, nil)
+	require.Equal(t, "concurrent_requests", r.problem(t, 429).Quota)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	f.ok("GET", "/v1/keys", f.beta, nil, nil)
+	close(let)
+	wg.Wait()
+	underWay(0)
+	f.ok("GET", "/v1/keys", f.acme, nil, nil)
+
+	u := newUnderway()
+	read, leave, err := u.enter("acme", 0, maxBodyBytes-1)
+	require.NoError(t, err)
+	_, _, err = u.enter("acme", 0, 2)
+	require.Equal(t, "body_bytes", problemOf(err).Quota)
+	_, leaveBeta, err := u.enter("beta", 0, 2)
+	require.NoError(t, err)
+	read()
+	_, leaveNext, err := u.enter("acme", 0, 2)
+	require.NoError(t, err, "a stream that goes on holds no body")
+	leaveNext()
+	leave()
+	_, leave, err = u.enter("acme", 0, 2*maxBodyBytes) // one alone is let in, whatever it is
+	require.NoError(t, err)
+	leave()
+	leaveBeta()
+	require.Empty(t, u.tenants)
+}
+
+// Bodies that grow when they are read are not read.
+func TestBombs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, path := range []string{"POST /v1/runs", "PUT /v1/modules", "PUT /v1/agents/a", "POST /v1/keys", "POST /v1/chat/completions"} {
+		method, path, _ := strings.Cut(path, " ")
+		f.send(method, path, f.acme, []byte("\x1f\x8b"), "Content-Encoding", "gzip").problem(t, 415, path)
+	}
+	yaml := func(body string) { f.apply(f.acme, "a", body).problem(t, 422) }
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%[3]s]\n", c, c, strings.Join(strings.Split(strings.Repeat(fmt.Sprintf("*%c ", c-1), 10), " ")[:10], ","))
+	}
+	yaml("model: {name: x}\nmetadata:\n  " + strings.ReplaceAll(bomb, "\n", "\n  "))
+	yaml("model: " + strings.Repeat("[", 200_000))
+	yaml("model: " + strings.Repeat("{a: ", 50_000))
+	yaml(strings.Repeat("- ", 100_000))
+	yaml("a: &a [*a]")
+	yaml("a: &a {<<: *a}")
+	var deep bytes.Buffer
+	for i := range 600 {
+		deep.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	yaml(deep.String())
+	deeper := `{"agent":"a","input":"x","metadata":{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}}`
+	f.send("POST", "/v1/runs", f.acme, []byte(deeper)).problem(t, 422)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"input_bytes": 8 << 20}}, nil)
+	wide := `{"agent":"a","input":"x","metadata":{"a":[` + strings.Repeat("{},", 1_000_000) + `{}]}}`
+	require.Less(t, f.send("POST", "/v1/runs", f.acme, []byte(wide)).status, 500)
+	f.ok("GET", "/healthz", "", nil, nil)
+}
+
+// Runs that cannot go on, of one tenant, do not keep those of others from going on.
+func TestTakeoverIsFair(t *testing.T) {
+	t.Parallel()
+	f, of := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	stuck := make(chan struct{})
+	source := of.source(f.server)
+	f.server.runs.fleet = agentSourceFunc(func(ctx context.Context, tn *store.Tenant, spec runSpec) (*opened, error) {
+		if tn.ID() == "acme" {
+			<-stuck // a server of tools that does not answer
+			return nil, fmt.Errorf("not now")
+		}
+		return source.open(ctx, tn, spec)
+	})
+	create := func(tenant, id string) {
+		require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: tenant, Agent: "greeter", Owner: "gone", Spec: []byte(`{"agent":"greeter","version":1}`),
+			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")}))
+	}
+	for i := range 50 {
+		create("acme", fmt.Sprint("run_a", i))
+	}
+	create("beta", "run_b")
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	require.Eventually(t, func() bool {
+		info, err := f.store.Run(t.Context(), "run_b")
+		return err == nil && info.Status == agent.StatusFinished
+	}, 20*time.Second, 5*time.Millisecond)
+	close(stuck)
+	f.server.work.Wait()
+}
+
+type agentSourceFunc func(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error)
+
+func (f agentSourceFunc) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+	return f(ctx, t, spec)
+}

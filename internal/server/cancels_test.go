@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// A server ends a run that was canceled through another one without waiting for the next
+// renewal of its lease.
+func TestCancelsOfOtherServers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.server.options.Owner = "here"
+	ended := map[string]chan error{}
+	for _, id := range []string{"run_a", "run_b"} {
+		require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))
+		causes := make(chan error, 1)
+		ended[id] = causes
+		f.server.runs.lives.add(id, "acme", nil, func(cause error) {
+			select {
+			case causes <- cause:
+			default:
+			}
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go f.server.runs.watchCancels(ctx)
+	require.NoError(t, f.store.Cancel(t.Context(), "run_b"))
+	select {
+	case err := <-ended["run_b"]:
+		require.True(t, errors.Is(err, errCanceled))
+	case <-time.After(20 * time.Second):
+		t.Fatal("the run was not canceled")
+	}
+	require.Empty(t, ended["run_a"])
+	none, err := f.store.Canceled(t.Context(), "elsewhere")
+	require.NoError(t, err)
+	require.Empty(t, none)
+}

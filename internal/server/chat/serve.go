@@ -1,0 +1,275 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// How long a client may take to read, and how often one that has nothing to read
+// hears that the connection lives.
+const (
+	writeTime = 30 * time.Second
+	beat      = 15 * time.Second
+)
+
+// Serve answers a request with the events of its run, which end with run_finished
+// or run_paused. The error is a failure to begin, before anything is written: an
+// *Error where the client is to see what it is.
+func Serve(w http.ResponseWriter, r *http.Request, q *Request, events iter.Seq2[abi.Event, error]) error {
+	s := &sender{w: w, control: http.NewResponseController(w), request: q, made: time.Now().Unix()}
+	if !q.stream {
+		return s.whole(events)
+	}
+	return s.stream(r.Context(), events)
+}
+
+// A sender writes one completion.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	request *Request
+	made    int64
+
+	run   string
+	turn  turn
+	begun bool // the stream
+}
+
+// whole answers with one object, when the run is over.
+func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
+	for e, err := range events {
+		s.run = e.Run
+		s.turn.take(e)
+		if failed := s.failure(e, err); failed != nil {
+			return failed
+		}
+	}
+	if s.run == "" {
+		return errors.New("the run told of nothing")
+	}
+	content := s.turn.text()
+	message := map[string]any{"role": abi.RoleAssistant, "content": content, "refusal": s.turn.refusal()}
+	if calls := s.turn.calls(s.run, false); calls != nil {
+		message["tool_calls"] = calls
+		if content == "" {
+			message["content"] = nil
+		}
+	}
+	o := s.object("chat.completion", map[string]any{"index": 0, "message": message, "logprobs": nil, "finish_reason": s.turn.finish})
+	o["usage"] = usageOf(s.turn.usage)
+	o["agent_runner"] = s.turn.about(s.run)
+	b, err := abi.Marshal(o)
+	if err != nil {
+		return err
+	}
+	s.w.Header().Set("Content-Type", "application/json")
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_, _ = s.w.Write(append(b, '\n'))
+	return nil
+}
+
+// failure is the error that a run ended with, where the client is told of it as one.
+func (s *sender) failure(e abi.Event, err error) error {
+	var journal *agent.JournalError
+	var ended *agent.Error
+	how, byModel := model.EndedBy(&e)
+	switch {
+	case errors.As(err, &journal):
+		return &Error{Status: http.StatusServiceUnavailable, Message: "the run goes no further here; ask again later", Code: "run_interrupted"}
+	case e.Type != abi.EventRunFinished || e.Error == nil && !errors.As(err, &ended), e.FinishReason == abi.RunStopped:
+		return nil
+	case e.FinishReason == abi.RunTimeout:
+		return &Error{Status: http.StatusGatewayTimeout, Message: text(e), Code: e.FinishReason}
+	case e.FinishReason == abi.RunCanceled:
+		return &Error{Status: http.StatusConflict, Message: "the run was canceled" + because(e.Error), Code: e.FinishReason}
+	case byModel:
+		return modelFailed(e, how)
+	case e.Error != nil && e.Error.Code == abi.CodeUnavailable:
+		return &Error{Status: http.StatusServiceUnavailable, Message: text(e), Code: string(e.Error.Code), Header: retryAfter(e.Error)}
+	case e.FinishReason == abi.RunMaxSteps || e.FinishReason == abi.RunLimit:
+		return &Error{Status: http.StatusUnprocessableEntity, Message: text(e), Code: e.FinishReason}
+	default:
+		return &Error{Status: http.StatusInternalServerError, Message: text(e), Code: "run_failed"}
+	}
+}
+
+// modelFailed says how the model failed. Its address and the text of its endpoint are not
+// for the users of an agent; the run's events have what the tenant may see.
+func modelFailed(e abi.Event, how string) *Error {
+	return &Error{Status: http.StatusBadGateway, Code: string(e.Error.Code), Header: retryAfter(e.Error), Message: fmt.Sprintf("%s; run %s has its events", how, e.Run)}
+}
+
+// retryAfter tells the client when to ask again, if somebody knows.
+func retryAfter(err *abi.Error) http.Header {
+	if err.RetryAfterMS <= 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.FormatInt((err.RetryAfterMS+999)/1000, 10)}}
+}
+
+func because(err *abi.Error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + err.Message
+}
+
+func text(e abi.Event) string {
+	if e.Error != nil {
+		return e.Error.Message
+	}
+	return "the run ended with " + e.FinishReason
+}
+
+// object is what all objects of a completion have.
+func (s *sender) object(kind string, choices ...any) map[string]any {
+	if choices == nil {
+		choices = []any{}
+	}
+	return map[string]any{"id": "chatcmpl-" + s.run, "object": kind, "created": s.made, "model": s.request.Model, "choices": choices}
+}
+
+// stream answers with an event for each piece, as they come.
+func (s *sender) stream(ctx context.Context, events iter.Seq2[abi.Event, error]) error {
+	next, stop := iter.Pull2(events)
+	defer stop()
+	for {
+		e, err, ok := s.wait(ctx, next)
+		if !ok {
+			break
+		}
+		s.run = e.Run
+		said := s.turn.take(e)
+		if failed := s.failure(e, err); failed != nil {
+			var problem *Error
+			if !s.begun || !errors.As(failed, &problem) {
+				return failed
+			}
+			s.send(problem.object())
+			s.done()
+			return nil
+		}
+		if e.Type == "" {
+			continue
+		}
+		s.begin()
+		for _, delta := range said {
+			s.delta(delta, nil)
+		}
+	}
+	if s.run == "" {
+		return errors.New("the run told of nothing")
+	}
+	s.begin()
+	if text, ok := s.turn.corrected(); ok { // what was said before cannot be taken back
+		o := s.object("chat.completion.chunk", map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": nil})
+		o["agent_runner"] = map[string]any{"run": s.run, "replaced": text}
+		s.send(o)
+	}
+	if calls := s.turn.calls(s.run, true); calls != nil {
+		s.delta(map[string]any{"tool_calls": calls}, nil)
+	}
+	if refusal := s.turn.refusal(); refusal != nil {
+		s.delta(map[string]any{"refusal": refusal}, nil)
+	}
+	s.delta(map[string]any{}, &s.turn.finish)
+	if s.request.usage {
+		o := s.object("chat.completion.chunk")
+		o["usage"], o["agent_runner"] = usageOf(s.turn.usage), s.turn.about(s.run)
+		s.send(o)
+	}
+	s.done()
+	return nil
+}
+
+// An item is an event of a run, as it comes from another goroutine.
+type item struct {
+	event abi.Event
+	err   error
+	ok    bool
+}
+
+// wait returns the next event, and lets the connection live until there is one.
+func (s *sender) wait(ctx context.Context, next func() (abi.Event, error, bool)) (abi.Event, error, bool) {
+	came := make(chan item, 1)
+	go func() {
+		e, err, ok := next()
+		came <- item{e, err, ok}
+	}()
+	pulse := time.NewTicker(beat)
+	defer pulse.Stop()
+	for {
+		select {
+		case i := <-came:
+			return i.event, i.err, i.ok
+		case <-pulse.C:
+			if s.begun && ctx.Err() == nil {
+				s.write([]byte(": still here\n\n"))
+			}
+		}
+	}
+}
+
+// begin answers that there will be a stream.
+func (s *sender) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies are to hand events on as they come
+	s.delta(map[string]any{"role": abi.RoleAssistant, "content": ""}, nil)
+}
+
+func (s *sender) delta(delta map[string]any, finish *string) {
+	s.send(s.object("chat.completion.chunk", map[string]any{"index": 0, "delta": delta, "finish_reason": finish}))
+}
+
+func (s *sender) send(v any) {
+	b, err := abi.Marshal(v)
+	if err != nil {
+		return
+	}
+	s.write(bytes.Join([][]byte{[]byte("data: "), b, []byte("\n\n")}, nil))
+}
+
+func (s *sender) done() { s.write([]byte("data: [DONE]\n\n")) }
+
+// write writes at once. A client that does not read in time loses the connection,
+// which ends the request.
+func (s *sender) write(b []byte) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := s.w.Write(b); err == nil {
+		_ = s.control.Flush()
+	}
+}
+
+func usageOf(u *abi.Usage) any {
+	if u == nil {
+		u = &abi.Usage{}
+	}
+	return u
+}
+
+// waitsForClient reports whether a pause is for tools of the client alone.
+func waitsForClient(interrupts []abi.Pending) bool {
+	for _, p := range interrupts {
+		if tool.ByClientIs(p) {
+			return true
+		}
+	}
+	return false
+}

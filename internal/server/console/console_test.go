@@ -1,0 +1,203 @@
+package console
+
+import (
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// served is a console, and the patterns that it has.
+func served(t *testing.T) (h http.Handler, patterns []string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	Mount(func(pattern string, h http.Handler) {
+		patterns = append(patterns, pattern)
+		mux.Handle(pattern, h)
+	})
+	return mux, patterns
+}
+
+// A page has all quotas that a tenant may have.
+func TestQuotasAreShown(t *testing.T) {
+	t.Parallel()
+	page, err := embedded.ReadFile("web/operator.js")
+	require.NoError(t, err)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[store.TenantQuota]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		require.Contains(t, string(page), `["`+name+`", "`, "internal/server/console/web/operator.js")
+	}
+}
+
+func ask(h http.Handler, path string, header ...string) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func text(t *testing.T, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	h, patterns := served(t)
+	require.Contains(t, patterns, Page)
+	for _, pattern := range patterns {
+		at := strings.TrimSuffix(strings.TrimPrefix(pattern, "GET "), "{$}")
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			plain := ask(h, at)
+			require.Equal(t, 200, plain.StatusCode)
+			content := text(t, plain.Body)
+			for name, want := range map[string]string{
+				"Content-Security-Policy": Policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+				"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
+			} {
+				require.Equal(t, want, plain.Header.Get(name), name)
+			}
+			kind := kinds[path.Ext(at)]
+			if at == "/" {
+				kind = kinds[".html"]
+				require.Equal(t, "no-cache", plain.Header.Get("Cache-Control"), "another build is seen at once")
+			} else {
+				require.Equal(t, forGood, plain.Header.Get("Cache-Control"))
+			}
+			require.Equal(t, kind, plain.Header.Get("Content-Type"))
+			require.NotEmpty(t, kind)
+
+			require.Equal(t, http.StatusNotModified, ask(h, at, "If-None-Match", plain.Header.Get("ETag")).StatusCode)
+			packed := ask(h, at, "Accept-Encoding", "br, gzip;q=0.5")
+			if packed.Header.Get("Content-Encoding") == "gzip" {
+				require.NotEqual(t, plain.Header.Get("ETag"), packed.Header.Get("ETag"))
+				z, err := gzip.NewReader(packed.Body)
+				require.NoError(t, err)
+				require.Equal(t, content, text(t, z))
+			}
+			require.Empty(t, ask(h, at, "Accept-Encoding", "gzip;q=0, br").Header.Get("Content-Encoding"))
+		})
+	}
+	require.Equal(t, 404, ask(h, "/console/").StatusCode)
+	require.Equal(t, 404, ask(h, "/main.js").StatusCode)
+}
+
+// The policy allows the console's own files, and no text as HTML or script.
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	require.NotContains(t, Policy, "unsafe")
+	require.NotContains(t, Policy, "*")
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+		"require-trusted-types-for 'script'", "trusted-types 'none'"} {
+		require.Contains(t, strings.Split(Policy, "; "), want)
+	}
+}
+
+// The path of the files changes with each of them.
+func TestPathHasDigest(t *testing.T) {
+	t.Parallel()
+	bases := map[string]bool{}
+	for _, web := range []fstest.MapFS{
+		{"index.html": {Data: []byte("a")}, "main.js": {Data: []byte("b")}},
+		{"index.html": {Data: []byte("a")}, "main.js": {Data: []byte("c")}},
+		{"index.html": {Data: []byte("a")}, "main.css": {Data: []byte("b")}},
+		{"index.html": {Data: []byte("a")}, "main.js": {}, "b": {}},
+	} {
+		_, base, err := read(web)
+		require.NoError(t, err)
+		require.Regexp(t, `^/console/[0-9a-f]{16}/$`, base)
+		bases[base] = true
+	}
+	require.Len(t, bases, 4)
+	require.Error(t, mount(fstest.MapFS{"index.html": {Data: []byte("{{")}}, func(string, http.Handler) {}))
+}
+
+// forbidden is what would make HTML, a script or a request of a text. Browsers that
+// know of trusted types refuse most of it too.
+var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|document\.write|srcdoc|` +
+	`\beval\(|new Function|Function\(|setTimeout\(["'` + "`" + `]|javascript:|\bstyle=|\son[a-z]+=|setAttribute\("(?:on|style|src)|https?://|localStorage|document\.cookie|import\(`)
+
+// Everything from modules, models and tenants is text.
+func TestNothingMakesHTML(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"e.innerHTML = x", `<p style="x">`, `<p onclick="x">`, "eval(x)", `src="https://example.com"`} {
+		require.Regexp(t, forbidden, bad)
+	}
+	seen := 0
+	require.NoError(t, fs.WalkDir(embedded, "web", func(name string, d fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		if d.IsDir() {
+			return nil
+		}
+		b, err := fs.ReadFile(embedded, name)
+		require.NoError(t, err)
+		source := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
+		require.Empty(t, forbidden.FindAllString(source, -1), name)
+		if path.Ext(name) == ".html" {
+			require.NotRegexp(t, `(?s)<script[^>]*>[^<]`, source, "no inline scripts")
+			require.NotContains(t, source, "<style")
+		}
+		seen++
+		return nil
+	}))
+	require.Greater(t, seen, 10)
+}
+
+// Elements are made in one file, which decides which attributes there are.
+func TestElementsAreMadeInOnePlace(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(embedded, "web/*.js")
+	require.NoError(t, err)
+	for _, name := range files {
+		b, err := fs.ReadFile(embedded, name)
+		require.NoError(t, err)
+		if name != "web/dom.js" {
+			require.NotRegexp(t, `createElement|setAttribute|createTextNode`, string(b), name)
+		}
+		for _, m := range regexp.MustCompile(`from "([^"]+)"`).FindAllStringSubmatch(string(b), -1) {
+			_, err := fs.Stat(embedded, path.Join("web", m[1]))
+			require.NoError(t, err, "%s imports %s", name, m[1])
+		}
+	}
+}
+
+// The page loads little: what it weighs as it is sent is bounded.
+func TestSmall(t *testing.T) {
+	t.Parallel()
+	h, patterns := served(t)
+	size := 0
+	for _, pattern := range patterns {
+		at := strings.TrimSuffix(strings.TrimPrefix(pattern, "GET "), "{$}")
+		size += len(text(t, ask(h, at, "Accept-Encoding", "gzip").Body))
+	}
+	require.Less(t, size, 48<<10)
+}
+
+// What needs no browser is tested without one.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	npmtest.Folder(t) // skips where there is no Node.js
+	out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "test.mjs")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "ok: 4 files")
+}

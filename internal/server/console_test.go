@@ -1,0 +1,187 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/npmtest"
+	"github.com/agent-runner/agent-runner/internal/server/console"
+)
+
+// The console is for everybody, without a key, beside the API's own answers for
+// what is not there.
+func TestConsoleIsServed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	console.Mount(func(pattern string, _ http.Handler) {
+		_, path, _ := strings.Cut(strings.TrimSuffix(pattern, "{$}"), " ")
+		r := f.send("GET", path, "", nil)
+		require.Equal(t, 200, r.status, path)
+		require.Equal(t, console.Policy, r.header.Get("Content-Security-Policy"))
+		require.Equal(t, "nosniff", r.header.Get("X-Content-Type-Options"))
+		require.NotEmpty(t, r.header.Get("X-Request-Id"))
+		require.Equal(t, "GET, HEAD", f.send("POST", path, f.acme, nil).problemHeader(t, 405).Get("Allow"))
+	})
+	for _, path := range []string{"/console", "/console/", "/console/0000000000000000/main.js", "/index.html", "/runs"} {
+		f.send("GET", path, "", nil).problem(t, 404)
+	}
+}
+
+func (r *reply) problemHeader(t *testing.T, status int) http.Header {
+	t.Helper()
+	r.problem(t, status)
+	return r.header
+}
+
+// mask is a module that changes what the user says, and what the model answers.
+const mask = `import { defineMiddleware, textOf } from "@agent-runner/middleware";
+
+const hidden = (text) => text.replace(/[\w.]+@[\w.]+\w/g, "[address]");
+
+export default defineMiddleware({
+	name: "mask", version: "1.2.0", description: "Hides addresses from the model.",
+	beforeAgent: ({ messages }) => ({ messages: messages.rewrite((m) => (m.role === "user" ? { ...m, content: hidden(textOf(m)) } : undefined)) }),
+	beforeTool: ({ call }) => ({ arguments: JSON.stringify({ ...JSON.parse(call.arguments), dry: true }) }),
+	afterModel({ response }, ctx) {
+		ctx.log.info("looked at <b>an answer</b>");
+		const { message } = response;
+		if (typeof message.content !== "string" || !message.content.includes("done")) return;
+		return { response: { ...response, message: { ...message, content: message.content.replace("done", "finished, <i>as asked</i>") } } };
+	},
+});
+`
+
+// asker is a module with a tool of its own, and a question before each call of it.
+const asker = `import { defineMiddleware, textResult } from "@agent-runner/middleware";
+
+export default defineMiddleware({
+	name: "asker", version: "0.3.1", description: "Puts each deletion before a person.",
+	beforeAgent: () => ({ tools: { add: [{ name: "delete_report", description: "Deletes a report", parameters: { type: "object", properties: { path: { type: "string" } } } }] } }),
+	gateTool: ({ call }) => (call.name === "delete_report" ? { decision: "ask", message: "May <em>" + JSON.parse(call.arguments).path + "</em> be deleted?", payload: { risk: "high", undo: false } } : { decision: "allow" }),
+	callTool: ({ call }) => ({ result: textResult("deleted " + JSON.parse(call.arguments).path) }),
+});
+`
+
+// crash is a module that makes a mistake.
+const crash = `import { defineMiddleware } from "@agent-runner/middleware";
+
+export default defineMiddleware({ name: "crash", beforeAgent: ({ messages }) => ({ instruction: messages.at(99).content }) });
+`
+
+// A cutting is a server whose streams of events break off after a while, each once.
+type cutting struct {
+	http.Handler
+	mu    sync.Mutex
+	cut   map[string]bool
+	asked []string // the Last-Event-ID of each stream
+}
+
+func (c *cutting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/events") || r.Method != http.MethodGet {
+		c.Handler.ServeHTTP(w, r)
+		return
+	}
+	c.mu.Lock()
+	c.asked = append(c.asked, r.Header.Get("Last-Event-ID"))
+	first := !c.cut[r.URL.Path]
+	c.cut[r.URL.Path] = true
+	c.mu.Unlock()
+	if first {
+		w = &cutWriter{ResponseWriter: w, left: 2}
+	}
+	c.Handler.ServeHTTP(w, r)
+}
+
+// A cutWriter aborts its connection before the write behind its last.
+type cutWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *cutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *cutWriter) Write(b []byte) (int, error) {
+	if w.left--; w.left < 0 {
+		return 0, http.ErrAbortHandler
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// browse is what testdata/console.mjs is told.
+type browse struct {
+	URL      string `json:"url"`
+	Folder   string `json:"folder"` // of the npm packages
+	Chromium string `json:"chromium"`
+	Shots    string `json:"shots"` // where screenshots are put; none without
+	Key      string `json:"key"`
+	Operator string `json:"operator"`
+}
+
+// A person signs in, starts a run, answers its question, and sees what was changed;
+// in light and dark, wide and narrow, by mouse and by keyboard.
+func TestConsoleInBrowser(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a browser takes seconds")
+	}
+	b := browse{Folder: npmtest.Folder(t), Chromium: npmtest.Chromium(t), Shots: os.Getenv("CONSOLE_SHOTS")}
+	var replies []scripted.Reply
+	for range 2 { // one for each of the two visits
+		call := scripted.Calls(abi.ToolCall{ID: "call_1", Function: abi.FunctionCall{Name: "delete_report", Arguments: `{"path":"reports/2019.txt"}`}})
+		call.Response.Usage = &abi.Usage{PromptTokens: 412, CompletionTokens: 38, TotalTokens: 450}
+		answer := scripted.Text("The old report is gone, all done.\n<img src=x onerror=\"document.title='owned'\"> and <script>document.title='owned'</script> are only text.")
+		answer.Size, answer.Delay = 12, 20*time.Millisecond
+		answer.Response.Usage = &abi.Usage{PromptTokens: 507, CompletionTokens: 61, TotalTokens: 568}
+		replies = append(replies, call, answer, scripted.Reply{Chunks: []abi.Chunk{{Kind: abi.ChunkText, Text: "I am still "}, {Kind: abi.ChunkText, Text: "thinking"}}, Hang: true})
+	}
+	f := platform(t, replies...)
+	f.server.options.Originals = true // else the diff of what mask changed has no original
+	f.upload(f.acme, "mask", mask)
+	f.upload(f.acme, "asker", asker)
+	r := f.apply(f.acme, "archivist", "model: {name: small}\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	r = f.apply(f.acme, "archivist", "# Keeps the archive in order.\nmodel: {name: small}\ninstruction: Keep the archive in order.\nmiddlewares:\n- module: mask\n- module: asker\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	f.upload(f.acme, "crash", crash)
+	r = f.apply(f.acme, "clumsy", "model: {name: small}\nmiddlewares: [{module: crash}]\n")
+	require.Equal(t, 200, r.status, "%s", r.body)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"name": "Acme <b>Ltd</b>", "quota": map[string]any{"concurrent_runs": 20, "runs_per_day": 50, "tokens_per_day": 200000}}, nil)
+
+	cut := &cutting{Handler: f.server, cut: map[string]bool{}}
+	front := httptest.NewServer(cut)
+	t.Cleanup(front.Close)
+	b.URL, b.Key, b.Operator = front.URL, f.acme, f.operator
+	told, err := json.Marshal(b)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "console.mjs"))
+	cmd.Stdin = bytes.NewReader(told)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+	require.Contains(t, string(out), "ok: light", "%s", out)
+	require.Contains(t, string(out), "ok: dark")
+	require.NotContains(t, string(out), f.acme, "the key is shown nowhere")
+
+	cut.mu.Lock()
+	defer cut.mu.Unlock()
+	var resumed int
+	for _, id := range cut.asked {
+		if id != "" && id != "0" {
+			resumed++
+		}
+	}
+	require.GreaterOrEqual(t, resumed, 2, "streams that broke off went on behind the last event: %q", cut.asked)
+}

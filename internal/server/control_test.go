@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// flooder is a module that emits as much as it may in each hook and keeps its run going with
+// a tool of its own. It calls no model.
+func flooder() *chain.Native {
+	data := json.RawMessage(`"` + strings.Repeat("x", 8000) + `"`)
+	emit := func(ctx context.Context, c *chain.Call) error {
+		time.Sleep(50 * time.Millisecond) // as a module's own code takes
+		for range 255 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := c.Emit("noise", data); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	again := abi.Tool{Name: "again", Description: "Again", Parameters: json.RawMessage(`{"type":"object"}`)}
+	var calls atomic.Int64
+	return &chain.Native{
+		BeforeAgent: func(ctx context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return &abi.BeforeAgentAnswer{Tools: abi.ToolsPatch{Add: []abi.Tool{again}}}, emit(ctx, c)
+		},
+		BeforeModel: func(ctx context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			m := abi.Message{Role: abi.RoleAssistant, ToolCalls: []abi.ToolCall{{ID: fmt.Sprint("call", calls.Add(1)), Function: abi.FunctionCall{Name: again.Name, Arguments: "{}"}}}}
+			return &abi.BeforeModelAnswer{Response: &abi.Response{Message: m}}, emit(ctx, c)
+		},
+		CallTool: func(ctx context.Context, c *chain.Call, _ *abi.CallToolInput) (*abi.CallToolAnswer, error) {
+			return &abi.CallToolAnswer{Result: abi.TextResult("ok")}, emit(ctx, c)
+		},
+		AfterAgent: func(ctx context.Context, c *chain.Call, _ *abi.AfterAgentInput) (*abi.AfterAgentAnswer, error) {
+			return nil, emit(ctx, c)
+		},
+	}
+}
+
+// floods starts runs that flood, and returns their ids once all of them do.
+func (f *fixture) floods(key string, n int) (ids []string) {
+	f.t.Helper()
+	for range n {
+		var run Run
+		f.ok("POST", "/v1/runs", key, StartRun{Agent: "flood", Input: "hi"}, &run)
+		ids = append(ids, run.ID)
+	}
+	for _, id := range ids {
+		var run Run
+		require.Eventually(f.t, func() bool {
+			f.ok("GET", "/v1/runs/"+id, key, nil, &run)
+			return run.LastEvent > 0
+		}, time.Minute, 10*time.Millisecond)
+	}
+	return ids
+}
+
+// ends waits until a run has ended, and returns how long that took.
+func (f *fixture) ends(key, id string) (run *Run, took time.Duration) {
+	f.t.Helper()
+	began := time.Now()
+	require.Eventually(f.t, func() bool {
+		f.ok("GET", "/v1/runs/"+id, key, nil, &run)
+		return run.Status == "finished"
+	}, 20*time.Second, 5*time.Millisecond)
+	return run, time.Since(began)
+}
+
+// A run that floods its journal ends soon after it is canceled or its module is blocked,
+// while others flood the same journal.
+func TestControlBeforeData(t *testing.T) {
+	const digest = "1111111111111111111111111111111111111111111111111111111111111111"
+	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": func() *agent.Options {
+		c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: digested{flooder(), digest}})
+		require.NoError(t, err)
+		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000}
+	}})
+	acme, beta := f.floods(f.acme, 3), f.floods(f.beta, 3)
+	go f.server.runs.heed(t.Context())
+	time.Sleep(2 * time.Second) // for a backlog
+	var all []time.Duration
+	for i, id := range acme {
+		began := time.Now()
+		f.ok("POST", "/v1/runs/"+id+"/cancel", f.acme, nil, nil)
+		asked := time.Since(began)
+		run, _ := f.ends(f.acme, id)
+		require.Equal(t, "canceled", run.FinishReason)
+		t.Log("cancel", i, asked, time.Since(began))
+		all = append(all, time.Since(began))
+	}
+	began := time.Now()
+	f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]any{"reason": "floods"}, nil)
+	t.Log("block", time.Since(began))
+	for _, id := range beta {
+		f.ends(f.beta, id)
+		t.Log("blocked", time.Since(began))
+		all = append(all, time.Since(began))
+	}
+	require.Less(t, slices.Max(all), 10*time.Second, fmt.Sprint(all))
+}
+
+// Runs that flood end soon after their deadline, and a tenant whose runs flood can be
+// deleted, while others flood the same journal.
+func TestDeadlineAndDeletionBeforeData(t *testing.T) {
+	flood := func(timeout time.Duration) func() *agent.Options {
+		return func() *agent.Options {
+			c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: flooder()})
+			require.NoError(t, err)
+			return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c, MaxSteps: 10_000, Timeout: timeout}
+		}
+	}
+	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": flood(0), "short": flood(3 * time.Second)})
+	f.floods(f.acme, 2)
+	beta := f.floods(f.beta, 2)
+	began := time.Now()
+	var short Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "short", Input: "hi"}, &short)
+	ended, _ := f.ends(f.acme, short.ID)
+	require.Equal(t, abi.RunTimeout, ended.FinishReason)
+	t.Log("deadline of 3 s:", time.Since(began))
+	began = time.Now()
+	require.Eventually(t, func() bool {
+		return f.send("DELETE", "/v1/tenants/beta", f.operator, nil).status == http.StatusNoContent
+	}, 20*time.Second, 100*time.Millisecond)
+	t.Log("deletion:", time.Since(began))
+	for _, id := range beta {
+		_, err := f.store.Run(t.Context(), id)
+		require.ErrorIs(t, err, agent.ErrNoRun)
+	}
+}
+
+// A digested is a native middleware with the digest of a module.
+type digested struct {
+	*chain.Native
+	digest string
+}
+
+func (d digested) Describe() chain.Description {
+	out := d.Native.Describe()
+	out.Digest = d.digest
+	return out
+}
+
+// Requests that control runs have a rate and turns of their own: a tenant that used up its
+// requests, or whose lists wait, can still cancel.
+func TestControlRequestsDoNotWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2, "concurrent_requests": 1}}, nil)
+	f.ok("GET", "/v1/runs", f.acme, nil, nil)
+	f.ok("GET", "/v1/runs", f.acme, nil, nil)
+	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 429)
+	f.send("POST", "/v1/runs/run_none/cancel", f.acme, nil).problem(t, 404)
+	f.send("GET", "/v1/runs/run_none", f.acme, nil).problem(t, 404)
+	f.send("GET", "/v1/runs/run_none", f.acme, nil).problem(t, 429)
+
+	list, err := f.server.looks.take(t.Context(), "beta")
+	require.NoError(t, err)
+	defer list()
+	_, leave, err := f.server.underway.enter("beta", 0, 0)
+	require.NoError(t, err)
+	defer leave()
+	f.ok("PATCH", "/v1/tenants/beta", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 1}}, nil)
+	f.send("GET", "/v1/runs", f.beta, nil).problem(t, 429)
+	f.send("GET", "/v1/runs/run_none", f.beta, nil).problem(t, 404)
+}

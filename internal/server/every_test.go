@@ -1,0 +1,187 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/console"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// furnish gives acme one of everything, and returns what paths call it.
+func furnish(t *testing.T, f *fixture) map[string]string {
+	t.Helper()
+	ctx := t.Context()
+	acme := f.store.Tenant("acme")
+	digest, err := f.store.PutModule(ctx, []byte("acme's bytes"))
+	require.NoError(t, err)
+	require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 12, About: []byte(`{}`)}, "acme-module", "1.0"))
+	_, err = acme.PutAgent(ctx, "acme-agent", []byte("name: acme-agent\n"), nil)
+	require.NoError(t, err)
+	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
+	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
+	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n")}))
+	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
+		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
+}
+
+// TestEveryOperation goes over all operations of the document.
+func TestEveryOperation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	samples := furnish(t, f)
+	revoked, expired := f.key("acme", OperatorScopes()...), f.expired("acme")
+	require.NoError(t, f.store.Tenant("acme").RevokeKey(t.Context(), keyID(revoked)))
+	unscoped := map[Scope]string{}
+	for _, scope := range append([]Scope{OperatorScope}, TenantScopes...) {
+		unscoped[scope] = f.key(store.Operator, slices.DeleteFunc(OperatorScopes(), func(s string) bool { return s == string(scope) })...)
+	}
+	posing := f.key("beta", OperatorScopes()...) // a tenant's key that says it is the operator's
+
+	for _, op := range f.operations() {
+		t.Run(op.ID, func(t *testing.T) {
+			path := op.at(t, samples)
+			if op.Scope == Public {
+				require.Contains(t, []string{"healthz", "readyz", "openapi"}, op.ID, "a new operation is for everybody; is it meant to be?")
+				return
+			}
+			require.True(t, op.Scope.known(), "it declares no scope")
+			for why, key := range map[string]string{"Authorization": "", "not known": "ar_" + strings.Repeat("a", 10) + "_" + strings.Repeat("a", 52), "revoked": revoked, "expired": expired} {
+				r := f.send(op.Method, path, key, op.sample(t))
+				require.Contains(t, r.problem(t, 401, why).Detail, why)
+				require.Contains(t, r.header.Get("WWW-Authenticate"), "Bearer")
+			}
+			require.Contains(t, f.send(op.Method, path, unscoped[op.Scope], op.sample(t)).problem(t, 403).Detail, string(op.Scope))
+			if op.Scope == OperatorScope {
+				f.send(op.Method, path, posing, op.sample(t)).problem(t, 403)
+			}
+			checkBodies(t, f, &op, path)
+			checkPaths(t, f, &op, samples)
+		})
+	}
+}
+
+// checkBodies sends bodies that are too large, and such that are no JSON.
+func checkBodies(t *testing.T, f *fixture, op *operation, path string) {
+	t.Helper()
+	if !op.Body {
+		return
+	}
+	require.Positive(t, op.MaxBody)
+	f.send(op.Method, path, f.operator, bytes.Repeat([]byte(" "), int(op.MaxBody)+1)).problem(t, 413)
+	if !op.JSON {
+		return
+	}
+	for name, body := range map[string]string{
+		"invalid UTF-8": "{\"name\":\"\xff\"}", "cut off": `{"name":`, "no JSON": "name=x", "two": "{}{}", "an array": "[]",
+		"deep": strings.Repeat(`{"a":`, 100_000), "unknown": `{"no such thing":1}`, "a huge number": `{"name":1e999}`, "zero": "\x00",
+	} {
+		r := f.send(op.Method, path, f.operator, []byte(body))
+		require.Contains(t, []int{400, 422}, r.status, "%s: %s", name, r.body)
+		r.problem(t, r.status)
+	}
+	f.send(op.Method, path, f.operator, []byte("<a/>"), "Content-Type", "text/xml").problem(t, 415)
+}
+
+// checkPaths puts into a path what no path has.
+func checkPaths(t *testing.T, f *fixture, op *operation, samples map[string]string) {
+	t.Helper()
+	for _, name := range op.Params {
+		for _, bad := range []string{"%ff", "%00", "a%0ab", "%2e%2e%2f%2e%2e%2fetc", strings.Repeat("a", 5000), "'%20OR%201=1--"} {
+			values := map[string]string{}
+			for k, v := range samples {
+				values[k] = v
+			}
+			values[name] = bad
+			r := f.send(op.Method, op.at(t, values), f.operator, op.sample(t))
+			require.Contains(t, []int{400, 404, 422}, r.status, "%s=%s: %s", name, bad, r.body)
+			r.problem(t, r.status)
+		}
+	}
+}
+
+// TestTenantsAreApart lets a tenant try all operations on what belongs to
+// another one.
+func TestTenantsAreApart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	samples := furnish(t, f)
+	look := func() (all []string) {
+		for _, op := range f.operations() {
+			if op.Method == "GET" && op.Scope != Public && op.Scope != OperatorScope && !strings.Contains(op.Path, "/events") {
+				all = append(all, op.ID+string(used.ReplaceAll(f.send("GET", op.at(t, samples), f.acme, nil).body, nil)))
+			}
+		}
+		return all
+	}
+	before := look()
+	require.Contains(t, strings.Join(before, "\n"), "acme")
+	all := f.operations()
+	slices.SortStableFunc(all, func(a, b operation) int { // what beta sees comes before what it makes
+		return strings.Compare(strings.TrimPrefix(a.Method, "GET"), strings.TrimPrefix(b.Method, "GET"))
+	})
+	for _, op := range all {
+		if op.Scope == Public || op.Scope == OperatorScope {
+			continue // TestEveryOperation shows that a tenant's key has no such scope
+		}
+		r := f.send(op.Method, op.at(t, samples), f.beta, op.sample(t))
+		require.Less(t, r.status, 500, "%s: %s", op.ID, r.body)
+		if len(op.Params) > 0 && op.Method != "PUT" {
+			r.problem(t, 404, op.ID)
+			other := f.send(op.Method, strings.ReplaceAll(strings.ReplaceAll(op.at(t, samples), samples["key"], "aaaaaaaaaa"), samples["digest"], strings.Repeat("0", 64)), f.beta, op.sample(t))
+			require.Equal(t, 404, other.status, "what is not there at all looks the same")
+		} else if r.status < 300 && op.Method == "GET" {
+			require.NotContains(t, string(r.body), "acme", op.ID)
+		}
+	}
+	require.Equal(t, before, look(), "and nothing of it changed")
+}
+
+// TestRoutesAreDocumented finds routes that are not in the document, which
+// TestEveryOperation would not see.
+func TestRoutesAreDocumented(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var documented []string
+	for _, op := range f.operations() {
+		documented = append(documented, op.Method+" "+op.Path)
+	}
+	console.Mount(func(pattern string, _ http.Handler) {
+		require.Regexp(t, `^GET /(\{\$\}|console/[0-9a-f]{16}/[a-z]+\.(js|css|svg))$`, pattern, "files for everybody are those of the console")
+		documented = append(documented, pattern)
+	})
+	for _, pattern := range f.server.mux.patterns {
+		require.Contains(t, documented, pattern, "register it with route or raw")
+	}
+}
+
+func TestRouteNeedsScope(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, scope := range []Scope{"", "modules:delete"} {
+		require.PanicsWithValue(t, "route GET /x: it declares no scope; say Public if it is for everybody", func() {
+			f.server.raw(Route{ID: "x", Method: "GET", Path: "/x", Scope: scope}, nil, func(http.ResponseWriter, *http.Request, *Caller) error { return nil })
+		})
+	}
+}
+
+type lostPath struct {
+	Tenant string `path:"tenant"`
+}
+
+func TestRouteNeedsItsParameters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Panics(t, func() {
+		route(f.server, Route{ID: "x", Method: "GET", Path: "/x/{tenant}", Scope: OperatorScope},
+			func(context.Context, *Caller, *struct{ lostPath }) (*struct{}, error) { return nil, nil })
+	})
+}

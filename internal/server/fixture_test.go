@@ -1,0 +1,261 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A fixture is a server with two tenants.
+type fixture struct {
+	t        *testing.T
+	server   *Server
+	store    store.Store
+	url      string
+	operator string // keys
+	acme     string
+	beta     string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	return newFixtureAt(t, filepath.Join(t.TempDir(), "s.db"))
+}
+
+// newFixtureAt is a fixture with its store in a file, or at the address of a PostgreSQL database.
+func newFixtureAt(t *testing.T, where string) *fixture {
+	t.Helper()
+	ctx := t.Context()
+	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	require.NoError(t, err)
+	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	h, err := host.New(ctx, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a run that is told as ended may still be leaving
+		defer cancel()
+		require.NoError(t, h.Close(ctx))
+	})
+	srv, err := New(&Options{Store: s, Host: h, MaxUpload: 8 << 20})
+	require.NoError(t, err)
+	hs := httptest.NewServer(srv)
+	t.Cleanup(hs.Close)
+	f := &fixture{t: t, server: srv, store: s, url: hs.URL}
+	for _, id := range []string{"acme", "beta"} {
+		_, err := s.CreateTenant(ctx, id, id, store.TenantQuota{}, nil)
+		require.NoError(t, err)
+	}
+	f.operator, f.acme, f.beta = f.key(store.Operator, OperatorScopes()...), f.key("acme", texts(TenantScopes)...), f.key("beta", texts(TenantScopes)...)
+	return f
+}
+
+// key makes a key.
+func (f *fixture) key(tenant string, scopes ...string) string {
+	f.t.Helper()
+	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.NewKey{Name: "key of " + tenant, Scopes: scopes})
+	require.NoError(f.t, err)
+	return shown
+}
+
+func keyID(shown string) string { return strings.Split(shown, "_")[1] }
+
+// A reply is what the server answered.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send sends a request; body is sent as it is if it is bytes, else as JSON.
+func (f *fixture) send(method, path, key string, body any, header ...string) *reply {
+	f.t.Helper()
+	var sent io.Reader
+	kind := "application/json"
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		sent = bytes.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		require.NoError(f.t, err)
+		sent = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, sent)
+	require.NoError(f.t, err)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	if sent != nil {
+		r.Header.Set("Content-Type", kind)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(f.t, err, "%s %s", method, path)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(f.t, err)
+	return &reply{res.StatusCode, res.Header, b}
+}
+
+// ok sends a request that succeeds, and reads its answer.
+func (f *fixture) ok(method, path, key string, body, out any) *reply {
+	f.t.Helper()
+	r := f.send(method, path, key, body)
+	require.Less(f.t, r.status, 300, "%s %s: %s", method, path, r.body)
+	if out != nil {
+		require.NoError(f.t, json.Unmarshal(r.body, out))
+	}
+	return r
+}
+
+// problem checks that an answer is a problem of a status, and returns it.
+func (r *reply) problem(t *testing.T, status int, what ...any) *Problem {
+	t.Helper()
+	require.Equal(t, status, r.status, "%v: %s", what, r.body)
+	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), what...)
+	var p Problem
+	d := json.NewDecoder(bytes.NewReader(r.body))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&p), string(r.body))
+	require.Equal(t, status, p.Status)
+	require.NotEmpty(t, p.Title)
+	require.True(t, strings.HasPrefix(p.Type, problemType), p.Type)
+	require.Equal(t, "urn:agent-runner:request:"+r.header.Get("X-Request-Id"), p.Instance)
+	return &p
+}
+
+// An operation is one of the document.
+type operation struct {
+	ID, Method, Path string
+	Scope            Scope
+	MaxBody          int64
+	JSON, Body       bool
+	Schema           map[string]any
+	Params           []string // of the path
+}
+
+// operations reads the document that the server gives.
+func (f *fixture) operations() []operation {
+	f.t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct {
+			ID          string `json:"operationId"`
+			Scope       Scope  `json:"x-scope"`
+			MaxBody     int64  `json:"x-max-body"`
+			RequestBody *struct {
+				Content map[string]struct{ Schema map[string]any }
+			} `json:"requestBody"`
+		}
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	f.ok("GET", "/openapi.json", "", nil, &doc)
+	var out []operation
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			o := operation{ID: op.ID, Method: strings.ToUpper(method), Path: path, Scope: op.Scope, MaxBody: op.MaxBody}
+			for _, part := range strings.Split(path, "/") {
+				if name, ok := strings.CutPrefix(part, "{"); ok {
+					o.Params = append(o.Params, strings.TrimSuffix(name, "}"))
+				}
+			}
+			if op.RequestBody != nil {
+				o.Body = true
+				content, ok := op.RequestBody.Content["application/json"]
+				o.JSON = ok
+				o.Schema = resolve(doc.Components.Schemas, content.Schema)
+			}
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(a, b operation) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
+	require.NotEmpty(f.t, out)
+	return out
+}
+
+func resolve(all map[string]map[string]any, schema map[string]any) map[string]any {
+	if ref, ok := schema["$ref"].(string); ok {
+		return all[strings.TrimPrefix(ref, "#/components/schemas/")]
+	}
+	return schema
+}
+
+// at is the operation's path with values in it.
+func (o *operation) at(t *testing.T, values map[string]string) string {
+	t.Helper()
+	path := o.Path
+	for _, name := range o.Params {
+		value, ok := values[name]
+		require.True(t, ok, "%s %s: there is no sample of {%s}; add one to the samples of TestEveryOperation", o.Method, o.Path, name)
+		path = strings.ReplaceAll(path, "{"+name+"}", value)
+	}
+	return path
+}
+
+// sample makes a body that the operation's schema takes: what it requires.
+func (o *operation) sample(t *testing.T) any {
+	t.Helper()
+	if !o.Body {
+		return nil
+	}
+	if !o.JSON {
+		return []byte("x")
+	}
+	out := map[string]any{}
+	properties, _ := o.Schema["properties"].(map[string]any)
+	required, _ := o.Schema["required"].([]any)
+	for _, name := range required {
+		p, _ := properties[name.(string)].(map[string]any)
+		if examples, ok := p["examples"].([]any); ok && len(examples) > 0 {
+			out[name.(string)] = examples[0]
+			continue
+		}
+		switch p["type"] {
+		case "string":
+			out[name.(string)] = "sample"
+		case "integer", "number":
+			out[name.(string)] = 1
+		case "boolean":
+			out[name.(string)] = true
+		case "object":
+			out[name.(string)] = map[string]any{}
+		default:
+			out[name.(string)] = []any{}
+		}
+	}
+	return out
+}
+
+// expired makes a key whose time is over.
+func (f *fixture) expired(tenant string) string {
+	f.t.Helper()
+	_, shown, err := f.store.Tenant(tenant).CreateKey(f.t.Context(), &store.NewKey{Scopes: OperatorScopes(), Life: time.Millisecond})
+	require.NoError(f.t, err)
+	require.Eventually(f.t, func() bool {
+		_, _, err := f.store.Authenticate(f.t.Context(), shown)
+		return err != nil
+	}, 10*time.Second, time.Millisecond)
+	return shown
+}
+
+func testLogger(to io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// flooding is an agent whose middleware emits a mebibyte before each of many model calls.
+func flooding() *agent.Options {
+	data := json.RawMessage(`"` + strings.Repeat("x", 128<<10) + `"`)
+	c, err := chain.New(chain.Entry{Name: "flood", Ring: chain.Tenant, Middleware: &chain.Native{
+		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			var err error
+			for range 8 {
+				err = errors.Join(err, c.Emit("flood", data))
+			}
+			return nil, err
+		}}})
+	if err != nil {
+		panic(err)
+	}
+	var replies []scripted.Reply
+	for range 50 {
+		replies = append(replies, scripted.Calls(abi.NewToolCall("1", "again", "{}")))
+	}
+	return &agent.Options{Model: scripted.New(replies...), MaxSteps: 100, Chain: c,
+		Tools: []tool.Tool{tool.Func(abi.Tool{Name: "again"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })}}
+}
+
+// TestJournalQuota floods the journal until the quota of a day, and of what is kept, ends
+// the run. Then no run begins or resumes through any endpoint.
+func TestJournalQuota(t *testing.T) {
+	t.Parallel()
+	asker := asks()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"flood": flooding, "greeter": hello, "asker": func() *agent.Options { o := *asker; return &o }})
+	_, err := f.store.Tenant("acme").PutAgent(t.Context(), "greeter", []byte("{}"), nil)
+	require.NoError(t, err)
+	events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"})
+	var paused abi.Event
+	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
+	answer := StartRun{Run: paused.Run, Answers: map[string]json.RawMessage{paused.Interrupts[0].ID: json.RawMessage(`"a"`)}}
+	quota := func(q map[string]any) {
+		f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": q}, nil)
+	}
+	var used struct {
+		Total store.Usage
+		Kept  Kept
+	}
+	const mebibyte = 1 << 20
+	var floods []*Run
+	for _, name := range []string{"journal_bytes_per_day", "journal_bytes"} {
+		f.ok("GET", "/v1/usage", f.acme, nil, &used)
+		before := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
+		require.Positive(t, before)
+		quota(map[string]any{name: before + 2*mebibyte})
+		var run Run
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "flood", Input: "hi"}, &run)
+		done := f.finished(f.acme, run.ID)
+		require.Equal(t, abi.RunLimit, done.FinishReason)
+		require.Contains(t, done.Error, "quota "+name+" ")
+		require.Greater(t, done.JournalBytes, int64(2*mebibyte))
+		require.Less(t, done.JournalBytes, int64(6*mebibyte), "two more hooks and the end")
+		floods = append(floods, done)
+		last := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
+		require.Equal(t, []string{"run_finished"}, kinds(last[len(last)-1:]))
+
+		f.ok("GET", "/v1/usage", f.acme, nil, &used)
+		now := map[string]int64{"journal_bytes_per_day": used.Total.JournalBytes, "journal_bytes": used.Kept.JournalBytes}[name]
+		require.GreaterOrEqual(t, now, before+done.JournalBytes, "and its timeline, if there is one by now")
+		for _, r := range []*reply{
+			f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}),
+			f.send("POST", "/v1/chat/completions", f.acme, []byte(`{"model":"greeter","messages":[{"role":"user","content":"hi"}]}`)),
+			f.send("POST", "/v1/agents/greeter/agui", f.acme, []byte(`{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}`)),
+			f.send("POST", "/v1/runs", f.acme, answer),
+		} {
+			require.Equal(t, 429, r.status, "%s", r.body)
+			require.Contains(t, string(r.body), name)
+			require.NotEmpty(t, r.header.Get("Retry-After"))
+		}
+		f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "hi"}, nil)
+	}
+
+	for _, run := range floods {
+		require.Equal(t, 204, f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).status)
+	}
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, nil)
+	quota(map[string]any{"journal_bytes": 1})
+	require.Equal(t, 202, f.send("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil).status, "a run may always be canceled")
+	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
+}

@@ -1,0 +1,274 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+func wasm(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../testdata/modules", name))
+	require.NoError(t, err)
+	return b
+}
+
+const script = `import { middleware } from "@agent-runner/middleware";
+export default { name: "shout", before_agent(input: { x: number }) { return {}; } };`
+
+// push uploads a module.
+func (f *fixture) push(key, query string, b []byte, kind string) *reply {
+	f.t.Helper()
+	return f.send("PUT", "/v1/modules"+query, key, b, "Content-Type", kind)
+}
+
+// What comes is nowhere when the server is killed.
+func TestSpoolHasNoName(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file keeps its name there")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	file, remove, err := newSpool()
+	require.NoError(t, err)
+	require.Equal(t, dir, filepath.Dir(file.Name()))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	_, err = file.WriteString("what comes")
+	require.NoError(t, err)
+	got := make([]byte, 4)
+	_, err = file.ReadAt(got, 6)
+	require.NoError(t, err)
+	require.Equal(t, "omes", string(got))
+	remove()
+	_, err = file.WriteString("more")
+	require.ErrorIs(t, err, os.ErrClosed)
+}
+
+func TestUpload(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := wasm(t, "wrap.wasm")
+	var m, again Module
+	r := f.push(f.acme, "?name=wrap&version=1.0", b, "application/wasm")
+	require.Equal(t, 200, r.status, string(r.body))
+	require.NoError(t, json.Unmarshal(r.body, &m))
+	require.Equal(t, "wasm", m.Kind)
+	require.Equal(t, int64(len(b)), m.Size)
+	require.Equal(t, []ModuleName{{"wrap", "1.0"}}, m.Names)
+	require.NotEmpty(t, m.About.Hooks)
+	require.NotEmpty(t, m.About.Powers)
+	require.Positive(t, m.About.Limits.Fuel)
+
+	for _, ref := range []string{m.Digest, bare(m.Digest), "wrap", "wrap@1.0"} {
+		f.ok("GET", "/v1/modules/"+ref, f.acme, nil, &again)
+		require.Equal(t, m, again, ref)
+	}
+	f.send("GET", "/v1/modules/wrap@2.0", f.acme, nil).problem(t, 404)
+	f.push(f.acme, "?name=wrap&version=1.0", wasm(t, "own.wasm"), "application/wasm").problem(t, 409)
+	require.Equal(t, 200, f.push(f.acme, "?name=wrap&version=2.0", wasm(t, "own.wasm"), "application/wasm").status)
+	f.ok("GET", "/v1/modules/wrap", f.acme, nil, &again)
+	require.NotEqual(t, m.Digest, again.Digest, "a name is its newest version")
+
+	// Another tenant brings the same, and neither learns of the other.
+	f.send("GET", "/v1/modules/"+m.Digest, f.beta, nil).problem(t, 404)
+	require.Equal(t, 200, f.push(f.beta, "", b, "application/wasm").status)
+	f.ok("GET", "/v1/modules/"+m.Digest, f.beta, nil, &again)
+	require.Empty(t, again.Names)
+	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
+	f.ok("GET", "/v1/modules/"+m.Digest, f.acme, nil, nil)
+}
+
+func TestUploadScript(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.push(f.acme, "?name=shout", []byte(script), "application/typescript")
+	require.Equal(t, 200, r.status, string(r.body))
+	var m Module
+	require.NoError(t, json.Unmarshal(r.body, &m))
+	require.Equal(t, "script", m.Kind)
+	require.Equal(t, "javascript", m.About.Transport)
+	loaded, release, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
+	require.NoError(t, err, "what is kept loads again")
+	require.Equal(t, bare(m.Digest), loaded.Digest())
+	release()
+	require.Contains(t, f.push(f.acme, "", []byte("export default {"), "application/typescript").problem(t, 422).Detail, "module.ts:1")
+	f.push(f.acme, "", []byte(`import x from "fs"; export default {}`), "text/javascript").problem(t, 422)
+}
+
+func TestUploadRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	own := wasm(t, "own.wasm")
+	data, err := json.Marshal(map[string]any{"wasm": []any{map[string]any{"data": own}}, "config": map[string]string{"a": "b"}, "allowed_hosts": []string{"*"}})
+	require.NoError(t, err)
+	r := f.push(f.acme, "", data, "application/json")
+	require.Equal(t, 200, r.status, string(r.body))
+	require.Contains(t, string(r.body), "config is not kept")
+	require.Contains(t, string(r.body), "allowed_hosts grant nothing")
+
+	for body, want := range map[string]string{
+		"":                                  "empty",
+		"hello":                             "not WebAssembly",
+		"\x00asm":                           "",
+		"\x00asm\x01\x00\x00\x00\xff\xff":   "",
+		`{"wasm":[{"path":"/etc/passwd"}]}`: "does not fetch",
+		`{"wasm":[{"url":"http://169.254.169.254/"}]}`: "does not fetch",
+		`{"wasm":[]}`: "want one",
+		`{"wasm":[{"data":"AGFzbQ==","hash":"00"}]}`:                     "hash mismatch",
+		`{"wasm":` + strings.Repeat("[", 200) + strings.Repeat("]", 200): "nested",
+		string(own[:len(own)/2]):                                         "",
+	} {
+		p := f.push(f.acme, "", []byte(body), "application/octet-stream").problem(t, 422, body)
+		require.Contains(t, p.Detail, want)
+		require.NotEmpty(t, p.Detail)
+	}
+	for _, query := range []string{"?version=1", "?name=A", "?name=../x", "?name=x&version=a/b", "?mdoel=x", "?name=" + strings.Repeat("a", 64)} {
+		f.push(f.acme, query, own, "application/wasm").problem(t, 422, query)
+	}
+	f.push(f.acme, "", make([]byte, 13<<20), "application/wasm").problem(t, 413)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"upload_bytes": 10}}, nil)
+	require.Equal(t, "upload_bytes", f.push(f.acme, "", own, "application/wasm").problem(t, 413).Quota)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"modules": 1}}, nil)
+	require.Equal(t, "modules", f.push(f.acme, "", wasm(t, "wrap.wasm"), "application/wasm").problem(t, 429).Quota)
+	var list struct{ Modules []Module }
+	f.ok("GET", "/v1/modules", f.acme, nil, &list)
+	require.Len(t, list.Modules, 1, "what was refused is not kept")
+}
+
+// TestHostileUploads brings what the sandbox refuses.
+func TestHostileUploads(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	files, err := filepath.Glob("../../testdata/modules/refused/*.wasm")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotEmpty(t, f.push(f.acme, "", b, "application/wasm").problem(t, 422, file).Detail, file)
+	}
+}
+
+// TestUploadProgress follows an upload, one that is kept and one that is not.
+func TestUploadProgress(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	follow := func(b []byte) string {
+		r := f.send("PUT", "/v1/modules", f.acme, b, "Accept", "text/event-stream", "Content-Type", "application/wasm")
+		require.Equal(t, "text/event-stream", r.header.Get("Content-Type"))
+		return string(r.body)
+	}
+	got := follow(wasm(t, "wrap.wasm"))
+	at := -1
+	for _, stage := range []string{`"stage":"received"`, `"stage":"compiling"`, `"stage":"described"`, "event: module\ndata: {"} {
+		next := strings.Index(got, stage)
+		require.Greater(t, next, at, "%s in %s", stage, got)
+		at = next
+	}
+	got = follow(append([]byte("\x00asm"), make([]byte, 3<<20)...))
+	require.Contains(t, got, `"stage":"receiving"`)
+	require.Contains(t, got, "event: problem\ndata: {")
+	require.NotContains(t, got, "event: module")
+}
+
+// TestUploadBreaksOff ends an upload in its middle.
+func TestUploadBreaksOff(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	body, w := io.Pipe()
+	r, err := http.NewRequestWithContext(ctx, "PUT", f.url+"/v1/modules", body)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+f.acme)
+	done := make(chan error, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(r)
+		if err == nil {
+			res.Body.Close()
+		}
+		done <- err
+	}()
+	_, err = w.Write(bytes.Repeat([]byte("x"), 100_000))
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, w.CloseWithError(io.ErrUnexpectedEOF)) // the client may wait for it
+	require.Error(t, <-done)
+	f.push(f.acme, "", wasm(t, "own.wasm"), "application/wasm")
+	var list struct{ Modules []Module }
+	f.ok("GET", "/v1/modules", f.acme, nil, &list)
+	require.Len(t, list.Modules, 1)
+}
+
+func TestBlockedUpload(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := wasm(t, "own.wasm")
+	var m Module
+	require.NoError(t, json.Unmarshal(f.push(f.acme, "", b, "application/wasm").body, &m))
+	f.ok("PUT", "/v1/blocks/"+m.Digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
+	require.Contains(t, f.push(f.beta, "", b, "application/wasm").problem(t, 403).Detail, "it leaks")
+	f.ok("GET", "/v1/modules/"+m.Digest, f.acme, nil, &m)
+	require.Equal(t, "it leaks", m.Blocked)
+	_, _, err := f.server.modules.take(t.Context(), f.store.Tenant("acme"), bare(m.Digest), host.Limits{})
+	require.ErrorContains(t, err, "it leaks")
+}
+
+// What a tenant forgets is forgotten when nobody has it.
+func TestModulesAreSwept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var m Module
+	for _, key := range []string{f.acme, f.beta} {
+		require.NoError(t, json.Unmarshal(f.push(key, "", wasm(t, "own.wasm"), "application/wasm").body, &m))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	f.ok("DELETE", "/v1/modules/"+m.Digest, f.acme, nil, nil)
+	go f.server.modules.sweep(ctx, time.Millisecond, -time.Hour)
+	_, _, err := f.server.modules.take(ctx, f.store.Tenant("beta"), bare(m.Digest), host.Limits{})
+	require.NoError(t, err, "another tenant has it")
+	f.ok("DELETE", "/v1/modules/"+m.Digest, f.beta, nil, nil)
+	require.Eventually(t, func() bool {
+		_, err := f.store.Module(ctx, bare(m.Digest))
+		return errors.Is(err, store.ErrNoModule)
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestCombinedPowers(t *testing.T) {
+	t.Parallel()
+	for grants, want := range map[string]int{"": 0, "model": 0, "http:api.example.com": 1, "read:none http:api.example.com": 0,
+		"tool:search": 1, "tool:search http:x": 3, "store": 1, "store http:x": 3, "model http:x": 2, "read:none store": 0} {
+		require.Len(t, combined(true, strings.Fields(grants), ""), want, grants)
+	}
+	require.Equal(t, []string{"it reads the conversation and may call api.example.com: it can send there what is said"},
+		combined(true, []string{"http:api.example.com"}, ""))
+	require.Empty(t, combined(false, []string{"http:api.example.com"}, ""))
+	require.Contains(t, combined(true, []string{"http:HOST"}, "if it is granted")[0], "other hosts")
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok("PUT", "/v1/secrets/OPENAI_API_KEY", f.acme, map[string]any{"value": "sk-1"}, nil)
+	r := f.ok("GET", "/v1/secrets", f.acme, nil, nil)
+	require.Contains(t, string(r.body), "OPENAI_API_KEY")
+	require.NotContains(t, string(r.body), "sk-1")
+	require.NotContains(t, string(f.ok("GET", "/v1/secrets", f.beta, nil, nil).body), "OPENAI")
+	f.ok("DELETE", "/v1/secrets/OPENAI_API_KEY", f.acme, nil, nil)
+}

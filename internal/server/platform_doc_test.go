@@ -1,0 +1,44 @@
+package server
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// docs/platform.md names each scope, quota, policy and metric, and no test that is not
+// there.
+func TestPlatformIsDocumented(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	text, err := os.ReadFile("../../docs/platform.md")
+	require.NoError(t, err)
+	names := OperatorScopes()
+	for _, of := range []reflect.Type{reflect.TypeFor[store.TenantQuota](), reflect.TypeFor[Policy]()} {
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	metrics := f.ok("GET", "/metrics", f.operator, nil, nil).body
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (agent_runner_\w+)`).FindAllSubmatch(metrics, -1) {
+		names = append(names, string(m[1]))
+	}
+	for _, name := range names {
+		require.Contains(t, string(text), "`"+name+"`")
+	}
+	list := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", `^func (Test|Fuzz)\w+`, "..", "../../internal")
+	there, err := list.Output()
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllSubmatch(text, -1) {
+		require.True(t, bytes.Contains(there, append([]byte("func "), append(name[1], '\n')...)), "%s", name[1])
+	}
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A Problem is an error as programs and people read it (RFC 9457).
+type Problem struct {
+	// Type names the problem for programs, as urn:agent-runner:problem:<code>.
+	Type   string `json:"type" doc:"The problem type: urn:agent-runner:problem:<code>."`
+	Title  string `json:"title" doc:"A summary of the problem type. It is the same for every problem of a type."`
+	Status int    `json:"status" doc:"The HTTP status code."`
+	Detail string `json:"detail,omitempty" doc:"What is wrong with this request, and how to fix it."`
+	// Instance is the request's id.
+	Instance string `json:"instance,omitempty" doc:"The request's id, as urn:agent-runner:request:<id>. The server logs the same id."`
+	// Quota is the limit that was reached, for the statuses 429 and 413.
+	Quota string `json:"quota,omitempty" doc:"The quota that was exceeded."`
+	// OpenAI is the same for clients of OpenAI's API.
+	OpenAI *openAIError `json:"error,omitempty" doc:"The same error in OpenAI's format. Only on OpenAI-compatible endpoints."`
+	Errors []Wrong      `json:"errors,omitempty" doc:"All invalid parts of the request."`
+
+	retry  time.Duration
+	header http.Header
+	cause  error // for the log
+}
+
+// A Wrong is one thing that is wrong with a request.
+type Wrong struct {
+	Location string `json:"location,omitempty" doc:"The location of the error, such as body.quota.modules."`
+	Message  string `json:"message" doc:"The error at that location."`
+}
+
+// Codes of problems; a type is problemType and one of them.
+const (
+	problemType = "urn:agent-runner:problem:"
+
+	codeInvalid      = "invalid-request"
+	codeUnauthorized = "no-valid-key"
+	codeForbidden    = "scope-missing"
+	codeNotFound     = "not-found"
+	codeMethod       = "method-not-allowed"
+	codeConflict     = "conflict"
+	codeTooLarge     = "too-large"
+	codeMediaType    = "media-type"
+	codeRefused      = "refused"
+	codeBlocked      = "blocked"
+	codeQuota        = "quota-reached"
+	codeInternal     = "internal"
+	codeUnavailable  = "unavailable"
+	codeModelFailed  = "model-failed"
+	codeRunFailed    = "run-failed"
+)
+
+// titles of problems by their codes.
+var titles = map[string]struct {
+	status int
+	title  string
+}{
+	codeInvalid:      {http.StatusUnprocessableEntity, "Invalid request"},
+	codeUnauthorized: {http.StatusUnauthorized, "Unauthorized"},
+	codeForbidden:    {http.StatusForbidden, "Forbidden"},
+	codeNotFound:     {http.StatusNotFound, "Not found"},
+	codeMethod:       {http.StatusMethodNotAllowed, "Method not allowed"},
+	codeConflict:     {http.StatusConflict, "Conflict"},
+	codeTooLarge:     {http.StatusRequestEntityTooLarge, "Request body too large"},
+	codeMediaType:    {http.StatusUnsupportedMediaType, "Unsupported media type"},
+	codeRefused:      {http.StatusUnprocessableEntity, "Rejected"},
+	codeBlocked:      {http.StatusForbidden, "Blocked by the operator"},
+	codeQuota:        {http.StatusTooManyRequests, "Quota exceeded"},
+	codeInternal:     {http.StatusInternalServerError, "Internal server error"},
+	codeUnavailable:  {http.StatusServiceUnavailable, "Service unavailable"},
+	codeModelFailed:  {http.StatusBadGateway, "Model failed"},
+	codeRunFailed:    {http.StatusInternalServerError, "Run failed"},
+}
+
+// problem makes one of a code.
+func problem(code, format string, args ...any) *Problem {
+	t := titles[code]
+	return &Problem{Type: problemType + code, Title: t.title, Status: t.status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// quotaProblem says which quota was reached, and when to try again.
+func quotaProblem(quota string, retry time.Duration, format string, args ...any) *Problem {
+	p := problem(codeQuota, format, args...)
+	p.Quota, p.retry = quota, retry
+	return p
+}
+
+// Error is what is wrong here.
+func (p *Problem) Error() string { return p.Detail }
+
+// Unwrap is what the log has, and the caller has not.
+func (p *Problem) Unwrap() error { return p.cause }
+
+// GetStatus implements [huma.StatusError].
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements [huma.HeadersError].
+func (p *Problem) GetHeaders() http.Header {
+	h := p.header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	if p.retry > 0 || p.Status == http.StatusTooManyRequests {
+		p.retry = max(p.retry, time.Second)
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(p.retry.Seconds()))))
+	}
+	return h
+}
+
+// ContentType implements [huma.ContentTypeFilter].
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// roomRetry is when to try again where something has to be deleted first.
+const roomRetry = time.Hour
+
+// problemOf is what the caller is told of an error.
+func problemOf(err error) *Problem {
+	var known *Problem
+	var model *huma.ErrorModel
+	var full *store.QuotaError
+	var db *store.Error
+	var size *http.MaxBytesError
+	var unready *notReadyError
+	var images *sandbox.ImageRoomError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &images):
+		p := problem(codeUnavailable, "no room for another module's instances: %v. Unused modules are released after a minute: end runs, or try again then", images)
+		p.retry, p.cause = idleAgent, err
+		return p
+	case errors.As(err, &unready):
+		return problem(codeRefused, "%v", unready)
+	case errors.As(err, &model):
+		return problemOfModel(model)
+	case errors.As(err, &full):
+		return quotaProblem(full.Quota, cmp.Or(full.RetryAfter, roomRetry), "%v", full)
+	case errors.As(err, &size):
+		return problem(codeTooLarge, "the body has more than %d bytes", size.Limit)
+	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
+		errors.Is(err, store.ErrNoModule), errors.Is(err, agent.ErrNoRun):
+		return problem(codeNotFound, "%v", err)
+	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished), errors.Is(err, agent.ErrExists), errors.Is(err, errGoesOn):
+		return problem(codeConflict, "%v", err)
+	case errors.Is(err, store.ErrNoKeyring):
+		p := problem(codeUnavailable, "this server does not store secrets: its operator has not configured a key for them")
+		p.cause = err
+		return p
+	case errors.As(err, &db) && (db.Retryable() || db.Kind == store.Full):
+		p := problem(codeUnavailable, "the database is unavailable; try again")
+		p.retry, p.cause = time.Second, err
+		return p
+	}
+	p := problem(codeInternal, "the server failed to handle the request; its log has the reason under this request's id")
+	p.cause = err
+	return p
+}
+
+// problemOfModel is what huma says is wrong with a request, without the values:
+// they may be secrets.
+func problemOfModel(m *huma.ErrorModel) *Problem {
+	code := codeInvalid
+	for c, t := range titles {
+		if t.status == m.Status && c != codeRefused && c != codeBlocked && c != codeInvalid && c != codeRunFailed {
+			code = c
+		}
+	}
+	p := problem(code, "%s", m.Detail)
+	p.Status = m.Status
+	if code == codeInternal {
+		p.cause = m
+	}
+	for _, e := range m.Errors {
+		p.Errors = append(p.Errors, Wrong{Location: e.Location, Message: e.Message})
+	}
+	return p
+}
+
+// writeProblem answers a request with a problem, where no handler of huma does.
+func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := *problemOf(err)
+	p.Instance = instance(r)
+	if ofOpenAI.MatchString(r.URL.Path) {
+		p.forOpenAI()
+	}
+	note(r, p.cause)
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(&p)
+}

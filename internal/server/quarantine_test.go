@@ -1,0 +1,262 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// A deadServer is one whose process ended without saying so.
+type deadServer struct {
+	f     *fixture
+	owner string
+}
+
+// run makes a run that the server ran.
+func (d *deadServer) run(t *testing.T, id string) {
+	t.Helper()
+	err := d.f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: "acme", Agent: "greeter", Owner: d.owner, Spec: []byte(`{"agent":"greeter","version":1}`),
+		Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")})
+	require.NoError(t, err)
+}
+
+// dies stores the server's last heartbeat, and waits until it is missed.
+func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount) {
+	t.Helper()
+	p := &store.Process{Owner: d.owner, Node: "node", Pressure: pressure, Used: pressure, Limit: 1000}
+	require.NoError(t, d.f.store.Heartbeat(t.Context(), p, runs))
+	require.Eventually(t, func() bool {
+		death, err := d.f.store.DeathOf(t.Context(), d.owner, "")
+		return err == nil && death != nil
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+func (f *fixture) statusOf(id string) agent.Status {
+	info, err := f.store.Run(f.t.Context(), id)
+	require.NoError(f.t, err)
+	return info.Status
+}
+
+// quarantined returns the ids of the quarantined runs.
+func (f *fixture) quarantined() (ids []string) {
+	var list struct{ Runs []QuarantinedRun }
+	f.ok("GET", "/v1/quarantine", f.operator, nil, &list)
+	for _, r := range list.Runs {
+		ids = append(ids, r.Run)
+	}
+	return ids
+}
+
+// settles takes runs over until fn holds.
+func (f *fixture) settles(what string, fn func() bool) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		require.NoError(f.t, f.server.runs.takeAll(f.t.Context()))
+		f.server.quarantine.endTrial(f.t.Context(), time.Now(), overload.State{})
+		return fn()
+	}, 20*time.Second, 20*time.Millisecond, what)
+}
+
+// Runs that wanted more than their share when their server ended are quarantined; others are
+// resumed. A tenant sees why, an operator releases, and a canceled one ends.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f.server.options.Owner = "here"
+	d := &deadServer{f, "dead"}
+	for _, id := range []string{"run_honest", "run_flood", "run_large", "run_third"} {
+		d.run(t, id)
+	}
+	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: overTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: overTime},
+		store.RunAccount{Run: "run_large", Held: 101, Share: 100}, store.RunAccount{Run: "run_third", Held: 101, Share: 100})
+	f.settles("honest", func() bool { return f.statusOf("run_honest") == agent.StatusFinished && len(f.quarantined()) == 3 })
+	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
+
+	var run Run
+	f.ok("GET", "/v1/runs/run_flood", f.acme, nil, &run)
+	require.Equal(t, "quarantined", run.Status)
+	require.Contains(t, run.Error, "its share of 100 bytes; cancel the run, or ask the operator")
+	var list struct{ Runs []Run }
+	f.ok("GET", "/v1/runs?status=quarantined", f.acme, nil, &list)
+	require.Len(t, list.Runs, 3)
+	f.send("POST", "/v1/runs", f.acme, StartRun{Run: "run_flood", Answers: map[string]json.RawMessage{"x": json.RawMessage("1")}}).problem(t, 409)
+	f.send("GET", "/v1/quarantine", f.acme, nil).problem(t, 403)
+	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
+
+	f.ok("DELETE", "/v1/quarantine/run_flood", f.operator, nil, nil)
+	f.settles("released", func() bool { return f.statusOf("run_flood") == agent.StatusFinished })
+	f.send("DELETE", "/v1/quarantine/run_flood", f.operator, nil).problem(t, 404)
+	f.ok("POST", "/v1/runs/run_large/cancel", f.acme, nil, &run)
+	require.Equal(t, "finished", run.Status)
+	f.ok("DELETE", "/v1/runs/run_third", f.acme, nil, nil)
+	require.Empty(t, f.quarantined())
+}
+
+// After a server died for want of memory its runs are resumed one at a time. The one that
+// was alone and the largest when the next server died the same way is quarantined.
+func TestSuspectsAreResumedAlone(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f.server.options.Owner = "here"
+	first := &deadServer{f, "first"}
+	first.run(t, "run_a")
+	first.run(t, "run_b")
+	first.dies(t, 900, store.RunAccount{Run: "run_a", Held: 50, Share: 100}, store.RunAccount{Run: "run_b", Held: 40, Share: 100})
+	q := f.server.quarantine
+	info := func(id string) *agent.RunInfo {
+		i, err := f.store.Run(t.Context(), id)
+		require.NoError(t, err)
+		return i
+	}
+	judge := func(id string) bool {
+		resume, err := q.judge(t.Context(), info(id))
+		require.NoError(t, err)
+		return resume
+	}
+	require.True(t, judge("run_a"))
+	require.False(t, judge("run_b"), "one at a time")
+	q.endTrial(t.Context(), time.Now(), overload.State{Rejecting: true})
+	require.False(t, judge("run_b"), "memory is short")
+	q.endTrial(t.Context(), time.Now().Add(trialTime), overload.State{})
+	require.True(t, judge("run_b"), "the first one is cleared")
+
+	for i, c := range []struct {
+		pressure int64
+		largest  bool
+		suspect  bool
+		want     agent.Status
+	}{
+		{pressure: 400, largest: true, suspect: true, want: agent.StatusRunning}, // somebody killed it
+		{pressure: 900, largest: false, suspect: true, want: agent.StatusRunning},
+		{pressure: 900, largest: true, suspect: false, want: agent.StatusRunning},
+		{pressure: 900, largest: true, suspect: true, want: agent.StatusQuarantined},
+	} {
+		d := &deadServer{f, fmt.Sprint("second", i)}
+		id := fmt.Sprint("run_c", i)
+		d.run(t, id)
+		other := store.RunAccount{Run: "run_other", Held: 60, Share: 100}
+		if c.largest {
+			other.Held = 40
+		}
+		if c.suspect {
+			require.NoError(t, f.store.Suspect(t.Context(), id, d.owner))
+		}
+		d.dies(t, c.pressure, store.RunAccount{Run: id, Held: 50, Share: 100}, other)
+		q.mu.Lock()
+		q.trial = nil
+		q.mu.Unlock()
+		require.Equal(t, c.want == agent.StatusRunning, judge(id), "%d", i)
+		require.Equal(t, c.want, f.statusOf(id), "%d", i)
+	}
+}
+
+// Honest runs are never quarantined, however often somebody kills their server, and whether
+// or not another run holds more.
+func TestHonestRunsAreNotQuarantined(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f.server.options.Owner = "here"
+	for i := range 20 {
+		d := &deadServer{f, fmt.Sprint("dead", i)}
+		d.run(t, fmt.Sprint("run_", i))
+		require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: d.owner, Pressure: 849, Limit: 1000},
+			[]store.RunAccount{{Run: fmt.Sprint("run_", i), Held: 100, Share: 100}}))
+	}
+	(&deadServer{f, "last"}).dies(t, 100)
+	f.settles("all", func() bool {
+		for i := range 20 {
+			if f.statusOf(fmt.Sprint("run_", i)) != agent.StatusFinished {
+				return false
+			}
+		}
+		return true
+	})
+	require.Empty(t, f.quarantined())
+}
+
+// A server that ends says so, and nothing is held against its runs.
+func TestCleanExitIsNoEvidence(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.NoError(t, f.store.Heartbeat(t.Context(), &store.Process{Owner: "clean", Pressure: 999}, []store.RunAccount{{Run: "r", Over: time.Hour}}))
+	death, err := f.store.DeathOf(t.Context(), "clean", "r")
+	require.NoError(t, err)
+	require.Nil(t, death, "its heartbeats go on")
+	f.server.options.Owner = "clean"
+	f.server.quarantine.end()
+	time.Sleep(3100 * time.Millisecond)
+	death, err = f.store.DeathOf(t.Context(), "clean", "r")
+	require.NoError(t, err)
+	require.Nil(t, death)
+}
+
+// A run whose modules wait most of the time for room for what they emit wants more than its
+// share; one that waits now and then, or once for long, doesn't.
+func TestBlockedRunsExceedTheirShare(t *testing.T) {
+	at := time.Now()
+	for part, over := range map[float64]bool{0.9: true, 0.6: true, 0.4: false, 0: false} {
+		var b *blockage
+		excess := time.Duration(0)
+		for range 30 {
+			at = at.Add(heartbeatInterval)
+			excess += time.Duration(part * float64(heartbeatInterval))
+			b = b.next(at, excess)
+		}
+		require.Equal(t, over, !b.over.IsZero() && at.Sub(b.over) >= overTime, "%v", part)
+	}
+	b := &blockage{at: at}
+	for i := range 10 {
+		at = at.Add(heartbeatInterval)
+		b = b.next(at, min(time.Duration(i), 3)*heartbeatInterval)
+		require.True(t, b.over.IsZero() || at.Sub(b.over) < overTime)
+	}
+	q := &quarantine{of: account.New(account.LevelProcess, "test", nil, 0), seen: map[string]*blockage{}}
+	a := account.New(account.LevelRun, "run_x", q.of, 100)
+	a.Evictable(func(error) {})
+	require.NoError(t, a.Reserve(t.Context(), 10))
+	require.Empty(t, q.accounts(at, overload.State{}))
+	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
+	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
+	q.trial = &agent.RunInfo{}
+	require.Equal(t, account, q.accounts(at, overload.State{}), "beside a suspect")
+}
+
+// A server whose cgroup had a process killed for want of memory after its last heartbeat
+// leaves suspects, however little it used before. Later kills say nothing about it, nor do
+// those of another cgroup.
+func TestOOMKillLeavesSuspects(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	f.server.options.Owner = "here"
+	ctx := t.Context()
+	for owner, p := range map[string]store.Process{"killed": {Cgroup: "/a", OOMKills: 1}, "ended": {Cgroup: "/a", OOMKills: 2}, "elsewhere": {Cgroup: "/b", OOMKills: 1}} {
+		(&deadServer{f, owner}).run(t, "run_"+owner)
+		p.Owner, p.Node, p.Pressure, p.Limit = owner, "node", 300, 1000
+		require.NoError(t, f.store.Heartbeat(ctx, &p, []store.RunAccount{{Run: "run_" + owner, Held: 50, Share: 100}}))
+	}
+	require.NoError(t, f.store.BeginProcess(ctx, &store.Process{Owner: "second", Node: "node", Cgroup: "/a", OOMKills: 2}))
+	require.NoError(t, f.store.EndProcess(ctx, "second"))
+	(&deadServer{f, "last"}).dies(t, 100)
+	killed := func(owner string) bool {
+		d, err := f.store.DeathOf(ctx, owner, "run_"+owner)
+		require.NoError(t, err)
+		return d.Killed
+	}
+	require.True(t, killed("killed"))
+	require.False(t, killed("ended"))
+	require.False(t, killed("elsewhere"))
+	info, err := f.store.Run(ctx, "run_killed")
+	require.NoError(t, err)
+	resume, err := f.server.quarantine.judge(ctx, info)
+	require.NoError(t, err)
+	require.True(t, resume)
+	require.True(t, f.server.quarantine.trying())
+}

@@ -1,0 +1,577 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// agentsOf are agents in Go, for servers on one database.
+type agentsOf struct {
+	mu   sync.Mutex
+	make map[string]func() *agent.Options
+}
+
+func (a *agentsOf) source(s *Server) agentSource { return &nativeAgents{a, s} }
+
+type nativeAgents struct {
+	of     *agentsOf
+	server *Server
+}
+
+func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*opened, error) {
+	name, version := spec.Agent, spec.Version
+	n.of.mu.Lock()
+	defer n.of.mu.Unlock()
+	makes, ok := n.of.make[name]
+	if !ok {
+		return nil, fmt.Errorf("agent %s: %w", name, store.ErrNoAgent)
+	}
+	o := makes()
+	kept, err := json.Marshal(runSpec{Agent: name, Version: max(version, 1)})
+	if err != nil {
+		return nil, err
+	}
+	o.Name = name
+	o.Journal = &agent.JournalOptions{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Leave: n.server.left, Spec: kept, Lease: 2 * time.Second}
+	a, err := agent.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{Agent: a, release: func() {}}, nil
+}
+
+// runFixture is a fixture with agents.
+func runFixture(t *testing.T, agents map[string]func() *agent.Options) (*fixture, *agentsOf) {
+	t.Helper()
+	f := newFixture(t)
+	of := &agentsOf{make: agents}
+	f.server.runs.fleet = of.source(f.server)
+	return f, of
+}
+
+// An sse is one event of a stream.
+type sse struct{ id, kind, data string }
+
+// events reads a stream of events to its end.
+func (f *fixture) events(method, path, key string, body any, header ...string) []sse {
+	f.t.Helper()
+	r := f.send(method, path, key, body, append(header, "Accept", "text/event-stream")...)
+	require.Equal(f.t, 200, r.status, "%s", r.body)
+	require.Equal(f.t, "text/event-stream", r.header.Get("Content-Type"))
+	return parseSSE(f.t, string(r.body))
+}
+
+func parseSSE(t *testing.T, text string) (out []sse) {
+	t.Helper()
+	var now sse
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch name {
+		case "id":
+			now.id = value
+		case "event":
+			now.kind = value
+		case "data":
+			now.data = value
+		case "":
+			if now.kind != "" {
+				out = append(out, now)
+			}
+			now = sse{}
+		}
+	}
+	return out
+}
+
+func kinds(events []sse) (out []string) {
+	for _, e := range events {
+		if len(out) == 0 || out[len(out)-1] != e.kind {
+			out = append(out, e.kind)
+		}
+	}
+	return out
+}
+
+func hello() *agent.Options {
+	return &agent.Options{Model: scripted.New(scripted.Text("Hello there, how are you?"))}
+}
+
+func (f *fixture) finished(key, id string) *Run {
+	f.t.Helper()
+	var run Run
+	require.Eventually(f.t, func() bool {
+		f.ok("GET", "/v1/runs/"+id, key, nil, &run)
+		return run.Status == "finished"
+	}, 20*time.Second, 5*time.Millisecond)
+	return &run
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	var run Run
+	r := f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, &run)
+	require.Equal(t, 202, r.status)
+	require.Equal(t, "/v1/runs/"+run.ID, r.header.Get("Location"))
+	require.Equal(t, "greeter", run.Agent)
+	done := f.finished(f.acme, run.ID)
+	require.Equal(t, "Hello there, how are you?", done.Output)
+	require.Equal(t, "stop", done.FinishReason)
+	require.Equal(t, int64(1), done.Version)
+
+	all := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil)
+	require.Equal(t, []string{"run_started", "step_started", "chunk", "message", "step_finished", "run_finished"}, kinds(all))
+	for i, e := range all {
+		require.Equal(t, fmt.Sprint(i+1), e.id)
+	}
+	rest := f.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Last-Event-ID", "2")
+	require.Equal(t, all[2:], rest)
+	require.Equal(t, 204, f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Accept", "text/event-stream", "Last-Event-ID", all[len(all)-1].id).status)
+	f.send("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Last-Event-ID", "x").problem(t, 422)
+	var page struct {
+		Events []abi.Event
+		More   bool
+	}
+	f.ok("GET", "/v1/runs/"+run.ID+"/events?after=1", f.acme, nil, &page)
+	require.Len(t, page.Events, len(all)-1)
+
+	var list struct{ Runs []Run }
+	f.ok("GET", "/v1/runs?agent=greeter&status=finished", f.acme, nil, &list)
+	require.Len(t, list.Runs, 1)
+	f.ok("GET", "/v1/runs?status=paused", f.acme, nil, &list)
+	require.Empty(t, list.Runs)
+	var history RunHistory
+	f.ok("GET", "/v1/runs/"+run.ID+"/history", f.acme, nil, &history)
+	var messages []abi.Message
+	require.NoError(t, json.Unmarshal(history.Messages, &messages))
+	require.Len(t, messages, 2)
+	f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil).problem(t, 409)
+	require.Equal(t, 204, f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).status)
+	f.send("GET", "/v1/runs/"+run.ID, f.acme, nil).problem(t, 404)
+
+	var used struct{ Total store.Usage }
+	f.ok("GET", "/v1/usage", f.acme, nil, &used)
+	require.Equal(t, int64(1), used.Total.Runs)
+}
+
+func TestRunIsRefused(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	for body, want := range map[string]string{
+		`{}`: "agent is missing", `{"agent":"greeter"}`: "either input or messages", `{"agent":"greeter","input":"a","messages":[{"role":"user","content":"a"}]}`: "either input or messages",
+		`{"agent":"greeter","messages":[{"role":"robot","content":"a"}]}`: "unknown role", `{"run":"run_1"}`: "set answers", `{"run":"run_1","agent":"a","answers":{"a":1}}`: "remove agent",
+		`{"agent":"greeter","input":"a","disconnect":"perhaps"}`: "disconnect", `{"agent":"greeter","input":"a","agnet":1}`: "unknown field", `{"agent":"greeter","input":"a","input":"b"}`: "not valid",
+	} {
+		require.Contains(t, f.send("POST", "/v1/runs", f.acme, []byte(body)).problem(t, 422, body).Detail, want)
+	}
+	f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "nobody", Input: "a"}).problem(t, 404)
+	f.send("POST", "/v1/runs", f.acme, StartRun{Run: "run_1", Answers: map[string]json.RawMessage{"int_1": json.RawMessage(`1`)}}).problem(t, 404)
+
+	_, err := f.store.UpdateTenant(t.Context(), "beta", &store.TenantUpdate{Quota: &store.TenantQuota{RunsPerDay: 1}})
+	require.NoError(t, err)
+	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "a"}, nil)
+	r := f.send("POST", "/v1/runs", f.beta, StartRun{Agent: "greeter", Input: "a"})
+	require.Equal(t, "runs_per_day", r.problem(t, 429).Quota)
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+}
+
+// The same request again is the same run.
+func TestRunIdempotency(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	var ids []string
+	for _, key := range []string{f.acme, f.acme, f.beta} {
+		var run Run
+		r := f.send("POST", "/v1/runs", key, StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", "once")
+		require.Equal(t, 202, r.status, "%s", r.body)
+		require.NoError(t, json.Unmarshal(r.body, &run))
+		ids = append(ids, run.ID)
+	}
+	require.Equal(t, ids[0], ids[1])
+	require.NotEqual(t, ids[0], ids[2], "tenants' keys are apart")
+	f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi"}, "Idempotency-Key", strings.Repeat("a", 300)).problem(t, 422)
+}
+
+// Another request with the key of one that was is not taken for that.
+func TestKeyOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello, "other": hello})
+	talk := func(last string) []json.RawMessage {
+		return []json.RawMessage{[]byte(`{"role":"user","content":[{"type":"text","text":"hi"}],"mine":1}`),
+			[]byte(`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"look","arguments":"{ \"a\":1}"}}]}`),
+			[]byte(`{"role":"tool","tool_call_id":"c1","content":"seen"}`), []byte(`{"role":"user","content":"` + last + `"}`)}
+	}
+	for key, first := range map[string]StartRun{"text": {Agent: "greeter", Input: "hi"}, "talk": {Agent: "greeter", Messages: talk("and?")}} {
+		begin := func(in StartRun) *reply { return f.send("POST", "/v1/runs", f.acme, in, "Idempotency-Key", key) }
+		var run, again Run
+		require.NoError(t, json.Unmarshal(begin(first).body, &run))
+		f.finished(f.acme, run.ID)
+		require.NoError(t, json.Unmarshal(begin(first).body, &again))
+		require.Equal(t, run.ID, again.ID)
+		for what, another := range map[string]StartRun{"agent": {Agent: "other", Input: first.Input, Messages: first.Messages}, "input": {Agent: "greeter", Input: "hi!"}, "messages": {Agent: "greeter", Messages: talk("or?")}} {
+			require.Contains(t, begin(another).problem(t, 422).Detail, "belongs to another request, which started "+run.ID, what)
+		}
+	}
+}
+
+// asks is an agent whose tool waits for an answer.
+func asks() *agent.Options {
+	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "ask", "{}")), scripted.Text("thanks")),
+		Tools: []tool.Tool{tool.ByClient(abi.Tool{Name: "ask"})}}
+}
+
+func TestRunPauses(t *testing.T) {
+	t.Parallel()
+	shared := asks()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"asker": func() *agent.Options { o := *shared; return &o }})
+	first := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"})
+	require.Equal(t, "run_paused", first[len(first)-1].kind)
+	var paused abi.Event
+	require.NoError(t, json.Unmarshal([]byte(first[len(first)-1].data), &paused))
+	var run Run
+	f.ok("GET", "/v1/runs/"+paused.Run, f.acme, nil, &run)
+	require.Equal(t, "paused", run.Status)
+	require.Len(t, run.Interrupts, 1)
+
+	answers := func(id, answer string) StartRun {
+		return StartRun{Run: run.ID, Answers: map[string]json.RawMessage{id: json.RawMessage(answer)}}
+	}
+	for range 20 { // whoever was refused may answer again at once
+		require.Contains(t, f.send("POST", "/v1/runs", f.acme, answers("int_99", `"a"`)).problem(t, 422).Detail, "int_99")
+	}
+	f.send("POST", "/v1/runs", f.beta, answers(run.Interrupts[0].ID, `"a"`)).problem(t, 404)
+	second := f.events("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"it is fine"`))
+	require.Equal(t, "run_finished", second[len(second)-1].kind)
+	require.Equal(t, fmt.Sprint(len(first)+1), second[0].id, "what is new, and nothing else")
+	f.send("POST", "/v1/runs", f.acme, answers(run.Interrupts[0].ID, `"again"`)).problem(t, 409)
+}
+
+// slow is an agent whose tool goes on until its run ends, or it is let go.
+func slow(began chan<- string, let <-chan struct{}) *agent.Options {
+	return &agent.Options{Model: scripted.New(scripted.Calls(abi.NewToolCall("1", "wait", "{}")), scripted.Text("done")),
+		Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "wait"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
+			began <- "began"
+			select {
+			case <-let:
+				return abi.TextResult("let go"), nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}))}}
+}
+
+func TestRunIsCanceled(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }, "asker": asks})
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	f.send("DELETE", "/v1/runs/"+run.ID, f.acme, nil).problem(t, 409)
+	f.send("POST", "/v1/runs/"+run.ID+"/cancel", f.beta, nil).problem(t, 404)
+	require.Equal(t, 202, f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil).status)
+	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+
+	events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "asker", Input: "hi"}) // one that waits for answers
+	var paused abi.Event
+	require.NoError(t, json.Unmarshal([]byte(events[len(events)-1].data), &paused))
+	f.ok("POST", "/v1/runs/"+paused.Run+"/cancel", f.acme, nil, nil)
+	require.Equal(t, "canceled", f.finished(f.acme, paused.Run).FinishReason)
+}
+
+// A run goes on when its client leaves, or ends with it, as the client says.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 9), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	var ids []string
+	for _, disconnect := range []string{"cancel", "continue"} {
+		ctx, leave := context.WithCancel(t.Context())
+		body, err := json.Marshal(StartRun{Agent: "slow", Input: "hi", Disconnect: disconnect})
+		require.NoError(t, err)
+		req, err := http.NewRequestWithContext(ctx, "POST", f.url+"/v1/runs", strings.NewReader(string(body)))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+f.acme)
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		lines := bufio.NewReader(res.Body)
+		for {
+			line, err := lines.ReadString('\n')
+			require.NoError(t, err)
+			if strings.HasPrefix(line, "data: ") {
+				var e abi.Event
+				require.NoError(t, json.Unmarshal([]byte(line[6:]), &e))
+				ids = append(ids, e.Run)
+				break
+			}
+		}
+		<-began
+		leave()
+		_ = res.Body.Close()
+	}
+	require.Equal(t, "canceled", f.finished(f.acme, ids[0]).FinishReason)
+	close(let)
+	require.Equal(t, "stop", f.finished(f.acme, ids[1]).FinishReason)
+}
+
+// A server that ends hands its runs back, and another one goes on with them; who
+// follows the events gets each of them once.
+func TestRunsOutliveTheirServer(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 9), make(chan struct{})
+	shared := slow(began, let)
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { o := *shared; return &o }})
+	var run Run
+	f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	stream := make(chan []sse)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", f.url+"/v1/runs/"+run.ID+"/events", nil)
+		req.Header.Set("Authorization", "Bearer "+f.acme)
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			close(stream)
+			return
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		stream <- parseSSE(t, string(b))
+	}()
+	f.server.drain.Do(func() { close(f.server.draining) })
+	close(let) // the tool ends, and with it the phase
+	first := <-stream
+	require.NotContains(t, kinds(first), "run_finished")
+	f.server.work.Wait()
+
+	h, err := host.New(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	next, err := New(&Options{Store: f.store, Host: h})
+	require.NoError(t, err)
+	next.runs.fleet = of.source(next)
+	hs := httptest.NewServer(next)
+	t.Cleanup(hs.Close)
+	require.NoError(t, next.runs.takeAll(t.Context()))
+	other := *f
+	other.url = hs.URL
+	require.Equal(t, "done", other.finished(f.acme, run.ID).Output)
+	rest := other.events("GET", "/v1/runs/"+run.ID+"/events", f.acme, nil, "Last-Event-ID", first[len(first)-1].id)
+	var seqs []string
+	for _, e := range slices.Concat(first, rest) {
+		seqs = append(seqs, e.id)
+	}
+	for i, seq := range seqs {
+		require.Equal(t, fmt.Sprint(i+1), seq)
+	}
+	require.Empty(t, began, "the tool was not called again")
+	next.work.Wait()
+}
+
+// What is the operator's in a run, its tenant is not shown.
+func TestOperatorsModulesAreHidden(t *testing.T) {
+	t.Parallel()
+	guard := &chain.Native{
+		BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+			c.Log(abi.LogWarn, "a secret thought")
+			return nil, nil
+		},
+		AfterModel: func(context.Context, *chain.Call, *abi.AfterModelInput) (*abi.AfterModelAnswer, error) {
+			return &abi.AfterModelAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "not here"}}}, nil
+		},
+	}
+	f, _ := runFixture(t, map[string]func() *agent.Options{"guarded": func() *agent.Options {
+		c, err := chain.New(chain.Entry{Name: "secret-guard", Ring: chain.Outer, Middleware: guard}, chain.Entry{Name: "own", Ring: chain.Tenant, Middleware: &chain.Native{
+			BeforeModel: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelInput) (*abi.BeforeModelAnswer, error) {
+				c.Log(abi.LogWarn, "a thought of its own")
+				return nil, nil
+			}}})
+		require.NoError(t, err)
+		return &agent.Options{Model: scripted.New(scripted.Text("x")), Chain: c}
+	}})
+	events := f.events("POST", "/v1/runs", f.acme, StartRun{Agent: "guarded", Input: "hi"})
+	id := ""
+	text := fmt.Sprint(events)
+	require.Contains(t, text, "a thought of its own")
+	for _, path := range []string{"/events", "/history", ""} {
+		var e abi.Event
+		require.NoError(t, json.Unmarshal([]byte(events[0].data), &e))
+		id = e.Run
+		text += string(f.send("GET", "/v1/runs/"+id+path, f.acme, nil).body)
+	}
+	require.NotContains(t, text, "secret")
+	require.Contains(t, text, `"stopped_by":"operator"`)
+	require.Equal(t, "stopped by operator: not here", f.finished(f.acme, id).Error)
+}
+
+// A run with a module that the operator blocks ends within a second.
+func TestBlockedModuleEndsRuns(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go f.server.runs.heed(ctx)
+	var its, around Run
+	for digest, run := range map[string]*Run{strings.Repeat("ab", 32): &its, strings.Repeat("cd", 32): &around} {
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, run)
+		<-began
+		ring := "tenant"
+		if run == &around {
+			ring = "outer"
+		}
+		l := f.server.runs.lives.get("acme", run.ID)
+		l.pins = []agent.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
+		f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
+		require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+	}
+	why := "the operator blocks module sha256:" + strings.Repeat("ab", 32) + ": it phones home"
+	require.Equal(t, why, f.finished(f.acme, its.ID).Error)
+	last := string(f.send("GET", "/v1/runs/"+its.ID+"/events", f.acme, nil).body)
+	require.Contains(t, last, `"finish_reason":"canceled"`)
+	require.Contains(t, last, `"error":{"code":"denied","message":"`+why+`"}`)
+
+	require.Equal(t, "the operator blocks one of the modules around all agents", f.finished(f.acme, around.ID).Error)
+	for _, path := range []string{"", "/events", "/history"} {
+		text := string(f.send("GET", "/v1/runs/"+around.ID+path, f.acme, nil).body)
+		require.NotContains(t, text, "phones")
+		require.NotContains(t, text, "cdcd")
+	}
+}
+
+// A run that takes longer than a server may take to end is left at once to another one.
+func TestRunOutlastsItsServer(t *testing.T) {
+	t.Parallel()
+	began := make(chan string, 9)
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, nil) }})
+	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	require.NoError(t, err)
+	srv.runs.fleet = of.source(srv)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, l) }()
+	first := *f
+	first.url = "http://" + l.Addr().String()
+	var run Run
+	first.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	stop()
+	require.NoError(t, <-ended, "it was handed back")
+	require.Equal(t, 1, srv.HandedBack())
+	info, err := f.store.Run(t.Context(), run.ID)
+	require.NoError(t, err)
+	require.Equal(t, agent.StatusRunning, info.Status)
+	list, err := f.store.CutOff(t.Context(), []byte(specBegins), 9, 9)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "its lease is over")
+
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	<-began
+	f.ok("POST", "/v1/runs/"+run.ID+"/cancel", f.acme, nil, nil)
+	require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
+}
+
+// A deaf model answers when it is let, whatever becomes of who asks.
+type deaf struct{ began, let chan struct{} }
+
+func (d deaf) Generate(context.Context, *model.Request, func(abi.Chunk) error) (*abi.Response, error) {
+	close(d.began)
+	<-d.let
+	return nil, errors.New("it is too late")
+}
+
+// A run that does not let itself be ended is said to be lost sight of.
+func TestRunIsLostSightOf(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan struct{}), make(chan struct{})
+	f, of := runFixture(t, map[string]func() *agent.Options{"deaf": func() *agent.Options {
+		return &agent.Options{Model: deaf{began, let}}
+	}})
+	srv, err := New(&Options{Store: f.store, Host: f.server.host, DrainTime: time.Millisecond})
+	require.NoError(t, err)
+	srv.times.hand = time.Millisecond
+	srv.runs.fleet = of.source(srv)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ctx, l) }()
+	other := *f
+	other.url = "http://" + l.Addr().String()
+	other.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "deaf", Input: "hi"}, nil)
+	<-began
+	stop()
+	require.ErrorContains(t, <-ended, "1 runs did not end in time")
+	require.Zero(t, srv.HandedBack())
+	close(let)
+	srv.work.Wait()
+}
+
+// Metadata is a note, and no place for a conversation.
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
+	start := func(bytes int) *reply {
+		return f.send("POST", "/v1/runs", f.acme, StartRun{Agent: "greeter", Input: "hi", Metadata: map[string]json.RawMessage{"a": json.RawMessage(`"` + strings.Repeat("x", bytes-3) + `"`)}})
+	}
+	require.Equal(t, 202, start(maxMetadata).status)
+	require.Contains(t, start(maxMetadata+1).problem(t, 422).Detail, "metadata has 65537 bytes; at most 65536 are allowed")
+}
+
+// Runs of the operator's own that a server began are taken over, and those that its
+// command keeps in the same store are left alone.
+func TestOperatorsRunsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 9), make(chan struct{})
+	f, of := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	gone, err := New(&Options{Store: f.store, Host: f.server.host})
+	require.NoError(t, err)
+	gone.runs.fleet = of.source(gone)
+	other := *f
+	hs := httptest.NewServer(gone)
+	defer hs.Close()
+	other.url = hs.URL
+	var run Run
+	other.ok("POST", "/v1/runs", f.operator, StartRun{Agent: "slow", Input: "hi"}, &run)
+	<-began
+	gone.leave.Do(func() { close(gone.left) })
+	gone.work.Wait()
+	require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
+		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
+
+	require.NoError(t, f.server.runs.takeAll(t.Context()))
+	<-began
+	close(let)
+	require.Equal(t, "done", f.finished(f.operator, run.ID).Output)
+	f.server.work.Wait()
+	info, err := f.store.Run(t.Context(), "run_command")
+	require.NoError(t, err)
+	require.Equal(t, agent.StatusRunning, info.Status)
+	require.Equal(t, int64(1), info.Epoch)
+}

@@ -1,0 +1,275 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// used is what changes by looking.
+var used = regexp.MustCompile(`"used":"[^"]*"`)
+
+func TestNothingHere(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for path, status := range map[string]int{"/v1": 404, "/index.html": 404, "/v1/tenants/": 404, "/%2e%2e/etc/passwd": 404, "/v1/tenants/%2fx": 422, "/\xc3\x28": 400} {
+		r := f.send("GET", path, f.operator, nil)
+		r.problem(t, status, path)
+	}
+	r := f.send("DELETE", "/healthz", "", nil)
+	r.problem(t, 405)
+	require.Equal(t, "GET, HEAD", r.header.Get("Allow"))
+	require.Equal(t, 422, f.send("GET", "/v1/tenants?limits=3", f.operator, nil).status, "a parameter that is not there is no typo that nobody sees")
+}
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	require.Equal(t, "mine-1", f.send("GET", "/healthz", "", nil, "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
+	for _, bad := range []string{"", "a b", strings.Repeat("a", 65), `"><script>`} {
+		require.Regexp(t, "^req_[A-Z2-7]{26}$", f.send("GET", "/healthz", "", nil, "X-Request-Id", bad).header.Get("X-Request-Id"))
+	}
+}
+
+// TestPanics lets handlers panic.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var log lockedBuffer
+	f.server.log = slog.New(slog.NewTextHandler(&log, nil))
+	f.server.raw(Route{ID: "panic", Method: "GET", Path: "/panic", Scope: Public}, nil, func(http.ResponseWriter, *http.Request, *Caller) error { panic("a secret") })
+	f.server.raw(Route{ID: "late", Method: "GET", Path: "/late", Scope: Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *Caller) error {
+		_, _ = io.WriteString(w, strings.Repeat("x", 10_000))
+		panic("late")
+	})
+	f.server.raw(Route{ID: "fails", Method: "GET", Path: "/fails", Scope: Public}, nil, func(http.ResponseWriter, *http.Request, *Caller) error {
+		return errors.New("a secret")
+	})
+	for _, path := range []string{"/panic", "/fails"} {
+		r := f.send("GET", path, "", nil)
+		require.NotContains(t, r.problem(t, 500).Detail, "secret")
+		require.Contains(t, log.String(), "a secret", "the log has it")
+		require.Contains(t, log.String(), r.header.Get("X-Request-Id"))
+	}
+	res, err := http.Get(f.url + "/late")
+	if err == nil {
+		_, err = io.ReadAll(res.Body)
+		res.Body.Close()
+	}
+	require.Error(t, err, "an answer that is cut off shows")
+	f.ok("GET", "/healthz", "", nil, nil)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// TestSecretsStayOut checks that no key comes into the log, or back in a problem.
+func TestSecretsStayOut(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var log lockedBuffer
+	f.server.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var made Key
+	f.ok("POST", "/v1/keys", f.acme, map[string]any{"name": "ci"}, &made)
+	f.send("GET", "/v1/keys", made.Secret+"x", nil).problem(t, 401)
+	r := f.send("POST", "/v1/keys", f.acme, map[string]any{"name": map[string]string{"token": "hush-hush"}})
+	r.problem(t, 422)
+	require.NotContains(t, string(r.body), "hush-hush", "values may be secrets")
+	require.NotContains(t, string(f.ok("GET", "/v1/keys", f.acme, nil, nil).body), made.Secret[15:])
+	require.NotContains(t, log.String(), made.Secret[15:])
+	require.NotContains(t, log.String(), f.acme[15:])
+	require.Contains(t, log.String(), keyID(f.acme))
+}
+
+// TestKeyLife goes through the life of a tenant's keys.
+func TestKeyLife(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var first, second Key
+	f.ok("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "first", "expires_in": 3600}, &first)
+	require.Len(t, first.Scopes, len(TenantScopes))
+	require.NotNil(t, first.Expires)
+	f.send("POST", "/v1/tenants/acme/keys", f.operator, map[string]any{"name": "x", "scopes": []string{"operator"}}).problem(t, 403)
+	f.send("POST", "/v1/tenants/none/keys", f.operator, map[string]any{"name": "x"}).problem(t, 404)
+
+	var small Key
+	f.ok("POST", "/v1/keys", first.Secret, map[string]any{"name": "small", "scopes": []string{"keys:write", "runs:read"}}, &small)
+	f.send("POST", "/v1/keys", small.Secret, map[string]any{"name": "x", "scopes": []string{"runs:write"}}).problem(t, 403)
+	f.send("POST", "/v1/keys/"+first.ID+"/rotate", small.Secret, nil).problem(t, 403)
+
+	f.ok("POST", "/v1/keys/"+first.ID+"/rotate", first.Secret, map[string]any{"grace": 60}, &second)
+	f.ok("GET", "/v1/keys", first.Secret, nil, nil)
+	f.ok("DELETE", "/v1/keys/"+first.ID, second.Secret, nil, nil)
+	f.send("GET", "/v1/keys", first.Secret, nil).problem(t, 401)
+	f.ok("DELETE", "/v1/tenants/acme", f.operator, nil, nil)
+	f.send("GET", "/v1/keys", second.Secret, nil).problem(t, 401)
+}
+
+// TestRates counts requests by a clock of its own.
+func TestRates(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	r := newRates(func() time.Time { return now })
+	for range 60 {
+		require.NoError(t, r.take("a", 60))
+	}
+	p := problemOf(r.take("a", 60))
+	require.Equal(t, 429, p.Status)
+	require.Equal(t, "requests_per_minute", p.Quota)
+	require.Equal(t, "1", p.GetHeaders().Get("Retry-After"))
+	require.NoError(t, r.take("b", 60), "another tenant")
+	now = now.Add(time.Second)
+	require.NoError(t, r.take("a", 60))
+	require.Error(t, r.take("a", 60))
+	for i := range 2 * maxRates {
+		require.NoError(t, r.take(fmt.Sprint("key", i), 60))
+		now = now.Add(100 * time.Millisecond)
+	}
+	require.LessOrEqual(t, len(r.tenants), maxRates, "tenants that are idle are forgotten")
+}
+
+func TestRateOfTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 2}}, nil)
+	f.ok("GET", "/v1/keys", f.acme, nil, nil)
+	f.ok("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil, nil)
+	r := f.send("GET", "/v1/keys", f.key("acme", string(KeysRead)), nil) // more keys are not more requests
+	require.Equal(t, "requests_per_minute", r.problem(t, 429).Quota)
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	f.ok("GET", "/v1/keys", f.beta, nil, nil)
+}
+
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	digest := strings.Repeat("ab", 32)
+	_, changed := f.server.blocks.current()
+	f.ok("PUT", "/v1/blocks/sha256:"+digest, f.operator, map[string]any{"reason": "it leaks"}, nil)
+	<-changed
+	why, blocked := f.server.blocks.reason(digest)
+	require.True(t, blocked)
+	require.Equal(t, "it leaks", why)
+	require.Contains(t, string(f.ok("GET", "/v1/blocks", f.operator, nil, nil).body), digest)
+
+	// Another server of the database learns of it.
+	other := newBlocks(f.store, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	_, changed = other.current()
+	go func() { other.watch(ctx); close(done) }()
+	<-changed
+	_, blocked = other.reason(digest)
+	require.True(t, blocked)
+	_, changed = other.current()
+	f.ok("DELETE", "/v1/blocks/"+digest, f.operator, nil, nil)
+	<-changed
+	_, blocked = other.reason(digest)
+	require.False(t, blocked)
+	cancel()
+	<-done
+	f.send("DELETE", "/v1/blocks/"+digest, f.operator, nil).problem(t, 404)
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	acme := f.store.Tenant("acme")
+	require.NoError(t, acme.AddUsage(t.Context(), store.Usage{Day: "2026-01-30", Agent: "a", Runs: 1, PromptTokens: 5}, store.Usage{Day: "2026-01-31", Agent: "a", Module: "m", Fuel: 7}))
+	var out struct {
+		Total store.Usage
+		Rows  []store.Usage
+	}
+	f.ok("GET", "/v1/usage?from=2026-01-01&to=2026-01-31", f.acme, nil, &out)
+	require.Len(t, out.Rows, 2)
+	require.Equal(t, store.Usage{Runs: 1, PromptTokens: 5, Fuel: 7}, out.Total)
+	f.ok("GET", "/v1/tenants/acme/usage?from=2026-01-31&to=2026-01-31", f.operator, nil, &out)
+	require.Len(t, out.Rows, 1)
+	f.send("GET", "/v1/usage?from=yesterday", f.acme, nil).problem(t, 422)
+}
+
+// TestDrain ends a server while something is under way.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	began, end := make(chan struct{}), make(chan struct{})
+	f.server.raw(Route{ID: "slow", Method: "GET", Path: "/slow", Scope: Public}, nil, func(w http.ResponseWriter, _ *http.Request, _ *Caller) error {
+		close(began)
+		<-end
+		_, _ = io.WriteString(w, "answered")
+		return nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- f.server.Serve(ctx, l) }()
+	answered := make(chan string, 1)
+	go func() {
+		res, err := http.Get("http://" + l.Addr().String() + "/slow")
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		answered <- string(b)
+	}()
+	<-began
+	stop()
+	<-f.server.Draining()
+	require.Contains(t, f.send("GET", "/readyz", "", nil).problem(t, 503).Detail, "shutting down")
+	close(end)
+	require.Equal(t, "answered", <-answered)
+	require.NoError(t, <-served)
+}
+
+// TestHeaderBomb sends more header than anybody needs.
+func TestHeaderBomb(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- f.server.Serve(ctx, l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("a", 2*headerBytes)+"\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, 431, res.StatusCode)
+	res.Body.Close()
+	stop()
+	require.NoError(t, <-served)
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// A tenant that is deleted begins nothing any more, and what it runs ends, here and on
+// other servers; others' runs go on.
+func TestDeletedTenantEnds(t *testing.T) {
+	t.Parallel()
+	began, let := make(chan string, 9), make(chan struct{})
+	f, _ := runFixture(t, map[string]func() *agent.Options{"slow": func() *agent.Options { return slow(began, let) }})
+	ctx := t.Context()
+	var others Run
+	f.ok("POST", "/v1/runs", f.beta, StartRun{Agent: "slow", Input: "hi"}, &others)
+	for range 2 {
+		f.ok("POST", "/v1/runs", f.acme, StartRun{Agent: "slow", Input: "hi"}, nil)
+	}
+	for range 3 {
+		<-began
+	}
+	const elsewhere = "run_elsewhere" // on another server
+	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")}))
+
+	deleted := make(chan *reply, 1)
+	go func() { deleted <- f.send("DELETE", "/v1/tenants/acme", f.operator, nil) }()
+	require.Eventually(t, func() bool {
+		wanted, err := f.store.Renew(ctx, elsewhere, 1, time.Hour)
+		return err == nil && wanted
+	}, time.Minute, 5*time.Millisecond, "who runs it is told")
+	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
+	require.NoError(t, f.store.Commit(ctx, &agent.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
+		Progress: &agent.Progress{Status: agent.StatusFinished}, Lease: time.Hour}))
+
+	require.Equal(t, 204, (<-deleted).status)
+	require.Equal(t, 1, f.server.runs.lives.count(), "the other tenant's alone")
+	f.send("GET", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
+	close(let)
+	require.Equal(t, "stop", f.finished(f.beta, others.ID).FinishReason)
+}
+
+// Where there is too much to delete for one request, another one goes on; the tenant does
+// nothing any more in between.
+func TestDeletionGoesOn(t *testing.T) {
+	t.Parallel()
+	f, _ := runFixture(t, map[string]func() *agent.Options{})
+	whole := f.server.times.remove
+	f.server.times.remove = 0
+	p := f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 409)
+	require.Contains(t, p.Detail, "delete it again")
+	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
+	f.ok("GET", "/v1/tenants/acme", f.operator, nil, nil)
+	f.server.times.remove = whole
+	require.Equal(t, 204, f.send("DELETE", "/v1/tenants/acme", f.operator, nil).status)
+	f.send("DELETE", "/v1/tenants/acme", f.operator, nil).problem(t, 404)
+	f.send("DELETE", "/v1/tenants/", f.operator, nil).problem(t, 404)
+}

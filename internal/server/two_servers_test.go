@@ -1,0 +1,346 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/openaitest"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// Several servers on one database, each in a process of its own, so that it can be
+// killed.
+
+// envServer makes the test's binary a server, with the database that it names.
+const envServer = "AGENT_RUNNER_TEST_SERVER"
+
+func TestMain(m *testing.M) {
+	if where := os.Getenv(envServer); where != "" {
+		if err := serveHere(where); err != nil {
+			panic(err) // which its caller takes for a bad end
+		}
+		return
+	}
+	m.Run()
+}
+
+// serveHere serves until SIGTERM, and says where.
+func serveHere(where string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	keyring, err := store.ParseKeyring("test:" + base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(ctx, where, &store.Options{Keyring: keyring})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	h, err := host.New(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close(context.Background())
+	srv, err := New(&Options{Store: s, Host: h, Getenv: os.Getenv, Owner: fmt.Sprint("process ", os.Getpid()), Lease: 2 * time.Second, DrainTime: 20 * time.Second})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "http://"+l.Addr().String())
+	return srv.Serve(ctx, l)
+}
+
+// A process is a server in one.
+type process struct {
+	*fixture
+	cmd *exec.Cmd
+}
+
+// start starts a server in a process.
+func (f *fixture) start(where, model string) *process {
+	f.t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), envServer+"="+where, host.EnvBaseURL+"="+model, host.EnvAPIKey+"=x")
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(f.t, err)
+	require.NoError(f.t, p.cmd.Start())
+	f.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	url, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(f.t, err)
+	at := *f
+	at.url = strings.TrimSpace(url)
+	p.fixture = &at
+	return p
+}
+
+// tenants of a database without a server here.
+func database(t *testing.T) (f *fixture, where string) {
+	t.Helper()
+	where = postgrestest.Start(t).Create(t, "platform")
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	f = &fixture{t: t, store: s}
+	_, err = s.CreateTenant(t.Context(), "acme", "acme", store.TenantQuota{}, json.RawMessage(`{"models":["*"]}`))
+	require.NoError(t, err)
+	f.operator, f.acme = f.key(store.Operator, OperatorScopes()...), f.key("acme", texts(TenantScopes)...)
+	return f, where
+}
+
+// A gate is a model that says a part of its answer, and the rest when it is let.
+type gate struct {
+	mu    sync.Mutex
+	let   chan struct{}
+	asked chan string
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.let = make(chan struct{})
+}
+
+// Generate implements [model.Model].
+func (g *gate) Generate(ctx context.Context, _ *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
+	g.mu.Lock()
+	let := g.let
+	g.mu.Unlock()
+	say := func(text string) error {
+		if sink == nil {
+			return nil
+		}
+		return sink(abi.Chunk{Kind: abi.ChunkText, Text: text})
+	}
+	for range 5 {
+		if err := say("part "); err != nil {
+			return nil, err
+		}
+	}
+	g.asked <- "asked"
+	select {
+	case <-let:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := say("whole"); err != nil {
+		return nil, err
+	}
+	return &abi.Response{Message: abi.Message{Role: abi.RoleAssistant, Content: abi.Text(strings.Repeat("part ", 5) + "whole")}, FinishReason: abi.FinishStop}, nil
+}
+
+// A following is a stream of events that somebody reads.
+type following struct {
+	events []sse
+	done   chan struct{}
+}
+
+// follow reads a run's events behind a number, until the stream ends, however it does.
+func (f *fixture) follow(key, run, after string) *following {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), "GET", f.url+"/v1/runs/"+run+"/events", nil)
+	require.NoError(f.t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Accept", "text/event-stream")
+	if after != "" {
+		req.Header.Set("Last-Event-ID", after)
+	}
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(f.t, err)
+	x := &following{done: make(chan struct{})}
+	go func() {
+		defer close(x.done)
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		if i := strings.LastIndex(string(b), "\n\n"); i >= 0 { // what was cut off is no event
+			x.events = parseSSE(f.t, string(b[:i+2]))
+		}
+	}()
+	return x
+}
+
+func (x *following) last() string {
+	if len(x.events) == 0 {
+		return ""
+	}
+	return x.events[len(x.events)-1].id
+}
+
+// A server that is killed, or told to end, in the middle of runs leaves them to
+// another one, and who follows their events there gets each of them once.
+func TestServersTakeOver(t *testing.T) {
+	t.Parallel()
+	f, where := database(t)
+	g := &gate{asked: make(chan string, 99)}
+	g.shut()
+	m, err := openaitest.New(g)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	next := f.start(where, m.URL)
+	require.Equal(t, 200, next.apply(f.acme, "agent", "model: {name: small}\n").status)
+	const runs = 4
+	for round, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		server := next
+		var ids []string
+		var before []*following
+		for i := range runs {
+			var run Run
+			r := server.send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			require.Equal(t, 202, r.status, "%s", r.body)
+			require.NoError(t, json.Unmarshal(r.body, &run))
+			ids = append(ids, run.ID)
+			before = append(before, server.follow(f.acme, run.ID, ""))
+		}
+		for range runs {
+			<-g.asked
+		}
+		next = f.start(where, m.URL)
+		require.NoError(t, server.cmd.Process.Signal(end))
+		if end == syscall.SIGTERM { // what is under way is waited for, and not gone on with
+			require.Eventually(t, func() bool {
+				res, err := http.Get(server.url + "/readyz")
+				if err == nil {
+					res.Body.Close()
+				}
+				return err != nil || res.StatusCode == http.StatusServiceUnavailable
+			}, 20*time.Second, 5*time.Millisecond)
+			close(g.let)
+		}
+		err := server.cmd.Wait()
+		require.Equal(t, end == syscall.SIGTERM, err == nil, "%v", err)
+		var after []*following
+		for i, id := range ids {
+			<-before[i].done
+			require.NotContains(t, kinds(before[i].events), "run_finished")
+			after = append(after, next.follow(f.acme, id, before[i].last()))
+		}
+		if end == syscall.SIGKILL {
+			for range runs { // each is asked again where it goes on
+				<-g.asked
+			}
+			close(g.let)
+		}
+		for i, id := range ids {
+			<-after[i].done
+			all := append(before[i].events, after[i].events...)
+			for n, e := range all {
+				require.Equal(t, fmt.Sprint(n+1), e.id, "%v: no gap, and nothing twice", end)
+			}
+			require.Equal(t, "run_finished", all[len(all)-1].kind)
+			require.Equal(t, "part part part part part whole", next.finished(f.acme, id).Output)
+			var run Run
+			r := next.send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"}, "Idempotency-Key", fmt.Sprintf("%d-%d", round, i))
+			require.NoError(t, json.Unmarshal(r.body, &run))
+			require.Equal(t, id, run.ID, "the same request is the same run on another server")
+		}
+		g.shut()
+	}
+	var used struct{ Total store.Usage }
+	next.ok("GET", "/v1/usage", f.acme, nil, &used)
+	require.Equal(t, int64(2*runs), used.Total.Runs)
+}
+
+// Quotas hold on all servers of a database together, and stay when they start anew; and
+// a module that is blocked at one stops in running hooks on all of them.
+func TestServersShare(t *testing.T) {
+	t.Parallel()
+	f, where := database(t)
+	g := &gate{asked: make(chan string, 99)}
+	g.shut()
+	m, err := openaitest.New(g)
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	servers := []*process{f.start(where, m.URL), f.start(where, m.URL)}
+	servers[0].ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"concurrent_runs": 4, "runs_per_day": 6}, "policy": map[string]any{"models": []string{"*"}, "grants": []string{"*"}}}, nil)
+	servers[0].upload(f.acme, "waits", `import { defineMiddleware } from "@agent-runner/middleware";
+export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { return { response: await ctx.next() }; } });`)
+	require.Equal(t, 200, servers[1].apply(f.acme, "agent", "model: {name: small}\nmiddlewares: [{module: waits}]\n").status)
+	start := func(i int) *reply {
+		return servers[i%2].send("POST", "/v1/runs", f.acme, StartRun{Agent: "agent", Input: "hi"})
+	}
+	var wg sync.WaitGroup
+	replies := make(chan *reply, 99)
+	for i := range 20 {
+		wg.Go(func() { replies <- start(i) })
+	}
+	wg.Wait()
+	close(replies)
+	var ids []string
+	for r := range replies {
+		if r.status != 202 {
+			require.Equal(t, "concurrent_runs", r.problem(t, 429).Quota)
+			continue
+		}
+		var run Run
+		require.NoError(t, json.Unmarshal(r.body, &run))
+		ids = append(ids, run.ID)
+	}
+	require.Len(t, ids, 4)
+	for range ids {
+		<-g.asked // from within their hooks
+	}
+	var kept struct{ Modules []Module }
+	servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
+	began := time.Now()
+	servers[1].ok("PUT", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, map[string]any{"reason": "it phones home"}, nil)
+	for _, id := range ids {
+		done := servers[0].finished(f.acme, id)
+		require.Equal(t, agent.StatusFinished, agent.Status(done.Status))
+		require.Equal(t, "canceled", done.FinishReason)
+	}
+	require.Eventually(t, func() bool { // where no run was, too
+		servers[0].ok("GET", "/v1/modules", f.acme, nil, &kept)
+		return kept.Modules[0].Blocked != ""
+	}, 5*time.Second, 10*time.Millisecond)
+	t.Logf("both servers heeded the block within %v", time.Since(began).Round(time.Millisecond))
+	require.Contains(t, start(0).problem(t, 403).Detail, "it phones home")
+	require.Contains(t, start(1).problem(t, 403).Detail, "it phones home")
+	servers[0].ok("DELETE", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, nil, nil)
+
+	// What was used is known to a server that starts.
+	close(g.let)
+	for _, p := range servers {
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, p.cmd.Wait())
+	}
+	servers = []*process{f.start(where, m.URL), f.start(where, m.URL)}
+	for i := range 2 {
+		r := start(i)
+		require.Equal(t, 202, r.status, "%s", r.body)
+	}
+	for i := range 2 {
+		require.Equal(t, "runs_per_day", start(i).problem(t, 429).Quota)
+	}
+	servers[0].ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"journal_bytes": 1}}, nil)
+	for i := range 2 {
+		require.Equal(t, "journal_bytes", start(i).problem(t, 429).Quota)
+	}
+}

@@ -1,0 +1,218 @@
+package store_test
+
+import (
+	"database/sql"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+func requireKind(t *testing.T, want store.Kind, err error) {
+	t.Helper()
+	var failed *store.Error
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, want, failed.Kind, "%v", err)
+	require.Equal(t, want == store.Gone, failed.Retryable())
+}
+
+// envFill makes the test's binary a process that writes to a store until it fails.
+const envFill = "AGENT_RUNNER_TEST_FILL"
+
+// TestFill is that process: it writes until there is no room, and says what is
+// kept then.
+func TestFill(t *testing.T) {
+	where := os.Getenv(envFill)
+	if where == "" {
+		t.Skip("it is a part of TestDiskFull")
+	}
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	for n := int64(1); ; n++ {
+		require.Less(t, n, int64(1000), "there is always room")
+		err := s.Commit(t.Context(), &agent.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
+			Events: []byte("{\"type\":\"log\",\"seq\":1}\n")})
+		if err == nil {
+			continue
+		}
+		requireKind(t, store.Full, err)
+		kept, err2 := s.Load(t.Context(), "r")
+		require.NoError(t, err2)
+		require.Equal(t, []int64{n, n - 1}, []int64{kept.Entries, kept.LastSeq}, "all of a commit or nothing")
+		t.Log(err)
+		return
+	}
+}
+
+// envFillGroups makes it one of several writers, whose writes share transactions.
+const envFillGroups = "AGENT_RUNNER_TEST_FILL_GROUPS"
+
+// TestFillGroups is that process: each writer is told that there is no room, whichever
+// of a transaction met it.
+func TestFillGroups(t *testing.T) {
+	where := os.Getenv(envFillGroups)
+	if where == "" {
+		t.Skip("it is a part of TestDiskFullForMany")
+	}
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	runs := strings.Split("abcdefghijklmnop", "")
+	for _, id := range runs {
+		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	}
+	ended := make(chan error, len(runs))
+	for _, id := range runs {
+		go func() {
+			for n := int64(1); ; n++ {
+				if err := s.Commit(t.Context(), &agent.Commit{Run: id, Epoch: 1, Entry: n + 1, Log: make([]byte, 700_000), First: n, Last: n,
+					Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	for range runs {
+		requireKind(t, store.Full, <-ended)
+	}
+}
+
+// TestDiskFullForMany bounds the size of files for several writers, which write so much
+// that the database meets the bound before the end of a transaction, and takes it back.
+func TestDiskFullForMany(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `ulimit -f 30000; exec "$0" -test.run '^TestFillGroups$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), envFillGroups+"="+filepath.Join(t.TempDir(), "runs.db"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestDiskFull bounds the size of files, as a full disk does.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "runs.db")
+	cmd := exec.Command("sh", "-c", `ulimit -f 2048; exec "$0" -test.run '^TestFill$' -test.v`, os.Args[0])
+	cmd.Env = append(os.Environ(), envFill+"="+where)
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "there is no room left for the database; make room, and resume the run")
+
+	s := open(t, where, nil) // there is room again
+	kept, err := s.Load(t.Context(), "r")
+	require.NoError(t, err)
+	require.NoError(t, s.Commit(t.Context(), &agent.Commit{Run: "r", Epoch: 1, Entry: kept.Entries + 1, Log: []byte("x"), First: kept.LastSeq + 1, Last: kept.LastSeq}))
+}
+
+func TestNotWritable(t *testing.T) {
+	t.Parallel()
+	_, err := store.Open(t.Context(), "/proc/runs.db", nil)
+	require.Error(t, err)
+	require.ErrorContains(t, err, "/proc/runs.db")
+
+	server := postgrestest.Start(t)
+	where := server.Create(t, "readonly")
+	open(t, where, nil)
+	s := open(t, where+"&default_transaction_read_only=on", nil)
+	err = s.Create(t.Context(), &agent.NewRun{ID: "r", Log: []byte("x")})
+	requireKind(t, store.ReadOnly, err)
+	require.ErrorContains(t, err, "cannot be written to")
+}
+
+func TestCorrupt(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "runs.db")
+	require.NoError(t, os.WriteFile(where, []byte(strings.Repeat("this is no database ", 1000)), 0o600))
+	_, err := store.Open(t.Context(), where, nil)
+	requireKind(t, store.Corrupt, err)
+	require.ErrorContains(t, err, "restore it from a copy")
+
+	where = filepath.Join(t.TempDir(), "runs.db")
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Log: make([]byte, 200_000)}))
+	require.NoError(t, s.Close())
+	b, err := os.ReadFile(where)
+	require.NoError(t, err)
+	for i := 4096; i < len(b); i++ {
+		b[i] ^= 0xa5
+	}
+	require.NoError(t, os.WriteFile(where, b, 0o600))
+	_, err = openAndLoad(t, where)
+	requireKind(t, store.Corrupt, err)
+
+	// A log with a hole in it is told of too, though the database is whole.
+	where = filepath.Join(t.TempDir(), "runs.db")
+	s = open(t, where, nil)
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Log: []byte("x")}))
+	execSQL(t, where, "DELETE FROM run_log")
+	_, err = s.Load(t.Context(), "r")
+	requireKind(t, store.Corrupt, err)
+}
+
+func openAndLoad(t *testing.T, where string) (*agent.KeptRun, error) {
+	s, err := store.Open(t.Context(), where, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Load(t.Context(), "r")
+}
+
+func execSQL(t *testing.T, where, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.Exec(text)
+	require.NoError(t, err)
+}
+
+func TestNewer(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "runs.db")
+	s, err := store.Open(t.Context(), where, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	execSQL(t, where, "UPDATE schema_version SET version = 99")
+	_, err = store.Open(t.Context(), where, nil)
+	requireKind(t, store.Newer, err)
+	require.ErrorContains(t, err, "made by a newer version")
+}
+
+// TestServerComesBack lets a server go away in the middle, and come back.
+func TestServerComesBack(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	s := open(t, server.Create(t, "gone"), nil)
+	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Lease: time.Hour, Log: []byte("x")}))
+	c := &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Last: 1, Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}
+	server.Kill()
+	for range 3 {
+		err := s.Commit(t.Context(), c)
+		requireKind(t, store.Gone, err)
+	}
+	require.NoError(t, server.Start())
+	require.Eventually(t, func() bool {
+		err := s.Commit(t.Context(), c)
+		if err != nil {
+			requireKind(t, store.Gone, err)
+		}
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	kept, err := s.Load(t.Context(), "r")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, kept.Entries)
+	events, err := s.Events(t.Context(), "r", 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, []abi.Event{{Type: abi.EventLog, Seq: 1}}, events)
+}

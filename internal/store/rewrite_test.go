@@ -1,0 +1,134 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+const address = "amy@example.org"
+
+// hidden is what a rewriting hook makes of a conversation with the address in its second
+// message: it changes that message, or replaces it by a new one.
+func hidden(c *chain.Call, anew bool) abi.ListPatch {
+	m := c.List(0).At(1)
+	text := strings.ReplaceAll(m.Content.String(), address, "[EMAIL]")
+	if anew {
+		m = abi.User("")
+	}
+	m.Content = abi.Text(text)
+	return abi.ListPatch{Splice: []abi.Splice{{At: 1, Remove: 1, Insert: []abi.Message{m}}}}
+}
+
+// What modules remove from the messages of a run before its first model call is not stored:
+// neither in its log, nor in its title.
+func TestOriginalsAreErased(t *testing.T) {
+	t.Parallel()
+	start := func(anew bool) *chain.Native {
+		return &chain.Native{BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			return &abi.BeforeAgentAnswer{Messages: hidden(c, anew)}, nil
+		}}
+	}
+	rewrite := &chain.Native{
+		BeforeAgent: func(_ context.Context, c *chain.Call, _ *abi.BeforeAgentInput) (*abi.BeforeAgentAnswer, error) {
+			first := c.List(0).At(0)
+			first.Content = abi.Text("Be brief and kind.")
+			return &abi.BeforeAgentAnswer{Messages: abi.ListPatch{Splice: []abi.Splice{{At: 0, Remove: 1, Insert: []abi.Message{first}}}}}, nil
+		},
+		BeforeModelRewriteState: func(_ context.Context, c *chain.Call, _ *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+			return &abi.BeforeModelRewriteStateAnswer{Messages: hidden(c, false)}, nil
+		},
+	}
+	server := postgrestest.Start(t)
+	for name, tc := range map[string]struct {
+		hooks     *chain.Native
+		size      int
+		postgres  bool
+		originals bool
+	}{
+		"changed":               {hooks: start(false)},
+		"replaced":              {hooks: start(true)},
+		"before the model":      {hooks: rewrite},
+		"in pieces":             {hooks: start(false), size: 3 << 20},
+		"originals":             {hooks: start(false), originals: true},
+		"PostgreSQL":            {hooks: start(false), postgres: true},
+		"PostgreSQL, in pieces": {hooks: rewrite, postgres: true, size: 3 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "s.db")
+			where := file
+			if tc.postgres {
+				where = server.Create(t, fmt.Sprintf("originals_%d", tc.size))
+			}
+			s, err := store.Open(t.Context(), where, nil)
+			require.NoError(t, err)
+			c, err := chain.New(chain.Entry{Name: "hide", Ring: chain.Tenant, Middleware: tc.hooks})
+			require.NoError(t, err)
+			model := scripted.New(scripted.Text("done"))
+			a, err := agent.New(&agent.Options{Name: "a", ModelName: "m", Model: model, Chain: c,
+				Journal: &agent.JournalOptions{Journal: s, Owner: "me", Originals: tc.originals}})
+			require.NoError(t, err)
+			said := "I am " + address + "." + strings.Repeat(" word", tc.size/5)
+			for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("Be brief."), abi.User(said)}}) {
+				require.NoError(t, err)
+			}
+
+			kept, err := s.Load(t.Context(), "run_1")
+			require.NoError(t, err)
+			h, err := agent.ReadHistory(kept)
+			require.NoError(t, err)
+			require.Equal(t, "I am [EMAIL].", h.State.Messages.At(1).Content.String()[:13], "the run has what the module left")
+			require.Len(t, h.Input, 2)
+			if tc.originals {
+				require.Contains(t, kept.Title, address)
+				require.Contains(t, h.Input[1].Content.String(), address)
+				require.NoError(t, s.Close())
+				return
+			}
+			require.True(t, strings.HasPrefix(kept.Title, "I am [EMAIL]."), kept.Title)
+			require.False(t, bytes.Contains(bytes.Join(kept.Log, nil), []byte(address)))
+			require.NoError(t, s.Close())
+			if tc.postgres {
+				requireNoRow(t, where)
+				return
+			}
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.False(t, bytes.Contains(b, []byte(address)), "in the database file")
+			require.NoFileExists(t, file+"-wal")
+		})
+	}
+}
+
+// requireNoRow looks for the address in all rows of the tables of runs.
+func requireNoRow(t *testing.T, where string) {
+	t.Helper()
+	db, err := sql.Open("pgx", where)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, column := range []string{"runs.title", "runs.pending", "run_log.body", "run_events.body", "pieces.body"} {
+		table, name, _ := strings.Cut(column, ".")
+		var n int
+		of := name
+		if name == "body" {
+			of = "encode(body, 'escape')"
+		}
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+of+" LIKE '%"+address+"%'").Scan(&n))
+		require.Zero(t, n, column)
+	}
+}

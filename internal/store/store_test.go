@@ -1,0 +1,159 @@
+package store_test
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/postgrestest"
+	"github.com/agent-runner/agent-runner/internal/store"
+	"github.com/agent-runner/agent-runner/internal/store/storetest"
+)
+
+func open(t *testing.T, where string, o *store.Options) store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), where, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+		where := filepath.Join(t.TempDir(), "new folder", "run?s#%20.db")
+		return open(t, where, o), where
+	})
+}
+
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	var n atomic.Int64
+	storetest.Run(t, func(t *testing.T, o *store.Options) (store.Store, string) {
+		where := server.Create(t, fmt.Sprint("test", n.Add(1)))
+		return open(t, where, o), where
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for where, want := range map[string]string{
+		"":                   "want the path",
+		"mysql://localhost/": "mysql://",
+		"postgres://127.0.0.1:1/none?sslmode=disable": "not reached",
+		dir: "store " + dir,
+	} {
+		_, err := store.Open(t.Context(), where, nil)
+		require.ErrorContains(t, err, want, where)
+	}
+}
+
+func TestSQLiteIsPrivate(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "runs.db")
+	open(t, where, nil)
+	files, err := filepath.Glob(where + "*")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		info, err := os.Stat(f)
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, f)
+	}
+}
+
+// TestAModuleThatIsPutAgainIsYoung lets whoever puts it name it, before it is forgotten
+// as one that nobody names.
+func TestAModuleThatIsPutAgainIsYoung(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "s.db")
+	s := open(t, where, nil)
+	var digests []string
+	for _, content := range []string{"put again", "not put again"} {
+		d, err := s.PutModule(t.Context(), []byte(content))
+		require.NoError(t, err)
+		digests = append(digests, d)
+	}
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.Exec(`UPDATE modules SET created_ms = 1`)
+	require.NoError(t, err)
+
+	same, err := s.PutModule(t.Context(), []byte("put again"))
+	require.NoError(t, err)
+	require.Equal(t, digests[0], same)
+	n, err := s.DeleteOrphans(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+	_, err = s.Module(t.Context(), digests[0])
+	require.NoError(t, err)
+	_, err = s.Module(t.Context(), digests[1])
+	require.ErrorIs(t, err, store.ErrNoModule)
+}
+
+// TestAnOlderVersionIsCounted opens a database that was made before what agents take,
+// which modules they name, and what was used on a day, was kept beside them, and large
+// bytes in pieces.
+func TestAnOlderVersionIsCounted(t *testing.T) {
+	t.Parallel()
+	ctx, where := t.Context(), filepath.Join(t.TempDir(), "s.db")
+	s, err := store.Open(ctx, where, nil)
+	require.NoError(t, err)
+	_, err = s.CreateTenant(ctx, "acme", "", store.TenantQuota{StorageBytes: 30, FuelPerDay: 12}, nil)
+	require.NoError(t, err)
+	acme := s.Tenant("acme")
+	var digests []string
+	for _, content := range []string{"old", "new"} {
+		d, err := s.PutModule(ctx, []byte(content))
+		require.NoError(t, err)
+		require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: d, Kind: "wasm", About: []byte("{}")}, "", ""))
+		_, err = acme.PutAgent(ctx, "a", []byte("0123456789"), []string{d})
+		require.NoError(t, err)
+		digests = append(digests, d)
+	}
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Log: []byte("x")}))
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	for _, agent := range []string{"a", "b"} {
+		require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(now), Agent: agent, Module: "m", Fuel: 6}))
+	}
+	require.NoError(t, s.Close())
+	db, err := sql.Open("sqlite", where)
+	require.NoError(t, err)
+	_, err = db.Exec(`DROP TABLE agent_room; DROP TABLE agent_modules; DROP TABLE usage_days; DROP TABLE journal_room; DROP TABLE pieces; DROP TABLE staged;
+		DROP TABLE processes; DROP TABLE run_accounts; DROP TABLE suspects; DROP TABLE quarantine;
+		DROP INDEX run_log_pieces; DROP INDEX run_events_pieces; ALTER TABLE run_log DROP COLUMN pieces; ALTER TABLE run_events DROP COLUMN pieces;
+		ALTER TABLE runs DROP COLUMN journal_bytes; ALTER TABLE runs DROP COLUMN journal_due; ALTER TABLE tenant_usage DROP COLUMN journal_bytes;
+		ALTER TABLE modules DROP COLUMN pieces; DROP INDEX runs_list; DROP INDEX runs_list_status; DROP INDEX runs_list_agent;
+		DROP INDEX tenant_modules_list; DROP INDEX module_names_digest; DROP INDEX runs_canceled; UPDATE run_log SET body = zeroblob(1000000); UPDATE schema_version SET version = 6`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	s = open(t, where, nil)
+	kept, err := s.Load(ctx, "r")
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{make([]byte, 1_000_000)}, kept.Log, "large bytes stay where they are")
+	acme = s.Tenant("acme")
+	require.ErrorIs(t, acme.DeleteModule(ctx, digests[1]), store.ErrInUse)
+	require.NoError(t, acme.DeleteModule(ctx, digests[0]), "only an older version names it")
+	_, err = acme.PutAgent(ctx, "b", []byte("0123456789"), nil)
+	require.NoError(t, err)
+	var full *store.QuotaError
+	_, err = acme.PutAgent(ctx, "c", []byte("0"), nil)
+	require.ErrorAs(t, err, &full)
+	require.EqualValues(t, 30, full.Used)
+	if later, err := s.Now(ctx); err == nil && store.Day(later) == store.Day(now) {
+		require.ErrorAs(t, acme.RoomForRun(ctx), &full)
+		require.EqualValues(t, 12, full.Used)
+	}
+}

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// What a tenant's run comes to is counted with the commit that says so: once.
+func testMeter(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	acme := newTenant(t, s, "acme", store.TenantQuota{})
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x"),
+		Modules: []agent.Pin{{Entry: "own", Ring: "tenant", Digest: "d1"}, {Entry: "guard", Ring: "outer", Digest: "d2"}, {Entry: "native", Ring: "tenant"}, {Entry: "sub/own", Ring: "tenant", Digest: "d1"}}}))
+	step := func(entry int64, p *agent.Progress) error {
+		return s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Log: []byte("x"), Entry: entry, First: 1, Progress: p, Lease: time.Minute})
+	}
+	at := func(tokens, fuel int64, steps int, status agent.Status) *agent.Progress {
+		return &agent.Progress{Status: status, Step: steps, Usage: abi.Usage{PromptTokens: tokens, CompletionTokens: tokens / 10, TotalTokens: tokens + tokens/10},
+			Stats: []abi.EntryStats{{Entry: "own", Digest: "d1", Calls: fuel / 10, Fuel: fuel, WallUS: fuel * 1000},
+				{Entry: "guard", Digest: "d2", Calls: 9, Fuel: 900}, {Entry: "native", Calls: 9},
+				{Agent: "sub", Entry: "own", Digest: "d1", Calls: 1, Fuel: 1}}}
+	}
+	first, second := at(100, 50, 1, agent.StatusRunning), at(300, 70, 2, agent.StatusFinished)
+	require.NoError(t, step(2, first))
+	require.NoError(t, step(2, first), "the answer was lost, and it is committed again")
+	require.NoError(t, step(3, second))
+	require.NoError(t, step(3, second))
+
+	info, err := s.Run(ctx, "r")
+	require.NoError(t, err)
+	today := store.Day(time.Now())
+	rows, _, err := acme.Usage(ctx, today, today, store.Page{})
+	require.NoError(t, err)
+	require.Len(t, rows, 2, "the operator's modules are not the tenant's to see")
+	require.GreaterOrEqual(t, rows[0].WallMS, int64(0))
+	rows[0].WallMS = 0
+	require.Equal(t, []store.Usage{
+		{Day: today, Agent: "a", PromptTokens: 300, CompletionTokens: 30, Calls: 2, JournalBytes: info.JournalBytes},
+		{Day: today, Agent: "a", Module: "d1", Fuel: 71, Calls: 8, WallMS: 70},
+	}, rows)
+}
+
+func testCutOff(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	newTenant(t, s, "acme", store.TenantQuota{})
+	for id, run := range map[string]agent.NewRun{
+		"lives": {Tenant: "acme", Lease: time.Minute}, "gone": {Tenant: "acme", Lease: -time.Second}, "child": {Tenant: "acme", Parent: "gone"},
+		"command": {Spec: []byte(`{"version":1}`)}, "bare": {}, "operator's": {Spec: []byte(`{"agent":"a"}`)},
+	} {
+		run.ID, run.Agent, run.Owner, run.Log = id, "a", "me", []byte("x")
+		require.NoError(t, s.Create(ctx, &run))
+	}
+	list, err := s.CutOff(ctx, []byte(`{"agent":"`), 10, 10)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, []string{"gone", "operator's"}, []string{list[0].ID, list[1].ID}, "none of the command's")
+
+	newTenant(t, s, "beta", store.TenantQuota{})
+	for i := range 5 {
+		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: fmt.Sprint("more", i), Tenant: "acme", Agent: "a", Owner: "me", Log: []byte("x")}))
+	}
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "its", Tenant: "beta", Agent: "a", Owner: "me", Log: []byte("x")}))
+	list, err = s.CutOff(ctx, []byte("{no spec"), 10, 2)
+	require.NoError(t, err)
+	require.Len(t, list, 3, "of each tenant a few")
+	require.Equal(t, "its", list[2].ID)
+}

@@ -1,0 +1,272 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// large returns so many bytes, of which no two pieces are the same.
+func large(size int, of string) []byte {
+	var out bytes.Buffer
+	for n := 0; out.Len() < size; n++ {
+		fmt.Fprintf(&out, "%s %d, ", of, n)
+	}
+	return out.Bytes()[:size]
+}
+
+// largeEvent is one with so long a text.
+func largeEvent(t *testing.T, seq int64, size int) []byte {
+	t.Helper()
+	b, err := abi.Marshal(&abi.Event{Type: abi.EventLog, Seq: seq, Run: "r", Text: string(large(size, fmt.Sprint("event ", seq)))})
+	require.NoError(t, err)
+	return append(b, '\n')
+}
+
+// raw opens a store's database as it is.
+func raw(t *testing.T, where string) *sql.DB {
+	t.Helper()
+	driver := "pgx"
+	if !strings.HasPrefix(where, "postgres") {
+		driver, where = "sqlite", "file:"+(&url.URL{Path: where}).EscapedPath()+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, where)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// requirePieces fails unless there are the pieces of so many bodies, all of which rows have.
+func requirePieces(t *testing.T, db *sql.DB, bodies int) {
+	t.Helper()
+	for query, want := range map[string]int{
+		"SELECT count(DISTINCT id) FROM pieces": bodies,
+		"SELECT count(*) FROM staged":           0,
+		`SELECT count(*) FROM (SELECT pieces FROM run_log UNION ALL SELECT pieces FROM run_events UNION ALL SELECT pieces FROM modules) AS rows
+			WHERE pieces IN (SELECT id FROM pieces)`: bodies,
+	} {
+		var n int
+		require.NoError(t, db.QueryRowContext(context.Background(), query).Scan(&n))
+		require.Equal(t, want, n, query)
+	}
+}
+
+// testLarge checks that large bytes come back as they were, whoever reads them.
+func testLarge(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	const piece = 64 << 10
+	var log [][]byte
+	for i, size := range []int{1<<20 + 7, 2 * piece, 2*piece + 1, 4 * piece, 10, 3*piece - 1} {
+		log = append(log, large(size, fmt.Sprint("entry ", i)))
+	}
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Owner: "me", Lease: lease, Log: log[0]}))
+	var events []byte
+	for i, entry := range log[1:] {
+		seq := int64(i) + 1
+		e := largeEvent(t, seq, i*100_000)
+		events = append(events, e...)
+		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: seq + 1, Log: entry, First: seq, Last: seq, Events: e, Lease: lease, Lazy: i%2 == 1}))
+	}
+	wasm := large(700_000, "module")
+	digest, err := s.PutModule(ctx, wasm)
+	require.NoError(t, err)
+	requirePieces(t, raw(t, where), 4+3+1)
+	require.NoError(t, s.Close())
+
+	s = again(t, where)
+	kept, err := s.Load(ctx, "r")
+	require.NoError(t, err)
+	require.True(t, equal(log, kept.Log))
+	kept, err = s.Claim(ctx, &agent.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	require.NoError(t, err)
+	require.True(t, equal(log, kept.Log))
+	got, err := s.Events(ctx, "r", 0, 100)
+	require.NoError(t, err)
+	var lines []byte
+	for i := range got {
+		b, err := abi.Marshal(&got[i])
+		require.NoError(t, err)
+		lines = append(append(lines, b...), '\n')
+	}
+	require.True(t, bytes.Equal(events, lines))
+	got, err = s.Events(ctx, "r", 2, 2)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	module, err := s.Module(ctx, digest)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(wasm, module))
+}
+
+func equal(a, b [][]byte) bool {
+	return bytes.Equal(bytes.Join(a, []byte("|")), bytes.Join(b, []byte("|")))
+}
+
+// testLargeAtOnce checks that of those who write the same one's bytes are kept.
+func testLargeAtOnce(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	other := again(t, where)
+	ctx := t.Context()
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 4 {
+		s := []store.Store{s, other}[i%2]
+		wg.Go(func() {
+			err := s.Create(ctx, &agent.NewRun{ID: "r", Owner: "me", Lease: lease, Log: large(300_000, fmt.Sprint(i))})
+			if err == nil {
+				won.Add(int64(i) + 1)
+				return
+			}
+			require.ErrorIs(t, err, agent.ErrExists)
+		})
+		wg.Go(func() {
+			_, err := s.PutModule(ctx, large(300_000, "module"))
+			require.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	kept, err := s.Load(ctx, "r")
+	require.NoError(t, err)
+	require.True(t, equal([][]byte{large(300_000, fmt.Sprint(won.Load()-1))}, kept.Log))
+	requirePieces(t, raw(t, where), 2)
+}
+
+// testLargeRefused checks that nothing is left of what is not kept.
+func testLargeRefused(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	acme := newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 1})
+	bytes := large(300_000, "x")
+	create := func(j agent.Journal, id string) error {
+		return j.Create(ctx, &agent.NewRun{ID: id, Agent: "a", Owner: "me", Lease: lease, Log: bytes})
+	}
+	require.NoError(t, create(acme.Journal(), "r"))
+	require.ErrorIs(t, create(s, "r"), agent.ErrExists)
+	var full *store.QuotaError
+	require.ErrorAs(t, create(acme.Journal(), "another"), &full)
+	c := &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: bytes, First: 1, Last: 1, Events: largeEvent(t, 1, 300_000), Lease: lease}
+	require.NoError(t, s.Commit(ctx, c))
+	require.NoError(t, s.Commit(ctx, c), "the same once more, whose answer was lost")
+	wrong := *c
+	wrong.Entry = 4
+	require.Error(t, s.Commit(ctx, &wrong), "an entry is missing")
+	wrong.Epoch = 0
+	require.ErrorIs(t, s.Commit(ctx, &wrong), agent.ErrFenced)
+	wrong.Run = "none"
+	require.ErrorIs(t, s.Commit(ctx, &wrong), agent.ErrNoRun)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.Create(gone, &agent.NewRun{ID: "gone", Log: bytes}), context.Canceled)
+	requirePieces(t, raw(t, where), 3)
+}
+
+// testLargeDeleted checks that pieces go with what has them.
+func testLargeDeleted(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	newTenant(t, s, "acme", store.TenantQuota{})
+	db := raw(t, where)
+	create := func(id, tenant string) {
+		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
+		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: id, Epoch: 1, Entry: 1, First: 1, Last: 1, Events: largeEvent(t, 1, 200_000), Lease: -time.Second}))
+	}
+	digest, err := s.PutModule(ctx, large(300_000, "module"))
+	require.NoError(t, err)
+	create("stays", "")
+	create("r", "")
+	requirePieces(t, db, 5)
+	require.NoError(t, s.Delete(ctx, "r"))
+	requirePieces(t, db, 3)
+	create("theirs", "acme")
+	require.NoError(t, s.DeleteTenant(ctx, "acme"))
+	requirePieces(t, db, 3)
+	_, err = s.Module(ctx, digest)
+	require.NoError(t, err)
+	n, err := s.DeleteOrphans(ctx, -time.Hour)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	requirePieces(t, db, 2)
+	kept, err := s.Load(ctx, "stays")
+	require.NoError(t, err)
+	require.True(t, equal([][]byte{large(2_000_000, "stays")}, kept.Log))
+	pruned, err := s.Prune(ctx, store.PruneOptions{Unfinished: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, pruned)
+	requirePieces(t, db, 0)
+}
+
+// testLargeSwept checks that pieces are deleted that nobody took, but not what somebody
+// is about to take.
+func testLargeSwept(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	db := raw(t, where)
+	now, err := s.Now(ctx)
+	require.NoError(t, err)
+	for name, sweep := range map[string]func() error{
+		"orphans": func() error { _, err := s.DeleteOrphans(ctx, time.Hour); return err },
+		"prune":   func() error { _, err := s.Prune(ctx, store.PruneOptions{}); return err },
+	} {
+		stage := func(id string, at time.Time) {
+			_, err := db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO staged (id, written_ms) VALUES ('%s', %d)`, id, at.UnixMilli()))
+			require.NoError(t, err)
+			for n := range 20 {
+				_, err := db.ExecContext(ctx, fmt.Sprintf(`INSERT INTO pieces (id, piece, body) VALUES ('%s', %d, 'abc')`, id, n))
+				require.NoError(t, err)
+			}
+		}
+		stage(name+" old-60", now.Add(-2*time.Hour))
+		stage(name+" deleted-60", time.UnixMilli(0))
+		stage(name+" fresh-60", now.Add(-10*time.Minute))
+		require.NoError(t, sweep(), name)
+		for query, want := range map[string]int{"SELECT count(*) FROM staged": 1, "SELECT count(*) FROM pieces": 20} {
+			var n int
+			require.NoError(t, db.QueryRowContext(ctx, query+fmt.Sprintf(" WHERE id LIKE '%s%%'", name)).Scan(&n))
+			require.Equal(t, want, n, "%s: %s", name, query)
+		}
+	}
+}
+
+// testLargeCorrupt checks that large bytes of which pieces are wrong are not taken for
+// what was written.
+func testLargeCorrupt(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	db := raw(t, where)
+	for name, damage := range map[string]string{
+		"the first is missing":  "DELETE FROM pieces WHERE piece = 0",
+		"one is missing":        "DELETE FROM pieces WHERE piece = 2",
+		"the last is missing":   "DELETE FROM pieces WHERE piece = 4",
+		"all are missing":       "DELETE FROM pieces",
+		"there is one too many": "INSERT INTO pieces (id, piece, body) SELECT id, 5, body FROM pieces WHERE piece = 0",
+		"one is cut":            "UPDATE pieces SET body = substr(body, 2) WHERE piece = 1",
+		"an id is not one":      "UPDATE run_log SET pieces = 'x'",
+		"the id says fewer":     "UPDATE run_log SET pieces = replace(pieces, '-300000', '-1')",
+		"the id says less":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
+	} {
+		id := strings.ReplaceAll(name, " ", "-")
+		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
+		_, err := db.ExecContext(ctx, damage)
+		require.NoError(t, err)
+		var failed *store.Error
+		_, err = s.Load(ctx, id)
+		require.ErrorAs(t, err, &failed, name)
+		require.Equal(t, store.Corrupt, failed.Kind, name)
+		require.NoError(t, s.Delete(ctx, id), name)
+		_, err = db.ExecContext(ctx, "DELETE FROM pieces")
+		require.NoError(t, err)
+	}
+}

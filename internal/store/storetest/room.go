@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// testResumesAtOnce lets many runs that wait go on at the same time, on two machines:
+// as many as the quota has, also before the journal has them as runs that are run.
+func testResumesAtOnce(t *testing.T, open Opener) {
+	s, where := open(t, nil)
+	ctx := t.Context()
+	newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 2})
+	const most = 10
+	for i := range most {
+		id := fmt.Sprint("p", i)
+		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}))
+		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: id, Epoch: 1, Log: []byte("x"), Entry: 2, First: 1, Progress: &agent.Progress{Status: agent.StatusPaused}}))
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var in []string
+	for machine := range 2 {
+		other := again(t, where).Tenant("acme")
+		for i := machine; i < most; i += 2 {
+			wg.Go(func() {
+				id := fmt.Sprint("p", i)
+				if other.AdmitRun(ctx, id, "a", false) == nil {
+					mu.Lock()
+					in = append(in, id)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	require.Len(t, in, 2)
+	for _, id := range in {
+		_, err := s.Claim(ctx, &agent.Claim{Run: id, Epoch: 1, Owner: "me", Lease: time.Minute})
+		require.NoError(t, err)
+	}
+	acme := s.Tenant("acme")
+	require.Error(t, acme.AdmitRun(ctx, "q", "a", true))
+	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: in[0], Epoch: 2, Log: []byte("x"), Entry: 3, First: 1, Progress: &agent.Progress{Status: agent.StatusFinished}}))
+	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "one that has ended has no place any more")
+}
+
+// testRoom fills a tenant's quota of storage with each of what it counts.
+func testRoom(t *testing.T, open Opener) {
+	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
+	ctx := t.Context()
+	acme := newTenant(t, s, "acme", store.TenantQuota{StorageBytes: 1000, Modules: 2})
+	var full *store.QuotaError
+	digest, err := s.PutModule(ctx, []byte("wasm"))
+	require.NoError(t, err)
+	require.NoError(t, acme.RoomForModule(ctx, digest, 900))
+	require.NoError(t, acme.PutModule(ctx, &store.TenantModule{Digest: digest, Kind: "wasm", Size: 900, About: []byte("{}")}, "", ""))
+	require.NoError(t, acme.RoomForModule(ctx, digest, 900), "what is there takes no room")
+	require.ErrorAs(t, acme.RoomForModule(ctx, "other", 101), &full)
+	_, err = acme.PutAgent(ctx, "a", make([]byte, 101), nil)
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, "storage_bytes", full.Quota)
+	_, err = acme.PutAgent(ctx, "a", make([]byte, 90), nil)
+	require.NoError(t, err)
+	require.ErrorAs(t, acme.RoomForModule(ctx, "other", 11), &full)
+	require.ErrorAs(t, acme.SetSecret(ctx, "s", make([]byte, 30)), &full)
+	require.NoError(t, acme.RoomForModule(ctx, "other", 10))
+}
+
+// testBounds makes more of what takes little room than a tenant may have.
+func testBounds(t *testing.T, open Opener) {
+	s, _ := open(t, &store.Options{Keyring: newKeyring(t, "a")})
+	ctx := t.Context()
+	acme := newTenant(t, s, "acme", store.TenantQuota{})
+	var full *store.QuotaError
+	fill := func(quota string, add func(i int) error) {
+		t.Helper()
+		var refused, made atomic.Int64
+		var wg sync.WaitGroup
+		for worker := range 16 {
+			wg.Go(func() {
+				for i := worker; i < 1010; i += 16 {
+					if add(i) != nil {
+						refused.Add(1)
+					} else {
+						made.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.LessOrEqual(t, made.Load(), int64(1000), quota)
+		require.Positive(t, refused.Load())
+		require.ErrorAs(t, add(5000), &full)
+		require.Equal(t, quota, full.Quota)
+	}
+	fill("keys", func(int) error { _, _, err := acme.CreateKey(ctx, &store.NewKey{}); return err })
+	fill("agents", func(i int) error { _, err := acme.PutAgent(ctx, fmt.Sprint("a", i), []byte("x"), nil); return err })
+	fill("secrets", func(i int) error { return acme.SetSecret(ctx, fmt.Sprint("s", i), []byte("x")) })
+	keys, _, err := acme.Keys(ctx, store.Page{Limit: 10_000})
+	require.NoError(t, err)
+	for _, k := range keys {
+		require.NoError(t, acme.RevokeKey(ctx, k.ID))
+	}
+	_, _, err = acme.CreateKey(ctx, &store.NewKey{})
+	require.NoError(t, err, "keys that were revoked do not count")
+}
+
+// testOrphans keeps what somebody names, or a run began with.
+func testOrphans(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	newTenant(t, s, "acme", store.TenantQuota{})
+	var digests []string
+	for _, content := range []string{"named", "in a run", "nobody's"} {
+		d, err := s.PutModule(ctx, []byte(content))
+		require.NoError(t, err)
+		digests = append(digests, d)
+	}
+	require.NoError(t, s.Tenant("acme").PutModule(ctx, &store.TenantModule{Digest: digests[0], Kind: "wasm", About: []byte("{}")}, "", ""))
+	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Tenant: "acme", Agent: "a", Log: []byte("x"), Modules: []agent.Pin{{Entry: "e", Digest: digests[1]}}}))
+	n, err := s.DeleteOrphans(ctx, -time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+	_, err = s.Module(ctx, digests[2])
+	require.ErrorIs(t, err, store.ErrNoModule)
+	for _, d := range digests[:2] {
+		_, err = s.Module(ctx, d)
+		require.NoError(t, err)
+	}
+}
+
+// testRoomOfVersions keeps so many versions of an agent, and counts those that there are.
+func testRoomOfVersions(t *testing.T, open Opener) {
+	s, _ := open(t, nil)
+	ctx := t.Context()
+	const size, versions = 10, 100
+	acme := newTenant(t, s, "acme", store.TenantQuota{StorageBytes: (versions + 1) * size})
+	put := func(name string, i int) error {
+		_, err := acme.PutAgent(ctx, name, fmt.Appendf(nil, "%*d", size, i), nil)
+		return err
+	}
+	for i := range versions + 20 {
+		require.NoError(t, put("a", i), "the oldest has gone")
+	}
+	require.NoError(t, put("b", 0))
+	var full *store.QuotaError
+	require.ErrorAs(t, put("b", 1), &full)
+	require.Equal(t, "storage_bytes", full.Quota)
+	require.EqualValues(t, (versions+1)*size, full.Used)
+	require.NoError(t, acme.DeleteAgent(ctx, "a"))
+	for i := range versions {
+		require.NoError(t, put("c", i))
+	}
+	require.ErrorAs(t, put("c", versions), &full)
+}

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/store"
+)
+
+// newKeyring makes one with a key of each name, which is made of it.
+func newKeyring(t *testing.T, names ...string) *store.Keyring {
+	t.Helper()
+	text := "# keys\n"
+	for _, name := range names {
+		text += name + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(name), 32)) + "\n"
+	}
+	r, err := store.ParseKeyring(text)
+	require.NoError(t, err)
+	return r
+}
+
+func testSecrets(t *testing.T, open Opener) {
+	s, where := open(t, &store.Options{Keyring: newKeyring(t, "a")})
+	ctx := t.Context()
+	acme := newTenant(t, s, "acme", store.TenantQuota{})
+	require.NoError(t, acme.SetSecret(ctx, "openai", []byte("sk-1")))
+	require.NoError(t, acme.SetSecret(ctx, "openai", []byte("sk-2")))
+	got, err := acme.Secret(ctx, "openai")
+	require.NoError(t, err)
+	require.Equal(t, "sk-2", string(got))
+	_, err = acme.Secret(ctx, "other")
+	require.ErrorIs(t, err, store.ErrNoSecret)
+
+	with := func(r *store.Keyring, lost ...string) *store.Tenant {
+		s, err := store.Open(ctx, where, &store.Options{Keyring: r})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		names, err := s.LostKeys(ctx)
+		require.NoError(t, err)
+		require.Equal(t, lost, names)
+		return s.Tenant("acme")
+	}
+	renamed, err := store.ParseKeyring("a:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32)))
+	require.NoError(t, err)
+	none, other, both, another := with(nil, "a"), with(newKeyring(t, "b"), "a"), with(newKeyring(t, "b", "a")), with(renamed, "a")
+	for _, tenant := range []*store.Tenant{none, other, another} {
+		_, err = tenant.Secret(ctx, "openai")
+		require.ErrorIs(t, err, store.ErrNoKeyring)
+	}
+	require.ErrorIs(t, none.SetSecret(ctx, "x", nil), store.ErrNoKeyring)
+	got, err = both.Secret(ctx, "openai")
+	require.NoError(t, err)
+	require.NoError(t, both.SetSecret(ctx, "openai", got))
+	got, err = other.Secret(ctx, "openai")
+	require.NoError(t, err, "what is set again is sealed by the newest key")
+	require.Equal(t, "sk-2", string(got))
+	list, _, err := acme.Secrets(ctx, store.Page{})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "b", list[0].SealedBy)
+	require.NoError(t, acme.DeleteSecret(ctx, "openai"))
+	require.ErrorIs(t, acme.DeleteSecret(ctx, "openai"), store.ErrNoSecret)
+}

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent"
+)
+
+// own fails with [agent.ErrNoRun] for a run of another tenant, as for one that
+// is not there.
+func (n *Tenant) own(ctx context.Context, run string) (*agent.RunInfo, error) {
+	info, err := n.s.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	if info.Tenant != n.id {
+		return nil, noRun(run)
+	}
+	return info, nil
+}
+
+// Run returns what is known of one of the tenant's runs, or fails with
+// [agent.ErrNoRun].
+func (n *Tenant) Run(ctx context.Context, id string) (*agent.RunInfo, error) { return n.own(ctx, id) }
+
+// Runs returns a page of the tenant's runs, as [Store] does. The filter's own tenant is
+// ignored.
+func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error) {
+	var own Filter
+	if f != nil {
+		own = *f
+	}
+	own.Tenant = n.id
+	return n.s.Runs(ctx, &own)
+}
+
+// maxEventBytes is after how many bytes of events no more of them are returned at once.
+const maxEventBytes = 4 << 20
+
+// RunEvents returns events of one of the tenant's runs; see [agent.Journal]. Of large
+// ones it returns fewer.
+func (n *Tenant) RunEvents(ctx context.Context, id string, after int64, limit int) ([]abi.Event, error) {
+	if _, err := n.own(ctx, id); err != nil {
+		return nil, err
+	}
+	return n.s.events(ctx, id, after, limit, maxEventBytes)
+}
+
+// CancelRun asks whoever runs one of the tenant's runs to cancel it.
+func (n *Tenant) CancelRun(ctx context.Context, id string) error {
+	if _, err := n.own(ctx, id); err != nil {
+		return err
+	}
+	return n.s.Cancel(ctx, id)
+}
+
+// AbandonRun ends one of the tenant's runs that nobody runs; see [Store].
+func (n *Tenant) AbandonRun(ctx context.Context, id, reason string) error {
+	if _, err := n.own(ctx, id); err != nil {
+		return err
+	}
+	return n.s.Abandon(ctx, id, reason)
+}
+
+// DeleteRun forgets one of the tenant's runs; see [Store].
+func (n *Tenant) DeleteRun(ctx context.Context, id string) error {
+	if _, err := n.own(ctx, id); err != nil {
+		return err
+	}
+	return n.s.Delete(ctx, id)
+}
