@@ -71,6 +71,7 @@ type live struct {
 	ToolCalls map[string]int `json:"tool_calls,omitempty"`
 	Streams   int64          `json:"streams"`
 	Observed  int64          `json:"observed,omitempty"`
+	Revisions int64          `json:"revisions,omitempty"`
 }
 
 // headOf is a copy of the state without what stands beside it in an entry.
@@ -176,7 +177,7 @@ func (f *folded) add(e *entry) error {
 	}
 	if e.Live != nil {
 		s.Usage, s.LastID, s.ModelCalls = e.Live.Usage, e.Live.LastID, e.Live.ModelCalls
-		s.Streams, s.Observed = e.Live.Streams, e.Live.Observed
+		s.Streams, s.Observed, s.Revisions = e.Live.Streams, e.Live.Observed, e.Live.Revisions
 		if e.Live.ToolCalls != nil {
 			s.ToolCalls = e.Live.ToolCalls
 		}

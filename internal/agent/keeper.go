@@ -195,7 +195,7 @@ func (k *keeper) head() {
 // stage takes the state at the end of a phase, and begins the next one's record.
 func (k *keeper) stage() {
 	r := k.run
-	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
+	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
 	r.mu.Lock()
 	head := headOf(&r.state)
 	r.mu.Unlock()
@@ -432,7 +432,8 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 	err = ch.Delta(false, func(d *chain.Delta) error {
 		k.run.mu.Lock()
 		s := &k.run.state
-		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed}
+		now := live{Usage: s.Usage, LastID: s.LastID, ModelCalls: s.ModelCalls, ToolCalls: s.ToolCalls, Streams: ch.Streams().Load(), Observed: s.Observed,
+			Revisions: k.run.revs.Last()}
 		k.run.mu.Unlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()

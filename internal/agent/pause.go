@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ func (r *run) pause(ctx context.Context) {
 	r.out.Lock()
 	out := r.prepare(e)
 	r.out.Unlock()
-	r.state.StepOpen, r.state.Streams = r.stepOpen, r.chain.Streams().Load()
+	r.state.StepOpen, r.state.Streams, r.state.Revisions = r.stepOpen, r.chain.Streams().Load(), r.revs.Last()
 	if r.keeper != nil && r.delivered() { // by an outer wrapper, while one further in was pausing the run
 		r.keeper.head()
 	}
@@ -98,6 +99,10 @@ func (r *run) expired() error {
 	return &Expired{Limit: r.root.PauseLimit, At: at}
 }
 
+// legacyRevisions exceeds every revision of a run that was paused by a version which
+// didn't store State.Revisions. It leaves room below 2^53, the limit of numbers in JSON.
+const legacyRevisions = 1 << 40
+
 // resumed is a run with a copy of a state.
 func resumed(a *Agent, state *State) (*run, error) {
 	own, err := state.copied()
@@ -107,7 +112,8 @@ func resumed(a *Agent, state *State) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
-	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{}, revs: chain.NewRevisions()}
+	r := &run{root: a, agent: a, journal: a.Journal, events: newOutbox(), ids: map[string]bool{},
+		revs: chain.ResumeRevisions(cmp.Or(own.Revisions, legacyRevisions))}
 	r.state = *own
 	if at := a.find(own.Agent); at != nil {
 		r.agent = at

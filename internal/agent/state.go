@@ -78,7 +78,10 @@ type State struct {
 	// Modules are those with which a run paused: it goes on with the same alone. Who
 	// sets it to nil lets the run go on with others.
 	Modules []Pin `json:"modules,omitempty"`
-	LastSeq int64 `json:"last_seq"`
+	// Revisions is the number of the last revision of a message list. A resumed run counts on
+	// from it: run-local values may hold earlier ones.
+	Revisions int64 `json:"revisions,omitempty"`
+	LastSeq   int64 `json:"last_seq"`
 }
 
 // A CallState is one call of a round and, once there, what came of it.

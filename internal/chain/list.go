@@ -310,6 +310,21 @@ func NewRevisions() *Revisions {
 	return &Revisions{nodes: map[int64]revision{}}
 }
 
+// ResumeRevisions returns the revisions of a resumed run, numbered from last+1 on. All
+// earlier revisions are unknown to it: lists count as changed since then from their start.
+func ResumeRevisions(last int64) *Revisions {
+	r := NewRevisions()
+	r.last = last
+	return r
+}
+
+// Last returns the number of the latest revision.
+func (r *Revisions) Last() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
 func (r *Revisions) root() int64 { return r.add(revision{}) }
 func (r *Revisions) next(parent int64, first int) int64 {
 	return r.add(revision{parent: parent, first: first})

@@ -1,0 +1,85 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/host/model/scripted"
+	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A memory is what rememberList keeps of the list that it saw last.
+type memory struct {
+	Revision int64 `json:"revision"`
+	Total    int   `json:"total"`
+}
+
+// rememberList keeps the revision of each list in a run-local value and checks, at the
+// next step, what the host says has changed since.
+func rememberList(t *testing.T, steps *int) *chain.Native {
+	return &chain.Native{BeforeModelRewriteState: func(_ context.Context, c *chain.Call, in *abi.BeforeModelRewriteStateInput) (*abi.BeforeModelRewriteStateAnswer, error) {
+		*steps++
+		v, ok, err := c.LocalGet("seen")
+		require.NoError(t, err)
+		if ok {
+			var before memory
+			require.NoError(t, json.Unmarshal(v.Value, &before))
+			require.Less(t, before.Revision, in.Messages.Revision, "a revision names one list of the run")
+			first, err := c.Changed(in.Messages.List, before.Revision)
+			require.NoError(t, err)
+			require.LessOrEqual(t, first, before.Total, "messages that were added count as changed")
+		}
+		now, err := json.Marshal(memory{in.Messages.Revision, in.Messages.Total})
+		require.NoError(t, err)
+		_, err = c.LocalSet("seen", now, abi.LocalAlways)
+		return nil, err
+	}}
+}
+
+// A module that keeps a revision in a run-local value learns of every change since,
+// even if the run was resumed in between.
+func TestRevisionsAfterResume(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		forget  bool // as if an earlier version had paused the run, without the counter
+		journal bool
+	}{"state": {}, "state of an earlier version": {forget: true}, "journal": {journal: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			steps := 0
+			o := agent.Options{
+				Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) { return abi.TextResult("ok"), nil })},
+			}
+			var err error
+			o.Chain, err = chain.New(chain.Entry{Name: "remember", Middleware: rememberList(t, &steps)}, chain.Entry{Name: "ask", Middleware: asks("t")})
+			require.NoError(t, err)
+			if tc.journal {
+				o.Journal = &agent.JournalOptions{Journal: openStore(t)}
+			}
+			call := func(id string) scripted.Reply { return scripted.Calls(abi.NewToolCall(id, "t", "{}")) }
+			p := pause(t, o, call("1"), call("2"), scripted.Text("done"))
+			for i := range 2 {
+				require.Len(t, p.paused.Interrupts, 1)
+				if tc.forget && i == 0 {
+					p.paused.State.Revisions = 0
+				}
+				answers := map[string]json.RawMessage{p.paused.Interrupts[0].ID: json.RawMessage("true")}
+				if tc.journal {
+					events, err := p.agent.Continue(t.Context(), "r", answers)
+					require.NoError(t, err)
+					p.drain(events)
+					continue
+				}
+				p.one("true")
+			}
+			require.NoError(t, p.err)
+			require.Equal(t, 3, steps)
+		})
+	}
+}
