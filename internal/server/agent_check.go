@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -75,8 +76,8 @@ func (a *agents) check(ctx context.Context, c *Caller, name string, body []byte)
 		return nil, err
 	}
 	done := func() {}
-	if len(body) > smallBody {
-		if done, err = a.modules.guests.sharer(c.Key.Tenant).Turn(ctx); err != nil {
+	if len(body) > admission.SmallBody {
+		if done, err = a.modules.admission.Turn(ctx, c.Key.Tenant); err != nil {
 			return nil, err
 		}
 	}
@@ -256,7 +257,7 @@ func (a *agents) checkEntry(ctx context.Context, c *Caller, p *Policy, f *agentf
 			return "", misplaced(err)
 		}
 	}
-	done, err := a.modules.compiling.take(ctx, c.Key.Tenant)
+	done, err := a.modules.admission.Compile(ctx, c.Key.Tenant)
 	if err != nil {
 		return "", err
 	}

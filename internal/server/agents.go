@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -100,14 +101,14 @@ func (a *agents) put(w http.ResponseWriter, r *http.Request, c *Caller) error {
 	case !utf8.Valid(body):
 		return problem(codeInvalid, "the body is not UTF-8")
 	}
-	brought, err := a.modules.bringing.take(r.Context(), c.Key.Tenant)
+	done, err := a.modules.admission.Check(r.Context(), c.Key.Tenant)
 	if err != nil {
 		return err
 	}
-	defer brought()
+	defer done()
 	var checked *checkedAgent
-	lowly(func() {
-		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.guests.sharer(c.Key.Tenant)), c, name, body)
+	admission.RunLowPriority(func() {
+		checked, err = a.check(sandbox.Sharing(r.Context(), a.modules.admission.Sharer(c.Key.Tenant)), c, name, body)
 	})
 	if err != nil {
 		return err

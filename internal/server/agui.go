@@ -46,7 +46,7 @@ func (x *frontEnds) run(w http.ResponseWriter, req *http.Request, c *Caller) err
 		return err
 	}
 	var in *agui.Input
-	if err := x.server.read(req.Context(), c, len(b), func() error {
+	if err := x.server.parse(req.Context(), c, len(b), func() error {
 		if in, err = agui.ParseInput(b); err != nil {
 			return problem(codeInvalid, "%v", err)
 		}

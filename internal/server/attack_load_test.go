@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -153,17 +154,19 @@ func TestSlowloris(t *testing.T) {
 	slow := newFixture(t)
 	slow.server.times.upload = time.Minute
 	slowAddress := slow.serve(t)
-	conns := make([]net.Conn, maxUploading)
+	conns := make([]net.Conn, admission.MaxUploads)
 	for i := range conns {
 		conns[i] = upload(slow, slowAddress)
 	}
-	uploading := func() int {
-		slow.server.modules.mu.Lock()
-		defer slow.server.modules.mu.Unlock()
-		return slow.server.modules.uploading["acme"]
+	uploading := func() int64 {
+		requests, _ := slow.server.admission.InFlight.Load("acme")
+		return requests
 	}
-	require.Eventually(t, func() bool { return uploading() == maxUploading }, time.Minute, time.Millisecond)
-	require.Equal(t, "uploads", slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm").problem(t, 429).Quota)
+	require.Eventually(t, func() bool { return uploading() == admission.MaxUploads }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		r := slow.push(slow.acme, "", wasm(t, "own.wasm"), "application/wasm")
+		return r.status == 429 && r.problem(t, 429).Quota == "uploads"
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, 200, slow.push(slow.beta, "", wasm(t, "own.wasm"), "application/wasm").status)
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
@@ -215,9 +218,8 @@ func TestSlowReaders(t *testing.T) {
 		}
 	}
 	require.Eventually(t, func() bool {
-		f.server.underway.mu.Lock()
-		defer f.server.underway.mu.Unlock()
-		return f.server.underway.tenants["acme"] == nil
+		requests, _ := f.server.admission.InFlight.Load("acme")
+		return requests == 0
 	}, 20*time.Second, 5*time.Millisecond, "nobody waits for who does not read")
 }
 
@@ -232,10 +234,8 @@ func TestRequestsAtOnce(t *testing.T) {
 	underWay := func(want int64) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			f.server.underway.mu.Lock()
-			defer f.server.underway.mu.Unlock()
-			l := f.server.underway.tenants["acme"]
-			return l == nil && want == 0 || l != nil && l.requests == want
+			requests, _ := f.server.admission.InFlight.Load("acme")
+			return requests == want
 		}, time.Minute, time.Millisecond)
 	}
 	underWay(0) // what was answered has left, too
@@ -252,24 +252,6 @@ func TestRequestsAtOnce(t *testing.T) {
 	wg.Wait()
 	underWay(0)
 	f.ok("GET", "/v1/keys", f.acme, nil, nil)
-
-	u := newUnderway()
-	read, leave, err := u.enter("acme", 0, maxBodyBytes-1)
-	require.NoError(t, err)
-	_, _, err = u.enter("acme", 0, 2)
-	require.Equal(t, "body_bytes", problemOf(err).Quota)
-	_, leaveBeta, err := u.enter("beta", 0, 2)
-	require.NoError(t, err)
-	read()
-	_, leaveNext, err := u.enter("acme", 0, 2)
-	require.NoError(t, err, "a stream that goes on holds no body")
-	leaveNext()
-	leave()
-	_, leave, err = u.enter("acme", 0, 2*maxBodyBytes) // one alone is let in, whatever it is
-	require.NoError(t, err)
-	leave()
-	leaveBeta()
-	require.Empty(t, u.tenants)
 }
 
 // Bodies that grow when they are read are not read.

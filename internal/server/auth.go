@@ -61,7 +61,7 @@ type Caller struct {
 	Info   *store.TenantInfo // with its quota and policy, as of this request
 
 	body     int    // bytes of the request's, once it is read
-	bodyRead func() // the request's body, and what was read from it, is held no more here, see [underway]
+	bodyRead func() // the request's body, and what was read from it, is held no more here, see [admission.InFlight]
 }
 
 // Has reports whether the caller's key has a scope.
@@ -98,10 +98,10 @@ func (s *Server) guard(r Route) func(huma.Context, func(huma.Context)) {
 		}
 		var leave func()
 		if err == nil {
-			c.bodyRead, leave, err = s.underway.enter(c.Key.Tenant, r.atOnce(c), held(req, &r, c))
+			c.bodyRead, leave, err = s.admission.InFlight.Enter(c.Key.Tenant, c.Info.Quota.Requests, r.Control, r.bodyBytes(req, c))
 		}
 		if err != nil {
-			s.refuse(w, req, err)
+			s.reject(w, req, err)
 			return
 		}
 		defer leave()
@@ -141,8 +141,5 @@ func (s *Server) allow(c *Caller, r Route) error {
 	if !c.Has(r.Scope) {
 		return problem(codeForbidden, "key %s has the scopes %s; this needs %s", c.Key.ID, strings.Join(c.Key.Scopes, ", "), r.Scope)
 	}
-	if r.Control {
-		return s.controls.take(c.Key.Tenant, c.Info.Quota.RequestsPerMin)
-	}
-	return s.rates.take(c.Key.Tenant, c.Info.Quota.RequestsPerMin)
+	return s.admission.CheckRate(c.Key.Tenant, r.Control, c.Info.Quota.RequestsPerMin)
 }

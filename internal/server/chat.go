@@ -121,7 +121,7 @@ func (x *completions) answer(w http.ResponseWriter, req *http.Request, c *Caller
 		return err
 	}
 	var q *chat.Request
-	if err := x.server.read(req.Context(), c, len(b), func() error { q, err = chat.ParseRequest(b); return err }); err != nil {
+	if err := x.server.parse(req.Context(), c, len(b), func() error { q, err = chat.ParseRequest(b); return err }); err != nil {
 		return err
 	}
 	runs := x.server.runs

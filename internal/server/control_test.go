@@ -171,10 +171,15 @@ func TestControlRequestsDoNotWait(t *testing.T) {
 	f.send("GET", "/v1/runs/run_none", f.acme, nil).problem(t, 404)
 	f.send("GET", "/v1/runs/run_none", f.acme, nil).problem(t, 429)
 
-	list, err := f.server.looks.take(t.Context(), "beta")
-	require.NoError(t, err)
-	defer list()
-	_, leave, err := f.server.underway.enter("beta", 0, 0)
+	held, done := make(chan struct{}), make(chan struct{})
+	defer close(done)
+	go f.server.admission.Read(context.Background(), "beta", false, func() error {
+		close(held)
+		<-done
+		return nil
+	})
+	<-held
+	_, leave, err := f.server.admission.InFlight.Enter("beta", 0, false, 0)
 	require.NoError(t, err)
 	defer leave()
 	f.ok("PATCH", "/v1/tenants/beta", f.operator, map[string]any{"quota": map[string]any{"concurrent_requests": 1}}, nil)

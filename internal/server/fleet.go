@@ -21,17 +21,9 @@ const (
 	tidyEvery    = 10 * time.Second
 )
 
-// How many agents are made at once, of which some wait for servers of tools.
-const (
-	makeMost     = 64
-	makeOfTenant = 2
-	makeWaiting  = 256 // of a tenant
-)
-
 // A fleet is the agents of tenants that are ready to run.
 type fleet struct {
 	server *Server
-	making *turns
 	builds func(context.Context, *agentPlan) (*host.Agent, error)
 
 	mu    sync.Mutex
@@ -39,7 +31,7 @@ type fleet struct {
 }
 
 func newFleet(s *Server) *fleet {
-	f := &fleet{server: s, ready: map[string]*ready{}, making: newTurns("agents that are made", makeMost, makeOfTenant, makeWaiting)}
+	f := &fleet{server: s, ready: map[string]*ready{}}
 	f.builds = f.build
 	return f
 }
@@ -90,10 +82,10 @@ func (f *fleet) open(ctx context.Context, t *store.Tenant, spec runSpec) (*opene
 }
 
 func (f *fleet) make(ctx context.Context, key string, r *ready, p *agentPlan) {
-	done, err := f.making.take(ctx, r.tenant)
+	done, err := f.server.admission.Build(ctx, r.tenant)
 	var a *host.Agent
 	if err == nil {
-		a, err = f.fit(sandbox.Sharing(ctx, f.server.guests.sharer(r.tenant)), p, r.tenant)
+		a, err = f.fit(sandbox.Sharing(ctx, f.server.admission.Sharer(r.tenant)), p, r.tenant)
 		done()
 	}
 	bytes := p.bytes()

@@ -7,55 +7,34 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
+
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agent-runner/agent-runner/host"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // modules are those that tenants bring.
 type modules struct {
-	store  store.Store
-	host   *host.Host
-	blocks *blocks
-	log    *slog.Logger
-	times  *times
-	guests *guests
-	limit  int64 // bytes of one
+	store     store.Store
+	host      *host.Host
+	blocks    *blocks
+	log       *slog.Logger
+	times     *times
+	admission *admission.Controller
+	limit     int64 // bytes of one
 
-	shelf     *shelf
-	bringing  *paced // modules and agents of a tenant, one at a time
-	compiling *turns // of all tenants
-	mu        sync.Mutex
-	uploading map[string]int // by tenant
-}
-
-// How many uploads go on at once: what is received lies in a file, and only
-// those that are compiled take memory.
-const (
-	maxCompiling = 2
-	maxUploading = 4  // of a tenant
-	maxWaiting   = 16 // of a tenant for compilers
-
-	// bringBurst is for how long a tenant's modules and agents are looked at before it rests
-	// between two: it could bring some without end, which takes a processor.
-	bringBurst = 5 * time.Second
-)
-
-// newBringing are turns of those who bring modules and agents.
-func newBringing(others wanted) *paced {
-	return &paced{own: newTurns("compiles", 1<<20, 1, maxWaiting), paces: newPaces(1, bringBurst), wanted: others}
+	shelf *shelf
 }
 
 // moduleVersion is what a version of a module may be called.
 var moduleVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
 
 func newModules(s *Server) *modules {
-	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, guests: s.guests, limit: s.options.MaxUpload,
-		bringing: newBringing(s.underway.besides), compiling: newTurns("compiles", maxCompiling, maxCompiling-1, maxWaiting), uploading: map[string]int{}}
+	m := &modules{store: s.store, host: s.host, blocks: s.blocks, log: s.log, times: &s.times, admission: s.admission, limit: s.options.MaxUpload}
 	m.shelf = newShelf(m.load, s.now)
 	return m
 }
@@ -204,23 +183,6 @@ func (m *modules) load(ctx context.Context, digest string, limits host.Limits) (
 		return nil, err
 	}
 	return m.host.LoadBytes(ctx, digest+".wasm", content, limits)
-}
-
-// admit lets an upload begin, if the tenant has not too many under way.
-func (m *modules) admit(tenant string) (done func(), err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.uploading[tenant] >= maxUploading {
-		return nil, quotaProblem("uploads", uploadRetry, "%d uploads of this tenant are under way; wait until one of them has ended", maxUploading)
-	}
-	m.uploading[tenant]++
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.uploading[tenant]--; m.uploading[tenant] == 0 {
-			delete(m.uploading, tenant)
-		}
-	}, nil
 }
 
 // nameOf is what an upload is to be called.

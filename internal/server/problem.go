@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -135,6 +136,7 @@ func problemOf(err error) *Problem {
 	var db *store.Error
 	var size *http.MaxBytesError
 	var unready *notReadyError
+	var busy *admission.QuotaError
 	var images *sandbox.ImageRoomError
 	switch {
 	case errors.As(err, &known):
@@ -149,6 +151,8 @@ func problemOf(err error) *Problem {
 		return problemOfModel(model)
 	case errors.As(err, &full):
 		return quotaProblem(full.Quota, cmp.Or(full.RetryAfter, roomRetry), "%v", full)
+	case errors.As(err, &busy):
+		return quotaProblem(busy.Quota, busy.RetryAfter, "%v", busy)
 	case errors.As(err, &size):
 		return problem(codeTooLarge, "the body has more than %d bytes", size.Limit)
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),

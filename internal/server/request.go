@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 )
 
 // headerBytes is how large the header of a request may be.
@@ -118,7 +120,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		err = checkEncoding(r)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		s.reject(w, r, err)
 		return
 	}
 	if _, pattern := s.mux.Handler(r); pattern != "" {
@@ -130,10 +132,26 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	if allow := missing.header.Get("Allow"); missing.status == http.StatusMethodNotAllowed {
 		p := problem(codeMethod, "%s %s: want %s", r.Method, r.URL.Path, allow)
 		p.header = http.Header{"Allow": {allow}}
-		s.refuse(w, r, p)
+		s.reject(w, r, p)
 		return
 	}
-	s.refuse(w, r, problem(codeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
+	s.reject(w, r, problem(codeNotFound, "no endpoint for %s %s; see /openapi.json", r.Method, r.URL.Path))
+}
+
+// reject answers a request with a problem, later than at once if its tenant is rejected too often.
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
+	tenant := admission.NoKey
+	if a := answerOf(r.Context()); a != nil && a.caller != nil {
+		tenant = a.caller.Key.Tenant
+	}
+	s.admission.Rejections.Wait(r.Context(), tenant)
+	writeProblem(w, r, err)
+}
+
+// parse calls fn, which parses the body of a request that starts or resumes a run.
+func (s *Server) parse(ctx context.Context, c *Caller, bytes int, fn func() error) error {
+	c.body = bytes
+	return s.admission.Parse(ctx, c.Key.Tenant, bytes, fn)
 }
 
 // checkEncoding refuses bodies that are to be unpacked: nothing grows here.

@@ -100,7 +100,7 @@ func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Cal
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		c := callerOf(ctx)
 		var out *O
-		if err := s.look(ctx, c, &r, func() (err error) {
+		if err := s.read(ctx, c, &r, func() (err error) {
 			out, err = handle(ctx, c, in)
 			return err
 		}); err != nil {
@@ -108,6 +108,27 @@ func route[I, O any](s *Server, r Route, handle func(ctx context.Context, c *Cal
 		}
 		return out, nil
 	})
+}
+
+// read calls fn, which answers a request. A request that only reads waits for its turn.
+func (s *Server) read(ctx context.Context, c *Caller, r *Route, fn func() error) error {
+	if c == nil || r.Method != http.MethodGet {
+		return fn()
+	}
+	return s.admission.Read(ctx, c.Key.Tenant, r.Control, fn)
+}
+
+// bodyBytes returns how many bytes of a request's body a route may hold in memory: the request's
+// Content-Length, or else all that is allowed.
+func (r *Route) bodyBytes(req *http.Request, c *Caller) int64 {
+	switch n := req.ContentLength; {
+	case r.Streamed || req.Body == nil || req.Body == http.NoBody:
+		return 0
+	case n >= 0:
+		return min(n, r.most(c))
+	default:
+		return r.most(c)
+	}
 }
 
 // checkParameters panics if a part of the path goes nowhere: an input whose

@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/overload"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/server/console"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -86,22 +87,10 @@ type Server struct {
 	options Options
 	times   times
 
-	mux   *mux
-	api   huma.API
-	rates *rates
-	// controls are requests that control runs, which are counted by themselves.
-	controls *rates
-	// What is refused, and what is under way, by tenant.
-	refusals   *refusals
-	underway   *underway
-	processors *turns
-	spent      *paces // what tenants had of the processors, for these:
-	guests     *guests
-	reading    *paced // of large inputs
-	keeping    *turns // of them, in the journal
-	looks      *paced // of requests that only read
-	states     *turns // of requests for the state of a run
-	blocks     *blocks
+	mux       *mux
+	api       huma.API
+	admission *admission.Controller // when work of tenants may run
+	blocks    *blocks
 	// What belongs to tenants, for services that build on them.
 	modules    *modules
 	agents     *agents
@@ -138,12 +127,7 @@ func New(o *Options) (*Server, error) {
 	s.options.MaxUpload = cmp.Or(o.MaxUpload, 16<<20)
 	s.options.DrainTime = cmp.Or(o.DrainTime, 30*time.Second)
 	s.api = newAPI(s.mux, cmp.Or(o.Version, "devel"))
-	s.rates, s.underway, s.processors = newRates(s.now), newUnderway(), newProcessors(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)))
-	s.controls, s.states = newRates(s.now), newStates()
-	s.refusals = newRefusals(s.draining)
-	s.spent = newWork(s.processors.each)
-	s.guests, s.looks = newGuests(s.processors, s.spent, s.underway.besides), newLooks(s.spent, s.othersWait)
-	s.reading, s.keeping = newReading(s.processors, s.spent, s.underway.besides), newLarge()
+	s.admission = admission.New(cmp.Or(o.Processors, runtime.GOMAXPROCS(0)), s.now, s.draining)
 	s.blocks = newBlocks(s.store, s.log)
 	s.modules = newModules(s)
 	s.memory = newMemory(account.Process())

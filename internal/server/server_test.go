@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -132,29 +130,6 @@ func TestKeyLife(t *testing.T) {
 	f.send("GET", "/v1/keys", first.Secret, nil).problem(t, 401)
 	f.ok("DELETE", "/v1/tenants/acme", f.operator, nil, nil)
 	f.send("GET", "/v1/keys", second.Secret, nil).problem(t, 401)
-}
-
-// TestRates counts requests by a clock of its own.
-func TestRates(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_000_000, 0)
-	r := newRates(func() time.Time { return now })
-	for range 60 {
-		require.NoError(t, r.take("a", 60))
-	}
-	p := problemOf(r.take("a", 60))
-	require.Equal(t, 429, p.Status)
-	require.Equal(t, "requests_per_minute", p.Quota)
-	require.Equal(t, "1", p.GetHeaders().Get("Retry-After"))
-	require.NoError(t, r.take("b", 60), "another tenant")
-	now = now.Add(time.Second)
-	require.NoError(t, r.take("a", 60))
-	require.Error(t, r.take("a", 60))
-	for i := range 2 * maxRates {
-		require.NoError(t, r.take(fmt.Sprint("key", i), 60))
-		now = now.Add(100 * time.Millisecond)
-	}
-	require.LessOrEqual(t, len(r.tenants), maxRates, "tenants that are idle are forgotten")
 }
 
 func TestRateOfTenant(t *testing.T) {

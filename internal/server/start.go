@@ -95,7 +95,7 @@ func (r *runs) start(w http.ResponseWriter, req *http.Request, c *Caller) error 
 	}
 	var in StartRun
 	var messages []abi.Message
-	if err := r.server.read(req.Context(), c, len(b), func() error {
+	if err := r.server.parse(req.Context(), c, len(b), func() error {
 		if err := in.read(b); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (r *runs) begin(ctx context.Context, c *Caller, name string, version int64,
 		o.release()
 		return nil, err
 	}
-	done, err := r.server.keep(ctx, c)
+	done, err := r.server.admission.Write(ctx, c.Key.Tenant, c.body)
 	if err != nil {
 		o.release()
 		return nil, err
@@ -366,7 +366,7 @@ var errGoesOn = errors.New("run is already in progress")
 // it. Of several that have its id at once, one gets as far as that. The agent is
 // released by it.
 func (r *runs) run(t *store.Tenant, id string, o *opened, admit func() error, events func(context.Context) (iter.Seq2[agent.ClientEvent, error], error)) (*live, error) {
-	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.server.guests.sharer(t.ID())))
+	ctx, cancel := context.WithCancelCause(sandbox.Sharing(context.Background(), r.server.admission.Sharer(t.ID())))
 	pins := o.Pins()
 	hide := hiddenIn(pins)
 	l := r.lives.add(id, t.ID(), pins, cancel)

@@ -64,21 +64,6 @@ func TestGivingUpIsNotByTheLease(t *testing.T) {
 	require.Equal(t, agent.StatusFinished, take())
 }
 
-// A clock that is set back takes no requests from a tenant.
-func TestRatesWithAClockThatIsSetBack(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	r := newRates(func() time.Time { return now })
-	for range 60 {
-		require.NoError(t, r.take("acme", 60))
-	}
-	require.Error(t, r.take("acme", 60))
-	now = now.Add(-time.Hour)
-	require.Error(t, r.take("acme", 60))
-	now = now.Add(time.Second)
-	require.NoError(t, r.take("acme", 60), "it goes on from there")
-}
-
 // Whether a run is held is asked of the database, whose clock leases are by: one that another
 // server runs is canceled there, however far ahead this one's clock is.
 func TestTheDatabasesClockJudgesLeases(t *testing.T) {

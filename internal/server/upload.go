@@ -19,12 +19,12 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
 // How uploads are taken.
 const (
-	uploadRetry   = 5 * time.Second
 	manifestExtra = 1 << 20
 	progressEvery = 1 << 20 // bytes
 )
@@ -55,7 +55,7 @@ func (m *modules) upload(w http.ResponseWriter, r *http.Request, c *Caller) erro
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, most*4/3+manifestExtra)
 	}
-	done, err := m.admit(c.Key.Tenant)
+	done, err := m.admission.Upload(r.Context(), c.Key.Tenant)
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 		return nil, problem(codeBlocked, "the operator blocks module sha256:%s: %s", u.digest, why)
 	}
 	u.tell("waiting", nil)
-	brought, err := u.modules.bringing.take(r.Context(), u.caller.Key.Tenant)
+	checked, err := u.modules.admission.Check(r.Context(), u.caller.Key.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	defer brought()
-	done, err := u.modules.compiling.take(r.Context(), u.caller.Key.Tenant)
+	defer checked()
+	done, err := u.modules.admission.Compile(r.Context(), u.caller.Key.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +139,8 @@ func (u *upload) run(r *http.Request) (*Module, error) {
 		return nil, err
 	}
 	var shown *Module
-	lowly(func() {
-		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.guests.sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
+	admission.RunLowPriority(func() {
+		shown, err = u.take(sandbox.Sharing(r.Context(), u.modules.admission.Sharer(u.caller.Key.Tenant)), content, r.Header.Get("Content-Type"))
 	})
 	return shown, err
 }

@@ -1,0 +1,73 @@
+package fairshare
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxIdle is the number of tenants above which those whose bucket is full are forgotten.
+const maxIdle = 10_000
+
+// buckets holds a token bucket for each tenant.
+type buckets struct {
+	mu sync.Mutex
+	of map[string]*rate.Limiter
+}
+
+// get returns a tenant's bucket with this limit and burst. A new one is full.
+func (b *buckets) get(tenant string, now time.Time, limit rate.Limit, burst int) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.of[tenant]
+	switch {
+	case l == nil:
+		if len(b.of) >= maxIdle {
+			b.forget(now)
+		}
+		if b.of == nil {
+			b.of = map[string]*rate.Limiter{}
+		}
+		l = rate.NewLimiter(limit, burst)
+		b.of[tenant] = l
+	case l.Limit() != limit || l.Burst() != burst:
+		l.SetLimitAt(now, limit)
+		l.SetBurstAt(now, burst)
+	}
+	return l
+}
+
+// forget drops the full buckets: a new one is full, too. The caller holds mu.
+func (b *buckets) forget(now time.Time) {
+	for tenant, l := range b.of {
+		if l.TokensAt(now) >= float64(l.Burst()) {
+			delete(b.of, tenant)
+		}
+	}
+}
+
+// A RateLimiter limits the requests of each tenant. Each server process has its own.
+type RateLimiter struct {
+	now     func() time.Time
+	buckets buckets
+}
+
+// NewRateLimiter returns a rate limiter with a clock.
+func NewRateLimiter(now func() time.Time) *RateLimiter { return &RateLimiter{now: now} }
+
+// Allow takes one request. A tenant can send the requests of a minute at once, and gets them back
+// evenly over a minute. Zero means no limit. If the request is not allowed, retry is when the
+// next one is.
+func (r *RateLimiter) Allow(tenant string, perMinute int64) (retry time.Duration, ok bool) {
+	if perMinute <= 0 {
+		return 0, true
+	}
+	now, limit := r.now(), rate.Limit(float64(perMinute)/60)
+	l := r.buckets.get(tenant, now, limit, int(min(perMinute, math.MaxInt32)))
+	if l.AllowN(now, 1) {
+		return 0, true
+	}
+	return time.Duration((1 - l.TokensAt(now)) / float64(limit) * float64(time.Second)), false
+}

@@ -1,0 +1,175 @@
+package fairshare
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Unlimited is a number of slots that is never reached.
+const Unlimited = 1 << 30
+
+// A Semaphore has a number of slots. A free slot goes to the waiting tenant that was served least
+// recently, and within a tenant in the order of arrival. A tenant that starts to wait counts as
+// just served, so that no tenant starves.
+type Semaphore struct {
+	perTenant int
+	queue     int
+
+	mu      sync.Mutex
+	free    int
+	tenants map[string]*tenant // that hold or wait for slots
+	waiting []*tenant          // that wait for slots, the least recently served first
+}
+
+// A tenant holds or waits for slots of a semaphore.
+type tenant struct {
+	name  string
+	held  int
+	queue []chan struct{} // FIFO; closed when the slot is granted
+}
+
+// A QueueFullError reports that a tenant has as many waiters as its queue holds.
+type QueueFullError struct {
+	Queue int // length of a tenant's queue
+}
+
+func (e *QueueFullError) Error() string {
+	return fmt.Sprintf("acquire slot: %d callers of this tenant wait already; try again later", e.Queue)
+}
+
+// NewSemaphore returns a semaphore. A tenant holds at most perTenant of the slots, so that a
+// smaller number than slots leaves some to others at all times. At most queue callers of a tenant
+// wait at once.
+func NewSemaphore(slots, perTenant, queue int) *Semaphore {
+	return &Semaphore{perTenant: perTenant, queue: queue, free: slots, tenants: map[string]*tenant{}}
+}
+
+// Acquire waits for a slot. It fails with a [*QueueFullError], or with the cause of ctx if ctx is
+// done first.
+//
+// release returns the slot. Other tenants can have it at once; the tenant itself only after delay,
+// until when the slot counts as one that it holds. Further calls of release have no effect.
+func (s *Semaphore) Acquire(ctx context.Context, name string) (release func(delay time.Duration), err error) {
+	t, ready, err := s.enqueue(name)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ready:
+	case <-ctx.Done():
+		s.leave(t, ready)
+		return nil, context.Cause(ctx)
+	}
+	var once sync.Once
+	return func(delay time.Duration) { once.Do(func() { s.release(t, delay) }) }, nil
+}
+
+// enqueue adds a waiter, which is served at once if that is possible.
+func (s *Semaphore) enqueue(name string) (t *tenant, ready chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t = s.tenants[name]
+	if t == nil {
+		t = &tenant{name: name}
+		s.tenants[name] = t
+	}
+	if len(t.queue) >= s.queue && (s.free == 0 || t.held >= s.perTenant) {
+		s.forget(t)
+		return nil, nil, &QueueFullError{s.queue}
+	}
+	ready = make(chan struct{})
+	if t.queue = append(t.queue, ready); len(t.queue) == 1 {
+		s.waiting = append(s.waiting, t)
+	}
+	s.serve()
+	return t, ready, nil
+}
+
+// serve grants free slots. The caller holds mu.
+func (s *Semaphore) serve() {
+	for s.free > 0 {
+		i := slices.IndexFunc(s.waiting, func(t *tenant) bool { return t.held < s.perTenant })
+		if i < 0 {
+			return
+		}
+		t := s.waiting[i]
+		close(t.queue[0])
+		t.queue = t.queue[1:]
+		t.held++
+		s.free--
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		if len(t.queue) > 0 {
+			s.waiting = append(s.waiting, t)
+		}
+	}
+}
+
+// release frees a slot for other tenants, and after delay for t.
+func (s *Semaphore) release(t *tenant, delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free++
+	if delay > 0 {
+		time.AfterFunc(delay, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.drop(t)
+		})
+		s.serve()
+		return
+	}
+	s.drop(t)
+}
+
+// drop ends the hold of t on a slot. The caller holds mu.
+func (s *Semaphore) drop(t *tenant) {
+	t.held--
+	s.forget(t)
+	s.serve()
+}
+
+// leave removes a waiter, or releases the slot that it was granted in the meantime.
+func (s *Semaphore) leave(t *tenant, ready chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(t.queue, ready)
+	if i < 0 {
+		s.free++
+		s.drop(t)
+		return
+	}
+	if t.queue = slices.Delete(t.queue, i, i+1); len(t.queue) == 0 {
+		s.waiting = slices.DeleteFunc(s.waiting, func(o *tenant) bool { return o == t })
+	}
+	s.forget(t)
+}
+
+// forget drops a tenant that neither holds nor waits for slots. The caller holds mu.
+func (s *Semaphore) forget(t *tenant) {
+	if t.held == 0 && len(t.queue) == 0 {
+		delete(s.tenants, t.name)
+	}
+}
+
+// Waiting returns the number of callers of a tenant that wait.
+func (s *Semaphore) Waiting(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tenants[name]; t != nil {
+		return len(t.queue)
+	}
+	return 0
+}
+
+// Held returns the number of slots that a tenant holds, delayed ones included.
+func (s *Semaphore) Held(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tenants[name]; t != nil {
+		return t.held
+	}
+	return 0
+}

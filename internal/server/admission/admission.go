@@ -1,0 +1,118 @@
+// Package admission decides when the work of a request may run, so that no tenant of a server
+// keeps another one waiting.
+//
+// What comes in is the name of a tenant and the kind of its work; what goes out is a release
+// function, or a [*QuotaError]. Each kind of work has a [fairshare.Semaphore]. Work that keeps a
+// processor busy is also charged to the tenant's budget: a tenant that used much recently is
+// delayed while others want the processors.
+//
+// The package knows no routes, no store and no runs.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/fairshare"
+)
+
+// A tenant's share of its half of the processors, once it used its burst.
+const (
+	cpuShare = 0.25
+	cpuBurst = 250 * time.Millisecond
+)
+
+// queueRetry is the Retry-After of a request whose tenant's queue is full.
+const queueRetry = 5 * time.Second
+
+// A Controller admits the work of the tenants of one server.
+type Controller struct {
+	InFlight   *InFlight
+	Rejections *Rejections
+
+	requests *fairshare.RateLimiter
+	controls *fairshare.RateLimiter
+
+	// processors are for work that takes one for longer than a moment: guests, lists, bodies.
+	processors *fairshare.Semaphore
+	cpu        *fairshare.Budget
+
+	lists  *fairshare.Semaphore // requests that only read
+	states *fairshare.Semaphore // requests for the state of a run
+	bodies *fairshare.Semaphore // large bodies that are parsed
+	inputs *fairshare.Semaphore // large inputs that are written to the journal
+
+	uploads   *fairshare.Semaphore // uploads that are received or checked
+	checks    *fairshare.Semaphore // modules and agents that are checked
+	checkTime *fairshare.Budget
+	compiles  *fairshare.Semaphore
+	builds    *fairshare.Semaphore // agents that are built
+
+	yield func() time.Duration // replaced in tests
+}
+
+// New returns a controller of so many processors. Delayed rejections end when draining is closed.
+func New(processors int, now func() time.Time, draining <-chan struct{}) *Controller {
+	perTenant := max(1, processors/2)
+	return &Controller{
+		yield:      yield,
+		InFlight:   newInFlight(),
+		Rejections: newRejections(draining),
+		requests:   fairshare.NewRateLimiter(now),
+		controls:   fairshare.NewRateLimiter(now),
+		processors: fairshare.NewSemaphore(processors, perTenant, fairshare.Unlimited),
+		cpu:        fairshare.NewBudget(cpuShare*float64(perTenant), cpuBurst*time.Duration(perTenant)),
+		lists:      fairshare.NewSemaphore(maxLists, 1, maxQueuedReads),
+		states:     fairshare.NewSemaphore(maxStates, 1, maxQueuedReads),
+		bodies:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedBodies),
+		inputs:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedBodies),
+		uploads:    fairshare.NewSemaphore(fairshare.Unlimited, MaxUploads, 0),
+		checks:     fairshare.NewSemaphore(fairshare.Unlimited, 1, maxQueuedChecks),
+		checkTime:  fairshare.NewBudget(checkShare, checkBurst),
+		compiles:   fairshare.NewSemaphore(maxCompiles, maxCompiles-1, maxQueuedChecks),
+		builds:     fairshare.NewSemaphore(maxBuilds, maxBuildsPerTenant, maxQueuedBuilds),
+	}
+}
+
+// A QuotaError reports that a tenant has as much of something as it may have on this server.
+type QuotaError struct {
+	Quota      string
+	RetryAfter time.Duration
+	Reason     string // what to do
+}
+
+func (e *QuotaError) Error() string { return e.Reason }
+
+// CheckRate counts a request of a tenant. Requests that control runs have a rate of their own.
+func (c *Controller) CheckRate(tenant string, control bool, perMinute int64) error {
+	limiter := c.requests
+	if control {
+		limiter = c.controls
+	}
+	if retry, ok := limiter.Allow(tenant, perMinute); !ok {
+		return &QuotaError{"requests_per_minute", retry, fmt.Sprintf("tenant %s may send %d requests a minute", tenant, perMinute)}
+	}
+	return nil
+}
+
+// acquire waits for a slot for some work.
+func acquire(ctx context.Context, s *fairshare.Semaphore, tenant, work string) (release func(time.Duration), err error) {
+	release, err = s.Acquire(ctx, tenant)
+	if full := (*fairshare.QueueFullError)(nil); errors.As(err, &full) {
+		return nil, &QuotaError{work, queueRetry, fmt.Sprintf("%d %s of this tenant are waiting; try again when some of them are done", full.Queue, work)}
+	}
+	return release, err
+}
+
+// run calls fn with a slot. Its time is charged to the tenant's processor budget, even if it panics.
+func (c *Controller) run(ctx context.Context, s *fairshare.Semaphore, tenant, work string, fn func() error) error {
+	release, err := acquire(ctx, s, tenant, work)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	defer func() { release(c.charge(c.cpu, tenant, time.Since(began), c.contended)) }()
+	return fn()
+}

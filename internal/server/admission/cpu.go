@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/fairshare"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// contention is how long yielding takes at least when others wanted the processor.
+const contention = 50 * time.Microsecond
+
+// Sharer returns a tenant as the sandbox sees it: its memory is counted together, and its guests
+// that run for longer than a moment take turns with those of other tenants.
+func (c *Controller) Sharer(tenant string) *sandbox.Sharer {
+	return &sandbox.Sharer{Name: tenant, Turn: func(ctx context.Context) (func(), error) { return c.Turn(ctx, tenant) }}
+}
+
+// Turn waits for a processor for one turn of a guest, which done ends.
+func (c *Controller) Turn(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.processors, tenant, "turns of a processor")
+	if err != nil {
+		return nil, err
+	}
+	waited := c.yield()
+	began := time.Now()
+	return func() {
+		release(c.charge(c.cpu, tenant, time.Since(began), func(tenant string) bool {
+			return waited > contention && c.InFlight.Others(tenant)
+		}))
+	}, nil
+}
+
+// charge charges a tenant's budget and returns the delay. If the resource is uncontended, there is
+// no delay and the deficit is cleared.
+func (c *Controller) charge(b *fairshare.Budget, tenant string, took time.Duration, contended func(tenant string) bool) time.Duration {
+	delay := b.Charge(tenant, took)
+	if delay > 0 && !contended(tenant) {
+		b.Forgive(tenant)
+		return 0
+	}
+	return delay
+}
+
+// contended reports whether other tenants want a processor, and yields to them.
+func (c *Controller) contended(tenant string) bool {
+	return c.InFlight.Others(tenant) && c.yield() > contention
+}
+
+// yield lets all others that want the processor run first. It returns for how long they did.
+func yield() time.Duration {
+	began := time.Now()
+	// The receiver of a released slot runs next on this processor, before Go's common queue: what
+	// comes from the disk, say, would wait for dozens of turns. Gosched goes to the end of that queue.
+	runtime.Gosched()
+	schedYield() // threads of this process wait in the kernel's queue, too
+	return time.Since(began)
+}

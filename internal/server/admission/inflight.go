@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Limits on the requests of one tenant at a server at once.
+const (
+	maxRequests  = 4096     // unless its quota says otherwise; event streams are requests
+	MaxBodyBytes = 64 << 20 // of bodies in memory
+
+	// controlRequests is the number of requests beyond the quota that a tenant may have in flight
+	// if they control its runs.
+	controlRequests = 64
+)
+
+// activeFor is how long a tenant counts as active after its last request: what that started may
+// still run.
+const activeFor = 10 * time.Second
+
+// InFlight counts the requests of each tenant that are being answered.
+type InFlight struct {
+	mu      sync.Mutex
+	tenants map[string]*load
+	latest  [2]arrival // of two different tenants, the later one first
+}
+
+// An arrival is the time of a tenant's last request.
+type arrival struct {
+	tenant string
+	at     time.Time
+}
+
+// A load is what the requests of one tenant take.
+type load struct {
+	requests int64
+	bytes    int64
+}
+
+func newInFlight() *InFlight { return &InFlight{tenants: map[string]*load{}} }
+
+// Enter admits a request of a tenant with a body of so many bytes, until it calls leave. A quota of
+// zero is the default one. The request calls bodyDone when the body is not in memory any more;
+// leave does so, too.
+func (f *InFlight) Enter(tenant string, quota int64, control bool, bytes int64) (bodyDone, leave func(), err error) {
+	limit := cmp.Or(quota, maxRequests)
+	if control {
+		limit += controlRequests
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.tenants[tenant]
+	if l == nil {
+		l = &load{}
+	}
+	switch {
+	case l.requests >= limit:
+		return nil, nil, &QuotaError{"concurrent_requests", time.Second, fmt.Sprintf("%d requests of this tenant are in flight, event streams included; end some of them", l.requests)}
+	case l.requests > 0 && l.bytes+bytes > MaxBodyBytes:
+		return nil, nil, &QuotaError{"body_bytes", time.Second, fmt.Sprintf("requests of this tenant with bodies of %d bytes are in flight, of at most %d; wait until some of them are answered", l.bytes, MaxBodyBytes)}
+	}
+	f.tenants[tenant] = l
+	l.requests++
+	l.bytes += bytes
+	if f.latest[0].tenant != tenant {
+		f.latest[1] = f.latest[0]
+	}
+	f.latest[0] = arrival{tenant, time.Now()}
+	bodyDone = sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		l.bytes -= bytes
+	})
+	return bodyDone, func() {
+		bodyDone()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if l.requests--; l.requests == 0 {
+			delete(f.tenants, tenant)
+		}
+	}, nil
+}
+
+// Others reports whether a tenant other than this one is active: it has a request in flight, or had
+// one recently.
+func (f *InFlight) Others(tenant string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	others := len(f.tenants)
+	if f.tenants[tenant] != nil {
+		others--
+	}
+	last := f.latest[0]
+	if last.tenant == tenant {
+		last = f.latest[1]
+	}
+	return others > 0 || time.Since(last.at) < activeFor
+}
+
+// Load returns the number of a tenant's requests in flight, and the bytes of their bodies in memory.
+func (f *InFlight) Load(tenant string) (requests, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.tenants[tenant]; l != nil {
+		return l.requests, l.bytes
+	}
+	return 0, 0
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package admission
+
+// RunLowPriority runs fn.
+func RunLowPriority(fn func()) { fn() }
+
+func schedYield() {}

@@ -1,0 +1,52 @@
+package admission
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/fairshare"
+)
+
+// A rejected request costs about as much as a small one that is answered, and counts for no quota.
+// So a tenant that is rejected much more often than a client that heeds Retry-After gets its
+// response later.
+const (
+	rejectionBurst = 600
+	rejectionRate  = 50 // a second
+	maxDelayed     = 4096
+)
+
+// NoKey stands for all callers without a valid key.
+const NoKey = "no key"
+
+// Rejections delays the rejections of tenants that are rejected too often.
+type Rejections struct {
+	budget   *fairshare.Budget // a second of it is rejectionRate rejections
+	draining <-chan struct{}
+	delayed  atomic.Int64
+}
+
+const rejectionCost = time.Second / rejectionRate
+
+func newRejections(draining <-chan struct{}) *Rejections {
+	return &Rejections{budget: fairshare.NewBudget(1, rejectionBurst*rejectionCost), draining: draining}
+}
+
+// Wait counts a rejection, and returns when it may be sent: at once if the tenant is within its
+// rate, or too many are delayed already; early if ctx is done or the server drains.
+func (r *Rejections) Wait(ctx context.Context, tenant string) {
+	delay := r.budget.Charge(tenant, rejectionCost)
+	if delay <= 0 {
+		return
+	}
+	defer r.delayed.Add(-1)
+	if r.delayed.Add(1) > maxDelayed {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.draining:
+	case <-time.After(delay):
+	}
+}

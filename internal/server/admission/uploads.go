@@ -1,0 +1,66 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/fairshare"
+)
+
+// Uploads and agents. A received upload is in a file; memory is taken only while it is compiled.
+const (
+	MaxUploads      = 4 // of a tenant, received or checked at once
+	maxCompiles     = 2
+	maxQueuedChecks = 16 // of a tenant
+
+	// A tenant that checks modules and agents without end has a quarter of the time, after 5 s.
+	checkShare = 0.25
+	checkBurst = 5 * time.Second
+
+	// Building an agent may wait for MCP servers.
+	maxBuilds          = 64
+	maxBuildsPerTenant = 2
+	maxQueuedBuilds    = 256 // of a tenant
+)
+
+// Upload admits an upload, or fails at once. done ends it.
+func (c *Controller) Upload(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := c.uploads.Acquire(ctx, tenant)
+	if full := (*fairshare.QueueFullError)(nil); errors.As(err, &full) {
+		return nil, &QuotaError{"uploads", queueRetry, fmt.Sprintf("%d uploads of this tenant are in progress; wait until one of them has ended", MaxUploads)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { release(0) }, nil
+}
+
+// Check waits until a module or an agent of a tenant may be checked. done ends the check.
+func (c *Controller) Check(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.checks, tenant, "compiles")
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	return func() { release(c.charge(c.checkTime, tenant, time.Since(began), c.InFlight.Others)) }, nil
+}
+
+// Compile waits until a module of a tenant may be compiled. done ends it.
+func (c *Controller) Compile(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.compiles, tenant, "compiles")
+	if err != nil {
+		return nil, err
+	}
+	return func() { release(0) }, nil
+}
+
+// Build waits until an agent of a tenant may be built. done ends it.
+func (c *Controller) Build(ctx context.Context, tenant string) (done func(), err error) {
+	release, err := acquire(ctx, c.builds, tenant, "agents that are built")
+	if err != nil {
+		return nil, err
+	}
+	return func() { release(0) }, nil
+}

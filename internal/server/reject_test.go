@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/internal/fairshare"
+	"github.com/agent-runner/agent-runner/internal/server/admission"
+)
+
+// TestRejectionsAreDelayed checks that each kind of rejection counts.
+func TestRejectionsAreDelayed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ok("PATCH", "/v1/tenants/acme", f.operator, map[string]any{"quota": map[string]any{"requests_per_minute": 1}}, nil)
+	f.ok("GET", "/v1/keys", f.acme, nil, nil)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name, tenant, path, key string
+		status                  int
+	}{
+		{"quota", "acme", "/v1/keys", f.acme, http.StatusTooManyRequests},
+		{"invalid key", admission.NoKey, "/v1/keys", "ar_x", http.StatusUnauthorized},
+		{"unknown path", admission.NoKey, "/v1/nothing", "", http.StatusNotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			reject := func() { f.server.admission.Rejections.Wait(canceled, c.tenant) }
+			for range 1000 {
+				reject()
+			}
+			ended := make(chan struct{})
+			defer close(ended)
+			go func() { // goes on, so that a slow machine does not refill the budget
+				for tick := time.Tick(time.Millisecond); ; reject() {
+					select {
+					case <-tick:
+					case <-ended:
+						return
+					}
+				}
+			}()
+			began := time.Now()
+			f.send("GET", c.path, c.key, nil).problem(t, c.status)
+			require.Greater(t, time.Since(began), fairshare.MaxDelay/2)
+		})
+	}
+}
