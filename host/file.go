@@ -21,6 +21,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/egress"
@@ -50,7 +51,7 @@ type FileOptions struct {
 	Logger *slog.Logger
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
-	Journal *agent.JournalOptions
+	Journal *journal.Options
 	// Values stores the durable values of modules of Tenant. If it is nil, modules have
 	// none.
 	Values chain.Values

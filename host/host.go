@@ -28,6 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -188,7 +189,7 @@ type AgentOptions struct {
 	PauseLimit time.Duration
 
 	// Journal, if not nil, journals the agent's runs. Without it, they end with the process.
-	Journal *agent.JournalOptions
+	Journal *journal.Options
 }
 
 // An Agent runs conversations. Its methods are safe for concurrent use.

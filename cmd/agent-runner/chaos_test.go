@@ -28,7 +28,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -54,7 +54,7 @@ func mortalMain() {
 	where, number, _ := strings.Cut(os.Getenv(envMortal), ":")
 	at, _ := strconv.ParseInt(number, 10, 64)
 	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, compile: &sandbox.ChildOptions{},
-		journal: func(j agent.Journal) agent.Journal {
+		journal: func(j journal.Journal) journal.Journal {
 			return &mortalJournal{Journal: j, at: at, after: where == "after"}
 		}}
 	os.Exit(execute(context.Background(), e, os.Args[1:]))
@@ -62,7 +62,7 @@ func mortalMain() {
 
 // A mortalJournal kills its process at a chosen write.
 type mortalJournal struct {
-	agent.Journal
+	journal.Journal
 	at     int64
 	after  bool
 	writes atomic.Int64
@@ -85,11 +85,11 @@ func die() {
 	select {}
 }
 
-func (m *mortalJournal) Create(ctx context.Context, r *agent.NewRun) error {
+func (m *mortalJournal) Create(ctx context.Context, r *journal.Creation) error {
 	return m.write(func() error { return m.Journal.Create(ctx, r) })
 }
 
-func (m *mortalJournal) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+func (m *mortalJournal) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
 	err = m.write(func() error {
 		kept, err = m.Journal.Claim(ctx, c)
 		return err
@@ -97,7 +97,7 @@ func (m *mortalJournal) Claim(ctx context.Context, c *agent.Claim) (kept *agent.
 	return kept, err
 }
 
-func (m *mortalJournal) Commit(ctx context.Context, c *agent.Commit) error {
+func (m *mortalJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
@@ -330,7 +330,7 @@ func (v *victim) work(e *abi.Event) *abi.Event {
 }
 
 // find finds the run of a process that was killed before it reported the run.
-func (v *victim) find() *agent.RunInfo {
+func (v *victim) find() *journal.RunInfo {
 	if v.run != "" {
 		info, err := v.w.at.Run(v.t.Context(), v.run)
 		require.NoError(v.t, err, "%s is lost", v.key)
@@ -370,7 +370,7 @@ func (v *victim) live() {
 		case info == nil: // it was killed before there was a run
 			v.process(begin...)
 			continue
-		case info.Status == agent.StatusFinished:
+		case info.Status == journal.StatusFinished:
 			v.catchUp()
 			v.check(info)
 			return
@@ -385,7 +385,7 @@ func (v *victim) live() {
 }
 
 // check checks the reported events, the stored events and the effects.
-func (v *victim) check(info *agent.RunInfo) {
+func (v *victim) check(info *journal.RunInfo) {
 	t := v.t
 	require.Equal(t, abi.RunStop, info.FinishReason, v.key)
 	require.Equal(t, v.last, info.LastSeq)
@@ -468,7 +468,7 @@ func chaos(t *testing.T, where string) {
 	t.Logf("%d runs came to their end, through %d processes, of which %d were killed", len(runs), w.processes.Load(), int64(*chaosKills)-w.kills.Load())
 	for _, r := range runs {
 		if r.LastSeq > 0 { // without an event nobody knew of it: another one took its place
-			require.Equal(t, agent.StatusFinished, r.Status)
+			require.Equal(t, journal.StatusFinished, r.Status)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agent-runner/agent-runner/host"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server"
 	"github.com/agent-runner/agent-runner/internal/spawner"
@@ -47,7 +47,7 @@ type env struct {
 	tinyGo bool
 	// journal, if not nil, wraps the journal of runs. Tests use it to kill the process at
 	// a write.
-	journal func(agent.Journal) agent.Journal
+	journal func(journal.Journal) journal.Journal
 }
 
 func main() {

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A pausedFile is the stored form of a run that waits for answers. It does not contain
@@ -117,7 +118,7 @@ func (c *runCommand) begin(ctx context.Context, a *host.Agent, messages []abi.Me
 		state.Modules = nil
 	}
 	events, err := a.Resume(ctx, state, answers)
-	if pins := (*agent.PinError)(nil); errors.As(err, &pins) {
+	if pins := (*journal.PinError)(nil); errors.As(err, &pins) {
 		return nil, usagef("%s: %w, or add --changed-modules to use these", c.resume, err)
 	}
 	if err != nil {

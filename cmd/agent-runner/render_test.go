@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -210,7 +211,7 @@ func TestShownRun(t *testing.T) {
 	deed := func(entry, what, answer string) agent.DeedOf {
 		return agent.DeedOf{Deed: chain.Deed{Entry: entry, What: what, Call: call.ID, Done: true, Answer: json.RawMessage(answer)}}
 	}
-	x := &exported{Run: &agent.RunInfo{},
+	x := &exported{Run: &journal.RunInfo{},
 		History: &agent.History{
 			Phases: []agent.PhaseDeeds{{Phase: agent.PhaseTools, Step: 1, Deeds: []agent.DeedOf{
 				deed("guard", "gate_tool", `{"decision":"allow"}`),

@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
 
@@ -95,7 +96,7 @@ func (p *runReplay) do(ctx context.Context) error {
 }
 
 // which returns the entry whose module is replaced, and that module's digest.
-func (p *runReplay) which(r *agent.RunInfo) (entry, digest string, err error) {
+func (p *runReplay) which(r *journal.RunInfo) (entry, digest string, err error) {
 	name := cmp.Or(p.entry, agentfile.EntryName(p.path))
 	var names []string
 	for _, pin := range r.Modules {
@@ -260,7 +261,7 @@ func (r *recorded) again(ctx context.Context, a *host.Agent, x *exported) ([]abi
 			}
 		}
 		if len(answers) == 0 {
-			if x.Run.Status == agent.StatusFinished {
+			if x.Run.Status == journal.StatusFinished {
 				r.note = "The replay stops here: the run would wait for an answer that was never given."
 			}
 			return out, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
@@ -287,8 +288,8 @@ func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, me
 
 // unkept reports whether a run ended because the store failed.
 func unkept(err error) bool {
-	var journal *agent.JournalError
-	return errors.As(err, &journal)
+	var lost *journal.Error
+	return errors.As(err, &lost)
 }
 
 // paused reports whether a run ended waiting for an answer.
@@ -374,12 +375,12 @@ func (c *runCommand) show(cancel func(), events iter.Seq2[abi.Event, error], sho
 // --store.
 func exitOf(ended error, storeAt string) error {
 	var end *host.Error
-	var journal *agent.JournalError
+	var lost *journal.Error
 	switch {
 	case ended == nil:
 		return nil
-	case errors.As(ended, &journal) && !errors.Is(ended, agent.ErrFenced) && !errors.Is(ended, agent.ErrExists):
-		return &endedError{exitFailed, fmt.Errorf("%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s", ended, journal.Run, storeFlag(storeAt))}
+	case errors.As(ended, &lost) && !errors.Is(ended, journal.ErrFenced) && !errors.Is(ended, journal.ErrExists):
+		return &endedError{exitFailed, fmt.Errorf("%w\nReported events are stored; once the store works again, resume with: agent-runner runs resume %s%s", ended, lost.Run, storeFlag(storeAt))}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunStopped:
 		return &endedError{exitStopped, ended}
 	case errors.As(ended, &end) && end.FinishReason == abi.RunCanceled:

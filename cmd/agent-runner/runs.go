@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -107,7 +108,7 @@ func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx conte
 		return err
 	}
 	defer c.store.Close()
-	if err = run(ctx, id); errors.Is(err, agent.ErrNoRun) {
+	if err = run(ctx, id); errors.Is(err, journal.ErrNoRun) {
 		err = fmt.Errorf("%w in %s; list them with: agent-runner runs list%s", err, place(at), storeFlag(c.storeAt))
 	}
 	return err
@@ -117,7 +118,7 @@ func (c *runsCommand) list() *cobra.Command {
 	var status, named string
 	var limit listLimit
 	check := func() (int, error) {
-		if status != "" && status != string(agent.StatusRunning) && status != string(agent.StatusPaused) && status != string(agent.StatusFinished) && status != string(agent.StatusQuarantined) {
+		if status != "" && status != string(journal.StatusRunning) && status != string(journal.StatusPaused) && status != string(journal.StatusFinished) && status != string(journal.StatusQuarantined) {
 			return 0, usagef("--status is %q; want running, paused, finished or quarantined", status)
 		}
 		return limit.max()
@@ -127,7 +128,7 @@ func (c *runsCommand) list() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		runs, err := listRuns(ctx, c.store, store.Filter{Status: agent.Status(status), Agent: named}, rows)
+		runs, err := listRuns(ctx, c.store, store.Filter{Status: journal.Status(status), Agent: named}, rows)
 		if err != nil {
 			return err
 		}
@@ -153,8 +154,8 @@ func (c *runsCommand) list() *cobra.Command {
 }
 
 // listRuns reads at most limit runs of a store, or all if limit is 0.
-func listRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]agent.RunInfo, error) {
-	all := []agent.RunInfo{}
+func listRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]journal.RunInfo, error) {
+	all := []journal.RunInfo{}
 	for {
 		f.Limit = client.MaxRunPage
 		if limit > 0 {
@@ -172,7 +173,7 @@ func listRuns(ctx context.Context, s store.Store, f store.Filter, limit int) ([]
 	}
 }
 
-func listText(runs []agent.RunInfo, now time.Time) string {
+func listText(runs []journal.RunInfo, now time.Time) string {
 	if len(runs) == 0 {
 		return "no runs\n"
 	}
@@ -188,13 +189,13 @@ func listText(runs []agent.RunInfo, now time.Time) string {
 }
 
 // statusText returns the status of a run, or its finish reason.
-func statusText(r *agent.RunInfo, now time.Time) string {
+func statusText(r *journal.RunInfo, now time.Time) string {
 	switch {
-	case r.Status == agent.StatusFinished:
+	case r.Status == journal.StatusFinished:
 		return r.FinishReason
-	case r.Status == agent.StatusPaused, len(r.Pending) > 0 && r.Lease.Before(now):
+	case r.Status == journal.StatusPaused, len(r.Pending) > 0 && r.LeaseExpires.Before(now):
 		return "waiting for an answer"
-	case ownerGone(r.Owner) || r.Lease.Before(now):
+	case ownerGone(r.Owner) || r.LeaseExpires.Before(now):
 		return "interrupted"
 	default:
 		return "running"
@@ -215,7 +216,7 @@ func ago(d time.Duration) string {
 }
 
 // again recreates the agent of a stored run, and calls fn with it.
-func (c *runsCommand) again(ctx context.Context, r *runCommand, info *agent.RunInfo, fn func(*host.Agent) error) error {
+func (c *runsCommand) again(ctx context.Context, r *runCommand, info *journal.RunInfo, fn func(*host.Agent) error) error {
 	file, replay, err := fileOf(info)
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func hostFlags(cmd *cobra.Command, r *runCommand) {
 	cmd.PreRun = func(cmd *cobra.Command, _ []string) { r.chosen = cmd.Flags().Changed("cache-dir") }
 }
 
-func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, info *agent.RunInfo) error {
+func (c *runsCommand) goOn(ctx context.Context, r *runCommand, a *host.Agent, info *journal.RunInfo) error {
 	answers, err := r.given()
 	if err != nil {
 		return err
@@ -302,11 +303,11 @@ is waiting or was interrupted, its modules are notified of the end.`,
 		switch {
 		case err != nil:
 			return err
-		case info.Status == agent.StatusFinished:
-			return fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, info.FinishReason)
+		case info.Status == journal.StatusFinished:
+			return fmt.Errorf("run %s: %w: %s", id, journal.ErrFinished, info.FinishReason)
 		case force:
 			return c.abandon(ctx, info)
-		case info.Status == agent.StatusRunning && !ownerGone(info.Owner) && info.Lease.After(time.Now()):
+		case info.Status == journal.StatusRunning && !ownerGone(info.Owner) && info.LeaseExpires.After(time.Now()):
 			if err := c.store.Cancel(ctx, id); err != nil {
 				return err
 			}
@@ -337,9 +338,9 @@ is waiting or was interrupted, its modules are notified of the end.`,
 }
 
 // abandon ends a run without notifying its modules.
-func (c *runsCommand) abandon(ctx context.Context, info *agent.RunInfo) error {
-	if info.Status == agent.StatusRunning && ownerGone(info.Owner) {
-		if _, err := c.store.Claim(ctx, &agent.Claim{Run: info.ID, Epoch: info.Epoch, Owner: owner(), Lease: -time.Second, Steal: true}); err != nil {
+func (c *runsCommand) abandon(ctx context.Context, info *journal.RunInfo) error {
+	if info.Status == journal.StatusRunning && ownerGone(info.Owner) {
+		if _, err := c.store.Claim(ctx, &journal.Claim{Run: info.ID, Epoch: info.Epoch, Owner: owner(), Lease: -time.Second, Steal: true}); err != nil {
 			return err
 		}
 	}
@@ -432,9 +433,9 @@ func parseDays(flag, text string) (time.Duration, error) {
 
 // An exported run holds all stored data of a run.
 type exported struct {
-	Run     *agent.RunInfo `json:"run"`
-	History *agent.History `json:"history"`
-	Events  []abi.Event    `json:"events"`
+	Run     *journal.RunInfo `json:"run"`
+	History *agent.History   `json:"history"`
+	Events  []abi.Event      `json:"events"`
 }
 
 func (c *runsCommand) export() *cobra.Command {
@@ -503,7 +504,7 @@ func (c *runsCommand) tail() *cobra.Command {
 				continue
 			}
 			info, err := c.store.Run(ctx, id)
-			if err != nil || !follow || info.Status != agent.StatusRunning && info.LastSeq <= after {
+			if err != nil || !follow || info.Status != journal.StatusRunning && info.LastSeq <= after {
 				return err
 			}
 			select {

@@ -10,6 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/client"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // isRemote reports whether the command uses a server instead of a store.
@@ -47,7 +48,7 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 		return err
 	}
 	return c.remote.print(runs, func() string {
-		infos := make([]agent.RunInfo, len(runs))
+		infos := make([]journal.RunInfo, len(runs))
 		for i, r := range runs {
 			infos[i] = *runInfo(r)
 		}
@@ -57,14 +58,14 @@ func (c *runsCommand) listAtServer(ctx context.Context, f client.RunFilter, limi
 
 // runInfo converts a run of a server for the code that shows runs of a store. It sets a
 // valid lease, because the server tracks which process runs it.
-func runInfo(r *client.Run) *agent.RunInfo {
-	i := &agent.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, Lease: time.Now().Add(time.Hour)}
+func runInfo(r *client.Run) *journal.RunInfo {
+	i := &journal.RunInfo{ID: r.ID, Agent: r.Agent, Title: r.Title, Created: r.Created, Updated: r.Updated, LastSeq: r.LastEvent, LeaseExpires: time.Now().Add(time.Hour)}
 	i.JournalBytes = r.JournalBytes
-	i.Status, i.FinishReason, i.Step, i.Fuel = agent.Status(r.Status), r.FinishReason, r.Step, r.Fuel
+	i.Status, i.FinishReason, i.Step, i.Fuel = journal.Status(r.Status), r.FinishReason, r.Step, r.Fuel
 	i.Usage = abi.Usage{PromptTokens: r.Usage.PromptTokens, CompletionTokens: r.Usage.CompletionTokens, TotalTokens: r.Usage.TotalTokens}
 	i.Pending = pendingOf(r)
 	for _, m := range r.Modules {
-		i.Modules = append(i.Modules, agent.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")})
+		i.Modules = append(i.Modules, journal.Pin{Entry: m.Entry, Ring: "tenant", Digest: strings.TrimPrefix(m.Digest, "sha256:")})
 	}
 	return i
 }
@@ -148,8 +149,8 @@ func (c *runsCommand) resumeAtServer(ctx context.Context, r *runCommand, id stri
 	}
 	pending := pendingOf(run)
 	switch {
-	case run.Status == string(agent.StatusFinished):
-		return usagef("run %s: %w: %s", id, agent.ErrFinished, run.FinishReason)
+	case run.Status == string(journal.StatusFinished):
+		return usagef("run %s: %w: %s", id, journal.ErrFinished, run.FinishReason)
 	case len(pending) == 0:
 		return usagef("run %s is not waiting for answers; follow it with: agent-runner runs tail -f %s", id, id)
 	case len(answers) == 0:
@@ -172,7 +173,7 @@ func (c *runsCommand) cancelAtServer(ctx context.Context, id string) error {
 		return usagef("%w", err)
 	case err != nil:
 		return err
-	case run.Status == string(agent.StatusFinished):
+	case run.Status == string(journal.StatusFinished):
 		return c.say(did{Run: id, Did: "ended"}, "run %s has ended", id)
 	}
 	return c.say(did{Run: id, Did: "asked"}, "run %s is being canceled", id)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
@@ -119,7 +119,7 @@ once.`,
 	f.StringArrayVar(&c.private, "allow-private", nil, "let agents connect to private addresses in `RANGE`, such as 10.1.0.0/16, at hosts that their policy allows")
 	f.BoolVar(&c.newKey, "new-operator-key", false, "make another key of the operator, and print it")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "the `TIME` that requests and runs may take to end at a signal")
-	f.DurationVar(&c.lease, "lease", agent.DefaultLease, "the `TIME` without a heartbeat after which other servers, and the next one here, resume this one's runs; 5s or more")
+	f.DurationVar(&c.lease, "lease", journal.DefaultLeaseTTL, "the `TIME` without a heartbeat after which other servers, and the next one here, resume this one's runs; 5s or more")
 	f.StringVar(&c.mcpCommands, "mcp-commands", "", "let agents of the operator's tenant start the MCP servers listed in `FILE`; default: agents start no programs")
 	f.BoolVar(&c.noConfine, "no-confine", false, "let the process read and write all files of its user, start programs and connect to anything")
 	f.UintSliceVar(&c.connectPorts, "connect-ports", nil, "connect to these TCP `PORTS` only, such as 443, and to those of the store, $"+host.EnvBaseURL+" and $"+envOTLP+"; default: to all")

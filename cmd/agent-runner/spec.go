@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -94,7 +94,7 @@ func absolute(p *agentfile.Path) error {
 }
 
 // fileOf returns the agent file of a stored run, and its recording, if it has one.
-func fileOf(r *agent.RunInfo) (f *agentfile.File, replay string, err error) {
+func fileOf(r *journal.RunInfo) (f *agentfile.File, replay string, err error) {
 	var s spec
 	if len(r.Spec) == 0 {
 		return nil, "", fmt.Errorf("run %s was not started by this command: its agent is not stored with it", r.ID)
@@ -130,7 +130,7 @@ func keepModule(s store.Store) func(ctx context.Context, entry, path string) ([]
 const maxModule = 256 << 20
 
 // keptModule returns a function that reads the modules that a run started with.
-func keptModule(s store.Store, r *agent.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
+func keptModule(s store.Store, r *journal.RunInfo) func(ctx context.Context, entry, path string) ([]byte, error) {
 	return func(ctx context.Context, entry, _ string) ([]byte, error) {
 		for _, pin := range r.Modules {
 			if pin.Entry == entry && pin.Digest != "" {

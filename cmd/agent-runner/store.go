@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -41,12 +41,12 @@ func (e *env) storeAt(flag string) string {
 }
 
 // journalOptions returns the options that journal runs in a store.
-func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage) *agent.JournalOptions {
-	var j agent.Journal = s
+func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage) *journal.Options {
+	var j journal.Journal = s
 	if e.journal != nil {
 		j = e.journal(s)
 	}
-	return &agent.JournalOptions{Journal: j, Tenant: tenant, Owner: owner(), Gone: ownerGone, Spec: spec}
+	return &journal.Options{Journal: j, Tenant: tenant, Owner: owner(), Gone: ownerGone, Spec: spec}
 }
 
 func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -81,7 +82,7 @@ type Options struct {
 	PauseLimit time.Duration
 
 	// Journal keeps the agent's runs; nil: a run ends with its process.
-	Journal *JournalOptions
+	Journal *journal.Options
 
 	// Admit is asked before a run begins, and when it is resumed, with the chain
 	// that it will have and Parallel; it may wait, which the run's Timeout does
@@ -110,7 +111,7 @@ type Agent struct {
 // New returns an agent, or says what is wrong with the options.
 func New(o *Options) (*Agent, error) {
 	a := &Agent{Options: *o, tools: map[string]tool.Tool{}}
-	a.Journal = o.Journal.complete()
+	a.Journal = o.Journal.WithDefaults()
 	var err error
 	if a.Model == nil {
 		return nil, errors.New("an agent needs a model")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -25,7 +26,7 @@ type entry struct {
 	Records []phaseDelta `json:"records,omitempty"`
 
 	Fixed    *fixed                  `json:"fixed,omitempty"`
-	Messages *messagesDelta          `json:"messages,omitempty"`
+	Messages *journal.MessagesChange `json:"messages,omitempty"`
 	Rounds   []string                `json:"rounds,omitempty"` // that were added
 	Calls    map[int]json.RawMessage `json:"calls,omitempty"`  // CallStates by index, where they changed
 	NoCalls  bool                    `json:"no_calls,omitempty"`
@@ -54,12 +55,6 @@ type fixed struct {
 func (f *fixed) same(o *fixed) bool {
 	return o != nil && f.Instruction == o.Instruction && len(f.Tools) == len(o.Tools) && len(f.Input) == len(o.Input) &&
 		(len(f.Tools) == 0 || &f.Tools[0] == &o.Tools[0])
-}
-
-// A messagesDelta replaces the messages from an index on.
-type messagesDelta struct {
-	From  int             `json:"from"`
-	Items json.RawMessage `json:"items"` // an array
 }
 
 // live is what changes in the middle of a phase.
@@ -209,7 +204,7 @@ func (f *folded) add(e *entry) error {
 	return f.edit(e.Messages)
 }
 
-func (f *folded) edit(d *messagesDelta) error {
+func (f *folded) edit(d *journal.MessagesChange) error {
 	if d == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -41,7 +42,7 @@ func (r *run) finish(caller, ctx context.Context, err error) {
 	r.out.Lock()
 	out := r.prepare(e)
 	r.out.Unlock()
-	r.last(out, StatusFinished)
+	r.last(out, journal.StatusFinished)
 }
 
 // ended is the outcome, once all that the run told of before it stands in its
@@ -98,7 +99,7 @@ func (r *run) outcome(caller, ctx context.Context, err error) abi.Event {
 		stop   *chain.Stop
 		over   *chain.Over
 		most   *chain.Limited
-		full   *JournalFullError
+		full   *journal.FullError
 		memory *MemoryError
 		heavy  *OverloadedError
 	)
@@ -202,4 +203,19 @@ const shortageRetry = time.Minute
 func passes(err error) bool {
 	var short interface{ Retryable() bool }
 	return errors.As(err, &short) && short.Retryable()
+}
+
+// boundEnd lets the hooks at the run's end call cancel once they have written endBytes
+// more than the run may, and returns a function that releases what that takes.
+func (r *run) boundEnd(cancel context.CancelFunc) (release func() bool) {
+	k := r.keeper
+	for at := r.parent; at != nil; at = at.parent {
+		if at.keeper != nil {
+			k = at.keeper
+		}
+	}
+	if k == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(k.size.spent, cancel)
 }

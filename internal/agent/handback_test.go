@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A run whose process is about to end stops where a phase does, and another process
@@ -22,7 +23,7 @@ func TestHandBack(t *testing.T) {
 	handBack := make(chan struct{})
 	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
 	make := func(owner string, back chan struct{}) *agent.Agent {
-		a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: s, Owner: owner, HandBack: back},
+		a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: s, Owner: owner, Drain: back},
 			Tools: []tool.Tool{tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 				ran++
 				close(handBack)
@@ -40,8 +41,8 @@ func TestHandBack(t *testing.T) {
 		}
 		seqs = append(seqs, e.Seq)
 	}
-	require.ErrorIs(t, lost, agent.ErrHandedBack)
-	var journal *agent.JournalError
+	require.ErrorIs(t, lost, journal.ErrReleased)
+	var journal *journal.Error
 	require.True(t, errors.As(lost, &journal))
 	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
 	require.NoError(t, err, "nobody waits for the lease of the first")
@@ -66,7 +67,7 @@ func TestLeave(t *testing.T) {
 	leave, began := make(chan struct{}), 0
 	m := scripted.New(scripted.Calls(abi.NewToolCall("1", "t", "{}")), scripted.Text("done"))
 	make := func(owner string, leave chan struct{}) *agent.Agent {
-		a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: s, Owner: owner, Leave: leave},
+		a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: s, Owner: owner, Abort: leave},
 			Tools: []tool.Tool{tool.Idempotent(tool.Func(abi.Tool{Name: "t"}, func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 				if began++; began > 1 {
 					return abi.TextResult("ok"), nil
@@ -88,7 +89,7 @@ func TestLeave(t *testing.T) {
 		require.NotEqual(t, abi.EventRunFinished, e.Type)
 		seqs = append(seqs, e.Seq)
 	}
-	require.ErrorIs(t, lost, agent.ErrHandedBack)
+	require.ErrorIs(t, lost, journal.ErrReleased)
 	events, err := make("second", nil).Continue(t.Context(), "run_1", nil)
 	require.NoError(t, err, "nobody waits for the lease of the first")
 	var results []string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -63,7 +64,7 @@ type Edit struct {
 }
 
 // ReadHistory reads the history of a run that a journal has.
-func ReadHistory(kept *KeptRun) (*History, error) {
+func ReadHistory(kept *journal.StoredRun) (*History, error) {
 	state, _, err := restore(kept.Log)
 	if err != nil {
 		return nil, err

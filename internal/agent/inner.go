@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -92,7 +93,7 @@ const innerPatience = math.MaxInt64 / 4
 var errNotInner = errors.New("this journal has one run")
 
 // Create implements [Journal].
-func (j *innerJournal) Create(_ context.Context, r *NewRun) error {
+func (j *innerJournal) Create(_ context.Context, r *journal.Creation) error {
 	k := j.outer.keeper
 	j.outer.chain.Recording(func() {
 		k.call(j.index, &j.outer.state.Calls[j.index]) // how many runs it made
@@ -102,7 +103,7 @@ func (j *innerJournal) Create(_ context.Context, r *NewRun) error {
 }
 
 // Commit implements [Journal].
-func (j *innerJournal) Commit(_ context.Context, c *Commit) error {
+func (j *innerJournal) Commit(_ context.Context, c *journal.Commit) error {
 	more := &innerRun{Log: logOf(c.Log), LastSeq: c.Last}
 	var events []abi.Event
 	for line := range bytes.Lines(c.Events) {
@@ -120,9 +121,9 @@ func (j *innerJournal) Commit(_ context.Context, c *Commit) error {
 	if c.Progress != nil {
 		more.Stats = c.Progress.Stats
 	}
-	if p := c.Progress; p != nil && p.Status == StatusFinished && len(events) > 0 {
+	if p := c.Progress; p != nil && p.Status == journal.StatusFinished && len(events) > 0 {
 		more.Ended = &events[len(events)-1]
-	} else if p != nil && p.Status == StatusPaused {
+	} else if p != nil && p.Status == journal.StatusPaused {
 		more.Expires = j.inner.state.Expires
 	}
 	if c.Lazy && c.Log == nil {
@@ -161,10 +162,14 @@ func (j *innerJournal) Events(_ context.Context, _ string, after int64, _ int) (
 }
 
 // Load implements [Journal]: nobody looks for the run of a call.
-func (j *innerJournal) Load(context.Context, string) (*KeptRun, error) { return nil, errNotInner }
+func (j *innerJournal) Load(context.Context, string) (*journal.StoredRun, error) {
+	return nil, errNotInner
+}
 
 // Claim implements [Journal]: who has the run around it has this one.
-func (j *innerJournal) Claim(context.Context, *Claim) (*KeptRun, error) { return nil, errNotInner }
+func (j *innerJournal) Claim(context.Context, *journal.Claim) (*journal.StoredRun, error) {
+	return nil, errNotInner
+}
 
 // Renew implements [Journal].
 func (j *innerJournal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
@@ -211,10 +216,10 @@ func (c *caller) keptInside(r *run, call *abi.Call, forward []abi.EventType) {
 		return
 	}
 	j := &innerJournal{outer: c.run, index: c.run.indexOf(c.call), inner: r, call: call, forward: forward}
-	r.journal = &JournalOptions{Lease: DefaultLease, Patience: innerPatience, Journal: j}
+	r.journal = &journal.Options{LeaseTTL: journal.DefaultLeaseTTL, RetryTimeout: innerPatience, Journal: j}
 	if kept := c.call.Kept; kept != nil && r.state.ID == c.call.Child.ID {
 		j.events = kept.Events
-		r.goOnKept(r.journal, &KeptRun{RunInfo: RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}}, kept.Phase)
+		r.goOnKept(r.journal, &journal.StoredRun{RunInfo: journal.RunInfo{Epoch: 1, Entries: 1, LastSeq: r.state.LastSeq}}, kept.Phase)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -52,13 +53,13 @@ func (m *busyModel) Generate(_ context.Context, req *model.Request, sink func(ab
 // with and without a journal. The model and the tool take no time.
 func BenchmarkJournal(b *testing.B) {
 	owner := ""
-	run := func(b *testing.B, j agent.Journal) {
+	run := func(b *testing.B, j journal.Journal) {
 		o := &agent.Options{Model: &busyModel{history: 1}, MaxSteps: 2 * benchSteps, Tools: []tool.Tool{
 			tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 				return abi.TextResult("a result of some words"), nil
 			})}}
 		if j != nil {
-			o.Journal = &agent.JournalOptions{Journal: j, Tenant: owner}
+			o.Journal = &journal.Options{Journal: j, Tenant: owner}
 		}
 		a, err := agent.New(o)
 		require.NoError(b, err)
@@ -78,7 +79,7 @@ func BenchmarkJournal(b *testing.B) {
 		return s
 	}
 	b.Run("none", func(b *testing.B) { run(b, nil) })
-	tenant := func(b *testing.B, s store.Store) agent.Journal {
+	tenant := func(b *testing.B, s store.Store) journal.Journal {
 		_, err := s.CreateTenant(b.Context(), "acme", "", store.TenantQuota{RunsPerDay: 1 << 40, JournalBytes: 1 << 50, JournalBytesPerDay: 1 << 50}, nil)
 		require.NoError(b, err)
 		owner = "acme"
@@ -103,13 +104,13 @@ func historyOf(n int) []abi.Message {
 	return out
 }
 
-func busyAgent(tb testing.TB, m *busyModel, j agent.Journal) *agent.Agent {
+func busyAgent(tb testing.TB, m *busyModel, j journal.Journal) *agent.Agent {
 	o := &agent.Options{Model: m, MaxSteps: 2 * cmp.Or(m.steps, benchSteps), Tools: []tool.Tool{
 		tool.Func(abi.Tool{Name: "t"}, func(context.Context, abi.Call) (*abi.Result, error) {
 			return abi.TextResult("a result of some words"), nil
 		})}}
 	if j != nil {
-		o.Journal = &agent.JournalOptions{Journal: j}
+		o.Journal = &journal.Options{Journal: j}
 	}
 	a, err := agent.New(o)
 	require.NoError(tb, err)
@@ -121,7 +122,7 @@ func busyAgent(tb testing.TB, m *busyModel, j agent.Journal) *agent.Agent {
 func BenchmarkJournalOfHistory(b *testing.B) {
 	for _, n := range []int{10, 1000, 10_000} {
 		history := historyOf(n)
-		run := func(b *testing.B, j agent.Journal) {
+		run := func(b *testing.B, j journal.Journal) {
 			var took time.Duration
 			for b.Loop() {
 				m := &busyModel{history: n}
@@ -146,11 +147,11 @@ func BenchmarkJournalOfHistory(b *testing.B) {
 
 // A countingJournal counts the bytes that are written at each step.
 type countingJournal struct {
-	agent.Journal
+	journal.Journal
 	steps []int
 }
 
-func (c *countingJournal) Commit(ctx context.Context, commit *agent.Commit) error {
+func (c *countingJournal) Commit(ctx context.Context, commit *journal.Commit) error {
 	if p := commit.Progress; p != nil {
 		for len(c.steps) <= p.Step {
 			c.steps = append(c.steps, 0)

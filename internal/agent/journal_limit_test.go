@@ -13,6 +13,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -46,17 +47,17 @@ func busyTool() tool.Tool {
 
 // requireJournalFull checks that a run ended at its limit, once, and returns what the
 // store keeps of it.
-func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, err error) *agent.RunInfo {
+func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, err error) *journal.RunInfo {
 	t.Helper()
-	var full *agent.JournalFullError
+	var full *journal.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, []any{agent.LimitJournalBytes, limit, false}, []any{full.Limit, full.Max, full.Quota})
+	require.Equal(t, []any{journal.LimitBytes, limit, false}, []any{full.Limit, full.Max, full.Quota})
 	var ended *agent.Error
 	require.ErrorAs(t, err, &ended)
 	require.Equal(t, abi.RunLimit, ended.FinishReason)
 	info, err := s.Run(t.Context(), run)
 	require.NoError(t, err)
-	require.Equal(t, []any{agent.StatusFinished, abi.RunLimit}, []any{info.Status, info.FinishReason})
+	require.Equal(t, []any{journal.StatusFinished, abi.RunLimit}, []any{info.Status, info.FinishReason})
 	var kinds []abi.EventType
 	events, err := s.Events(t.Context(), run, 0, 1<<20)
 	require.NoError(t, err)
@@ -64,7 +65,7 @@ func requireJournalFull(t *testing.T, s store.Store, run string, limit int64, er
 	for i := range events {
 		switch e := &events[i]; e.Type {
 		case abi.EventLimit:
-			require.Equal(t, []any{agent.LimitJournalBytes, limit}, []any{e.Limit, e.Value})
+			require.Equal(t, []any{journal.LimitBytes, limit}, []any{e.Limit, e.Value})
 			kinds = append(kinds, e.Type)
 		case abi.EventRunFinished:
 			require.Equal(t, abi.CodeLimit, e.Error.Code)
@@ -93,7 +94,7 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
 		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Journal: &agent.JournalOptions{Journal: s, MaxBytes: limit}})
+			Journal: &journal.Options{Journal: s, MaxBytes: limit}})
 		info := requireJournalFull(t, s, "r", limit, err)
 		require.Greater(t, info.JournalBytes, int64(limit))
 		require.Less(t, info.JournalBytes, int64(limit+2*hookBytes), "what two hooks had emitted until then")
@@ -102,14 +103,14 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
 		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Limits: agent.Limits{JournalBytes: limit, OnLimit: agent.LimitEnd}, Journal: &agent.JournalOptions{Journal: s}})
+			Limits: agent.Limits{JournalBytes: limit, OnLimit: agent.LimitEnd}, Journal: &journal.Options{Journal: s}})
 		requireJournalFull(t, s, "r", limit, err)
 	})
 	t.Run("a limit only lowers", func(t *testing.T) {
 		t.Parallel()
 		s := openStore(t)
 		err := flood(t, s, &agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()},
-			Limits: agent.Limits{JournalBytes: 1 << 40}, Journal: &agent.JournalOptions{Journal: s, MaxBytes: limit}})
+			Limits: agent.Limits{JournalBytes: 1 << 40}, Journal: &journal.Options{Journal: s, MaxBytes: limit}})
 		requireJournalFull(t, s, "r", limit, err)
 	})
 	t.Run("sub-agent", func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestAFloodEndsAtItsLimit(t *testing.T) {
 		child, err := agent.New(&agent.Options{Name: "researcher", Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Chain: flooder(t), Tools: []tool.Tool{busyTool()}})
 		require.NoError(t, err)
 		parent, _ := agentOf(t, agent.Options{Name: "boss", Tools: []tool.Tool{agent.Tool(child, nil)},
-			Journal: &agent.JournalOptions{Journal: s, MaxBytes: limit}}, ask("1", "what is it?"))
+			Journal: &journal.Options{Journal: s, MaxBytes: limit}}, ask("1", "what is it?"))
 		_, err = eventsOf(t, parent, agent.Input{})
 		info := requireJournalFull(t, s, "r", limit, err)
 		require.Less(t, info.JournalBytes, int64(limit+3*hookBytes))
@@ -140,7 +141,7 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 		return nil, errors.Join(c.Emit("large", data), c.Emit("large", data), c.Emit("large", data))
 	}
 	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 10}, Chain: with(t, native("asks", each)), Tools: []tool.Tool{busyTool()},
-		Journal: &agent.JournalOptions{Journal: s, MaxBytes: 1 << 20}})
+		Journal: &journal.Options{Journal: s, MaxBytes: 1 << 20}})
 	require.NoError(t, err)
 	_, err = eventsOf(t, a, agent.Input{})
 	for range 5 {
@@ -166,14 +167,14 @@ func TestAResumedRunGoesOnCounting(t *testing.T) {
 
 // A quotaJournal reports from some commit on that a quota is used up.
 type quotaJournal struct {
-	agent.Journal
+	journal.Journal
 	commits, from int
 }
 
-func (q *quotaJournal) Commit(ctx context.Context, c *agent.Commit) error {
+func (q *quotaJournal) Commit(ctx context.Context, c *journal.Commit) error {
 	written := c.Written
-	if q.commits++; q.commits >= q.from && c.Progress != nil && c.Progress.Status == agent.StatusRunning {
-		full := &agent.JournalFullError{Limit: "journal_bytes_per_day", Max: 10, Used: 11, Quota: true}
+	if q.commits++; q.commits >= q.from && c.Progress != nil && c.Progress.Status == journal.StatusRunning {
+		full := &journal.FullError{Limit: "journal_bytes_per_day", Max: 10, Used: 11, Quota: true}
 		c.Full = full
 		if written != nil {
 			c.Written = func() { c.Full = full; written() }
@@ -188,10 +189,10 @@ func TestAQuotaEndsARun(t *testing.T) {
 	t.Parallel()
 	s := openStore(t)
 	a, err := agent.New(&agent.Options{Model: &busyModel{history: 1, steps: 100}, MaxSteps: 200, Tools: []tool.Tool{busyTool()}, Timeout: time.Minute,
-		Journal: &agent.JournalOptions{Journal: &quotaJournal{Journal: s, from: 10}}})
+		Journal: &journal.Options{Journal: &quotaJournal{Journal: s, from: 10}}})
 	require.NoError(t, err)
 	events, err := eventsOf(t, a, agent.Input{})
-	var full *agent.JournalFullError
+	var full *journal.FullError
 	require.ErrorAs(t, err, &full)
 	require.True(t, full.Quota)
 	last := lastOf(events)
@@ -199,6 +200,6 @@ func TestAQuotaEndsARun(t *testing.T) {
 	require.Contains(t, last.Error.Message, "journal_bytes_per_day")
 	info, err := s.Run(t.Context(), "r")
 	require.NoError(t, err)
-	require.Equal(t, agent.StatusFinished, info.Status)
+	require.Equal(t, journal.StatusFinished, info.Status)
 	require.Less(t, info.Step, 100)
 }

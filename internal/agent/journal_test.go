@@ -18,6 +18,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -26,7 +27,7 @@ var errDied = errors.New("the process died")
 
 // A mortal journal dies at one of its writes: before it is made, or after.
 type mortal struct {
-	agent.Journal
+	journal.Journal
 	at     int64 // the write; 0: none
 	after  bool
 	writes atomic.Int64
@@ -51,15 +52,15 @@ func (m *mortal) write(do func() error) error {
 	return do()
 }
 
-func (m *mortal) Create(ctx context.Context, r *agent.NewRun) error {
+func (m *mortal) Create(ctx context.Context, r *journal.Creation) error {
 	return m.write(func() error { return m.Journal.Create(ctx, r) })
 }
 
-func (m *mortal) Commit(ctx context.Context, c *agent.Commit) error {
+func (m *mortal) Commit(ctx context.Context, c *journal.Commit) error {
 	return m.write(func() error { return m.Journal.Commit(ctx, c) })
 }
 
-func (m *mortal) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+func (m *mortal) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
 	err = m.write(func() error {
 		kept, err = m.Journal.Claim(ctx, c)
 		return err
@@ -209,7 +210,7 @@ func countsHooks() *chain.Native {
 // eachOnce is what countsHooks' after_agent finds if each hook eachOnce once.
 const eachOnce = "before_agent=1 before_tool=3 wrap_tool_call=2 wrap_model=2 after_tools=1 "
 
-func (w *world) agent(t *testing.T, j agent.Journal) *agent.Agent {
+func (w *world) agent(t *testing.T, j journal.Journal) *agent.Agent {
 	t.Helper()
 	c, err := chain.New(
 		chain.Entry{Name: "counter", Middleware: countsHooks()},
@@ -223,7 +224,7 @@ func (w *world) agent(t *testing.T, j agent.Journal) *agent.Agent {
 		require.NoError(t, err)
 		o = &agent.Options{Name: "asker", Model: &asker{w, inner.Name}, Tools: []tool.Tool{agent.Tool(inner, nil)}}
 	}
-	o.Journal = &agent.JournalOptions{Journal: j, Owner: t.Name(), Gone: func(string) bool { return true }}
+	o.Journal = &journal.Options{Journal: j, Owner: t.Name(), Gone: func(string) bool { return true }}
 	a, err := agent.New(o)
 	require.NoError(t, err)
 	return a
@@ -253,7 +254,7 @@ func (c *taker) take(events iter.Seq2[abi.Event, error]) error {
 // catchUp takes from the store what the last process kept and did not tell.
 func (c *taker) catchUp(s store.Store) {
 	events, err := s.Events(c.t.Context(), "r", c.last, 1000)
-	if errors.Is(err, agent.ErrNoRun) {
+	if errors.Is(err, journal.ErrNoRun) {
 		return
 	}
 	require.NoError(c.t, err)
@@ -294,16 +295,16 @@ func live(t *testing.T, at int64, after bool, depth int) (w *world, c *taker, wr
 	for range 5 {
 		c.catchUp(s)
 		info, loadErr := s.Run(t.Context(), "r")
-		if errors.Is(loadErr, agent.ErrNoRun) { // it died before there was a run
+		if errors.Is(loadErr, journal.ErrNoRun) { // it died before there was a run
 			require.Zero(t, c.last)
 			_ = c.take(w.agent(t, m.Journal).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 			continue
 		}
 		require.NoError(t, loadErr)
-		if info.Status == agent.StatusFinished {
+		if info.Status == journal.StatusFinished {
 			break
 		}
-		j := agent.Journal(m)
+		j := journal.Journal(m)
 		if m.dead.Load() {
 			j = s
 		}
@@ -378,7 +379,7 @@ func TestTakenOver(t *testing.T) {
 			w.count("pay")
 			return abi.TextResult("late"), nil
 		}), w.tool("look", true), w.tool("asked", false)},
-		Journal: &agent.JournalOptions{Journal: s, Owner: "slow", Lease: time.Hour}})
+		Journal: &journal.Options{Journal: s, Owner: "slow", LeaseTTL: time.Hour}})
 	require.NoError(t, err)
 	lost := make(chan error, 1)
 	go func() {
@@ -390,11 +391,11 @@ func TestTakenOver(t *testing.T) {
 	}()
 	<-entered
 	o := slow.Options
-	o.Journal = &agent.JournalOptions{Journal: s, Owner: "other"}
+	o.Journal = &journal.Options{Journal: s, Owner: "other"}
 	patient, err := agent.New(&o)
 	require.NoError(t, err)
 	_, err = patient.Continue(t.Context(), "r", nil)
-	require.ErrorIs(t, err, agent.ErrBusy)
+	require.ErrorIs(t, err, journal.ErrBusy)
 	o.Journal.Gone = func(owner string) bool { return owner == "slow" }
 	other, err := agent.New(&o)
 	require.NoError(t, err)
@@ -405,8 +406,8 @@ func TestTakenOver(t *testing.T) {
 	close(leave)
 	require.NoError(t, c.take(events))
 	err = <-lost
-	require.ErrorIs(t, err, agent.ErrFenced)
-	var journal *agent.JournalError
+	require.ErrorIs(t, err, journal.ErrFenced)
+	var journal *journal.Error
 	require.ErrorAs(t, err, &journal)
 	require.Equal(t, 1, c.types()[abi.EventRunFinished])
 	require.Equal(t, 1, c.types()[abi.EventRunResumed])
@@ -422,7 +423,7 @@ func TestOneOfTwoContinues(t *testing.T) {
 	info, err := s.Run(t.Context(), "r")
 	require.NoError(t, err)
 	_, err = w.agent(t, s).Continue(t.Context(), "r", nil)
-	var waits *agent.WaitingError
+	var waits *journal.WaitingError
 	require.ErrorAs(t, err, &waits)
 	_, err = w.agent(t, s).Continue(t.Context(), "r", map[string]json.RawMessage{"int_9": json.RawMessage(`true`)})
 	require.ErrorContains(t, err, "int_9")
@@ -432,7 +433,7 @@ func TestOneOfTwoContinues(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			a, err := agent.New(&agent.Options{Model: w, Chain: w.agent(t, s).Chain, Tools: w.agent(t, s).Tools,
-				Journal: &agent.JournalOptions{Journal: s, Owner: "x"}})
+				Journal: &journal.Options{Journal: s, Owner: "x"}})
 			require.NoError(t, err)
 			events, err := a.Continue(t.Context(), "r", answers)
 			if err != nil {
@@ -446,9 +447,9 @@ func TestOneOfTwoContinues(t *testing.T) {
 	require.EqualValues(t, 1, won.Load())
 	requireLived(t, w, c)
 	_, err = w.agent(t, s).Continue(t.Context(), "r", nil)
-	require.ErrorIs(t, err, agent.ErrFinished)
+	require.ErrorIs(t, err, journal.ErrFinished)
 	_, err = w.agent(t, s).Continue(t.Context(), "none", nil)
-	require.ErrorIs(t, err, agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
 func TestPinnedModules(t *testing.T) {
@@ -457,10 +458,10 @@ func TestPinnedModules(t *testing.T) {
 	w := &world{calls: map[string]int{}}
 	c := &taker{t: t}
 	require.Error(t, c.take(w.agent(t, s).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}})))
-	other, err := agent.New(&agent.Options{Model: w, Tools: w.agent(t, s).Tools, Journal: &agent.JournalOptions{Journal: s}})
+	other, err := agent.New(&agent.Options{Model: w, Tools: w.agent(t, s).Tools, Journal: &journal.Options{Journal: s}})
 	require.NoError(t, err)
 	_, err = other.Continue(t.Context(), "r", map[string]json.RawMessage{"int_1": json.RawMessage(`true`)})
-	var pins *agent.PinError
+	var pins *journal.PinError
 	require.ErrorAs(t, err, &pins)
 	require.ErrorContains(t, err, "counter is missing")
 }
@@ -479,7 +480,7 @@ func TestCancelPaused(t *testing.T) {
 	require.Equal(t, 3, c.types()[abi.EventToolResult], "each call has an answer")
 	require.Zero(t, w.calls["asked"])
 	_, err = w.agent(t, s).Cancel(t.Context(), "r")
-	require.ErrorIs(t, err, agent.ErrFinished)
+	require.ErrorIs(t, err, journal.ErrFinished)
 }
 
 func TestCanceledInTheJournal(t *testing.T) {
@@ -491,7 +492,7 @@ func TestCanceledInTheJournal(t *testing.T) {
 			require.NoError(t, s.Cancel(t.Context(), "r"))
 			<-ctx.Done()
 			return nil, ctx.Err()
-		})}, Journal: &agent.JournalOptions{Journal: s, Lease: 50 * time.Millisecond}})
+		})}, Journal: &journal.Options{Journal: s, LeaseTTL: 50 * time.Millisecond}})
 	require.NoError(t, err)
 	c := &taker{t: t}
 	err = c.take(a.Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
@@ -500,5 +501,5 @@ func TestCanceledInTheJournal(t *testing.T) {
 	require.Equal(t, abi.RunCanceled, ended.FinishReason)
 	info, err := s.Run(t.Context(), "r")
 	require.NoError(t, err)
-	require.Equal(t, agent.StatusFinished, info.Status)
+	require.Equal(t, journal.StatusFinished, info.Status)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -38,7 +39,7 @@ const (
 // loop itself belong to the end of a phase, or to the state of a tool call, and
 // are held until that is there too.
 type keeper struct {
-	*JournalOptions
+	*journal.Options
 	run    *run
 	id     string
 	epoch  int64
@@ -55,15 +56,15 @@ type keeper struct {
 	safe     int                     // how many of them may be
 	rounds   int                     // how many are kept
 	fixed    *fixed                  // when it was last kept
-	progress *Progress               // but for what has been used since
+	progress *journal.Progress       // but for what has been used since
 	used     func() []abi.EntryStats // by the entries, so far
 	waiters  []*waiter
 	err      error // of the journal: nothing is kept any more
 	bytes    int64 // of staged and pending, counted as pending memory
 
-	collected int64    // bytes of changes in the last commit
-	given     given    // messages that a rewrite may replace; nil after the first model call
-	rewrite   *Rewrite // for the next commit
+	collected int64            // bytes of changes in the last commit
+	given     given            // messages that a rewrite may replace; nil after the first model call
+	rewrite   *journal.Rewrite // for the next commit
 
 	entries int64    // of the log
 	last    int64    // number of the last event that is kept
@@ -81,12 +82,20 @@ type keeper struct {
 }
 
 // newKeeper returns a keeper of a run that is claimed.
-func newKeeper(o *JournalOptions, r *run, epoch, entries, last int64) *keeper {
-	return &keeper{JournalOptions: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
-		pending: newEntry(), progress: &Progress{Status: StatusRunning, Step: r.state.Step},
+func newKeeper(o *journal.Options, r *run, epoch, entries, last int64) *keeper {
+	return &keeper{Options: o, run: r, id: r.state.ID, epoch: epoch, entries: entries, last: last,
+		pending: newEntry(), progress: &journal.Progress{Status: journal.StatusRunning, Step: r.state.Step},
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
-		landing: landed(), size: newJournalSize(o, r), landings: make(chan struct{}, maxLandings),
+		landing: landed(), size: newJournalSize(maxJournalBytes(o, r)), landings: make(chan struct{}, maxLandings),
 		shedder: newShedder(), backlog: backlog{more: make(chan struct{}, 1), room: make(chan struct{}, 1)}}
+}
+
+// maxJournalBytes is the lower one of the limits of a journal and of an agent.
+func maxJournalBytes(o *journal.Options, r *run) int64 {
+	if l := r.root.Limits.JournalBytes; l > 0 && (o.MaxBytes == 0 || l < o.MaxBytes) {
+		return l
+	}
+	return o.MaxBytes
 }
 
 // begin starts to keep. The run is ended by cancel if that fails.
@@ -199,7 +208,7 @@ func (k *keeper) stage() {
 	r.mu.Lock()
 	head := headOf(&r.state)
 	r.mu.Unlock()
-	progress := k.look(StatusRunning)
+	progress := k.look(journal.StatusRunning)
 	err := r.chain.Delta(true, func(d *chain.Delta) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -232,7 +241,7 @@ func (k *keeper) takeState(head *State) {
 		from := s.Messages.Changed(k.revision)
 		items, _ := s.Messages.JSON(from, s.Messages.Len(), int(^uint(0)>>1))
 		k.hold(len(items))
-		p.Messages, k.revision = &messagesDelta{from, items}, rev
+		p.Messages, k.revision = &journal.MessagesChange{From: from, Items: items}, rev
 		k.takeRewritten(from)
 	}
 	if s.ModelCalls > 0 || s.Phase == PhaseModel {
@@ -257,7 +266,7 @@ func (k *keeper) takeRewritten(from int) {
 	case err != nil:
 		_ = k.failLocked(err)
 	case r != nil && k.rewrite != nil:
-		maps.Copy(k.rewrite.messages, r.messages)
+		maps.Copy(k.rewrite.Messages, r.Messages)
 		k.rewrite.Title = r.Title
 	case r != nil:
 		k.rewrite = r
@@ -287,14 +296,14 @@ func (k *keeper) hold(n int) {
 }
 
 // look is how far the run has come.
-func (k *keeper) look(status Status) *Progress {
+func (k *keeper) look(status journal.Status) *journal.Progress {
 	s := &k.run.state
-	return &Progress{Status: status, Step: s.Step}
+	return &journal.Progress{Status: status, Step: s.Step}
 }
 
 // progressed is how far the run has come, with what has been used. Callers hold
 // the lock.
-func (k *keeper) progressed(now *live) *Progress {
+func (k *keeper) progressed(now *live) *journal.Progress {
 	p := *k.progress
 	p.Usage, p.Stats, p.Fuel = now.Usage, k.used(), 0
 	for _, e := range p.Stats {
@@ -305,7 +314,7 @@ func (k *keeper) progressed(now *live) *Progress {
 }
 
 // finish keeps how the run ended, or paused, together with its last event.
-func (k *keeper) finish(e ClientEvent, p *Progress) error {
+func (k *keeper) finish(e ClientEvent, p *journal.Progress) error {
 	k.run.hold(&e)
 	k.mu.Lock()
 	k.events = append(k.events, e)
@@ -346,14 +355,14 @@ var errEnded = errors.New("the run has ended")
 // work commits until the run has ended.
 func (k *keeper) work() {
 	defer close(k.done)
-	beat := time.NewTicker(k.Lease / beats)
+	beat := time.NewTicker(k.LeaseTTL / beats)
 	defer beat.Stop()
-	leave := k.Leave
+	leave := k.Abort
 	for {
 		select {
 		case <-leave:
 			leave = nil
-			_ = k.fail(ErrHandedBack)
+			_ = k.fail(journal.ErrReleased)
 		case <-k.wake:
 			k.hesitate()
 			k.commit()
@@ -401,7 +410,7 @@ func (k *keeper) commit() {
 	k.collected = 0
 	var disk <-chan error
 	if err == nil && c != nil {
-		if disk, err = k.write(c); errors.Is(err, ErrAborted) {
+		if disk, err = k.write(c); errors.Is(err, journal.ErrAborted) {
 			events, disk, err = k.retry(c, events)
 		}
 	}
@@ -420,7 +429,7 @@ func (k *keeper) commit() {
 }
 
 // collect takes what has gathered; nil if nothing has.
-func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, err error) {
+func (k *keeper) collect() (c *journal.Commit, events []ClientEvent, waiters []*waiter, err error) {
 	k.mu.Lock()
 	ch := k.chain
 	k.mu.Unlock()
@@ -447,7 +456,7 @@ func (k *keeper) collect() (c *Commit, events []ClientEvent, waiters []*waiter, 
 		log, changed = append(k.staged, k.pending), k.changed
 		k.staged, k.pending, k.changed = nil, newEntry(), false
 		k.collected, k.bytes = k.bytes, 0
-		c = &Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Lease: k.Lease}
+		c = &journal.Commit{Run: k.id, Epoch: k.epoch, Entry: k.entries, First: k.last + 1, Last: k.last, Lease: k.LeaseTTL}
 		if changed {
 			c.Progress = k.progressed(&now)
 			c.Rewrite, k.rewrite = k.rewrite, nil
@@ -503,8 +512,8 @@ func lines(events []ClientEvent) ([]byte, error) {
 }
 
 // try commits, again and again while the journal is not reached.
-func (k *keeper) try(c *Commit) error {
-	deadline := time.Now().Add(k.Patience)
+func (k *keeper) try(c *journal.Commit) error {
+	deadline := time.Now().Add(k.RetryTimeout)
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		err := k.Journal.Commit(ctx, c)
@@ -519,11 +528,11 @@ func (k *keeper) try(c *Commit) error {
 
 // renew gives a sign of life.
 func (k *keeper) renew() {
-	ctx, cancel := context.WithTimeout(context.Background(), k.Lease/beats)
+	ctx, cancel := context.WithTimeout(context.Background(), k.LeaseTTL/beats)
 	defer cancel()
-	stop, err := k.Journal.Renew(ctx, k.id, k.epoch, k.Lease)
+	stop, err := k.Journal.Renew(ctx, k.id, k.epoch, k.LeaseTTL)
 	switch {
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, journal.ErrFenced):
 		_ = k.fail(err)
 	case err == nil && stop:
 		k.cancel(errCanceledByJournal)
@@ -542,7 +551,7 @@ func (k *keeper) fail(err error) error {
 
 func (k *keeper) failLocked(err error) error {
 	if k.err == nil {
-		k.err = &JournalError{k.id, err}
+		k.err = &journal.Error{Run: k.id, Err: err}
 		k.cancel(k.err)
 	}
 	return k.err

@@ -1,6 +1,9 @@
 package agent
 
-import "github.com/agent-runner/agent-runner/abi"
+import (
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
 
 // maxLandings is how many commits of a run may be on their way to the disk.
 const maxLandings = 16
@@ -26,7 +29,7 @@ func (w *waiter) wrote(err error) (waits bool) {
 
 // write returns once a commit is made that outlasts the process, with what tells when
 // it outlasts a failure of power; nil: that is not waited for.
-func (k *keeper) write(c *Commit) (disk <-chan error, err error) {
+func (k *keeper) write(c *journal.Commit) (disk <-chan error, err error) {
 	if c.Lazy {
 		return nil, k.try(c)
 	}

@@ -56,10 +56,9 @@ type Limits struct {
 
 // The limits of a run, as events and errors call them.
 const (
-	LimitMaxSteps     = "max_steps"
-	LimitModelCalls   = "model_calls"
-	LimitToolCalls    = "tool_calls"
-	LimitJournalBytes = "journal_bytes"
+	LimitMaxSteps   = "max_steps"
+	LimitModelCalls = "model_calls"
+	LimitToolCalls  = "tool_calls"
 )
 
 // complete checks the limits, and fills in what they leave out.

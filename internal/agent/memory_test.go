@@ -17,18 +17,19 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // A slowJournal takes a second for each commit.
 type slowJournal struct {
-	agent.Journal
+	journal.Journal
 	bytes atomic.Int64 // of events that are persisted
 }
 
-func (j *slowJournal) Create(context.Context, *agent.NewRun) error { return nil }
+func (j *slowJournal) Create(context.Context, *journal.Creation) error { return nil }
 
-func (j *slowJournal) Commit(_ context.Context, c *agent.Commit) error {
+func (j *slowJournal) Commit(_ context.Context, c *journal.Commit) error {
 	time.Sleep(time.Second)
 	j.bytes.Add(int64(len(c.Events)))
 	return nil
@@ -110,7 +111,7 @@ func TestEventsWaitForASlowJournal(t *testing.T) {
 		var ahead int64
 		f.before = func() { ahead = max(ahead, f.emitted.Load()-j.bytes.Load()) }
 		process := account.New(account.LevelProcess, "", nil, 1<<30)
-		a, err := agent.New(&agent.Options{Model: modelFunc(nil), Chain: with(t, native("flood", f.native(10))), Journal: &agent.JournalOptions{Journal: j, MaxBytes: 1 << 30}})
+		a, err := agent.New(&agent.Options{Model: modelFunc(nil), Chain: with(t, native("flood", f.native(10))), Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}})
 		require.NoError(t, err)
 		var last abi.Event
 		for e, err := range a.Run(account.WithContext(t.Context(), process), agent.Input{Messages: []abi.Message{abi.User("hi")}}) {
@@ -238,7 +239,7 @@ func TestMemoryOfSubAgents(t *testing.T) {
 			return &abi.Response{Message: m}, nil
 		})
 		j := &slowJournal{}
-		last, peak, err := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &agent.JournalOptions{Journal: j, MaxBytes: 1 << 30}}, nil)
+		last, peak, err := limited(t, &agent.Options{Model: outer, Tools: []tool.Tool{agent.Tool(inner, nil)}, Journal: &journal.Options{Journal: j, MaxBytes: 1 << 30}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, abi.RunStop, last.FinishReason)
 		require.Greater(t, f.emitted.Load(), int64(40<<20))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -52,7 +53,7 @@ func (r *run) pause(ctx context.Context) {
 		state.Modules = r.root.Pins()
 	}
 	r.paused = &Paused{State: &state, Interrupts: pending}
-	r.last(out, StatusPaused)
+	r.last(out, journal.StatusPaused)
 }
 
 // Resume goes on with a paused run: answers by the ids of its interrupts, for

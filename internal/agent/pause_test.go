@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -363,7 +364,7 @@ func TestResumeWithOtherModules(t *testing.T) {
 	var state agent.State
 	require.NoError(t, json.Unmarshal(b, &state))
 	_, err = other.Resume(t.Context(), &state, answers)
-	var pins *agent.PinError
+	var pins *journal.PinError
 	require.ErrorAs(t, err, &pins)
 	require.ErrorContains(t, err, "entry 1 was asks in ring tenant, and is other")
 	require.Zero(t, n.Load())

@@ -20,13 +20,14 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
 // A powered journal has what it was given in memory until the disk is waited for. At one
 // of its writes power fails: that one and what else is in memory is lost.
 type powered struct {
-	agent.Journal
+	journal.Journal
 	at int64 // the write; 0: none
 
 	mu     sync.Mutex
@@ -68,17 +69,17 @@ func (p *powered) write(lazy bool, written func(), do func() error) error {
 	return failed
 }
 
-func (p *powered) Create(ctx context.Context, r *agent.NewRun) error {
+func (p *powered) Create(ctx context.Context, r *journal.Creation) error {
 	return p.write(r.Lazy, nil, func() error { return p.Journal.Create(ctx, r) })
 }
 
-func (p *powered) Commit(_ context.Context, c *agent.Commit) error {
+func (p *powered) Commit(_ context.Context, c *journal.Commit) error {
 	own, written := *c, c.Written
 	own.Written = nil
 	return p.write(c.Lazy, written, func() error { return p.Journal.Commit(context.Background(), &own) })
 }
 
-func (p *powered) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
+func (p *powered) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
 	err = p.write(false, nil, func() (err error) {
 		kept, err = p.Journal.Claim(ctx, c)
 		return err
@@ -108,7 +109,7 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 	s := openStore(t)
 	w, c = &world{calls: map[string]int{}, seen: map[int64]abi.EventType{}, depth: depth}, &taker{t: t}
 	p = &powered{Journal: s, at: at}
-	j := agent.Journal(p)
+	j := journal.Journal(p)
 	start := func() {
 		_ = c.take(w.agent(t, j).Run(t.Context(), agent.Input{RunID: "r", Messages: []abi.Message{abi.User("hi")}}))
 	}
@@ -118,7 +119,7 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 			j = s
 		}
 		info, loadErr := s.Run(t.Context(), "r")
-		if errors.Is(loadErr, agent.ErrNoRun) {
+		if errors.Is(loadErr, journal.ErrNoRun) {
 			c.lose(0)
 			start()
 			continue
@@ -126,7 +127,7 @@ func liveOn(t *testing.T, at int64, depth int) (w *world, c *taker, p *powered) 
 		require.NoError(t, loadErr)
 		c.lose(info.LastSeq)
 		c.catchUp(s)
-		if info.Status == agent.StatusFinished {
+		if info.Status == journal.StatusFinished {
 			break
 		}
 		var answers map[string]json.RawMessage
@@ -162,19 +163,19 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 
 // A busy disk takes long for each wait, and keeps nothing. It counts who waits.
 type busyDisk struct {
-	agent.Journal
+	journal.Journal
 	waits         atomic.Int64
 	written, safe atomic.Int64 // writes
 }
 
 const diskTakes = time.Second
 
-func (d *busyDisk) Create(context.Context, *agent.NewRun) error {
+func (d *busyDisk) Create(context.Context, *journal.Creation) error {
 	d.written.Add(1)
 	return nil
 }
 
-func (d *busyDisk) Commit(_ context.Context, c *agent.Commit) error {
+func (d *busyDisk) Commit(_ context.Context, c *journal.Commit) error {
 	n := d.written.Add(1)
 	if c.Lazy {
 		return nil
@@ -228,7 +229,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 					m.ToolCalls = []abi.ToolCall{abi.NewToolCall(fmt.Sprint(asked), "do", "{}")}
 					return &abi.Response{Message: m}, nil
 				})
-				a, err := agent.New(&agent.Options{Model: m, Journal: &agent.JournalOptions{Journal: d},
+				a, err := agent.New(&agent.Options{Model: m, Journal: &journal.Options{Journal: d},
 					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: !c.unsafe}, func(context.Context, abi.Call) (*abi.Result, error) {
 						if calls++; c.unsafe {
 							require.Equal(t, d.written.Load(), d.safe.Load(), "what has begun is safe")
@@ -257,14 +258,14 @@ func TestWaitsForTheDisk(t *testing.T) {
 
 // A logged journal has what was committed.
 type logged struct {
-	agent.Journal
+	journal.Journal
 	mu  sync.Mutex
 	log []byte
 }
 
-func (l *logged) Create(context.Context, *agent.NewRun) error { return nil }
+func (l *logged) Create(context.Context, *journal.Creation) error { return nil }
 
-func (l *logged) Commit(_ context.Context, c *agent.Commit) error {
+func (l *logged) Commit(_ context.Context, c *journal.Commit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.log = append(l.log, c.Log...)
@@ -332,7 +333,7 @@ func TestAnswerIsKeptBeforeItIsSeen(t *testing.T) {
 					}
 					return &abi.Response{Message: m}, nil
 				})
-				a, err := agent.New(&agent.Options{Model: m, Chain: c, Journal: &agent.JournalOptions{Journal: l},
+				a, err := agent.New(&agent.Options{Model: m, Chain: c, Journal: &journal.Options{Journal: l},
 					Tools: []tool.Tool{tool.Func(abi.Tool{Name: "do", Idempotent: true}, func(context.Context, abi.Call) (*abi.Result, error) {
 						if where == "an idempotent tool" {
 							see()

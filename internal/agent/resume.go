@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -43,7 +44,7 @@ func (a *Agent) Cancel(ctx context.Context, id string) (iter.Seq2[abi.Event, err
 }
 
 func isWaiting(err error) bool {
-	var waits *WaitingError
+	var waits *journal.WaitingError
 	return errors.As(err, &waits)
 }
 
@@ -70,11 +71,11 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 	if err := a.mayContinue(kept, answers); err != nil && (!cancel || !isWaiting(err)) {
 		return nil, err
 	}
-	claim := &Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.Lease}
-	claim.Steal = kept.Status == StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
+	claim := &journal.Claim{Run: id, Epoch: kept.Epoch, Owner: o.Owner, Lease: o.LeaseTTL}
+	claim.Steal = kept.Status == journal.StatusRunning && o.Gone != nil && o.Gone(kept.Owner)
 	wasRunning := !waits(kept)
 	var expires time.Time
-	if limit := a.PauseLimit; kept.Status == StatusPaused && limit > 0 {
+	if limit := a.PauseLimit; kept.Status == journal.StatusPaused && limit > 0 {
 		expires = kept.Updated.Add(limit)
 	}
 	if kept, err = o.Journal.Claim(ctx, claim); err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) reclaim(ctx context.Context, id string, answers map[string]json.
 }
 
 // goOnKept says that the run is kept already, and how much of it.
-func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
+func (r *run) goOnKept(o *journal.Options, kept *journal.StoredRun, phase int64) {
 	for i := range r.state.Calls {
 		c := &r.state.Calls[i]
 		c.Started = c.Started || r.state.Record.BegunTool(c.Call.ID)
@@ -118,16 +119,16 @@ func (r *run) goOnKept(o *JournalOptions, kept *KeptRun, phase int64) {
 }
 
 // mayContinue says why a run cannot go on, before it is claimed.
-func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) error {
-	if kept.Status == StatusFinished {
-		return fmt.Errorf("run %s: %w: %s", kept.ID, ErrFinished, kept.FinishReason)
+func (a *Agent) mayContinue(kept *journal.StoredRun, answers map[string]json.RawMessage) error {
+	if kept.Status == journal.StatusFinished {
+		return fmt.Errorf("run %s: %w: %s", kept.ID, journal.ErrFinished, kept.FinishReason)
 	}
 	if err := a.checkPins(kept.ID, kept.Modules); err != nil {
 		return err
 	}
 	switch {
 	case waits(kept) && len(answers) == 0:
-		return &WaitingError{kept.ID, kept.Pending}
+		return &journal.WaitingError{Run: kept.ID, Pending: kept.Pending}
 	case !waits(kept) && len(answers) > 0:
 		return fmt.Errorf("run %s does not wait for an answer", kept.ID)
 	case len(answers) == 0:
@@ -142,7 +143,9 @@ func (a *Agent) mayContinue(kept *KeptRun, answers map[string]json.RawMessage) e
 
 // waits reports whether a run waits for answers, also where a process was about
 // to go on with some and ended before it came to it.
-func waits(kept *KeptRun) bool { return kept.Status == StatusPaused || len(kept.Pending) > 0 }
+func waits(kept *journal.StoredRun) bool {
+	return kept.Status == journal.StatusPaused || len(kept.Pending) > 0
+}
 
 // openJournal begins to keep the run, where it is kept. Its context ends when
 // the journal fails, or somebody cancels the run there.
@@ -161,8 +164,8 @@ func (r *run) openJournal(ctx context.Context) (context.Context, func()) {
 		if err := k.end(); err != nil {
 			r.lost = err
 		}
-		if errors.Is(r.lost, ErrHandedBack) { // else who comes waits for the lease to end
-			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.Lease)
+		if errors.Is(r.lost, journal.ErrReleased) { // else who comes waits for the lease to end
+			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), k.LeaseTTL)
 			_, _ = o.Journal.Renew(ctx, r.state.ID, k.epoch, 0)
 			done()
 		}
@@ -195,7 +198,7 @@ func (r *run) keepBegin(ctx context.Context) bool {
 		return false
 	}
 	k.mu.Lock()
-	k.progress, k.changed = k.look(StatusRunning), true
+	k.progress, k.changed = k.look(journal.StatusRunning), true
 	k.mu.Unlock()
 	if r.crashed && r.state.LastSeq > 0 {
 		r.tell(abi.Event{Type: abi.EventRunResumed, Reason: "the process that ran it ended; the parts of a message that were not followed by it come again"})
@@ -225,8 +228,8 @@ func (r *run) create(ctx context.Context) error {
 		return err
 	}
 	s := &r.state
-	begun := &NewRun{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
-		Owner: k.Owner, Lease: k.Lease, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // until run_started is told
+	begun := &journal.Creation{ID: s.ID, Tenant: k.Tenant, Agent: s.Agent, Parent: s.Parent, Title: title(s.Messages),
+		Owner: k.Owner, Lease: k.LeaseTTL, Modules: r.root.Pins(), Spec: k.Spec, Log: log, Lazy: true} // until run_started is told
 	if err := k.Journal.Create(context.WithoutCancel(ctx), begun); err != nil {
 		return err
 	}
@@ -265,11 +268,11 @@ func title(l *chain.List) string {
 
 // mustHandBack reports whether the run is to end here, and to go on elsewhere.
 func (r *run) mustHandBack() bool {
-	if r.keeper == nil || r.keeper.HandBack == nil {
+	if r.keeper == nil || r.keeper.Drain == nil {
 		return false
 	}
 	select {
-	case <-r.keeper.HandBack:
+	case <-r.keeper.Drain:
 		return true
 	default:
 		return false
@@ -298,7 +301,7 @@ func (r *run) keepCall(i int, change func()) {
 
 // last hands out the last event of the run, or of this part of it, and keeps
 // what became of the run with it.
-func (r *run) last(e ClientEvent, status Status) {
+func (r *run) last(e ClientEvent, status journal.Status) {
 	k := r.keeper
 	if k == nil {
 		r.hold(&e)

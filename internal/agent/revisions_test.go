@@ -11,6 +11,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -60,7 +61,7 @@ func TestRevisionsAfterResume(t *testing.T) {
 			o.Chain, err = chain.New(chain.Entry{Name: "remember", Middleware: rememberList(t, &steps)}, chain.Entry{Name: "ask", Middleware: asks("t")})
 			require.NoError(t, err)
 			if tc.journal {
-				o.Journal = &agent.JournalOptions{Journal: openStore(t)}
+				o.Journal = &journal.Options{Journal: openStore(t)}
 			}
 			call := func(id string) scripted.Reply { return scripted.Calls(abi.NewToolCall(id, "t", "{}")) }
 			p := pause(t, o, call("1"), call("2"), scripted.Text("done"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -27,7 +28,7 @@ type run struct {
 	wrong    error   // with what the run was to begin with
 	err      *Error  // set before run_finished is sent
 	paused   *Paused // set before run_paused is sent
-	journal  *JournalOptions
+	journal  *journal.Options
 	keeper   *keeper // nil: the run is not kept
 	crashed  bool    // the process that ran it before has ended in the middle
 	canceled bool    // it goes on only to end
@@ -240,7 +241,7 @@ func (r *run) execute(ctx context.Context) {
 	if err == nil && r.state.Phase != PhaseEnd {
 		err = r.loop(ctx)
 	}
-	if errors.Is(err, ErrHandedBack) {
+	if errors.Is(err, journal.ErrReleased) {
 		r.lost, r.traced.Err = err, err
 		return
 	}
@@ -331,7 +332,7 @@ func (r *run) loop(ctx context.Context) (err error) {
 		r.state.Phase, r.state.Record = next, r.state.Record.Next()
 		r.keepPhase()
 		if r.mustHandBack() {
-			return &JournalError{r.state.ID, ErrHandedBack}
+			return &journal.Error{Run: r.state.ID, Err: journal.ErrReleased}
 		}
 		if next == PhaseModel || next == PhaseTools || r.chain.Observes() {
 			r.observe(ctx) // before the run waits for others

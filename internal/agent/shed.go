@@ -1,14 +1,9 @@
 package agent
 
 import (
-	"errors"
-
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
-
-// ErrAborted is the error of a [Journal]'s Commit that gave up because of [Commit.Abort].
-// Nothing of the commit was persisted.
-var ErrAborted = errors.New("the commit was aborted")
 
 // maxLastBytes bounds the events that hooks emit once their run was stopped, such as those
 // of after_agent.
@@ -108,7 +103,7 @@ func (k *keeper) settle() {
 
 // retry repeats a commit that was aborted, without the events that may be dropped. It
 // returns those that are left.
-func (k *keeper) retry(c *Commit, events []ClientEvent) (left []ClientEvent, disk <-chan error, err error) {
+func (k *keeper) retry(c *journal.Commit, events []ClientEvent) (left []ClientEvent, disk <-chan error, err error) {
 	k.mu.Lock()
 	left = k.shedder.thin(events, k.run.free)
 	k.mu.Unlock()

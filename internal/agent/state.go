@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -77,7 +78,7 @@ type State struct {
 	Observed int64 `json:"observed,omitempty"`
 	// Modules are those with which a run paused: it goes on with the same alone. Who
 	// sets it to nil lets the run go on with others.
-	Modules []Pin `json:"modules,omitempty"`
+	Modules []journal.Pin `json:"modules,omitempty"`
 	// Revisions is the number of the last revision of a message list. A resumed run counts on
 	// from it: run-local values may hold earlier ones.
 	Revisions int64 `json:"revisions,omitempty"`

@@ -12,51 +12,52 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
-// A journal keeps one run in memory. Its process dies when it is told so: no
+// A memoryJournal keeps one run in memory. Its process dies when it is told so: no
 // write of it is kept from then on.
-type journal struct {
+type memoryJournal struct {
 	mu     sync.Mutex
 	dead   bool
-	kept   *agent.KeptRun
+	kept   *journal.StoredRun
 	events []abi.Event
 }
 
 var errDied = errors.New("the process died")
 
 // die ends the process: whatever it still writes is lost.
-func (j *journal) die() {
+func (j *memoryJournal) die() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dead = true
 }
 
 // revive begins another process.
-func (j *journal) revive() {
+func (j *memoryJournal) revive() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.dead = false
 }
 
 // Create implements [agent.Journal].
-func (j *journal) Create(_ context.Context, r *agent.NewRun) error {
+func (j *memoryJournal) Create(_ context.Context, r *journal.Creation) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.dead {
 		return errDied
 	}
-	j.kept = &agent.KeptRun{RunInfo: agent.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
-		Progress: agent.Progress{Status: agent.StatusRunning}}, Log: [][]byte{r.Log}}
+	j.kept = &journal.StoredRun{RunInfo: journal.RunInfo{ID: r.ID, Agent: r.Agent, Epoch: 1, Owner: r.Owner, Modules: r.Modules, Entries: 1,
+		Progress: journal.Progress{Status: journal.StatusRunning}}, Log: [][]byte{r.Log}}
 	return nil
 }
 
 // Load implements [agent.Journal].
-func (j *journal) Load(context.Context, string) (*agent.KeptRun, error) {
+func (j *memoryJournal) Load(context.Context, string) (*journal.StoredRun, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.kept == nil {
-		return nil, agent.ErrNoRun
+		return nil, journal.ErrNoRun
 	}
 	kept := *j.kept
 	kept.Log = slices.Clone(j.kept.Log)
@@ -64,27 +65,27 @@ func (j *journal) Load(context.Context, string) (*agent.KeptRun, error) {
 }
 
 // Claim implements [agent.Journal].
-func (j *journal) Claim(ctx context.Context, c *agent.Claim) (*agent.KeptRun, error) {
+func (j *memoryJournal) Claim(ctx context.Context, c *journal.Claim) (*journal.StoredRun, error) {
 	j.mu.Lock()
 	if c.Epoch != j.kept.Epoch {
 		j.mu.Unlock()
-		return nil, agent.ErrBusy
+		return nil, journal.ErrBusy
 	}
 	j.kept.Epoch++
-	j.kept.Status = agent.StatusRunning
+	j.kept.Status = journal.StatusRunning
 	j.mu.Unlock()
 	return j.Load(ctx, c.Run)
 }
 
 // Commit implements [agent.Journal].
-func (j *journal) Commit(_ context.Context, c *agent.Commit) error {
+func (j *memoryJournal) Commit(_ context.Context, c *journal.Commit) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
 	case j.dead:
 		return errDied
 	case c.Epoch != j.kept.Epoch:
-		return agent.ErrFenced
+		return journal.ErrFenced
 	case c.Log != nil && c.Entry != int64(len(j.kept.Log))+1:
 		return fmt.Errorf("entry %d of the log behind %d", c.Entry, len(j.kept.Log))
 	case len(c.Events) > 0 && c.First != j.kept.LastSeq+1:
@@ -109,19 +110,19 @@ func (j *journal) Commit(_ context.Context, c *agent.Commit) error {
 }
 
 // Events implements [agent.Journal].
-func (j *journal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
+func (j *memoryJournal) Events(_ context.Context, _ string, after int64, _ int) ([]abi.Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events[min(int(after), len(j.events)):]), nil
 }
 
 // Renew implements [agent.Journal].
-func (j *journal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
+func (j *memoryJournal) Renew(context.Context, string, int64, time.Duration) (bool, error) {
 	return false, nil
 }
 
 // told are the events that were kept.
-func (j *journal) told() []abi.Event {
+func (j *memoryJournal) told() []abi.Event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events)
@@ -133,7 +134,7 @@ const maxLives = 200
 // playMortal plays a composition in processes of which some die: the one that begins
 // hook number at, and each so many hooks later.
 func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
-	j := &journal{}
+	j := &memoryJournal{}
 	s := &seen{}
 	hooks := 0
 	s.onHook = func() {
@@ -143,7 +144,7 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 			j.die()
 		}
 	}
-	a, err := s.agent(c, &stage{journal: &agent.JournalOptions{Journal: j, Owner: "here", Gone: func(string) bool { return true }}}, rootName)
+	a, err := s.agent(c, &stage{journal: &journal.Options{Journal: j, Owner: "here", Gone: func(string) bool { return true }}}, rootName)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func playMortal(ctx context.Context, c *Composition, at int) (*seen, error) {
 		for range events { // until the process ends
 		}
 		j.revive()
-		if j.kept != nil && j.kept.Status == agent.StatusFinished {
+		if j.kept != nil && j.kept.Status == journal.StatusFinished {
 			s.events = j.told()
 			return s, nil
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/composition/puppet"
 )
@@ -25,7 +26,7 @@ type stage struct {
 	// puppet makes the middleware of an entry; nil: in this process.
 	puppet func(*Entry) (chain.Middleware, error)
 	// journal keeps the run; nil: none.
-	journal *agent.JournalOptions
+	journal *journal.Options
 	// parallel is how many calls of tools are made at once; one after the other when 0.
 	parallel int
 	// client is whether events are translated for one.

@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/agui"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -75,9 +76,9 @@ func (x *frontEnds) launch(ctx context.Context, c *Caller, name string, in *agui
 	id := turnID(c.Tenant.ID(), name, in)
 	info, err := c.Tenant.Run(ctx, id)
 	switch {
-	case err != nil && !errors.Is(err, agent.ErrNoRun):
+	case err != nil && !errors.Is(err, journal.ErrNoRun):
 		return nil, err
-	case err == nil && info.Status == agent.StatusPaused:
+	case err == nil && info.Status == journal.StatusPaused:
 		answers, err := answersOf(info, in)
 		if err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ func turnID(tenant, name string, in *agui.Input) string {
 
 // answersOf are the answers to what a run waits for: those that the client gives, and
 // results of its own tools.
-func answersOf(info *agent.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
+func answersOf(info *journal.RunInfo, in *agui.Input) (map[string]json.RawMessage, error) {
 	answers := map[string]json.RawMessage{}
 	for id, a := range in.Answers {
 		answers[id] = a

@@ -19,6 +19,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -300,7 +301,7 @@ func TestTakeoverIsFair(t *testing.T) {
 		return source.open(ctx, tn, spec)
 	})
 	create := func(tenant, id string) {
-		require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: tenant, Agent: "greeter", Owner: "gone", Spec: []byte(`{"agent":"greeter","version":1}`),
+		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: tenant, Agent: "greeter", Owner: "gone", Spec: []byte(`{"agent":"greeter","version":1}`),
 			Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")}))
 	}
 	for i := range 50 {
@@ -311,7 +312,7 @@ func TestTakeoverIsFair(t *testing.T) {
 	require.NoError(t, f.server.runs.takeAll(t.Context()))
 	require.Eventually(t, func() bool {
 		info, err := f.store.Run(t.Context(), "run_b")
-		return err == nil && info.Status == agent.StatusFinished
+		return err == nil && info.Status == journal.StatusFinished
 	}, 20*time.Second, 5*time.Millisecond)
 	close(stuck)
 	f.server.work.Wait()

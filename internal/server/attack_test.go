@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -240,12 +241,12 @@ func TestRingsAreHiddenInAGUI(t *testing.T) {
 func TestQueuedRunsHide(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	l := f.server.runs.lives.add("run_x", "acme", []agent.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
+	l := f.server.runs.lives.add("run_x", "acme", []journal.Pin{{Entry: "secret-guard", Ring: "outer"}}, func(error) {})
 	info, err := f.server.runs.find(t.Context(), f.store.Tenant("acme"), l.id)
 	require.NoError(t, err)
 	require.True(t, hiddenIn(info.Modules).has("a", "secret-guard"))
 	_, err = f.server.runs.find(t.Context(), f.store.Tenant("beta"), l.id)
-	require.ErrorIs(t, err, agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
 }
 
 // A key that is nearly right tells no more than one that is made up.

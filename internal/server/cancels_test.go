@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A server ends a run that was canceled through another one without waiting for the next
@@ -19,7 +19,7 @@ func TestCancelsOfOtherServers(t *testing.T) {
 	f.server.options.Owner = "here"
 	ended := map[string]chan error{}
 	for _, id := range []string{"run_a", "run_b"} {
-		require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))
+		require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: "here", Lease: time.Hour, Log: []byte("x")}))
 		causes := make(chan error, 1)
 		ended[id] = causes
 		f.server.runs.lives.add(id, "acme", nil, func(cause error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/chat"
 )
 
@@ -184,7 +185,7 @@ func (f *follower) all(ctx context.Context) iter.Seq2[abi.Event, error] {
 			lines, err := f.more(ctx, func() {})
 			if err != nil || len(lines) == 0 {
 				if !ended {
-					yield(abi.Event{}, &agent.JournalError{Run: f.run, Err: errors.Join(err, errCutOff)})
+					yield(abi.Event{}, &journal.Error{Run: f.run, Err: errors.Join(err, errCutOff)})
 				}
 				return
 			}

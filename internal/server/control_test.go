@@ -16,6 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -142,7 +143,7 @@ func TestDeadlineAndDeletionBeforeData(t *testing.T) {
 	t.Log("deletion:", time.Since(began))
 	for _, id := range beta {
 		_, err := f.store.Run(t.Context(), id)
-		require.ErrorIs(t, err, agent.ErrNoRun)
+		require.ErrorIs(t, err, journal.ErrNoRun)
 	}
 }
 

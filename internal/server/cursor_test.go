@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -75,7 +75,7 @@ func (f *fixture) listed(path, key, rows string, id []string, query url.Values, 
 func (f *fixture) addRuns(tenant string, n int) {
 	f.t.Helper()
 	for i := range n {
-		require.NoError(f.t, f.store.Create(f.t.Context(), &agent.NewRun{ID: fmt.Sprintf("run_%s_%05d", tenant, i), Tenant: tenant, Agent: fmt.Sprint("a", i%3), Lazy: true, Log: []byte("x")}))
+		require.NoError(f.t, f.store.Create(f.t.Context(), &journal.Creation{ID: fmt.Sprintf("run_%s_%05d", tenant, i), Tenant: tenant, Agent: fmt.Sprint("a", i%3), Lazy: true, Log: []byte("x")}))
 	}
 }
 

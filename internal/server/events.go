@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -157,7 +157,7 @@ func (f *follower) now(ctx context.Context) (lines []line, changed <-chan struct
 	if err != nil {
 		return nil, nil, false, err
 	}
-	if info.Status != agent.StatusRunning && info.LastSeq <= f.after {
+	if info.Status != journal.StatusRunning && info.LastSeq <= f.after {
 		return nil, nil, true, nil
 	}
 	select {
@@ -185,7 +185,7 @@ type hidden struct{ entries map[string]bool }
 const operators = "operator"
 
 // hiddenIn are those of a run.
-func hiddenIn(pins []agent.Pin) *hidden {
+func hiddenIn(pins []journal.Pin) *hidden {
 	h := &hidden{map[string]bool{}}
 	for _, p := range pins {
 		if p.Ring != "tenant" {
@@ -385,7 +385,7 @@ func (r *runs) events(w http.ResponseWriter, req *http.Request, c *Caller) error
 	if !strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		return r.page(w, req, f, info.LastSeq)
 	}
-	if info.Status != agent.StatusRunning && after >= info.LastSeq && after > 0 {
+	if info.Status != journal.StatusRunning && after >= info.LastSeq && after > 0 {
 		w.WriteHeader(http.StatusNoContent) // which tells browsers not to come again
 		return nil
 	}

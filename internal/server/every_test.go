@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/server/console"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -28,7 +28,7 @@ func furnish(t *testing.T, f *fixture) map[string]string {
 	require.NoError(t, err)
 	require.NoError(t, acme.SetSecret(ctx, "acme-secret", []byte("hush")))
 	require.NoError(t, acme.AddUsage(ctx, store.Usage{Day: store.Day(time.Now()), Agent: "acme-agent", Runs: 1}))
-	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n")}))
+	require.NoError(t, f.store.Create(ctx, &journal.Creation{ID: "run_acme", Tenant: "acme", Agent: "acme-agent", Owner: "me", Lease: time.Hour, Log: []byte(`{"head":{"id":"run_acme","phase":"start"},"fixed":{}}` + "\n")}))
 	return map[string]string{"tenant": "acme", "key": keyID(f.acme), "digest": digest, "agent": "acme-agent",
 		"module": "acme-module", "version": "1", "run": "run_acme", "secret": "acme-secret"}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // How much of a run under way is kept in memory for those who follow it. Who is
@@ -34,7 +34,7 @@ type lives struct {
 func newLives() *lives { return &lives{runs: map[string]*live{}} }
 
 // add makes a run one that goes on here; nil if it does already.
-func (l *lives) add(id, tenant string, pins []agent.Pin, cancel context.CancelCauseFunc) *live {
+func (l *lives) add(id, tenant string, pins []journal.Pin, cancel context.CancelCauseFunc) *live {
 	r := &live{share: account.NewShare(nil), id: id, tenant: tenant, pins: pins, cancel: cancel, changed: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *lives) count() int {
 type live struct {
 	id, tenant string
 	cancel     context.CancelCauseFunc
-	pins       []agent.Pin
+	pins       []journal.Pin
 	begun      chan struct{}
 	ended      chan struct{}
 

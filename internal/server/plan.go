@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 	"github.com/agent-runner/agent-runner/internal/egress"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -152,7 +153,7 @@ func (f *fleet) build(ctx context.Context, p *agentPlan) (*host.Agent, error) {
 	vault := &vault{fleet: f, plan: p}
 	o := &host.FileOptions{
 		Getenv: vault.getenv(ctx), Logger: s.log, Values: s.store, Tenant: p.tenant.ID(), Tracer: s.tracer(p.tenant),
-		Journal: &agent.JournalOptions{Journal: p.tenant.Journal(), Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, Lease: s.options.Lease, HandBack: s.draining, Leave: s.left, Originals: s.options.Originals, Dropped: &s.dropped, Spec: spec},
+		Journal: &journal.Options{Journal: p.tenant.Journal(), Tenant: p.tenant.ID(), Owner: s.options.Owner, Gone: s.options.Gone, LeaseTTL: s.options.Lease, Drain: s.draining, Abort: s.left, Originals: s.options.Originals, Dropped: &s.dropped, Spec: spec},
 		Network: &egress.Options{Hosts: append([]string{}, p.policy.Hosts...), Private: s.options.Private}, GuardMCP: true, StartMCP: s.options.commandsOf(p.tenant.ID()), GuardModels: true, ModelURL: f.modelURL(p),
 		LoadModule: f.loadModule(p),
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/server/admission"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -156,9 +156,9 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &size):
 		return problem(codeTooLarge, "the body has more than %d bytes", size.Limit)
 	case errors.Is(err, store.ErrNoTenant), errors.Is(err, store.ErrNoKey), errors.Is(err, store.ErrNoAgent), errors.Is(err, store.ErrNoSecret),
-		errors.Is(err, store.ErrNoModule), errors.Is(err, agent.ErrNoRun):
+		errors.Is(err, store.ErrNoModule), errors.Is(err, journal.ErrNoRun):
 		return problem(codeNotFound, "%v", err)
-	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished), errors.Is(err, agent.ErrExists), errors.Is(err, errGoesOn):
+	case errors.Is(err, store.ErrTaken), errors.Is(err, store.ErrInUse), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished), errors.Is(err, journal.ErrExists), errors.Is(err, errGoesOn):
 		return problem(codeConflict, "%v", err)
 	case errors.Is(err, store.ErrNoKeyring):
 		p := problem(codeUnavailable, "this server does not store secrets: its operator has not configured a key for them")

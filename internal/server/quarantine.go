@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/account"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -42,7 +42,7 @@ type quarantine struct {
 
 	mu    sync.Mutex
 	seen  map[string]*blockage // by run
-	trial *agent.RunInfo       // the suspect that was resumed here; nil if there is none
+	trial *journal.RunInfo     // the suspect that was resumed here; nil if there is none
 	since time.Time            // when
 }
 
@@ -167,7 +167,7 @@ func exceeded(r *store.RunAccount) bool {
 
 // judge reports whether a run may be resumed here now whose process is gone. If it is to
 // blame for that, it is quarantined.
-func (q *quarantine) judge(ctx context.Context, info *agent.RunInfo) (resume bool, err error) {
+func (q *quarantine) judge(ctx context.Context, info *journal.RunInfo) (resume bool, err error) {
 	d, err := q.server.store.DeathOf(ctx, info.Owner, info.ID)
 	if err != nil || d == nil {
 		return err == nil, err
@@ -190,7 +190,7 @@ func (q *quarantine) judge(ctx context.Context, info *agent.RunInfo) (resume boo
 }
 
 // try reports whether a suspect may be resumed: one at a time is.
-func (q *quarantine) try(ctx context.Context, info *agent.RunInfo) (bool, error) {
+func (q *quarantine) try(ctx context.Context, info *journal.RunInfo) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.trial != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/overload"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -23,7 +24,7 @@ type deadServer struct {
 // run makes a run that the server ran.
 func (d *deadServer) run(t *testing.T, id string) {
 	t.Helper()
-	err := d.f.store.Create(t.Context(), &agent.NewRun{ID: id, Tenant: "acme", Agent: "greeter", Owner: d.owner, Spec: []byte(`{"agent":"greeter","version":1}`),
+	err := d.f.store.Create(t.Context(), &journal.Creation{ID: id, Tenant: "acme", Agent: "greeter", Owner: d.owner, Spec: []byte(`{"agent":"greeter","version":1}`),
 		Log: []byte(`{"head":{"id":"` + id + `","phase":"start"},"fixed":{}}` + "\n")})
 	require.NoError(t, err)
 }
@@ -39,7 +40,7 @@ func (d *deadServer) dies(t *testing.T, pressure int64, runs ...store.RunAccount
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-func (f *fixture) statusOf(id string) agent.Status {
+func (f *fixture) statusOf(id string) journal.Status {
 	info, err := f.store.Run(f.t.Context(), id)
 	require.NoError(f.t, err)
 	return info.Status
@@ -77,7 +78,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	d.dies(t, 300, store.RunAccount{Run: "run_honest", Held: 99, Share: 100, Over: overTime - 1}, store.RunAccount{Run: "run_flood", Held: 10, Share: 100, Over: overTime},
 		store.RunAccount{Run: "run_large", Held: 101, Share: 100}, store.RunAccount{Run: "run_third", Held: 101, Share: 100})
-	f.settles("honest", func() bool { return f.statusOf("run_honest") == agent.StatusFinished && len(f.quarantined()) == 3 })
+	f.settles("honest", func() bool { return f.statusOf("run_honest") == journal.StatusFinished && len(f.quarantined()) == 3 })
 	require.Equal(t, []string{"run_flood", "run_large", "run_third"}, f.quarantined())
 
 	var run Run
@@ -92,7 +93,7 @@ func TestQuarantine(t *testing.T) {
 	f.send("DELETE", "/v1/quarantine/run_flood", f.acme, nil).problem(t, 403)
 
 	f.ok("DELETE", "/v1/quarantine/run_flood", f.operator, nil, nil)
-	f.settles("released", func() bool { return f.statusOf("run_flood") == agent.StatusFinished })
+	f.settles("released", func() bool { return f.statusOf("run_flood") == journal.StatusFinished })
 	f.send("DELETE", "/v1/quarantine/run_flood", f.operator, nil).problem(t, 404)
 	f.ok("POST", "/v1/runs/run_large/cancel", f.acme, nil, &run)
 	require.Equal(t, "finished", run.Status)
@@ -111,7 +112,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 	first.run(t, "run_b")
 	first.dies(t, 900, store.RunAccount{Run: "run_a", Held: 50, Share: 100}, store.RunAccount{Run: "run_b", Held: 40, Share: 100})
 	q := f.server.quarantine
-	info := func(id string) *agent.RunInfo {
+	info := func(id string) *journal.RunInfo {
 		i, err := f.store.Run(t.Context(), id)
 		require.NoError(t, err)
 		return i
@@ -132,12 +133,12 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 		pressure int64
 		largest  bool
 		suspect  bool
-		want     agent.Status
+		want     journal.Status
 	}{
-		{pressure: 400, largest: true, suspect: true, want: agent.StatusRunning}, // somebody killed it
-		{pressure: 900, largest: false, suspect: true, want: agent.StatusRunning},
-		{pressure: 900, largest: true, suspect: false, want: agent.StatusRunning},
-		{pressure: 900, largest: true, suspect: true, want: agent.StatusQuarantined},
+		{pressure: 400, largest: true, suspect: true, want: journal.StatusRunning}, // somebody killed it
+		{pressure: 900, largest: false, suspect: true, want: journal.StatusRunning},
+		{pressure: 900, largest: true, suspect: false, want: journal.StatusRunning},
+		{pressure: 900, largest: true, suspect: true, want: journal.StatusQuarantined},
 	} {
 		d := &deadServer{f, fmt.Sprint("second", i)}
 		id := fmt.Sprint("run_c", i)
@@ -153,7 +154,7 @@ func TestSuspectsAreResumedAlone(t *testing.T) {
 		q.mu.Lock()
 		q.trial = nil
 		q.mu.Unlock()
-		require.Equal(t, c.want == agent.StatusRunning, judge(id), "%d", i)
+		require.Equal(t, c.want == journal.StatusRunning, judge(id), "%d", i)
 		require.Equal(t, c.want, f.statusOf(id), "%d", i)
 	}
 }
@@ -173,7 +174,7 @@ func TestHonestRunsAreNotQuarantined(t *testing.T) {
 	(&deadServer{f, "last"}).dies(t, 100)
 	f.settles("all", func() bool {
 		for i := range 20 {
-			if f.statusOf(fmt.Sprint("run_", i)) != agent.StatusFinished {
+			if f.statusOf(fmt.Sprint("run_", i)) != journal.StatusFinished {
 				return false
 			}
 		}
@@ -225,7 +226,7 @@ func TestBlockedRunsExceedTheirShare(t *testing.T) {
 	require.Empty(t, q.accounts(at, overload.State{}))
 	account := []store.RunAccount{{Run: "run_x", Held: 10, Share: 100}}
 	require.Equal(t, account, q.accounts(at, overload.State{Pressure: 0.9}))
-	q.trial = &agent.RunInfo{}
+	q.trial = &journal.RunInfo{}
 	require.Equal(t, account, q.accounts(at, overload.State{}), "beside a suspect")
 }
 

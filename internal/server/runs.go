@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -118,14 +119,14 @@ type runSpec struct {
 	Rings   int64  `json:"rings,omitempty"` // the version of the operator's rings; 0: the newest, -1: there were none
 }
 
-func specOf(info *agent.RunInfo) (runSpec, error) {
+func specOf(info *journal.RunInfo) (runSpec, error) {
 	var s runSpec
 	err := json.Unmarshal(info.Spec, &s)
 	return s, err
 }
 
 // showRun is a run as its tenant is shown it.
-func showRun(info *agent.RunInfo) *Run {
+func showRun(info *journal.RunInfo) *Run {
 	hide := hiddenIn(info.Modules)
 	spec, _ := specOf(info) // a run of the command has another
 	r := &Run{ID: info.ID, Agent: info.Agent, Version: spec.Version, Title: info.Title, Status: string(info.Status), FinishReason: info.FinishReason,
@@ -202,12 +203,12 @@ func describeEvents(op *huma.Operation, registry huma.Registry) {
 }
 
 // find returns one of a tenant's runs, also one that has not come to the store yet.
-func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*agent.RunInfo, error) {
+func (r *runs) find(ctx context.Context, t *store.Tenant, id string) (*journal.RunInfo, error) {
 	info, err := t.Run(ctx, id)
-	if l := r.lives.get(t.ID(), id); errors.Is(err, agent.ErrNoRun) && l != nil {
+	if l := r.lives.get(t.ID(), id); errors.Is(err, journal.ErrNoRun) && l != nil {
 		// Its modules are those that it will have in the store: what is hidden of them
 		// is hidden from the first event on.
-		return &agent.RunInfo{ID: id, Tenant: t.ID(), Progress: agent.Progress{Status: "queued"}, Modules: l.pins, Created: time.Now(), Updated: time.Now()}, nil
+		return &journal.RunInfo{ID: id, Tenant: t.ID(), Progress: journal.Progress{Status: "queued"}, Modules: l.pins, Created: time.Now(), Updated: time.Now()}, nil
 	}
 	return info, err
 }
@@ -223,7 +224,7 @@ func (r *runs) list(ctx context.Context, c *Caller, in *listRunInput) (*listRunO
 		}
 		page.After = &store.Position{Created: in.Before}
 	}
-	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: agent.Status(in.Status), Page: page})
+	infos, next, err := c.Tenant.Runs(ctx, &store.Filter{Agent: in.Agent, Status: journal.Status(in.Status), Page: page})
 	if err != nil {
 		return nil, err
 	}
@@ -246,16 +247,16 @@ func (r *runs) get(ctx context.Context, c *Caller, in *runPath) (*runOutput, err
 }
 
 // whole is a run with what it came to.
-func (r *runs) whole(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*Run, error) {
+func (r *runs) whole(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*Run, error) {
 	shown := showRun(info)
-	if info.Status == agent.StatusQuarantined {
+	if info.Status == journal.StatusQuarantined {
 		e, err := r.store.EvidenceOf(ctx, info.ID)
 		if e != nil {
 			shown.Error = "quarantined: " + e.Reason + "; cancel the run, or ask the operator to release it"
 		}
 		return shown, err
 	}
-	if info.Status != agent.StatusFinished {
+	if info.Status != journal.StatusFinished {
 		return shown, nil
 	}
 	last, err := t.RunEvents(ctx, info.ID, info.LastSeq-1, 1)
@@ -303,7 +304,7 @@ func (r *runs) cancel(ctx context.Context, c *Caller, in *runPath) (*runOutput, 
 	if err != nil {
 		return nil, err
 	}
-	if info.Status == agent.StatusRunning && info.Lease.After(now) {
+	if info.Status == journal.StatusRunning && info.LeaseExpires.After(now) {
 		err = c.Tenant.CancelRun(ctx, in.Run) // whoever runs it looks
 	} else {
 		err = r.end(ctx, c.Tenant, info)

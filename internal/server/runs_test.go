@@ -24,6 +24,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -55,7 +56,7 @@ func (n *nativeAgents) open(_ context.Context, t *store.Tenant, spec runSpec) (*
 		return nil, err
 	}
 	o.Name = name
-	o.Journal = &agent.JournalOptions{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), HandBack: n.server.Draining(), Leave: n.server.left, Spec: kept, Lease: 2 * time.Second}
+	o.Journal = &journal.Options{Journal: t.Journal(), Tenant: t.ID(), Owner: fmt.Sprintf("%p", n.server), Drain: n.server.Draining(), Abort: n.server.left, Spec: kept, LeaseTTL: 2 * time.Second}
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, err
@@ -445,7 +446,7 @@ func TestBlockedModuleEndsRuns(t *testing.T) {
 			ring = "outer"
 		}
 		l := f.server.runs.lives.get("acme", run.ID)
-		l.pins = []agent.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
+		l.pins = []journal.Pin{{Entry: "m", Ring: ring, Digest: digest}} // native Go has none
 		f.ok("PUT", "/v1/blocks/"+digest, f.operator, map[string]string{"reason": "it phones home"}, nil)
 		require.Equal(t, "canceled", f.finished(f.acme, run.ID).FinishReason)
 	}
@@ -486,7 +487,7 @@ func TestRunOutlastsItsServer(t *testing.T) {
 	require.Equal(t, 1, srv.HandedBack())
 	info, err := f.store.Run(t.Context(), run.ID)
 	require.NoError(t, err)
-	require.Equal(t, agent.StatusRunning, info.Status)
+	require.Equal(t, journal.StatusRunning, info.Status)
 	list, err := f.store.CutOff(t.Context(), []byte(specBegins), 9, 9)
 	require.NoError(t, err)
 	require.Len(t, list, 1, "its lease is over")
@@ -562,7 +563,7 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	<-began
 	gone.leave.Do(func() { close(gone.left) })
 	gone.work.Wait()
-	require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
+	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_command", Agent: "slow", Owner: "a command", Log: []byte("x"),
 		Spec: []byte(`{"version":1,"agent":{"name":"slow"}}`)}))
 
 	require.NoError(t, f.server.runs.takeAll(t.Context()))
@@ -572,6 +573,6 @@ func TestOperatorsRunsAreTakenOver(t *testing.T) {
 	f.server.work.Wait()
 	info, err := f.store.Run(t.Context(), "run_command")
 	require.NoError(t, err)
-	require.Equal(t, agent.StatusRunning, info.Status)
+	require.Equal(t, journal.StatusRunning, info.Status)
 	require.Equal(t, int64(1), info.Epoch)
 }

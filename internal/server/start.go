@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/account"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -171,7 +172,7 @@ func (in *StartRun) conversation() ([]abi.Message, error) {
 
 // launch lets a run begin with messages, or go on. known is the run that the same
 // request began before.
-func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []abi.Message, key string) (l *live, known *agent.RunInfo, err error) {
+func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []abi.Message, key string) (l *live, known *journal.RunInfo, err error) {
 	if in.Run != "" {
 		l, err = r.resume(ctx, c.Tenant, in.Run, in.Answers, nil, nil)
 		return l, nil, err
@@ -181,12 +182,12 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []a
 		id = keyedRunID(c.Tenant.ID(), key)
 		if known, err = r.find(ctx, c.Tenant, id); err == nil {
 			return nil, known, r.sameRequest(ctx, known, in, messages)
-		} else if !errors.Is(err, agent.ErrNoRun) {
+		} else if !errors.Is(err, journal.ErrNoRun) {
 			return nil, nil, err
 		}
 	}
 	l, err = r.begin(ctx, c, in.Agent, in.Version, agent.Input{RunID: id, Messages: messages, Metadata: in.Metadata}, nil, nil)
-	if key != "" && (errors.Is(err, errGoesOn) || errors.Is(err, agent.ErrExists)) {
+	if key != "" && (errors.Is(err, errGoesOn) || errors.Is(err, journal.ErrExists)) {
 		// The same request was quicker, here or on another server.
 		if known, err = r.find(ctx, c.Tenant, id); err == nil {
 			err = r.sameRequest(ctx, known, in, messages)
@@ -199,13 +200,13 @@ func (r *runs) launch(ctx context.Context, c *Caller, in *StartRun, messages []a
 // sameRequest refuses a request that has the Idempotency-Key of another one: who sends it
 // would take that one's answer for its own. Of a run that is not in the store yet, only
 // the agent is known.
-func (r *runs) sameRequest(ctx context.Context, known *agent.RunInfo, in *StartRun, messages []abi.Message) error {
+func (r *runs) sameRequest(ctx context.Context, known *journal.RunInfo, in *StartRun, messages []abi.Message) error {
 	another := problem(codeInvalid, "the Idempotency-Key belongs to another request, which started %s; use a different key", known.ID)
 	if known.Agent != "" && known.Agent != in.Agent {
 		return another
 	}
 	kept, err := r.store.Load(ctx, known.ID)
-	if errors.Is(err, agent.ErrNoRun) {
+	if errors.Is(err, journal.ErrNoRun) {
 		return nil
 	}
 	if err != nil {
@@ -281,7 +282,7 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 	if err != nil {
 		return nil, err
 	}
-	if info.Status == agent.StatusQuarantined {
+	if info.Status == journal.StatusQuarantined {
 		return nil, problem(codeConflict, "run %s is quarantined; cancel it, or ask the operator to release it", id)
 	}
 	o, err := r.agentOf(ctx, t, info)
@@ -296,7 +297,7 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 		o.release()
 		return nil, err
 	}
-	if old := r.lives.get(t.ID(), id); old != nil && info.Status == agent.StatusPaused {
+	if old := r.lives.get(t.ID(), id); old != nil && info.Status == journal.StatusPaused {
 		old.leave(ctx)
 	}
 	failed := make(chan error, 1)
@@ -318,10 +319,10 @@ func (r *runs) resume(ctx context.Context, t *store.Tenant, id string, answers m
 
 // resumeProblem is why a run cannot go on.
 func resumeProblem(err error) error {
-	var pins *agent.PinError
-	var waits *agent.WaitingError
+	var pins *journal.PinError
+	var waits *journal.WaitingError
 	switch {
-	case errors.Is(err, agent.ErrNoRun), errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished):
+	case errors.Is(err, journal.ErrNoRun), errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished):
 		return err
 	case errors.As(err, &pins):
 		return problem(codeConflict, "%v", pins)
@@ -351,7 +352,7 @@ func withClientTools(a *agent.Agent, tools []abi.Tool) (*agent.Agent, error) {
 }
 
 // agentOf opens the agent of a run that was begun before.
-func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *agent.RunInfo) (*opened, error) {
+func (r *runs) agentOf(ctx context.Context, t *store.Tenant, info *journal.RunInfo) (*opened, error) {
 	spec, err := specOf(info)
 	if err != nil || spec.Agent == "" {
 		return nil, problem(codeConflict, "run %s was not started by a server", info.ID)
@@ -445,7 +446,7 @@ func (r *runs) goneOn(t *store.Tenant, id string, err error) {
 	if errors.As(err, &full) {
 		return // it did not begin, and who wanted it is told
 	}
-	if errors.Is(err, agent.ErrHandedBack) {
+	if errors.Is(err, journal.ErrReleased) {
 		r.handed.Add(1)
 		r.server.log.Info("a run is handed back", "tenant", t.ID(), "run", id)
 		return
@@ -454,7 +455,7 @@ func (r *runs) goneOn(t *store.Tenant, id string, err error) {
 }
 
 // end ends a run that nobody runs: its modules learn of it, if its agent is there.
-func (r *runs) end(ctx context.Context, t *store.Tenant, info *agent.RunInfo) error {
+func (r *runs) end(ctx context.Context, t *store.Tenant, info *journal.RunInfo) error {
 	o, err := r.agentOf(ctx, t, info)
 	if err != nil {
 		return t.AbandonRun(ctx, info.ID, "canceled; its agent is not to be had any more")
@@ -495,7 +496,7 @@ func (r *runs) follow(w http.ResponseWriter, req *http.Request, c *Caller, id st
 // answer answers with the run.
 func (r *runs) answer(w http.ResponseWriter, req *http.Request, c *Caller, id string, l *live) error {
 	info, err := r.find(req.Context(), c.Tenant, id)
-	if errors.Is(err, agent.ErrNoRun) && l != nil && l.failure() != nil {
+	if errors.Is(err, journal.ErrNoRun) && l != nil && l.failure() != nil {
 		return fmt.Errorf("run %s did not begin: %w", id, l.failure())
 	}
 	if err != nil {

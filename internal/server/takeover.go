@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -48,7 +49,7 @@ func (r *runs) takeOver(ctx context.Context) {
 	clock := &leaseClock{}
 	for {
 		theirs, err := r.store.Now(ctx)
-		if err == nil && clock.trusts(theirs, r.server.now(), cmp.Or(r.server.options.Lease, agent.DefaultLease)) {
+		if err == nil && clock.trusts(theirs, r.server.now(), cmp.Or(r.server.options.Lease, journal.DefaultLeaseTTL)) {
 			err = r.takeAll(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -77,12 +78,12 @@ func (r *runs) takeAll(ctx context.Context) error {
 		return err
 	}
 	r.vain.Range(func(id, _ any) bool {
-		if !slices.ContainsFunc(list, func(info agent.RunInfo) bool { return info.ID == id }) {
+		if !slices.ContainsFunc(list, func(info journal.RunInfo) bool { return info.ID == id }) {
 			r.vain.Delete(id) // it goes on, or has ended
 		}
 		return true
 	})
-	of := map[string][]*agent.RunInfo{}
+	of := map[string][]*journal.RunInfo{}
 	for i := range list {
 		if r.lives.get(list[i].Tenant, list[i].ID) == nil {
 			of[list[i].Tenant] = append(of[list[i].Tenant], &list[i])
@@ -96,7 +97,7 @@ func (r *runs) takeAll(ctx context.Context) error {
 
 // takeOf goes on with runs of a tenant, beside those of others: what holds up one of
 // them, such as a server of tools that does not answer, is its tenant's.
-func (r *runs) takeOf(ctx context.Context, tenant string, list []*agent.RunInfo) {
+func (r *runs) takeOf(ctx context.Context, tenant string, list []*journal.RunInfo) {
 	if _, under := r.taking.LoadOrStore(tenant, true); under {
 		return
 	}
@@ -116,7 +117,7 @@ func (r *runs) takeOf(ctx context.Context, tenant string, list []*agent.RunInfo)
 }
 
 // take goes on with one run. One that cannot go on at all is ended.
-func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
+func (r *runs) take(ctx context.Context, info *journal.RunInfo) {
 	t := r.store.Tenant(info.Tenant)
 	log := r.server.log.With("tenant", info.Tenant, "run", info.ID)
 	if resume, err := r.server.quarantine.judge(ctx, info); err != nil {
@@ -141,11 +142,11 @@ func (r *runs) take(ctx context.Context, info *agent.RunInfo) {
 	}
 	_, err = r.run(t, info.ID, o, nil, func(ctx context.Context) (iter.Seq2[agent.ClientEvent, error], error) {
 		events, err := o.ContinueFor(ctx, info.ID, nil, nil)
-		var pins *agent.PinError
+		var pins *journal.PinError
 		switch {
 		case err == nil:
 			log.Info("a run is taken over")
-		case errors.Is(err, agent.ErrBusy), errors.Is(err, agent.ErrFinished): // another server was quicker
+		case errors.Is(err, journal.ErrBusy), errors.Is(err, journal.ErrFinished): // another server was quicker
 		case errors.As(err, &pins):
 			log.Warn("a run cannot go on", "error", err)
 			if err := t.AbandonRun(ctx, info.ID, err.Error()); err != nil {
@@ -170,7 +171,7 @@ func lasting(err error) bool {
 
 // allowed refuses an agent with a module that the operator blocks. Which of the
 // operator's own it is, the tenant is not told.
-func (r *runs) allowed(pins []agent.Pin) error {
+func (r *runs) allowed(pins []journal.Pin) error {
 	reasons, _ := r.server.blocks.current()
 	switch why := blockedIn(pins, reasons); {
 	case why == nil:
@@ -207,7 +208,7 @@ func (r *runs) stopBlocked(l *live, reasons map[string]string) {
 
 // blockedIn says which of a run's modules is blocked, as its tenant is told; nil if
 // none is. Of the operator's own it is not told which one it is.
-func blockedIn(pins []agent.Pin, reasons map[string]string) *agent.Blocked {
+func blockedIn(pins []journal.Pin, reasons map[string]string) *agent.Blocked {
 	var hidden *agent.Blocked
 	for _, p := range pins {
 		why, blocked := reasons[p.Digest]

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -47,9 +48,9 @@ func TestGivingUpIsNotByTheLease(t *testing.T) {
 	var ahead atomic.Int64
 	began := time.Now()
 	f.server.now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
-	require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * giveUp,
+	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "gone", Lease: -2 * giveUp,
 		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
-	take := func() agent.Status {
+	take := func() journal.Status {
 		info, err := f.store.Run(t.Context(), "run_a")
 		require.NoError(t, err)
 		f.server.runs.take(t.Context(), info)
@@ -57,11 +58,11 @@ func TestGivingUpIsNotByTheLease(t *testing.T) {
 		require.NoError(t, err)
 		return info.Status
 	}
-	require.Equal(t, agent.StatusRunning, take())
+	require.Equal(t, journal.StatusRunning, take())
 	ahead.Store(int64(giveUp))
-	require.Equal(t, agent.StatusRunning, take())
+	require.Equal(t, journal.StatusRunning, take())
 	ahead.Store(int64(giveUp + time.Second))
-	require.Equal(t, agent.StatusFinished, take())
+	require.Equal(t, journal.StatusFinished, take())
 }
 
 // Whether a run is held is asked of the database, whose clock leases are by: one that another
@@ -70,7 +71,7 @@ func TestTheDatabasesClockJudgesLeases(t *testing.T) {
 	t.Parallel()
 	f, _ := runFixture(t, map[string]func() *agent.Options{"greeter": hello})
 	f.server.now = func() time.Time { return time.Now().Add(48 * time.Hour) }
-	require.NoError(t, f.store.Create(t.Context(), &agent.NewRun{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
+	require.NoError(t, f.store.Create(t.Context(), &journal.Creation{ID: "run_a", Tenant: "acme", Agent: "greeter", Owner: "another server", Lease: time.Hour,
 		Spec: []byte(`{"agent":"greeter","version":1}`), Log: []byte(`{"head":{"id":"run_a","phase":"start"},"fixed":{}}` + "\n")}))
 	f.ok("POST", "/v1/runs/run_a/cancel", f.acme, nil, nil)
 	info, err := f.store.Run(t.Context(), "run_a")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -62,7 +62,7 @@ func (r *runs) cancelAll(ctx context.Context, t *store.Tenant) error {
 			l.cancel(errDeleted)
 		}
 	}
-	list, _, err := t.Runs(ctx, &store.Filter{Status: agent.StatusRunning, Page: store.Page{Limit: 500}})
+	list, _, err := t.Runs(ctx, &store.Filter{Status: journal.StatusRunning, Page: store.Page{Limit: 500}})
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *runs) cancelAll(ctx context.Context, t *store.Tenant) error {
 		if r.lives.get(t.ID(), list[i].ID) != nil {
 			continue
 		}
-		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, agent.ErrNoRun) && !errors.Is(err, agent.ErrFinished) {
+		if err := t.CancelRun(ctx, list[i].ID); err != nil && !errors.Is(err, journal.ErrNoRun) && !errors.Is(err, journal.ErrFinished) {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A tenant that is deleted begins nothing any more, and what it runs ends, here and on
@@ -25,7 +26,7 @@ func TestDeletedTenantEnds(t *testing.T) {
 		<-began
 	}
 	const elsewhere = "run_elsewhere" // on another server
-	require.NoError(t, f.store.Create(ctx, &agent.NewRun{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(t, f.store.Create(ctx, &journal.Creation{ID: elsewhere, Tenant: "acme", Owner: "another", Lease: time.Hour, Log: []byte("x")}))
 
 	deleted := make(chan *reply, 1)
 	go func() { deleted <- f.send("DELETE", "/v1/tenants/acme", f.operator, nil) }()
@@ -34,8 +35,8 @@ func TestDeletedTenantEnds(t *testing.T) {
 		return err == nil && wanted
 	}, time.Minute, 5*time.Millisecond, "who runs it is told")
 	f.send("GET", "/v1/runs", f.acme, nil).problem(t, 401)
-	require.NoError(t, f.store.Commit(ctx, &agent.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
-		Progress: &agent.Progress{Status: agent.StatusFinished}, Lease: time.Hour}))
+	require.NoError(t, f.store.Commit(ctx, &journal.Commit{Run: elsewhere, Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
+		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: time.Hour}))
 
 	require.Equal(t, 204, (<-deleted).status)
 	require.Equal(t, 1, f.server.runs.lives.count(), "the other tenant's alone")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/host/telemetry"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -30,7 +30,7 @@ func (s *Server) tracer(t *store.Tenant) chain.Tracer {
 	return telemetry.Join(s.options.Tracer, s.metrics.tracer, telemetry.Timelines(func(ctx context.Context, line *telemetry.Timeline) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTrace)
 		defer cancel()
-		if err := keepTimeline(ctx, t, line); err != nil && !errors.Is(err, agent.ErrNoRun) {
+		if err := keepTimeline(ctx, t, line); err != nil && !errors.Is(err, journal.ErrNoRun) {
 			s.log.Warn("the timeline of a run is not kept", "tenant", t.ID(), "run", line.Run, "error", err)
 		}
 	}))
@@ -78,7 +78,7 @@ func (r *runs) trace(ctx context.Context, c *Caller, in *runPath) (*traceOutput,
 	if err != nil {
 		return nil, err
 	}
-	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil && (l.told() || info.Status != agent.StatusRunning) {
+	if l := r.lives.get(c.Tenant.ID(), in.Run); l != nil && (l.told() || info.Status != journal.StatusRunning) {
 		l.leave(ctx) // its timeline is kept last
 	}
 	parts, err := c.Tenant.Traces(ctx, in.Run)

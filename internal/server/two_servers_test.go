@@ -23,7 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/host/model"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/openaitest"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -313,7 +313,7 @@ export default defineMiddleware({ name: "waits", async wrapModel(input, ctx) { r
 	servers[1].ok("PUT", "/v1/blocks/"+kept.Modules[0].Digest, f.operator, map[string]any{"reason": "it phones home"}, nil)
 	for _, id := range ids {
 		done := servers[0].finished(f.acme, id)
-		require.Equal(t, agent.StatusFinished, agent.Status(done.Status))
+		require.Equal(t, journal.StatusFinished, journal.Status(done.Status))
 		require.Equal(t, "canceled", done.FinishReason)
 	}
 	require.Eventually(t, func() bool { // where no run was, too

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
@@ -37,10 +37,10 @@ func TestFill(t *testing.T) {
 	}
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Owner: "me", Lease: time.Hour, Log: []byte("x")}))
 	for n := int64(1); ; n++ {
 		require.Less(t, n, int64(1000), "there is always room")
-		err := s.Commit(t.Context(), &agent.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
+		err := s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: n + 1, Log: make([]byte, 50_000), First: n, Last: n,
 			Events: []byte("{\"type\":\"log\",\"seq\":1}\n")})
 		if err == nil {
 			continue
@@ -68,13 +68,13 @@ func TestFillGroups(t *testing.T) {
 	require.NoError(t, err)
 	runs := strings.Split("abcdefghijklmnop", "")
 	for _, id := range runs {
-		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Owner: "me", Lease: time.Hour, Log: []byte("x")}))
+		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Owner: "me", Lease: time.Hour, Log: []byte("x")}))
 	}
 	ended := make(chan error, len(runs))
 	for _, id := range runs {
 		go func() {
 			for n := int64(1); ; n++ {
-				if err := s.Commit(t.Context(), &agent.Commit{Run: id, Epoch: 1, Entry: n + 1, Log: make([]byte, 700_000), First: n, Last: n,
+				if err := s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: n + 1, Log: make([]byte, 700_000), First: n, Last: n,
 					Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}); err != nil {
 					ended <- err
 					return
@@ -110,7 +110,7 @@ func TestDiskFull(t *testing.T) {
 	s := open(t, where, nil) // there is room again
 	kept, err := s.Load(t.Context(), "r")
 	require.NoError(t, err)
-	require.NoError(t, s.Commit(t.Context(), &agent.Commit{Run: "r", Epoch: 1, Entry: kept.Entries + 1, Log: []byte("x"), First: kept.LastSeq + 1, Last: kept.LastSeq}))
+	require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: "r", Epoch: 1, Entry: kept.Entries + 1, Log: []byte("x"), First: kept.LastSeq + 1, Last: kept.LastSeq}))
 }
 
 func TestNotWritable(t *testing.T) {
@@ -123,7 +123,7 @@ func TestNotWritable(t *testing.T) {
 	where := server.Create(t, "readonly")
 	open(t, where, nil)
 	s := open(t, where+"&default_transaction_read_only=on", nil)
-	err = s.Create(t.Context(), &agent.NewRun{ID: "r", Log: []byte("x")})
+	err = s.Create(t.Context(), &journal.Creation{ID: "r", Log: []byte("x")})
 	requireKind(t, store.ReadOnly, err)
 	require.ErrorContains(t, err, "cannot be written to")
 }
@@ -139,7 +139,7 @@ func TestCorrupt(t *testing.T) {
 	where = filepath.Join(t.TempDir(), "runs.db")
 	s, err := store.Open(t.Context(), where, nil)
 	require.NoError(t, err)
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Log: make([]byte, 200_000)}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Log: make([]byte, 200_000)}))
 	require.NoError(t, s.Close())
 	b, err := os.ReadFile(where)
 	require.NoError(t, err)
@@ -153,13 +153,13 @@ func TestCorrupt(t *testing.T) {
 	// A log with a hole in it is told of too, though the database is whole.
 	where = filepath.Join(t.TempDir(), "runs.db")
 	s = open(t, where, nil)
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Log: []byte("x")}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Log: []byte("x")}))
 	execSQL(t, where, "DELETE FROM run_log")
 	_, err = s.Load(t.Context(), "r")
 	requireKind(t, store.Corrupt, err)
 }
 
-func openAndLoad(t *testing.T, where string) (*agent.KeptRun, error) {
+func openAndLoad(t *testing.T, where string) (*journal.StoredRun, error) {
 	s, err := store.Open(t.Context(), where, nil)
 	if err != nil {
 		return nil, err
@@ -194,8 +194,8 @@ func TestServerComesBack(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	s := open(t, server.Create(t, "gone"), nil)
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "r", Lease: time.Hour, Log: []byte("x")}))
-	c := &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Last: 1, Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "r", Lease: time.Hour, Log: []byte("x")}))
+	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Last: 1, Events: []byte("{\"type\":\"log\",\"seq\":1}\n")}
 	server.Kill()
 	for range 3 {
 		err := s.Commit(t.Context(), c)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // withRuns opens a store that has a tenant with so many runs, whose time to be shown a
@@ -23,9 +23,9 @@ func withRuns(t *testing.T, n int, digest string) *store {
 	require.NoError(t, err)
 	require.NoError(t, s.update(t.Context(), true, func(t tx) error {
 		for i := range n {
-			r := &agent.NewRun{ID: fmt.Sprintf("run-%05d", i), Tenant: "acme", Lease: -time.Second, Log: []byte("{}")}
+			r := &journal.Creation{ID: fmt.Sprintf("run-%05d", i), Tenant: "acme", Lease: -time.Second, Log: []byte("{}")}
 			if i == n-1 {
-				r.Modules = []agent.Pin{{Entry: "e", Digest: digest}}
+				r.Modules = []journal.Pin{{Entry: "e", Digest: digest}}
 			}
 			insert, err := inserted(r)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // Journal quotas of a tenant whose own quota does not set them.
@@ -29,8 +29,8 @@ func (q *TenantQuota) journalBytesPerDay() int64 {
 
 // dueBytes returns how many bytes of a run to count now, of those that its tenant's
 // usage lacks: all of them once the run stopped, and a large number of them before.
-func dueBytes(status agent.Status, lacking int64) int64 {
-	if status == agent.StatusRunning && lacking < maxDueBytes {
+func dueBytes(status journal.Status, lacking int64) int64 {
+	if status == journal.StatusRunning && lacking < maxDueBytes {
 		return 0
 	}
 	return lacking
@@ -50,11 +50,11 @@ const fewBytes = 4 << 10
 
 // countEvents counts a commit that has no meter: only events, in which case it returns
 // the quota that the run exceeds, or a run of the operator's, which has no quota.
-func countEvents(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
+func countEvents(t tx, c *journal.Commit) (*journal.FullError, error) {
 	if c.Progress != nil || c.Bytes() < fewBytes {
 		return nil, nil
 	}
-	own, at, n, err := countDue(t, c.Run, agent.StatusRunning)
+	own, at, n, err := countDue(t, c.Run, journal.StatusRunning)
 	if err != nil || n == 0 {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func countEvents(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
 
 // countDue counts what the usage of a run's tenant lacks, all of it if the run stopped.
 // It returns how many bytes those were, and the tenant.
-func countDue(t tx, run string, status agent.Status) (own scoped, at time.Time, n int64, err error) {
+func countDue(t tx, run string, status journal.Status) (own scoped, at time.Time, n int64, err error) {
 	var name string
 	var lacking, now int64
 	own.tx = t
@@ -129,7 +129,7 @@ func journalRoom(t scoped) (kept int64, err error) {
 
 // journalFull returns the quota that a tenant's runs exceed; nil if there is none. A
 // tenant that the platform does not know has no quota.
-func journalFull(t scoped, at time.Time) (*agent.JournalFullError, error) {
+func journalFull(t scoped, at time.Time) (*journal.FullError, error) {
 	info, err := tenantIn(t.tx, t.tenant)
 	if errors.Is(err, ErrNoTenant) {
 		return nil, nil
@@ -146,10 +146,10 @@ func journalFull(t scoped, at time.Time) (*agent.JournalFullError, error) {
 		return nil, err
 	}
 	if limit := info.Quota.journalBytes(); kept > limit {
-		return &agent.JournalFullError{Limit: "journal_bytes", Quota: true, Max: limit, Used: kept}, nil
+		return &journal.FullError{Limit: "journal_bytes", Quota: true, Max: limit, Used: kept}, nil
 	}
 	if limit := info.Quota.journalBytesPerDay(); today > limit {
-		return &agent.JournalFullError{Limit: "journal_bytes_per_day", Quota: true, Max: limit, Used: today}, nil
+		return &journal.FullError{Limit: "journal_bytes_per_day", Quota: true, Max: limit, Used: today}, nil
 	}
 	return nil, nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -25,7 +25,7 @@ type meter struct {
 }
 
 // metered reads the meter of a run; nil where nobody counts.
-func metered(t tx, c *agent.Commit) (*meter, error) {
+func metered(t tx, c *journal.Commit) (*meter, error) {
 	if c.Progress == nil {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func metered(t tx, c *agent.Commit) (*meter, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	var modules []agent.Pin
+	var modules []journal.Pin
 	for text, to := range map[string]any{usage: &m.usage, stats: &m.stats, pins: &modules} {
 		if text == "" {
 			continue
@@ -47,7 +47,7 @@ func metered(t tx, c *agent.Commit) (*meter, error) {
 		}
 	}
 	m.now, m.own = time.UnixMilli(now), map[string]bool{}
-	if status == string(agent.StatusRunning) {
+	if status == string(journal.StatusRunning) {
 		m.ran = max(0, m.now.Sub(time.UnixMilli(updated)))
 	}
 	for _, p := range modules {
@@ -59,12 +59,12 @@ func metered(t tx, c *agent.Commit) (*meter, error) {
 }
 
 // journal is how many bytes of the run's journal count with a commit.
-func (m *meter) journal(c *agent.Commit) int64 {
+func (m *meter) journal(c *journal.Commit) int64 {
 	return dueBytes(c.Progress.Status, m.lacking+c.Bytes())
 }
 
 // due is by how much a commit changes the bytes that the tenant's usage lacks.
-func (m *meter) due(c *agent.Commit) int64 {
+func (m *meter) due(c *journal.Commit) int64 {
 	if m == nil {
 		return c.Bytes()
 	}
@@ -73,7 +73,7 @@ func (m *meter) due(c *agent.Commit) int64 {
 
 // count adds what a run came to since the meter was read, with its journal. It returns
 // the quota that the run in progress exceeds, if any.
-func (m *meter) count(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
+func (m *meter) count(t tx, c *journal.Commit) (*journal.FullError, error) {
 	if m == nil {
 		return countEvents(t, c)
 	}
@@ -82,14 +82,14 @@ func (m *meter) count(t tx, c *agent.Commit) (*agent.JournalFullError, error) {
 		return nil, err
 	}
 	own := scoped{t, m.tenant}
-	if err := addRoom(own, counted); err != nil || c.Progress.Status != agent.StatusRunning {
+	if err := addRoom(own, counted); err != nil || c.Progress.Status != journal.StatusRunning {
 		return nil, err
 	}
 	return journalFull(own, m.now)
 }
 
 // add adds what a run came to since the meter was read, with bytes of its journal.
-func (m *meter) add(t tx, p *agent.Progress, journal int64) error {
+func (m *meter) add(t tx, p *journal.Progress, journal int64) error {
 	day := Day(m.now)
 	whole := Usage{Day: day, Agent: m.agent, WallMS: m.ran.Milliseconds(), Calls: max(0, int64(p.Step)-m.step),
 		PromptTokens: max(0, p.Usage.PromptTokens-m.usage.PromptTokens), CompletionTokens: max(0, p.Usage.CompletionTokens-m.usage.CompletionTokens), JournalBytes: journal}

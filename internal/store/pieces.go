@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // How large bytes are written. Whoever writes waits for what is written to SQLite's log
@@ -89,7 +89,7 @@ func (s *store) stage(ctx context.Context, abort <-chan struct{}, id string, byt
 func (s *store) pieceTurn(ctx context.Context, abort <-chan struct{}) (done func(), err error) {
 	select {
 	case <-abort:
-		return nil, agent.ErrAborted
+		return nil, journal.ErrAborted
 	default:
 	}
 	if isUrgent(ctx) {
@@ -98,7 +98,7 @@ func (s *store) pieceTurn(ctx context.Context, abort <-chan struct{}) (done func
 	select {
 	case s.piece <- struct{}{}:
 	case <-abort:
-		return nil, agent.ErrAborted
+		return nil, journal.ErrAborted
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

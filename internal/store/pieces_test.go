@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A weighed database knows how many bytes are being written: what is asked for at once
@@ -87,8 +87,8 @@ func TestLargeBytesAreWrittenByPieces(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			id, large := fmt.Sprint(i), bytes.Repeat([]byte{byte(i)}, 400_000)
-			require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Lease: time.Minute, Log: large}))
-			require.NoError(t, s.Commit(t.Context(), &agent.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute}))
+			require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Lease: time.Minute, Log: large}))
+			require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: large, First: 1, Last: 1, Events: large, Lease: time.Minute}))
 			_, err := s.PutModule(t.Context(), large)
 			require.NoError(t, err)
 		})
@@ -161,7 +161,7 @@ func TestClaimReadsBesideTheWriter(t *testing.T) {
 	s := withRuns(t, 1, "")
 	d := &noting{database: s.database}
 	s.database = d
-	kept, err := s.Claim(t.Context(), &agent.Claim{Run: "run-00000", Epoch: 1, Lease: time.Hour})
+	kept, err := s.Claim(t.Context(), &journal.Claim{Run: "run-00000", Epoch: 1, Lease: time.Hour})
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("{}")}, kept.Log)
 	require.NotEmpty(t, d.statements)
@@ -196,11 +196,11 @@ func TestLargeCommitIsASignOfLife(t *testing.T) {
 	slow := &store{database: d, piece: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	go func() {
-		done <- slow.Commit(ctx, &agent.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, Lease: time.Hour})
+		done <- slow.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: make([]byte, 200_000), First: 1, Lease: time.Hour})
 	}()
 	<-d.halts
-	_, err := s.Claim(ctx, &agent.Claim{Run: id, Epoch: 1, Owner: "you", Lease: time.Hour})
-	require.ErrorIs(t, err, agent.ErrBusy)
+	_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "you", Lease: time.Hour})
+	require.ErrorIs(t, err, journal.ErrBusy)
 	close(d.goOn)
 	require.NoError(t, <-done)
 }
@@ -233,9 +233,9 @@ func TestPowerFailsBetweenPieces(t *testing.T) {
 	large := func(of byte) []byte { return bytes.Repeat([]byte{of}, 200_000) }
 	log := [][]byte{large('a'), large('b'), large('c')}
 	events := []byte(fmt.Sprintf("{\"type\":\"log\",\"seq\":1,\"text\":%q}\n", large('d')))
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Lease: -time.Second, Log: log[0]}))
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: log[1], First: 1, Last: 1, Events: events, Lease: -time.Second}))
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, Lease: -time.Second, Lazy: true}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Lease: -time.Second, Log: log[0]}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: log[1], First: 1, Last: 1, Events: events, Lease: -time.Second}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: log[2], First: 2, Last: 1, Lease: -time.Second, Lazy: true}))
 	digest, err := s.PutModule(ctx, large('e'))
 	require.NoError(t, err)
 	require.NoError(t, s.Delete(ctx, "r"))
@@ -277,7 +277,7 @@ func requireWhole(t *testing.T, where string, log [][]byte, digest string) (entr
 		require.Len(t, events, int(run.LastSeq))
 		bodies = entries + run.LastSeq
 	} else {
-		require.ErrorIs(t, err, agent.ErrNoRun)
+		require.ErrorIs(t, err, journal.ErrNoRun)
 	}
 	if _, err = s.Module(t.Context(), digest); err == nil {
 		bodies++

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // What a caller of the platform's tables may branch on.
@@ -69,7 +69,7 @@ type Platform interface {
 	// as long as their lease was. The longest gone come first, of each tenant a few. Of
 	// the operator's own it lists those alone whose spec begins as spec does: others
 	// were begun by a command, whose they are.
-	CutOff(ctx context.Context, spec []byte, limit, ofTenant int) ([]agent.RunInfo, error)
+	CutOff(ctx context.Context, spec []byte, limit, ofTenant int) ([]journal.RunInfo, error)
 
 	// DeleteOrphans deletes modules of the store that no tenant names, and no run
 	// in it began with, if they were there for longer than age.
@@ -370,7 +370,7 @@ func (s *store) Now(ctx context.Context) (at time.Time, err error) {
 }
 
 // CutOff implements [Platform].
-func (s *store) CutOff(ctx context.Context, spec []byte, limit, ofTenant int) (out []agent.RunInfo, err error) {
+func (s *store) CutOff(ctx context.Context, spec []byte, limit, ofTenant int) (out []journal.RunInfo, err error) {
 	err = s.view(ctx, func(t tx) error {
 		return t.query(func(scan func(...any) error) error {
 			info, err := scanRun(scan)

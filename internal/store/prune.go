@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // How many runs are forgotten in a transaction, and after what time it ends before that:
@@ -21,9 +21,9 @@ const pruneEvery = time.Hour
 
 // Prune implements [Store].
 func (s *store) Prune(ctx context.Context, o PruneOptions) (total int, err error) {
-	also := []any{string(agent.StatusFinished), string(agent.StatusFinished)}
+	also := []any{string(journal.StatusFinished), string(journal.StatusFinished)}
 	if o.Unfinished {
-		also = []any{string(agent.StatusPaused), string(agent.StatusRunning)}
+		also = []any{string(journal.StatusPaused), string(journal.StatusRunning)}
 	}
 	// Those that changed so long ago began before, and an index has when they did.
 	const which = `status IN ('finished', $2, $3) AND created_ms <= NOW_MS - $1 AND updated_ms <= NOW_MS - $1 AND (status <> 'running' OR lease_ms <= NOW_MS)`

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A Process is one that runs runs, as of its last heartbeat.
@@ -69,7 +69,7 @@ type Quarantine interface {
 	// Clear says that a run is suspect no more.
 	Clear(ctx context.Context, run string) error
 	// Quarantine keeps a run from running. It does nothing if the run was claimed since.
-	Quarantine(ctx context.Context, info *agent.RunInfo, e *Evidence) error
+	Quarantine(ctx context.Context, info *journal.RunInfo, e *Evidence) error
 	// Release lets a quarantined run be resumed.
 	Release(ctx context.Context, run string) error
 	// Quarantined returns a page of the quarantined runs in the order of their ids.
@@ -186,10 +186,10 @@ func (s *store) Clear(ctx context.Context, run string) error {
 }
 
 // Quarantine implements [Quarantine].
-func (s *store) Quarantine(ctx context.Context, info *agent.RunInfo, e *Evidence) error {
+func (s *store) Quarantine(ctx context.Context, info *journal.RunInfo, e *Evidence) error {
 	return s.update(ctx, false, func(t tx) error {
 		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, status = $3, owner = '', lease_ms = 0, updated_ms = NOW_MS
-			WHERE id = $1 AND epoch = $2 AND status = 'running' AND lease_ms <= NOW_MS`, info.ID, info.Epoch, string(agent.StatusQuarantined))
+			WHERE id = $1 AND epoch = $2 AND status = 'running' AND lease_ms <= NOW_MS`, info.ID, info.Epoch, string(journal.StatusQuarantined))
 		if err != nil || n == 0 {
 			return err
 		}
@@ -213,10 +213,10 @@ func (s *store) Quarantine(ctx context.Context, info *agent.RunInfo, e *Evidence
 func (s *store) Release(ctx context.Context, id string) error {
 	return s.update(ctx, false, func(t tx) error {
 		n, err := t.exec(`UPDATE runs SET status = 'running', owner = '', lease_ms = 0, updated_ms = NOW_MS WHERE id = $1 AND status = $2`,
-			id, string(agent.StatusQuarantined))
+			id, string(journal.StatusQuarantined))
 		if err == nil && n == 0 {
 			if _, err = run(t, id); err == nil {
-				err = ownError{fmt.Errorf("run %s is not quarantined: %w", id, agent.ErrNoRun)}
+				err = ownError{fmt.Errorf("run %s is not quarantined: %w", id, journal.ErrNoRun)}
 			}
 		}
 		if err != nil {

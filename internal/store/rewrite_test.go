@@ -15,6 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
@@ -81,7 +82,7 @@ func TestOriginalsAreErased(t *testing.T) {
 			require.NoError(t, err)
 			model := scripted.New(scripted.Text("done"))
 			a, err := agent.New(&agent.Options{Name: "a", ModelName: "m", Model: model, Chain: c,
-				Journal: &agent.JournalOptions{Journal: s, Owner: "me", Originals: tc.originals}})
+				Journal: &journal.Options{Journal: s, Owner: "me", Originals: tc.originals}})
 			require.NoError(t, err)
 			said := "I am " + address + "." + strings.Repeat(" word", tc.size/5)
 			for _, err := range a.Run(t.Context(), agent.Input{RunID: "run_1", Messages: []abi.Message{abi.User("Be brief."), abi.User(said)}}) {

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 const runColumns = `id, tenant, agent, parent, title, status, finish_reason, step, usage, fuel, pending,
 	epoch, owner, lease_ms, cancel, created_ms, updated_ms, entries, last_seq, modules, spec, stats, journal_bytes`
 
 // scanRun reads a row of runColumns.
-func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
-	var r agent.RunInfo
+func scanRun(scan func(...any) error) (*journal.RunInfo, error) {
+	var r journal.RunInfo
 	var usage, pending, modules, stats string
 	var spec []byte
 	var step, lease, cancel, created, updated int64
@@ -28,7 +28,7 @@ func scanRun(scan func(...any) error) (*agent.RunInfo, error) {
 	}
 	r.Step, r.Cancel, r.Created, r.Updated = int(step), cancel != 0, time.UnixMilli(created), time.UnixMilli(updated)
 	if lease > 0 {
-		r.Lease = time.UnixMilli(lease)
+		r.LeaseExpires = time.UnixMilli(lease)
 	}
 	for _, column := range []struct {
 		text string
@@ -53,7 +53,7 @@ func marshal(v any) (string, error) {
 }
 
 // Create implements [agent.Journal].
-func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
+func (s *store) Create(ctx context.Context, r *journal.Creation) error {
 	insert, err := inserted(r)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *store) Create(ctx context.Context, r *agent.NewRun) error {
 }
 
 // inserted is what puts a new run into the journal, with the first entry of its log.
-func inserted(r *agent.NewRun) (func(tx, *body) error, error) {
+func inserted(r *journal.Creation) (func(tx, *body) error, error) {
 	usage, err := marshal(abi.Usage{})
 	if err != nil {
 		return nil, err
@@ -81,17 +81,17 @@ func inserted(r *agent.NewRun) (func(tx, *body) error, error) {
 	size := r.Bytes()
 	counted := int64(0)
 	if r.Tenant != Operator {
-		counted = dueBytes(agent.StatusRunning, size)
+		counted = dueBytes(journal.StatusRunning, size)
 	}
 	return func(t tx, log *body) error {
 		n, err := t.exec(`INSERT INTO runs (`+runColumns+`, journal_due)
 			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7, 0, '', 1, $8, NOW_MS + $9, 0, NOW_MS, NOW_MS, 1, 0, $10, $11, '', $12, $13) ON CONFLICT (id) DO NOTHING`,
-			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(agent.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec), size, size-counted)
+			r.ID, r.Tenant, r.Agent, r.Parent, r.Title, string(journal.StatusRunning), usage, r.Owner, r.Lease.Milliseconds(), modules, []byte(r.Spec), size, size-counted)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
-			return ownError{fmt.Errorf("run %s: %w", r.ID, agent.ErrExists)}
+			return ownError{fmt.Errorf("run %s: %w", r.ID, journal.ErrExists)}
 		}
 		if counted > 0 {
 			var now int64
@@ -133,7 +133,7 @@ func leavePlace(t tx, tenant, run string) error {
 }
 
 // Load implements [agent.Journal].
-func (s *store) Load(ctx context.Context, id string) (kept *agent.KeptRun, err error) {
+func (s *store) Load(ctx context.Context, id string) (kept *journal.StoredRun, err error) {
 	err = s.view(ctx, func(t tx) error {
 		info, err := run(t, id)
 		if err != nil {
@@ -146,7 +146,7 @@ func (s *store) Load(ctx context.Context, id string) (kept *agent.KeptRun, err e
 }
 
 // withLog reads the log of a run, up to where it was.
-func withLog(t tx, info *agent.RunInfo) (*agent.KeptRun, error) {
+func withLog(t tx, info *journal.RunInfo) (*journal.StoredRun, error) {
 	var log []body
 	err := t.query(func(scan func(...any) error) error {
 		var n int64
@@ -167,7 +167,7 @@ func withLog(t tx, info *agent.RunInfo) (*agent.KeptRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &agent.KeptRun{RunInfo: *info, Log: make([][]byte, len(log))}
+	kept := &journal.StoredRun{RunInfo: *info, Log: make([][]byte, len(log))}
 	for i := range log {
 		if kept.Log[i], err = log[i].whole(t); err != nil {
 			return nil, err
@@ -176,7 +176,7 @@ func withLog(t tx, info *agent.RunInfo) (*agent.KeptRun, error) {
 	return kept, nil
 }
 
-func run(t tx, id string) (info *agent.RunInfo, err error) {
+func run(t tx, id string) (info *journal.RunInfo, err error) {
 	err = t.query(func(scan func(...any) error) error {
 		info, err = scanRun(scan)
 		return err
@@ -187,12 +187,12 @@ func run(t tx, id string) (info *agent.RunInfo, err error) {
 	return info, err
 }
 
-func noRun(id string) error { return fmt.Errorf("run %s: %w", id, agent.ErrNoRun) }
+func noRun(id string) error { return fmt.Errorf("run %s: %w", id, journal.ErrNoRun) }
 
 // Claim implements [agent.Journal]. The log is read once the run is claimed: nobody who
 // writes waits for that.
-func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun, err error) {
-	var info *agent.RunInfo
+func (s *store) Claim(ctx context.Context, c *journal.Claim) (kept *journal.StoredRun, err error) {
+	var info *journal.RunInfo
 	err = s.update(ctx, false, func(t tx) error {
 		steal := int64(0)
 		if c.Steal {
@@ -200,7 +200,7 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 		}
 		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = $3, lease_ms = NOW_MS + $4, updated_ms = NOW_MS, cancel = 0, status = $5
 			WHERE id = $1 AND epoch = $2 AND status <> $6 AND (status <> $5 OR lease_ms <= NOW_MS OR $7 = 1)`,
-			c.Run, c.Epoch, c.Owner, c.Lease.Milliseconds(), string(agent.StatusRunning), string(agent.StatusFinished), steal)
+			c.Run, c.Epoch, c.Owner, c.Lease.Milliseconds(), string(journal.StatusRunning), string(journal.StatusFinished), steal)
 		if err != nil {
 			return err
 		}
@@ -226,19 +226,19 @@ func (s *store) Claim(ctx context.Context, c *agent.Claim) (kept *agent.KeptRun,
 }
 
 // unclaimed says why a claim changed nothing.
-func unclaimed(t tx, c *agent.Claim) error {
+func unclaimed(t tx, c *journal.Claim) error {
 	r, err := run(t, c.Run)
 	switch {
 	case err != nil:
 		return err
-	case r.Status == agent.StatusFinished:
-		return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFinished, r.FinishReason)}
+	case r.Status == journal.StatusFinished:
+		return ownError{fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFinished, r.FinishReason)}
 	}
-	return ownError{fmt.Errorf("run %s: %w: %s, for at least %v after its last sign of life", c.Run, agent.ErrBusy, r.Owner, c.Lease)}
+	return ownError{fmt.Errorf("run %s: %w: %s, for at least %v after its last sign of life", c.Run, journal.ErrBusy, r.Owner, c.Lease)}
 }
 
 // Commit implements [agent.Journal].
-func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
+func (s *store) Commit(ctx context.Context, c *journal.Commit) error {
 	advance, args, err := advanced(c)
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (s *store) Commit(ctx context.Context, c *agent.Commit) error {
 
 // rewriteLog replaces messages in the entries of a run's log. It returns the pieces that no
 // entry has any more.
-func rewriteLog(t tx, c *agent.Commit) (pieces []string, err error) {
+func rewriteLog(t tx, c *journal.Commit) (pieces []string, err error) {
 	type row struct {
 		entry int64
 		body  body
@@ -341,7 +341,7 @@ func rewriteLog(t tx, c *agent.Commit) (pieces []string, err error) {
 // advanced is the statement that brings a run to where it is after a commit, if it is
 // where it was before. Its last argument, which the caller adds, is the change of
 // journal_due.
-func advanced(c *agent.Commit) (text string, args []any, err error) {
+func advanced(c *journal.Commit) (text string, args []any, err error) {
 	before, set := c.Entry, ""
 	if c.Log != nil {
 		before--
@@ -372,7 +372,7 @@ func advanced(c *agent.Commit) (text string, args []any, err error) {
 
 // refused says why a commit changed nothing; nil if it was made before, and the
 // answer was lost.
-func refused(t tx, c *agent.Commit) error {
+func refused(t tx, c *journal.Commit) error {
 	r, err := run(t, c.Run)
 	switch {
 	case err != nil:
@@ -382,7 +382,7 @@ func refused(t tx, c *agent.Commit) error {
 	case r.Epoch == c.Epoch:
 		return ownError{fmt.Errorf("run %s is at entry %d and event %d, and entry %d with events from %d on is to follow", c.Run, r.Entries, r.LastSeq, c.Entry, c.First)}
 	}
-	return ownError{fmt.Errorf("run %s: %w: %s", c.Run, agent.ErrFenced, r.Owner)}
+	return ownError{fmt.Errorf("run %s: %w: %s", c.Run, journal.ErrFenced, r.Owner)}
 }
 
 const renewal = `UPDATE runs SET lease_ms = NOW_MS + $3 WHERE id = $1 AND epoch = $2 AND status = 'running'`
@@ -399,7 +399,7 @@ func (s *store) Renew(ctx context.Context, id string, epoch int64, lease time.Du
 		case err != nil:
 			return err
 		case n == 0 && r.Epoch != epoch:
-			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFenced, r.Owner)}
+			return ownError{fmt.Errorf("run %s: %w: %s", id, journal.ErrFenced, r.Owner)}
 		}
 		cancel = r.Cancel
 		return nil
@@ -408,7 +408,7 @@ func (s *store) Renew(ctx context.Context, id string, epoch int64, lease time.Du
 }
 
 // Run implements [Store].
-func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err error) {
+func (s *store) Run(ctx context.Context, id string) (info *journal.RunInfo, err error) {
 	err = s.view(ctx, func(t tx) error {
 		info, err = run(t, id)
 		return err
@@ -417,7 +417,7 @@ func (s *store) Run(ctx context.Context, id string) (info *agent.RunInfo, err er
 }
 
 // Runs implements [Store].
-func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next *Position, err error) {
+func (s *store) Runs(ctx context.Context, f *Filter) (runs []journal.RunInfo, next *Position, err error) {
 	if f == nil {
 		f = &Filter{}
 	}
@@ -435,7 +435,7 @@ func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next
 		where(`agent`, f.Agent)
 	// Of two filters, the more selective one uses its index, and the other one is an
 	// expression, which has none. Few runs have not finished.
-	case f.Status == agent.StatusFinished:
+	case f.Status == journal.StatusFinished:
 		where(`agent`, f.Agent)
 		where(`status || ''`, string(f.Status))
 	default:
@@ -444,13 +444,13 @@ func (s *store) Runs(ctx context.Context, f *Filter) (runs []agent.RunInfo, next
 	}
 	sql += fmt.Sprintf(` ORDER BY created_ms DESC, id DESC LIMIT $%d`, len(args)+1)
 	err = s.view(ctx, func(t tx) (err error) {
-		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r agent.RunInfo, err error) {
+		runs, next, err = list(t, f.Page, func(scan func(...any) error) (r journal.RunInfo, err error) {
 			info, err := scanRun(scan)
 			if err == nil {
 				r = *info
 			}
 			return r, err
-		}, func(r *agent.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
+		}, func(r *journal.RunInfo) Position { return Position{r.Created, r.ID} }, sql, args...)
 		return err
 	})
 	return runs, next, err
@@ -530,7 +530,7 @@ func (s *store) Cancel(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, r.FinishReason)}
+		return ownError{fmt.Errorf("run %s: %w: %s", id, journal.ErrFinished, r.FinishReason)}
 	})
 }
 
@@ -560,19 +560,19 @@ func (s *store) Abandon(ctx context.Context, id, reason string) error {
 		if err != nil {
 			return err
 		}
-		c := &agent.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
+		c := &journal.Commit{Events: append(b, '\n'), First: e.Seq, Last: e.Seq}
 		n, err := t.exec(`UPDATE runs SET epoch = epoch + 1, status = 'finished', finish_reason = $2, pending = '', owner = '', lease_ms = 0,
 			updated_ms = NOW_MS, last_seq = last_seq + 1, journal_bytes = journal_bytes + $4, journal_due = journal_due + $4
 			WHERE id = $1 AND epoch = $3 AND (status = 'paused' OR status = 'running' AND lease_ms <= NOW_MS)`, id, abi.RunCanceled, r.Epoch, c.Bytes())
 		switch {
 		case err != nil:
 			return err
-		case n == 0 && r.Status == agent.StatusFinished:
-			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrFinished, r.FinishReason)}
+		case n == 0 && r.Status == journal.StatusFinished:
+			return ownError{fmt.Errorf("run %s: %w: %s", id, journal.ErrFinished, r.FinishReason)}
 		case n == 0:
-			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
+			return ownError{fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner)}
 		}
-		if _, _, _, err := countDue(t, id, agent.StatusFinished); err != nil {
+		if _, _, _, err := countDue(t, id, journal.StatusFinished); err != nil {
 			return err
 		}
 		return insertEvents(t, id, e.Seq, e.Seq, &body{inRow: c.Events})
@@ -594,7 +594,7 @@ func (s *store) Delete(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
-			return ownError{fmt.Errorf("run %s: %w: %s", id, agent.ErrBusy, r.Owner)}
+			return ownError{fmt.Errorf("run %s: %w: %s", id, journal.ErrBusy, r.Owner)}
 		}
 		if pieces, err = forget(t, id); err != nil {
 			return err

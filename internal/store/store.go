@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 )
 
@@ -28,16 +28,16 @@ import (
 // Errors of the database are an [*Error], which says what to do; those that an
 // agent or a module branches on are the ones of their own packages.
 type Store interface {
-	agent.Journal
+	journal.Journal
 	chain.Values
 	Platform
 	Quarantine
 
 	// Run returns what is known of a run, or fails with agent.ErrNoRun.
-	Run(ctx context.Context, id string) (*agent.RunInfo, error)
+	Run(ctx context.Context, id string) (*journal.RunInfo, error)
 	// Runs returns a page of the runs that the filter selects, the newest first, and the
 	// position of its last run if more follow.
-	Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error)
+	Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error)
 	// Cancel asks whoever runs a run to cancel it.
 	Cancel(ctx context.Context, run string) error
 	// Canceled returns the runs of an owner that Cancel was called for and that have not
@@ -67,7 +67,7 @@ type Store interface {
 type Filter struct {
 	Tenant string
 	Agent  string
-	Status agent.Status
+	Status journal.Status
 	Page
 }
 

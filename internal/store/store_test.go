@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/postgrestest"
 	"github.com/agent-runner/agent-runner/internal/store"
 	"github.com/agent-runner/agent-runner/internal/store/storetest"
@@ -121,7 +121,7 @@ func TestAnOlderVersionIsCounted(t *testing.T) {
 		require.NoError(t, err)
 		digests = append(digests, d)
 	}
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Log: []byte("x")}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Log: []byte("x")}))
 	now, err := s.Now(ctx)
 	require.NoError(t, err)
 	for _, agent := range []string{"a", "b"} {

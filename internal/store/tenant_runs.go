@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // own fails with [agent.ErrNoRun] for a run of another tenant, as for one that
 // is not there.
-func (n *Tenant) own(ctx context.Context, run string) (*agent.RunInfo, error) {
+func (n *Tenant) own(ctx context.Context, run string) (*journal.RunInfo, error) {
 	info, err := n.s.Run(ctx, run)
 	if err != nil {
 		return nil, err
@@ -22,11 +22,11 @@ func (n *Tenant) own(ctx context.Context, run string) (*agent.RunInfo, error) {
 
 // Run returns what is known of one of the tenant's runs, or fails with
 // [agent.ErrNoRun].
-func (n *Tenant) Run(ctx context.Context, id string) (*agent.RunInfo, error) { return n.own(ctx, id) }
+func (n *Tenant) Run(ctx context.Context, id string) (*journal.RunInfo, error) { return n.own(ctx, id) }
 
 // Runs returns a page of the tenant's runs, as [Store] does. The filter's own tenant is
 // ignored.
-func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]agent.RunInfo, *Position, error) {
+func (n *Tenant) Runs(ctx context.Context, f *Filter) ([]journal.RunInfo, *Position, error) {
 	var own Filter
 	if f != nil {
 		own = *f

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // maxTraceParts is how many timelines of a run are kept: the first ones.
@@ -33,7 +33,7 @@ func (n *Tenant) AddTrace(ctx context.Context, run string, body []byte) error {
 			return err
 		}
 		if !found {
-			return ownError{fmt.Errorf("run %s: %w", run, agent.ErrNoRun)}
+			return ownError{fmt.Errorf("run %s: %w", run, journal.ErrNoRun)}
 		}
 		if n.id != Operator {
 			if err := countJournal(own, name, time.UnixMilli(now), size); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // The writer takes urgent writes before those that were asked for earlier.
@@ -47,14 +47,14 @@ func TestLargeCommitAborts(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, opened.Close()) }()
 	s := opened.(*store)
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Agent: "a", Log: []byte("x\n")}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Agent: "a", Log: []byte("x\n")}))
 	s.piece <- struct{}{} // somebody writes large bytes
 	abort := make(chan struct{})
-	c := &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: make([]byte, 4*pieceBytes), First: 1, Last: 0, Abort: abort}
+	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: make([]byte, 4*pieceBytes), First: 1, Last: 0, Abort: abort}
 	failed := make(chan error, 1)
 	go func() { failed <- s.Commit(ctx, c) }()
 	close(abort)
-	require.ErrorIs(t, <-failed, agent.ErrAborted)
+	require.ErrorIs(t, <-failed, journal.ErrAborted)
 	c.Abort, c.Urgent = nil, true
 	require.NoError(t, s.Commit(ctx, c))
 	kept, err := s.Load(ctx, "r")

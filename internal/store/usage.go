@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // A Usage is what was used on a day by an agent. The row without a module has
@@ -205,7 +205,7 @@ func (n *Tenant) RoomForRun(ctx context.Context) error {
 // Journal is the store's journal, which lets in the runs that the tenant begins, if its
 // quotas have room, and counts them: Create fails with a [*QuotaError]. It is one
 // transaction with what else Create does. Runs within others are let in with these.
-func (n *Tenant) Journal() agent.Journal { return &tenantJournal{n.s, n} }
+func (n *Tenant) Journal() journal.Journal { return &tenantJournal{n.s, n} }
 
 type tenantJournal struct {
 	*store
@@ -213,7 +213,7 @@ type tenantJournal struct {
 }
 
 // Create implements [agent.Journal].
-func (j *tenantJournal) Create(ctx context.Context, r *agent.NewRun) error {
+func (j *tenantJournal) Create(ctx context.Context, r *journal.Creation) error {
 	if r.Parent != "" {
 		return j.store.Create(ctx, r)
 	}

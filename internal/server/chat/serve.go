@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 )
 
 // How long a client may take to read, and how often one that has nothing to read
@@ -81,7 +82,7 @@ func (s *sender) whole(events iter.Seq2[abi.Event, error]) error {
 
 // failure is the error that a run ended with, where the client is told of it as one.
 func (s *sender) failure(e abi.Event, err error) error {
-	var journal *agent.JournalError
+	var journal *journal.Error
 	var ended *agent.Error
 	how, byModel := model.EndedBy(&e)
 	switch {

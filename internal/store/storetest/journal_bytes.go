@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -25,17 +25,17 @@ type journaled struct {
 
 func newJournaled(t *testing.T, s store.Store, tenant, id string, log int) *journaled {
 	t.Helper()
-	r := &agent.NewRun{ID: id, Tenant: tenant, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: make([]byte, log)}
+	r := &journal.Creation{ID: id, Tenant: tenant, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: make([]byte, log)}
 	require.NoError(t, s.Create(t.Context(), r))
 	return &journaled{s: s, id: id, epoch: 1, entry: 1, bytes: r.Bytes()}
 }
 
 // next is a commit with so many bytes of log and of events.
-func (r *journaled) next(log, events int, status agent.Status) *agent.Commit {
-	c := &agent.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
+func (r *journaled) next(log, events int, status journal.Status) *journal.Commit {
+	c := &journal.Commit{Run: r.id, Epoch: r.epoch, Entry: r.entry, First: r.seq + 1, Last: r.seq, Lease: lease}
 	if log > 0 {
 		c.Entry++
-		c.Log, c.Progress = make([]byte, log), &agent.Progress{Status: status}
+		c.Log, c.Progress = make([]byte, log), &journal.Progress{Status: status}
 	}
 	if events > 0 {
 		c.Last++
@@ -44,7 +44,7 @@ func (r *journaled) next(log, events int, status agent.Status) *agent.Commit {
 	return c
 }
 
-func (r *journaled) commit(c *agent.Commit) error {
+func (r *journaled) commit(c *journal.Commit) error {
 	err := r.s.Commit(context.Background(), c)
 	if err == nil {
 		r.entry, r.seq, r.bytes = c.Entry, c.Last, r.bytes+c.Bytes()
@@ -81,19 +81,19 @@ func testJournalBytes(t *testing.T, open Opener) {
 	require.NoError(t, r.commit(r.next(0, 65<<10, "")))
 	requireJournal(t, acme, r.bytes, r.bytes)
 	require.NoError(t, r.commit(r.next(0, 10, "")))
-	large := r.next(200<<10, 300<<10, agent.StatusRunning)
+	large := r.next(200<<10, 300<<10, journal.StatusRunning)
 	require.NoError(t, r.commit(large))
 	require.NoError(t, s.Commit(ctx, large), "the response was lost, and the commit is repeated")
 	requireJournal(t, acme, r.bytes, r.bytes)
-	require.NoError(t, r.commit(r.next(10, 10, agent.StatusPaused)))
+	require.NoError(t, r.commit(r.next(10, 10, journal.StatusPaused)))
 	requireJournal(t, acme, r.bytes, r.bytes)
 
-	kept, err := s.Claim(ctx, &agent.Claim{Run: "r", Epoch: 1, Owner: "other", Lease: -time.Second})
+	kept, err := s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "other", Lease: -time.Second})
 	require.NoError(t, err)
 	require.Equal(t, r.bytes, kept.JournalBytes)
-	require.ErrorIs(t, s.Commit(ctx, r.next(10, 10, agent.StatusRunning)), agent.ErrFenced)
+	require.ErrorIs(t, s.Commit(ctx, r.next(10, 10, journal.StatusRunning)), journal.ErrFenced)
 	r.epoch = kept.Epoch
-	late := r.next(10, 10, agent.StatusRunning)
+	late := r.next(10, 10, journal.StatusRunning)
 	late.Lease = -time.Second
 	require.NoError(t, r.commit(late))
 	require.NoError(t, s.Abandon(ctx, "r", "nobody runs it"))
@@ -111,14 +111,14 @@ func testJournalBytes(t *testing.T, open Opener) {
 	total := traced.JournalBytes + other.bytes
 	requireJournal(t, acme, total, total)
 	cut := newJournaled(t, s, "acme", "cut off", 1000)
-	gone := cut.next(1000, 0, agent.StatusRunning)
+	gone := cut.next(1000, 0, journal.StatusRunning)
 	gone.Lease = -time.Second
 	require.NoError(t, cut.commit(gone))
 	require.NoError(t, s.Delete(ctx, "cut off"))
 	requireJournal(t, acme, total, total)
 	require.NoError(t, s.Delete(ctx, "r"))
 	requireJournal(t, acme, other.bytes, total)
-	require.NoError(t, other.commit(other.next(10, 10, agent.StatusFinished)))
+	require.NoError(t, other.commit(other.next(10, 10, journal.StatusFinished)))
 	requireJournal(t, acme, other.bytes, traced.JournalBytes+other.bytes)
 	n, err := s.Prune(ctx, store.PruneOptions{})
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func testJournalBytes(t *testing.T, open Opener) {
 	requireJournal(t, acme, 0, traced.JournalBytes+other.bytes)
 
 	own := newJournaled(t, s, store.Operator, "own", 300<<10)
-	require.NoError(t, own.commit(own.next(300<<10, 10, agent.StatusFinished)))
+	require.NoError(t, own.commit(own.next(300<<10, 10, journal.StatusFinished)))
 	info, err = s.Run(ctx, "own")
 	require.NoError(t, err)
 	require.Equal(t, own.bytes, info.JournalBytes)
@@ -149,19 +149,19 @@ func testJournalQuotas(t *testing.T, open Opener) {
 		acme := newTenant(t, s, id, q)
 		r := newJournaled(t, s, id, id, 10)
 		require.NoError(t, acme.RoomForRun(ctx))
-		some := r.next(70<<10, 0, agent.StatusRunning)
+		some := r.next(70<<10, 0, journal.StatusRunning)
 		require.NoError(t, r.commit(some))
 		require.Nil(t, some.Full)
-		for _, c := range []*agent.Commit{r.next(70<<10, 10, agent.StatusRunning), r.next(0, 70<<10, "")} {
+		for _, c := range []*journal.Commit{r.next(70<<10, 10, journal.StatusRunning), r.next(0, 70<<10, "")} {
 			c.Entry, c.First, c.Last = r.entry, r.seq+1, r.seq+1
 			if c.Log != nil {
 				c.Entry++
 			}
 			require.NoError(t, r.commit(c), "what was done is kept")
 			require.NotNil(t, c.Full)
-			require.Equal(t, agent.JournalFullError{Limit: quota, Max: 100 << 10, Used: r.bytes, Quota: true}, *c.Full)
+			require.Equal(t, journal.FullError{Limit: quota, Max: 100 << 10, Used: r.bytes, Quota: true}, *c.Full)
 		}
-		last := r.next(70<<10, 100, agent.StatusFinished)
+		last := r.next(70<<10, 100, journal.StatusFinished)
 		require.NoError(t, r.commit(last))
 		require.Nil(t, last.Full, "it has ended")
 		requireJournalQuota(t, acme, quota)
@@ -188,7 +188,7 @@ func requireJournalQuota(t *testing.T, n *store.Tenant, quota string) {
 	t.Helper()
 	for _, err := range []error{
 		n.AdmitRun(t.Context(), "new", "a", true), n.AdmitRun(t.Context(), "resumed", "a", false), n.RoomForRun(t.Context()),
-		n.Journal().Create(t.Context(), &agent.NewRun{ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
+		n.Journal().Create(t.Context(), &journal.Creation{ID: "new " + n.ID(), Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}),
 	} {
 		var full *store.QuotaError
 		require.ErrorAs(t, err, &full)
@@ -210,9 +210,9 @@ func testJournalBytesAtOnce(t *testing.T, open Opener) {
 			wg.Go(func() {
 				r := newJournaled(t, other, "acme", fmt.Sprint(machine, "-", i), 10)
 				for n := range 6 {
-					status := agent.StatusRunning
+					status := journal.StatusRunning
 					if n == 5 {
-						status = agent.StatusFinished
+						status = journal.StatusFinished
 					}
 					if err := r.commit(r.next(20<<10, 1000*i, status)); err != nil {
 						t.Error(err)

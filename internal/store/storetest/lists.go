@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -41,10 +41,10 @@ func collect[T any](t *testing.T, limit int, between func(*store.Position), read
 // collectRuns reads a list of runs page by page.
 func collectRuns(t *testing.T, s store.Store, f store.Filter, limit int, between func(*store.Position)) []string {
 	t.Helper()
-	return collect(t, limit, between, func(p store.Page) ([]agent.RunInfo, *store.Position, error) {
+	return collect(t, limit, between, func(p store.Page) ([]journal.RunInfo, *store.Position, error) {
 		f.Page = p
 		return s.Runs(t.Context(), &f)
-	}, func(r agent.RunInfo) string { return r.ID })
+	}, func(r journal.RunInfo) string { return r.ID })
 }
 
 // addRuns creates runs concurrently, many of them within the same millisecond.
@@ -55,7 +55,7 @@ func addRuns(t *testing.T, s store.Store, tenant, prefix string, n int) (ids []s
 	for w := range writers {
 		wg.Go(func() {
 			for i := w; i < n; i += writers {
-				if err := s.Create(t.Context(), &agent.NewRun{ID: fmt.Sprintf("%s%05d", prefix, i), Tenant: tenant, Agent: fmt.Sprint("a", i%2), Lazy: true, Log: []byte("x")}); err != nil {
+				if err := s.Create(t.Context(), &journal.Creation{ID: fmt.Sprintf("%s%05d", prefix, i), Tenant: tenant, Agent: fmt.Sprint("a", i%2), Lazy: true, Log: []byte("x")}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -99,9 +99,9 @@ func testPagesOfRuns(t *testing.T, open Opener) {
 		{store.Filter{}, 7, want},
 		{store.Filter{}, 600, want},
 		{store.Filter{Agent: "a1"}, 7, of(1)},
-		{store.Filter{Status: agent.StatusRunning}, 7, want},
-		{store.Filter{Agent: "a0", Status: agent.StatusRunning}, 7, of(0)},
-		{store.Filter{Agent: "a0", Status: agent.StatusFinished}, 7, nil},
+		{store.Filter{Status: journal.StatusRunning}, 7, want},
+		{store.Filter{Agent: "a0", Status: journal.StatusRunning}, 7, of(0)},
+		{store.Filter{Agent: "a0", Status: journal.StatusFinished}, 7, nil},
 		{store.Filter{Agent: "other"}, 7, nil},
 	} {
 		c.filter.Tenant = "acme"
@@ -123,7 +123,7 @@ func testPagesAndWriters(t *testing.T, open Opener) {
 	var wg sync.WaitGroup
 	wg.Go(func() { // begins runs
 		for i := 0; ctx.Err() == nil; i++ {
-			if err := other.Create(ctx, &agent.NewRun{ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x")}); err != nil && ctx.Err() == nil {
+			if err := other.Create(ctx, &journal.Creation{ID: fmt.Sprintf("new%06d", i), Tenant: "acme", Agent: "a0", Lazy: true, Log: []byte("x")}); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}

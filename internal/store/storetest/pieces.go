@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -73,13 +73,13 @@ func testLarge(t *testing.T, open Opener) {
 	for i, size := range []int{1<<20 + 7, 2 * piece, 2*piece + 1, 4 * piece, 10, 3*piece - 1} {
 		log = append(log, large(size, fmt.Sprint("entry ", i)))
 	}
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Owner: "me", Lease: lease, Log: log[0]}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", Lease: lease, Log: log[0]}))
 	var events []byte
 	for i, entry := range log[1:] {
 		seq := int64(i) + 1
 		e := largeEvent(t, seq, i*100_000)
 		events = append(events, e...)
-		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: seq + 1, Log: entry, First: seq, Last: seq, Events: e, Lease: lease, Lazy: i%2 == 1}))
+		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: seq + 1, Log: entry, First: seq, Last: seq, Events: e, Lease: lease, Lazy: i%2 == 1}))
 	}
 	wasm := large(700_000, "module")
 	digest, err := s.PutModule(ctx, wasm)
@@ -91,7 +91,7 @@ func testLarge(t *testing.T, open Opener) {
 	kept, err := s.Load(ctx, "r")
 	require.NoError(t, err)
 	require.True(t, equal(log, kept.Log))
-	kept, err = s.Claim(ctx, &agent.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	kept, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
 	require.NoError(t, err)
 	require.True(t, equal(log, kept.Log))
 	got, err := s.Events(ctx, "r", 0, 100)
@@ -125,12 +125,12 @@ func testLargeAtOnce(t *testing.T, open Opener) {
 	for i := range 4 {
 		s := []store.Store{s, other}[i%2]
 		wg.Go(func() {
-			err := s.Create(ctx, &agent.NewRun{ID: "r", Owner: "me", Lease: lease, Log: large(300_000, fmt.Sprint(i))})
+			err := s.Create(ctx, &journal.Creation{ID: "r", Owner: "me", Lease: lease, Log: large(300_000, fmt.Sprint(i))})
 			if err == nil {
 				won.Add(int64(i) + 1)
 				return
 			}
-			require.ErrorIs(t, err, agent.ErrExists)
+			require.ErrorIs(t, err, journal.ErrExists)
 		})
 		wg.Go(func() {
 			_, err := s.PutModule(ctx, large(300_000, "module"))
@@ -150,26 +150,26 @@ func testLargeRefused(t *testing.T, open Opener) {
 	ctx := t.Context()
 	acme := newTenant(t, s, "acme", store.TenantQuota{ConcurrentRuns: 1})
 	bytes := large(300_000, "x")
-	create := func(j agent.Journal, id string) error {
-		return j.Create(ctx, &agent.NewRun{ID: id, Agent: "a", Owner: "me", Lease: lease, Log: bytes})
+	create := func(j journal.Journal, id string) error {
+		return j.Create(ctx, &journal.Creation{ID: id, Agent: "a", Owner: "me", Lease: lease, Log: bytes})
 	}
 	require.NoError(t, create(acme.Journal(), "r"))
-	require.ErrorIs(t, create(s, "r"), agent.ErrExists)
+	require.ErrorIs(t, create(s, "r"), journal.ErrExists)
 	var full *store.QuotaError
 	require.ErrorAs(t, create(acme.Journal(), "another"), &full)
-	c := &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: bytes, First: 1, Last: 1, Events: largeEvent(t, 1, 300_000), Lease: lease}
+	c := &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: bytes, First: 1, Last: 1, Events: largeEvent(t, 1, 300_000), Lease: lease}
 	require.NoError(t, s.Commit(ctx, c))
 	require.NoError(t, s.Commit(ctx, c), "the same once more, whose answer was lost")
 	wrong := *c
 	wrong.Entry = 4
 	require.Error(t, s.Commit(ctx, &wrong), "an entry is missing")
 	wrong.Epoch = 0
-	require.ErrorIs(t, s.Commit(ctx, &wrong), agent.ErrFenced)
+	require.ErrorIs(t, s.Commit(ctx, &wrong), journal.ErrFenced)
 	wrong.Run = "none"
-	require.ErrorIs(t, s.Commit(ctx, &wrong), agent.ErrNoRun)
+	require.ErrorIs(t, s.Commit(ctx, &wrong), journal.ErrNoRun)
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	require.ErrorIs(t, s.Create(gone, &agent.NewRun{ID: "gone", Log: bytes}), context.Canceled)
+	require.ErrorIs(t, s.Create(gone, &journal.Creation{ID: "gone", Log: bytes}), context.Canceled)
 	requirePieces(t, raw(t, where), 3)
 }
 
@@ -180,8 +180,8 @@ func testLargeDeleted(t *testing.T, open Opener) {
 	newTenant(t, s, "acme", store.TenantQuota{})
 	db := raw(t, where)
 	create := func(id, tenant string) {
-		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
-		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: id, Epoch: 1, Entry: 1, First: 1, Last: 1, Events: largeEvent(t, 1, 200_000), Lease: -time.Second}))
+		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: tenant, Lease: -time.Second, Log: large(2_000_000, id)}))
+		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Entry: 1, First: 1, Last: 1, Events: largeEvent(t, 1, 200_000), Lease: -time.Second}))
 	}
 	digest, err := s.PutModule(ctx, large(300_000, "module"))
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func testLargeCorrupt(t *testing.T, open Opener) {
 		"the id says less":      "UPDATE run_log SET pieces = replace(pieces, '-300000', '--1')",
 	} {
 		id := strings.ReplaceAll(name, " ", "-")
-		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
+		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Lease: -time.Second, Log: large(300_000, "x")}))
 		_, err := db.ExecContext(ctx, damage)
 		require.NoError(t, err)
 		var failed *store.Error

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -65,11 +65,11 @@ func testDeleteTenant(t *testing.T, open Opener) {
 	for _, tenant := range []*store.Tenant{acme, beta} {
 		fill(t, s, tenant)
 	}
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "busy", Tenant: "acme", Owner: "me", Lease: lease, Log: []byte("x")}))
 	require.ErrorIs(t, s.DeleteTenant(ctx, "acme"), store.ErrInUse)
 	require.NoError(t, s.Abandon(ctx, "acme-run", ""))
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "busy", Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
-		Progress: &agent.Progress{Status: agent.StatusFinished}, Lease: lease}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "busy", Epoch: 1, Entry: 2, Log: []byte("x"), First: 1, Last: 0,
+		Progress: &journal.Progress{Status: journal.StatusFinished}, Lease: lease}))
 	require.NoError(t, s.DeleteTenant(ctx, "acme"))
 	_, err := s.CreateTenant(ctx, "acme", "", store.TenantQuota{}, nil)
 	require.NoError(t, err, "another one of the name")
@@ -90,7 +90,7 @@ func fill(t *testing.T, s store.Store, tenant *store.Tenant) {
 	require.NoError(t, err)
 	require.NoError(t, tenant.SetSecret(ctx, "openai", []byte(id)))
 	require.NoError(t, tenant.AddUsage(ctx, store.Usage{Day: "2026-01-31", Agent: id, Fuel: 7}))
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: id + "-run", Tenant: id, Agent: id, Owner: "me", Lease: -time.Second, Log: []byte("x")}))
 }
 
 // has says what a tenant has.
@@ -370,7 +370,7 @@ func testTenantQuotas(t *testing.T, open Opener) {
 		}
 	}
 	require.NoError(t, acme.AdmitRun(ctx, "s", "a", true))
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}), "takes its place")
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "s", Tenant: "acme", Agent: "a", Owner: "me", Lease: lease, Log: []byte("x")}), "takes its place")
 	require.NoError(t, acme.AdmitRun(ctx, "t", "a", true))
 	over(acme.AdmitRun(ctx, "u", "a", true), "runs_per_day")
 	require.NoError(t, acme.AdmitRun(ctx, "u", "a", false), "one that goes on is no other run")

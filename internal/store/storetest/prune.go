@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -17,17 +17,17 @@ import (
 func newRuns(t *testing.T, s store.Store) {
 	t.Helper()
 	for id, r := range map[string]struct {
-		status agent.Status
+		status journal.Status
 		lease  time.Duration
 	}{
-		"finished": {agent.StatusFinished, lease},
-		"paused":   {agent.StatusPaused, lease},
-		"cut off":  {agent.StatusRunning, -time.Second},
-		"running":  {agent.StatusRunning, lease},
+		"finished": {journal.StatusFinished, lease},
+		"paused":   {journal.StatusPaused, lease},
+		"cut off":  {journal.StatusRunning, -time.Second},
+		"running":  {journal.StatusRunning, lease},
 	} {
 		newRun(t, s, id)
-		require.NoError(t, s.Commit(t.Context(), &agent.Commit{Run: id, Epoch: 1, Entry: 2, Log: []byte(`{}`), First: 1, Last: 1, Events: event(id, 1),
-			Lease: r.lease, Progress: &agent.Progress{Status: r.status, FinishReason: abi.RunStop}}))
+		require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: id, Epoch: 1, Entry: 2, Log: []byte(`{}`), First: 1, Last: 1, Events: event(id, 1),
+			Lease: r.lease, Progress: &journal.Progress{Status: r.status, FinishReason: abi.RunStop}}))
 	}
 }
 
@@ -64,7 +64,7 @@ func testPrune(t *testing.T, open Opener) {
 	require.Empty(t, events, "they went with the run")
 
 	for i := range 120 {
-		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
+		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "many " + string(rune('0'+i)), Lease: -time.Second, Log: []byte(`{}`)}))
 	}
 	require.Equal(t, 120, prune(store.PruneOptions{Unfinished: true}))
 }
@@ -74,7 +74,7 @@ func testRetention(t *testing.T, open Opener) {
 	newRuns(t, s)
 	require.Eventually(t, func() bool {
 		_, err := s.Run(t.Context(), "finished")
-		return errors.Is(err, agent.ErrNoRun)
+		return errors.Is(err, journal.ErrNoRun)
 	}, time.Minute, 10*time.Millisecond)
 	require.Len(t, remaining(t, s), 3, "nothing else is forgotten by itself")
 }

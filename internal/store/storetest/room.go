@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -22,8 +22,8 @@ func testResumesAtOnce(t *testing.T, open Opener) {
 	const most = 10
 	for i := range most {
 		id := fmt.Sprint("p", i)
-		require.NoError(t, s.Create(ctx, &agent.NewRun{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}))
-		require.NoError(t, s.Commit(ctx, &agent.Commit{Run: id, Epoch: 1, Log: []byte("x"), Entry: 2, First: 1, Progress: &agent.Progress{Status: agent.StatusPaused}}))
+		require.NoError(t, s.Create(ctx, &journal.Creation{ID: id, Tenant: "acme", Agent: "a", Owner: "me", Lease: time.Minute, Log: []byte("x")}))
+		require.NoError(t, s.Commit(ctx, &journal.Commit{Run: id, Epoch: 1, Log: []byte("x"), Entry: 2, First: 1, Progress: &journal.Progress{Status: journal.StatusPaused}}))
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -44,12 +44,12 @@ func testResumesAtOnce(t *testing.T, open Opener) {
 	wg.Wait()
 	require.Len(t, in, 2)
 	for _, id := range in {
-		_, err := s.Claim(ctx, &agent.Claim{Run: id, Epoch: 1, Owner: "me", Lease: time.Minute})
+		_, err := s.Claim(ctx, &journal.Claim{Run: id, Epoch: 1, Owner: "me", Lease: time.Minute})
 		require.NoError(t, err)
 	}
 	acme := s.Tenant("acme")
 	require.Error(t, acme.AdmitRun(ctx, "q", "a", true))
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: in[0], Epoch: 2, Log: []byte("x"), Entry: 3, First: 1, Progress: &agent.Progress{Status: agent.StatusFinished}}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: in[0], Epoch: 2, Log: []byte("x"), Entry: 3, First: 1, Progress: &journal.Progress{Status: journal.StatusFinished}}))
 	require.NoError(t, acme.AdmitRun(ctx, "q", "a", true), "one that has ended has no place any more")
 }
 
@@ -126,7 +126,7 @@ func testOrphans(t *testing.T, open Opener) {
 		digests = append(digests, d)
 	}
 	require.NoError(t, s.Tenant("acme").PutModule(ctx, &store.TenantModule{Digest: digests[0], Kind: "wasm", About: []byte("{}")}, "", ""))
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Tenant: "acme", Agent: "a", Log: []byte("x"), Modules: []agent.Pin{{Entry: "e", Digest: digests[1]}}}))
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Tenant: "acme", Agent: "a", Log: []byte("x"), Modules: []journal.Pin{{Entry: "e", Digest: digests[1]}}}))
 	n, err := s.DeleteOrphans(ctx, -time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -24,13 +24,13 @@ func testRuns(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	ctx := t.Context()
 	began := time.Now().Add(-time.Minute)
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", Lease: lease,
-		Modules: []agent.Pin{{Entry: "m", Ring: "tenant", Digest: "d"}}, Spec: json.RawMessage(`{"x":1}`), Log: []byte("first")}))
-	require.ErrorIs(t, s.Create(ctx, &agent.NewRun{ID: "r"}), agent.ErrExists)
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "r", Tenant: "t", Agent: "a", Parent: "p", Title: "Grüße", Owner: "me", Lease: lease,
+		Modules: []journal.Pin{{Entry: "m", Ring: "tenant", Digest: "d"}}, Spec: json.RawMessage(`{"x":1}`), Log: []byte("first")}))
+	require.ErrorIs(t, s.Create(ctx, &journal.Creation{ID: "r"}), journal.ErrExists)
 
-	progress := &agent.Progress{Status: agent.StatusPaused, Step: 3, Usage: abi.Usage{TotalTokens: 7}, Fuel: 9,
+	progress := &journal.Progress{Status: journal.StatusPaused, Step: 3, Usage: abi.Usage{TotalTokens: 7}, Fuel: 9,
 		Pending: []abi.Pending{{ID: "int_1", Reason: "May I?"}}}
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("second"),
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, Log: []byte("second"),
 		First: 1, Last: 2, Events: append(event("r", 1), event("r", 2)...), Progress: progress, Lease: lease}))
 	require.NoError(t, s.Close())
 
@@ -41,20 +41,20 @@ func testRuns(t *testing.T, open Opener) {
 	require.Equal(t, *progress, kept.Progress)
 	require.Equal(t, "Grüße", kept.Title)
 	require.Equal(t, "p", kept.Parent)
-	require.Equal(t, []agent.Pin{{Entry: "m", Ring: "tenant", Digest: "d"}}, kept.Modules)
+	require.Equal(t, []journal.Pin{{Entry: "m", Ring: "tenant", Digest: "d"}}, kept.Modules)
 	require.JSONEq(t, `{"x":1}`, string(kept.Spec))
 	require.Equal(t, int64(2), kept.Entries)
 	require.Equal(t, int64(2), kept.LastSeq)
 	require.True(t, kept.Created.After(began) && !kept.Updated.Before(kept.Created))
 
 	_, err = s.Load(ctx, "other")
-	require.ErrorIs(t, err, agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
 	_, err = s.Events(ctx, "other", 0, 10)
-	require.ErrorIs(t, err, agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
 	require.NoError(t, s.Delete(ctx, "r"))
 	_, err = s.Run(ctx, "r")
-	require.ErrorIs(t, err, agent.ErrNoRun)
-	require.ErrorIs(t, s.Delete(ctx, "r"), agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
+	require.ErrorIs(t, s.Delete(ctx, "r"), journal.ErrNoRun)
 }
 
 // testCommits checks that nothing is missing and nothing is there twice.
@@ -67,13 +67,13 @@ func testCommits(t *testing.T, open Opener) {
 	require.Error(t, commit(s, "r", 1, 4, 2), "an entry is missing")
 	require.Error(t, commit(s, "r", 1, 3, 3), "an event is missing")
 	require.Error(t, commit(s, "r", 1, 3, 1), "an event is repeated")
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 2, First: 2, Last: 3,
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 2, First: 2, Last: 3,
 		Events: append(event("r", 2), event("r", 3)...), Lazy: true, Lease: lease}), "events alone")
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}), "a change alone")
-	require.ErrorIs(t, commit(s, "none", 1, 2, 1), agent.ErrNoRun)
-	require.NoError(t, s.Create(ctx, &agent.NewRun{ID: "lazy", Log: []byte("x"), Lease: lease, Lazy: true}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, Log: []byte("x"), First: 4, Last: 3, Lease: lease}), "a change alone")
+	require.ErrorIs(t, commit(s, "none", 1, 2, 1), journal.ErrNoRun)
+	require.NoError(t, s.Create(ctx, &journal.Creation{ID: "lazy", Log: []byte("x"), Lease: lease, Lazy: true}))
 	written := make(chan struct{}, 9)
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "lazy", Epoch: 1, Entry: 2, Log: []byte("y"), First: 1, Lease: lease,
 		Written: func() { written <- struct{}{} }}))
 	require.LessOrEqual(t, len(written), 1, "it is told once")
 	require.NoError(t, commit(s, "lazy", 1, 3, 1))
@@ -92,29 +92,29 @@ func testCommits(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Len(t, events, 1)
 
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
-		Progress: &agent.Progress{Status: agent.StatusFinished, FinishReason: abi.RunStop}}))
-	require.NoError(t, s.Commit(ctx, &agent.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
-		Progress: &agent.Progress{Status: agent.StatusFinished, FinishReason: abi.RunStop}}), "the end, once more")
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
+		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}))
+	require.NoError(t, s.Commit(ctx, &journal.Commit{Run: "r", Epoch: 1, Entry: 3, First: 4, Last: 4, Events: event("r", 4),
+		Progress: &journal.Progress{Status: journal.StatusFinished, FinishReason: abi.RunStop}}), "the end, once more")
 	require.Error(t, commit(s, "r", 1, 4, 5), "nothing follows the end")
-	_, err = s.Claim(ctx, &agent.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
-	require.ErrorIs(t, err, agent.ErrFinished)
+	_, err = s.Claim(ctx, &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	require.ErrorIs(t, err, journal.ErrFinished)
 }
 
 func testFence(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
 	newRun(t, s, "r")
-	_, err := other.Claim(t.Context(), &agent.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease})
-	require.ErrorIs(t, err, agent.ErrBusy)
-	kept, err := other.Claim(t.Context(), &agent.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
+	_, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease})
+	require.ErrorIs(t, err, journal.ErrBusy)
+	kept, err := other.Claim(t.Context(), &journal.Claim{Run: "r", Epoch: 1, Owner: "you", Lease: lease, Steal: true})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), kept.Epoch)
 	require.Equal(t, "you", kept.Owner)
 
-	require.ErrorIs(t, commit(s, "r", 1, 2, 1), agent.ErrFenced)
+	require.ErrorIs(t, commit(s, "r", 1, 2, 1), journal.ErrFenced)
 	_, err = s.Renew(t.Context(), "r", 1, lease)
-	require.ErrorIs(t, err, agent.ErrFenced)
+	require.ErrorIs(t, err, journal.ErrFenced)
 	require.NoError(t, commit(other, "r", 2, 2, 1))
 	events, err := s.Events(t.Context(), "r", 0, 10)
 	require.NoError(t, err)
@@ -126,19 +126,19 @@ func testClaims(t *testing.T, open Opener) {
 	s, where := open(t, nil)
 	other := again(t, where)
 	newRun(t, s, "paused")
-	require.NoError(t, s.Commit(t.Context(), &agent.Commit{Run: "paused", Epoch: 1, Entry: 1, First: 1, Progress: &agent.Progress{Status: agent.StatusPaused}}))
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}))
+	require.NoError(t, s.Commit(t.Context(), &journal.Commit{Run: "paused", Epoch: 1, Entry: 1, First: 1, Progress: &journal.Progress{Status: journal.StatusPaused}}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: "expired", Owner: "me", Lease: -time.Second, Log: []byte("x")}))
 	for _, id := range []string{"paused", "expired"} {
 		var won, busy atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := []store.Store{s, other}[i%2].Claim(t.Context(), &agent.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
+				_, err := []store.Store{s, other}[i%2].Claim(t.Context(), &journal.Claim{Run: id, Epoch: 1, Owner: fmt.Sprint(i), Lease: lease})
 				if err == nil {
 					won.Add(1)
 					return
 				}
-				require.ErrorIs(t, err, agent.ErrBusy)
+				require.ErrorIs(t, err, journal.ErrBusy)
 				busy.Add(1)
 			})
 		}
@@ -151,7 +151,7 @@ func testClaims(t *testing.T, open Opener) {
 func testLists(t *testing.T, open Opener) {
 	s, _ := open(t, nil)
 	for i := range 5 {
-		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: fmt.Sprint("r", i), Tenant: []string{"", "t"}[i%2], Agent: fmt.Sprint("a", i%3), Log: []byte("x")}))
+		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: fmt.Sprint("r", i), Tenant: []string{"", "t"}[i%2], Agent: fmt.Sprint("a", i%3), Log: []byte("x")}))
 	}
 	ids := func(f *store.Filter) []string {
 		runs, _, err := s.Runs(t.Context(), f)
@@ -165,7 +165,7 @@ func testLists(t *testing.T, open Opener) {
 	require.ElementsMatch(t, []string{"r0", "r2", "r4"}, ids(nil))
 	require.ElementsMatch(t, []string{"r1", "r3"}, ids(&store.Filter{Tenant: "t"}))
 	require.ElementsMatch(t, []string{"r0"}, ids(&store.Filter{Agent: "a0"}))
-	require.Empty(t, ids(&store.Filter{Status: agent.StatusPaused}))
+	require.Empty(t, ids(&store.Filter{Status: journal.StatusPaused}))
 	require.Len(t, ids(&store.Filter{Page: store.Page{Limit: 2}}), 2)
 	require.Empty(t, ids(&store.Filter{Page: store.Page{After: &store.Position{Created: time.Now().Add(-time.Hour)}}}))
 }
@@ -181,21 +181,21 @@ func testCancel(t *testing.T, open Opener) {
 	stop, err = s.Renew(ctx, "r", 1, lease)
 	require.NoError(t, err)
 	require.True(t, stop)
-	require.ErrorIs(t, s.Cancel(ctx, "other"), agent.ErrNoRun)
+	require.ErrorIs(t, s.Cancel(ctx, "other"), journal.ErrNoRun)
 
-	require.ErrorIs(t, s.Abandon(ctx, "r", "why"), agent.ErrBusy)
-	require.ErrorIs(t, s.Delete(ctx, "r"), agent.ErrBusy)
+	require.ErrorIs(t, s.Abandon(ctx, "r", "why"), journal.ErrBusy)
+	require.ErrorIs(t, s.Delete(ctx, "r"), journal.ErrBusy)
 	_, err = s.Renew(ctx, "r", 1, -time.Second)
 	require.NoError(t, err)
 	require.NoError(t, s.Abandon(ctx, "r", "why"))
-	require.ErrorIs(t, commit(s, "r", 1, 2, 1), agent.ErrFenced)
+	require.ErrorIs(t, commit(s, "r", 1, 2, 1), journal.ErrFenced)
 	events, err := s.Events(ctx, "r", 0, 10)
 	require.NoError(t, err)
 	require.Len(t, events, 1)
 	require.Equal(t, abi.EventRunFinished, events[0].Type)
 	require.Equal(t, "why", events[0].Reason)
-	require.ErrorIs(t, s.Abandon(ctx, "r", "why"), agent.ErrFinished)
-	require.ErrorIs(t, s.Cancel(ctx, "r"), agent.ErrFinished)
+	require.ErrorIs(t, s.Abandon(ctx, "r", "why"), journal.ErrFinished)
+	require.ErrorIs(t, s.Cancel(ctx, "r"), journal.ErrFinished)
 }
 
 // testMany lets many runs write at once, some of them wrongly.
@@ -209,7 +209,7 @@ func testMany(t *testing.T, open Opener) {
 			newRun(t, s, id)
 			for n := range int64(commits) {
 				require.NoError(t, commit(s, id, 1, n+2, n+1))
-				require.ErrorIs(t, commit(s, id, 0, n+2, n+1), agent.ErrFenced)
+				require.ErrorIs(t, commit(s, id, 0, n+2, n+1), journal.ErrFenced)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -39,12 +39,12 @@ const lease = time.Minute
 // newRun creates a run with one entry in its log.
 func newRun(t *testing.T, s store.Store, id string) {
 	t.Helper()
-	require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}))
+	require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: id, Agent: "a", Title: "hi", Owner: "me", Lease: lease, Log: []byte(`{"n":1}`)}))
 }
 
 // commit appends an entry, and one event.
 func commit(s store.Store, run string, epoch, entry, seq int64) error {
-	return s.Commit(context.Background(), &agent.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
+	return s.Commit(context.Background(), &journal.Commit{Run: run, Epoch: epoch, Entry: entry, Log: []byte(`{}`),
 		First: seq, Last: seq, Events: event(run, seq), Lease: lease})
 }
 

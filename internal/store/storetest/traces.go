@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/agent"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/store"
 )
 
@@ -15,10 +15,10 @@ func testTraces(t *testing.T, open Opener) {
 	a := newTenant(t, s, "a", store.TenantQuota{})
 	b := newTenant(t, s, "b", store.TenantQuota{})
 	for _, run := range []string{"first", "second"} {
-		require.NoError(t, s.Create(t.Context(), &agent.NewRun{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}))
+		require.NoError(t, s.Create(t.Context(), &journal.Creation{ID: run, Tenant: "a", Agent: "a", Lease: lease, Log: []byte(`{}`)}))
 	}
-	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own")), agent.ErrNoRun)
-	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run")), agent.ErrNoRun)
+	require.ErrorIs(t, b.AddTrace(t.Context(), "first", []byte("not its own")), journal.ErrNoRun)
+	require.ErrorIs(t, a.AddTrace(t.Context(), "third", []byte("of no run")), journal.ErrNoRun)
 	var want [][]byte
 	for i := range 103 {
 		body := fmt.Appendf(nil, "timeline %d", i)
@@ -36,5 +36,5 @@ func testTraces(t *testing.T, open Opener) {
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{[]byte("its own")}, got)
 	_, err = b.Traces(t.Context(), "first")
-	require.ErrorIs(t, err, agent.ErrNoRun)
+	require.ErrorIs(t, err, journal.ErrNoRun)
 }

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// given are the messages that a run began with, as its journal has them.
+type given []abi.Message
+
+// givenOf returns the messages of a run that has not asked a model yet, nil of another.
+func givenOf(s *State) given {
+	if s.ModelCalls > 0 || s.Step > 1 || s.Messages == nil || s.Phase != PhaseStart && s.Phase != PhaseStep && s.Phase != PhaseRewrite {
+		return nil
+	}
+	out := make(given, 0, s.Messages.Len())
+	for i := range s.Messages.Len() {
+		out = append(out, s.Messages.At(i))
+	}
+	return out
+}
+
+// rewritten compares the messages with those of l from an index on. It returns nil if
+// none was changed or removed. A message that was removed is replaced by an empty one:
+// later entries of the log count on its place.
+func (g given) rewritten(l *chain.List, from int) (*journal.Rewrite, error) {
+	if from >= len(g) {
+		return nil, nil
+	}
+	now := map[string]abi.Message{}
+	for i := range l.Len() {
+		m := l.At(i)
+		now[m.ID] = m
+	}
+	r := &journal.Rewrite{Title: title(l), Messages: map[string]json.RawMessage{}}
+	for i, was := range g {
+		m, there := now[was.ID]
+		if !there {
+			m = abi.Message{ID: was.ID, Role: was.Role, Origin: was.Origin, Content: abi.Text("")}
+		}
+		x, err := abi.Marshal(&was)
+		if err != nil {
+			return nil, err
+		}
+		y, err := abi.Marshal(&m)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(x, y) {
+			r.Messages[was.ID], g[i] = y, m
+		}
+	}
+	if len(r.Messages) == 0 {
+		return nil, nil
+	}
+	return r, nil
+}

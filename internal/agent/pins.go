@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/internal/agent/journal"
+)
+
+// Pins are the agent's modules, and those of the agents that it may run or hand
+// over to, under their names.
+func (a *Agent) Pins() []journal.Pin {
+	var out []journal.Pin
+	for _, b := range a.all() {
+		prefix := ""
+		if b != a {
+			prefix = b.Name + "/"
+		}
+		for _, e := range b.Chain.Entries() {
+			out = append(out, journal.Pin{Entry: prefix + e.Name, Ring: e.Ring.String(), Digest: e.Middleware.Describe().Digest})
+		}
+	}
+	return out
+}
+
+// checkPins compares the agent's modules with those of a run.
+func (a *Agent) checkPins(run string, want []journal.Pin) error {
+	have := a.Pins()
+	for i := range max(len(have), len(want)) {
+		switch {
+		case i >= len(have):
+			return &journal.PinError{Run: run, What: fmt.Sprintf("%s is missing", want[i].Entry)}
+		case i >= len(want):
+			return &journal.PinError{Run: run, What: fmt.Sprintf("%s was not among them", have[i].Entry)}
+		case have[i].Entry != want[i].Entry || have[i].Ring != want[i].Ring:
+			return &journal.PinError{Run: run, What: fmt.Sprintf("entry %d was %s in ring %s, and is %s in ring %s", i+1, want[i].Entry, want[i].Ring, have[i].Entry, have[i].Ring)}
+		case have[i].Digest != want[i].Digest:
+			return &journal.PinError{Run: run, What: fmt.Sprintf("%s was sha256:%s, and is sha256:%s", want[i].Entry, want[i].Digest, have[i].Digest)}
+		}
+	}
+	return nil
+}
