@@ -31,14 +31,16 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent/journal"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // Types of other packages that embedding programs use.
 type (
 	Module = module.Module
-	Limits = module.Limits
-	Grants = module.Grants
+	Limits = policy.Limits
+	Grants = policy.Grants
 	Native = chain.Native
 	Input  = agent.Input
 	Event  = abi.Event
@@ -131,8 +133,8 @@ func (h *Host) Load(ctx context.Context, path string, limits Limits) (*Module, e
 }
 
 // Replay repeats the recorded calls of a fault bundle and reports differences. Use
-// [module.ReadBundle] to read a bundle.
-func (h *Host) Replay(ctx context.Context, b *module.Bundle) (*module.Replay, error) {
+// [replay.Read] to read a bundle.
+func (h *Host) Replay(ctx context.Context, b *replay.Bundle) (*replay.Result, error) {
 	return h.loader.Replay(ctx, b)
 }
 

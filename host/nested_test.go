@@ -15,7 +15,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/host/tool"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -34,7 +34,7 @@ func calling(t *testing.T, memory int64, hook abi.Hook, request string, instance
 	limits.Instances = instances
 	wrap, err := h.Load(t.Context(), "../testdata/modules/wrap.wasm", limits)
 	require.NoError(t, err)
-	granted, err := module.ParseGrants(grants)
+	granted, err := policy.ParseGrants(grants)
 	require.NoError(t, err)
 	a, err := h.NewAgent(t.Context(), &host.AgentOptions{
 		Model: scripted.Func(func(_ int, req *model.Request) scripted.Reply {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/bench"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -39,7 +40,7 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := &module.BenchOptions{Config: json.RawMessage(config), Runs: count}
+			o := &bench.Options{Config: json.RawMessage(config), Runs: count}
 			switch {
 			case output != "text" && output != "json":
 				return usagef("-o is %q; want text or json", output)
@@ -77,7 +78,7 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 			defer m.Close()
 			r := benchResult{Path: m.Name(), Digest: m.Digest(), Runs: count}
 			if p == nil {
-				r.Hooks, err = m.Bench(ctx, o)
+				r.Hooks, err = bench.Run(ctx, m, o)
 			} else {
 				r.Path = args[0]
 				err = r.profile(ctx, m, o, p, profileTo)
@@ -95,27 +96,27 @@ a pprof profile: view it with go tool pprof -http=: FILE. Profiling distorts the
 	cmd.Flags().StringVar(&config, "config", "", "the module's configuration, as `JSON`")
 	cmd.Flags().StringVar(&messages, "messages", "", "read the conversation from `FILE`, as JSON (default: a conversation of twenty messages)")
 	cmd.Flags().StringVar(&profileTo, "profile", "", "write a profile of fuel by function to `FILE`, and print the top functions")
-	cmd.Flags().IntVar(&count, "count", module.DefaultBenchRuns, "run the conversation `N` times")
+	cmd.Flags().IntVar(&count, "count", bench.DefaultRuns, "run the conversation `N` times")
 	moduleFlags(cmd, &output, &cacheDir)
 	return cmd
 }
 
 // A benchResult is the result of benchmarking a module.
 type benchResult struct {
-	Path      string            `json:"path"`
-	Digest    string            `json:"digest"`
-	Runs      int               `json:"runs"`
-	Hooks     []module.BenchRow `json:"hooks"`
-	Functions []functionRow     `json:"functions,omitempty"`
+	Path      string        `json:"path"`
+	Digest    string        `json:"digest"`
+	Runs      int           `json:"runs"`
+	Hooks     []bench.Row   `json:"hooks"`
+	Functions []functionRow `json:"functions,omitempty"`
 }
 
 // profile benchmarks m and writes the counts of p to a file.
-func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.BenchOptions, p *sandbox.Profile, file string) (err error) {
+func (r *benchResult) profile(ctx context.Context, m *module.Module, o *bench.Options, p *sandbox.Profile, file string) (err error) {
 	if m.Bundle() != nil {
 		return usagef("%s is a script: --profile counts WebAssembly functions, so it would show the interpreter's", m.Name())
 	}
 	p.Reset() // discard what loading the module used
-	if r.Hooks, err = m.Bench(ctx, o); err != nil {
+	if r.Hooks, err = bench.Run(ctx, m, o); err != nil {
 		return err
 	}
 	samples := p.Samples()
@@ -125,7 +126,7 @@ func (r *benchResult) profile(ctx context.Context, m *module.Module, o *module.B
 }
 
 // benchText formats the measurements as a table.
-func benchText(rows []module.BenchRow) string {
+func benchText(rows []bench.Row) string {
 	if len(rows) == 0 {
 		return "the module has no hook that runs call\n"
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 func newInspect(e *env) *cobra.Command {
@@ -66,7 +67,7 @@ type limit struct {
 }
 
 // limits lists the limits in l, in the order of the output.
-func limits(l module.Limits) []limit {
+func limits(l policy.Limits) []limit {
 	bytes := func(name string, n int64, of string) limit { return limit{name, n, size(n) + " " + of} }
 	number := func(name string, n int64, of string) limit { return limit{name, n, thousands(n) + " " + of} }
 	return []limit{
@@ -88,7 +89,7 @@ func limits(l module.Limits) []limit {
 }
 
 // limitsByName returns the limits in l for JSON output.
-func limitsByName(l module.Limits) map[string]any {
+func limitsByName(l policy.Limits) map[string]any {
 	all := map[string]any{}
 	for _, limit := range limits(l) {
 		all[limit.name] = limit.value

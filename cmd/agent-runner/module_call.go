@@ -14,6 +14,8 @@ import (
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/probe"
 )
 
 // newCall returns the command that calls one hook of a module.
@@ -40,9 +42,9 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 			if output != "text" && output != "json" {
 				return usagef("-o is %q; want text or json", output)
 			}
-			o := &module.ProbeOptions{Hook: abi.Hook(args[1]), Config: json.RawMessage(config)}
+			o := &probe.Options{Hook: abi.Hook(args[1]), Config: json.RawMessage(config)}
 			var err error
-			if o.Grants, err = module.ParseGrants(grants); err != nil {
+			if o.Grants, err = policy.ParseGrants(grants); err != nil {
 				return usagef("--grant: %w", err)
 			}
 			if o.Input, err = callInput(e, input); err != nil {
@@ -69,7 +71,7 @@ Exit codes: 0 answered, 1 the hook failed or faulted, 2 bad input or module.`,
 				return beforeRun(ctx, err)
 			}
 			defer m.Close()
-			answer, err := m.Probe(ctx, o)
+			answer, err := probe.Call(ctx, m, o)
 			return printProbe(e, output, answer, beforeRun(ctx, err))
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // A tester runs test conversations with a module.
@@ -206,7 +207,7 @@ func (*tester) Go(context.Context, string, json.RawMessage, []string) (chain.Mid
 
 // Wasm loads the tested module, or another module in the same folder.
 func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
-	granted, err := module.ParseGrants(grants)
+	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (t *tester) Wasm(ctx context.Context, entry, file string, config json.RawMe
 	if stem(file) != stem(path) {
 		path = filepath.Join(filepath.Dir(t.path), file)
 	}
-	m, err := t.loader.Load(ctx, path, module.Limits{})
+	m, err := t.loader.Load(ctx, path, policy.Limits{})
 	if err != nil {
 		return nil, err
 	}

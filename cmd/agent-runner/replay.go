@@ -12,7 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 )
 
 // newReplay returns the command that reproduces a fault or a run.
@@ -47,7 +47,7 @@ bundle or the run cannot be replayed.`,
 				run.output, run.cacheDir, run.chosen, run.path = output, cacheDir, cmd.Flags().Changed("cache-dir"), args[0]
 				return run.do(cmd.Context())
 			}
-			b, err := module.ReadBundle(args[0])
+			b, err := replay.Read(args[0])
 			if err != nil {
 				return err
 			}
@@ -64,14 +64,14 @@ bundle or the run cannot be replayed.`,
 			}
 			if output == "json" {
 				err = printJSON(e, struct {
-					Module   string             `json:"module"`
-					Digest   string             `json:"digest"`
-					Entry    string             `json:"entry"`
-					Hook     string             `json:"hook"`
-					Recorded module.BundleFault `json:"recorded"`
-					Fuel     uint64             `json:"recorded_fuel"`
-					Replay   *module.Replay     `json:"replay"`
-				}{b.Module, b.Digest, b.Entry, string(b.Visit.Hook), b.Fault, b.Visit.Fuel, r})
+					Module   string         `json:"module"`
+					Digest   string         `json:"digest"`
+					Entry    string         `json:"entry"`
+					Hook     string         `json:"hook"`
+					Recorded replay.Fault   `json:"recorded"`
+					Fuel     uint64         `json:"recorded_fuel"`
+					Replay   *replay.Result `json:"replay"`
+				}{b.Module, b.Digest, b.Entry, string(b.Call.Hook), b.Fault, b.Call.Fuel, r})
 			} else {
 				_, err = fmt.Fprint(e.out, clean(replayText(b, r)))
 			}
@@ -88,19 +88,19 @@ bundle or the run cannot be replayed.`,
 	return cmd
 }
 
-func replayText(b *module.Bundle, r *module.Replay) string {
+func replayText(b *replay.Bundle, r *replay.Result) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", key, oneLine(fmt.Sprintf(format, args...)))
 	}
 	row("module", "%s, sha256:%s", b.Module, b.Digest)
-	row("fault", "of %s in %s (%s), %s", b.Entry, b.Visit.Hook, b.Fault.Stage, b.Time.Format(time.RFC3339))
+	row("fault", "of %s in %s (%s), %s", b.Entry, b.Call.Hook, b.Fault.Stage, b.Time.Format(time.RFC3339))
 	row("cause", "%s", b.Fault.Cause)
 	if b.Fault.Limit != "" {
 		row("limit", "%s", limitText(b.Fault.Limit, b.Fault.Value))
 	}
-	row("fuel", "%s", thousands(int64(b.Visit.Fuel)))
+	row("fuel", "%s", thousands(int64(b.Call.Fuel)))
 	row("earlier", "%s to the same instance", count(int64(len(b.Earlier)+b.Dropped), "call"))
 	for i, frame := range b.Fault.Stack {
 		row(map[bool]string{true: "stack"}[i == 0], "%s", frame)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/internal/egress"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // check validates constraints between values, and sets default names.
@@ -171,12 +171,12 @@ func EntryName(module string) string {
 }
 
 // ModuleGrants returns the parsed grants of the entry.
-func (m *Middleware) ModuleGrants() (module.Grants, error) {
+func (m *Middleware) ModuleGrants() (policy.Grants, error) {
 	list := make([]string, len(m.Grants))
 	for i, g := range m.Grants {
 		list[i] = string(g)
 	}
-	return module.ParseGrants(list)
+	return policy.ParseGrants(list)
 }
 
 // checkPositive rejects numbers in the file that are below 1.

@@ -16,7 +16,7 @@ import (
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // The types of scalar values. Each parses its text, and its errors say what is valid.
@@ -138,7 +138,7 @@ type Grant string
 
 // UnmarshalText reads a grant.
 func (g *Grant) UnmarshalText(b []byte) error {
-	if _, err := module.ParseGrants([]string{string(b)}); err != nil {
+	if _, err := policy.ParseGrants([]string{string(b)}); err != nil {
 		return err
 	}
 	*g = Grant(b)

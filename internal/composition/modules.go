@@ -8,17 +8,18 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // Modules plays puppets as WebAssembly: in the sandbox, over the whole ABI.
 type Modules struct {
 	puppet *module.Module
-	grants module.Grants
+	grants policy.Grants
 }
 
 // NewModules takes the module that wasm-puppet is built into.
 func NewModules(puppet *module.Module) (*Modules, error) {
-	grants, err := module.ParseGrants([]string{"model", "tool:" + plainTool})
+	grants, err := policy.ParseGrants([]string{"model", "tool:" + plainTool})
 	return &Modules{puppet, grants}, err
 }
 

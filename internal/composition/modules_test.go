@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // modules are puppets as WebAssembly.
@@ -20,7 +21,7 @@ func modules(t *testing.T) *Modules {
 	loader, err := module.NewLoader(t.Context(), &module.LoaderOptions{CacheDir: filepath.Join(cache, "agent-runner", "test")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, loader.Close(context.Background())) })
-	m, err := loader.LoadBytes(t.Context(), "wasm-puppet.wasm", guestbuild.Build(t, "internal/composition/wasm-puppet"), module.Limits{})
+	m, err := loader.LoadBytes(t.Context(), "wasm-puppet.wasm", guestbuild.Build(t, "internal/composition/wasm-puppet"), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	ms, err := NewModules(m)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 var update = flag.Bool("update", false, "write what came out into the cases that expect something else")
@@ -135,7 +136,7 @@ type modules struct {
 func loadModules(t *testing.T, s *Suite) *modules {
 	t.Helper()
 	loader := newLoader(t)
-	m, err := loader.Load(context.Background(), s.Path, module.Limits{})
+	m, err := loader.Load(context.Background(), s.Path, policy.Limits{})
 	require.NoError(t, err)
 	return &modules{t, loader, m}
 }
@@ -151,7 +152,7 @@ func newLoader(t *testing.T) *module.Loader {
 }
 
 func (ms *modules) Go(ctx context.Context, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
-	granted, err := module.ParseGrants(grants)
+	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +165,11 @@ func (ms *modules) Wasm(ctx context.Context, entry, file string, config json.Raw
 
 // configured loads a module and configures an entry, which goes on without it.
 func configured(ctx context.Context, loader *module.Loader, path, entry string, config json.RawMessage, grants []string) (chain.Middleware, error) {
-	granted, err := module.ParseGrants(grants)
+	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
 	}
-	m, err := loader.Load(ctx, path, module.Limits{})
+	m, err := loader.Load(ctx, path, policy.Limits{})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // program is a whole Go program in a text.
@@ -37,9 +38,9 @@ func TestComingFrom(t *testing.T) {
 			require.NoError(t, err)
 			found := program.FindSubmatch(text)
 			require.NotNil(t, found, "the text has no Go program")
-			m, err := loader.Load(t.Context(), buildProgram(t, found[1]), module.Limits{})
+			m, err := loader.Load(t.Context(), buildProgram(t, found[1]), policy.Limits{})
 			require.NoError(t, err)
-			_, err = m.Configure(t.Context(), m.Description().Name, configOf(t, string(text), m.Description().Name), module.Grants{})
+			_, err = m.Configure(t.Context(), m.Description().Name, configOf(t, string(text), m.Description().Name), policy.Grants{})
 			require.NoError(t, err)
 		})
 	}

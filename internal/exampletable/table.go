@@ -16,6 +16,8 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/bench"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // The table stands between these lines.
@@ -133,7 +135,7 @@ func load(ctx context.Context, loader *module.Loader, root, name string, s sourc
 	at := path.Join(folder, name)
 	switch s.language {
 	case "TypeScript":
-		return loader.Load(ctx, filepath.Join(root, filepath.FromSlash(at), s.path), module.Limits{})
+		return loader.Load(ctx, filepath.Join(root, filepath.FromSlash(at), s.path), policy.Limits{})
 	case "Go":
 	default:
 		at = path.Join(at, s.path)
@@ -142,7 +144,7 @@ func load(ctx context.Context, loader *module.Loader, root, name string, s sourc
 	if err != nil {
 		return nil, err
 	}
-	return loader.Load(ctx, file, module.Limits{})
+	return loader.Load(ctx, file, policy.Limits{})
 }
 
 // about is the first sentence behind the title.
@@ -172,7 +174,7 @@ func others(name string, have []source) string {
 func hooks(ctx context.Context, m *module.Module, name string, measured bool) (string, error) {
 	fuel := map[abi.Hook]string{}
 	if measured {
-		result, err := m.Bench(ctx, &module.BenchOptions{Config: json.RawMessage(cmp.Or(configs[name], "{}"))})
+		result, err := bench.Run(ctx, m, &bench.Options{Config: json.RawMessage(cmp.Or(configs[name], "{}"))})
 		if err != nil {
 			return "", err
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -122,7 +122,7 @@ func abiCases() []Case {
 		told("event that is no object", "emit", `"code":"invalid"`, i32(0x600), i32(2)),
 		{Name: "reply larger than its limit", Module: func() []byte {
 			return asking(abi.HookBeforeAgent, "messages", func(_ *guest, f int) []byte { return join(i32(0), i32(0), i32(9), call(f)) }).bytes()
-		}, Limits: module.Limits{ReplyBytes: 16}, Want: Told, Text: []string{`"code":"limit"`}},
+		}, Limits: policy.Limits{ReplyBytes: 16}, Want: Told, Text: []string{`"code":"limit"`}},
 		{Name: "switched off after five faults", Module: func() []byte {
 			return doing(abi.HookOnChunk, unreachable)
 		}, OnFault: chain.Skip, Want: Faulted, Hook: abi.HookOnChunk, Kind: sandbox.FaultTrap},

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -100,7 +100,7 @@ func loops() []Case {
 		{Name: "host calls without end", Module: func() []byte { return callingForever("changed") }, Want: Faulted, Hook: abi.HookBeforeAgent,
 			Text: []string{"host_calls", "10000"}},
 		timed(Case{Name: "host calls without end and limit", Module: func() []byte { return callingForever("changed") },
-			Limits: module.Limits{HostCalls: 1 << 30}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
+			Limits: policy.Limits{HostCalls: 1 << 30}, Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultTimeout}),
 		endless("WASI calls without end", func() []byte {
 			g := newGuest()
 			yield := g.wasi("sched_yield")
@@ -111,7 +111,7 @@ func loops() []Case {
 			random := g.wasi("random_get")
 			return g.memory(1000).hook(abi.HookBeforeAgent, forever(i32(0), i32(1000<<16), call(random), drop)).bytes()
 		}),
-		{Name: "work beyond the fuel", Module: looping(forever()), Limits: module.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
+		{Name: "work beyond the fuel", Module: looping(forever()), Limits: policy.Limits{Limits: sandbox.Limits{Fuel: 5_000_000}},
 			Want: Faulted, Hook: abi.HookBeforeAgent, Kind: sandbox.FaultFuel, Text: []string{"5000000 fuel"}},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
 	"github.com/agent-runner/agent-runner/internal/chain"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -41,7 +41,7 @@ type Case struct {
 	// Config is what it is configured with; nothing when empty.
 	Config string
 	// Limits are those that it runs under, where they are not the defaults.
-	Limits module.Limits
+	Limits policy.Limits
 
 	Want Outcome
 	// Hook is where it faults; empty while it is loaded.

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -147,7 +147,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 		began := time.Now()
 		for i := range times {
 			all.Go(func() {
-				m, err := h.loader.LoadBytes(t.Context(), "hostile.wasm", b, module.Limits{})
+				m, err := h.loader.LoadBytes(t.Context(), "hostile.wasm", b, policy.Limits{})
 				if err == nil {
 					digests[i] = m.Digest()
 					defer m.Close()
@@ -212,7 +212,7 @@ func TestDigestThatDiffers(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "m.wasm"), honest(), 0o600))
 	path := filepath.Join(dir, "m.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"wasm":[{"path":"m.wasm","hash":"`+strings.Repeat("0", 64)+`"}]}`), 0o600))
-	_, err = h.loader.Load(t.Context(), path, module.Limits{})
+	_, err = h.loader.Load(t.Context(), path, policy.Limits{})
 	var refused *sandbox.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "the module's SHA-256 is")
@@ -230,7 +230,7 @@ func TestFiles(t *testing.T) {
 	require.NoError(t, f.Truncate(1<<40))
 	require.NoError(t, f.Close())
 	for path, want := range map[string]string{huge: "more bytes than the limit", dir: "is a directory", "/dev/zero": "not a regular file"} {
-		_, err := h.loader.Load(t.Context(), path, module.Limits{})
+		_, err := h.loader.Load(t.Context(), path, policy.Limits{})
 		require.ErrorContains(t, err, want)
 	}
 }

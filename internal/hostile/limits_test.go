@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -21,7 +21,7 @@ var greatest = map[string]int64{
 // runLimits are the names of all limits of a module that runs.
 func runLimits() []string {
 	var names []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[module.Limits]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Limits]()) {
 		if !f.Anonymous {
 			names = append(names, f.Name)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -62,7 +62,7 @@ func memoryCases() []Case {
 			return g.bytes()
 		}, Want: Fine},
 		{Name: "memory of an earlier run", Module: remembering, Want: Fine, Check: func(s *Seen) error { return wantReply(s, "1") }},
-		{Name: "module larger than its limit", Module: honest, Limits: module.Limits{Limits: sandbox.Limits{ModuleBytes: 100}}, Want: Refused,
+		{Name: "module larger than its limit", Module: honest, Limits: policy.Limits{Limits: sandbox.Limits{ModuleBytes: 100}}, Want: Refused,
 			Text: []string{"more than the limit of 100 bytes"}},
 	}
 }

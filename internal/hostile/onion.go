@@ -10,7 +10,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/host/model"
 	"github.com/agent-runner/agent-runner/host/model/scripted"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -82,7 +82,7 @@ func onionCases() []Case {
 		{Name: "70 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 70, Replies: text, Want: Faulted, Hook: abi.HookWrapModel,
 			Kind: sandbox.FaultNesting, Text: []string{"more than 64 deep"}},
 		{Name: "60 guests inside one another", Module: wrap(abi.HookWrapModel, 1, ""), Entries: 60, Replies: text, Want: Fine},
-		{Name: "more calls at once than instances", Module: wrap(abi.HookWrapToolCall, 1, ""), Limits: module.Limits{Instances: 1}, Replies: parallelCalls,
+		{Name: "more calls at once than instances", Module: wrap(abi.HookWrapToolCall, 1, ""), Limits: policy.Limits{Instances: 1}, Replies: parallelCalls,
 			Want: Faulted, Hook: abi.HookWrapToolCall, Text: []string{"instances of 1"}},
 		{Name: "parallel calls of one entry", Module: wrap(abi.HookWrapToolCall, 1, ""), Replies: parallelCalls, Want: Fine},
 		{Name: "asking once more for ever", Module: func() []byte {

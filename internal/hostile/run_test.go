@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/agent"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -139,7 +140,7 @@ func (h *host) run(ctx context.Context, c *Case) *outcome {
 	if c.Config != "" {
 		config = json.RawMessage(c.Config)
 	}
-	mw, err := m.Configure(ctx, "hostile", config, module.Grants{})
+	mw, err := m.Configure(ctx, "hostile", config, policy.Grants{})
 	if err != nil {
 		out.refusal = err
 		return out

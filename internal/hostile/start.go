@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // hookTime is what hooks get that would take all the time there is.
 const hookTime = 60 * time.Millisecond
 
-func within(t time.Duration) module.Limits {
-	return module.Limits{Limits: sandbox.Limits{HookTime: t}}
+func within(t time.Duration) policy.Limits {
+	return policy.Limits{Limits: sandbox.Limits{HookTime: t}}
 }
 
 // timed is a case with little time.

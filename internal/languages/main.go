@@ -21,6 +21,8 @@ import (
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/bench"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 const examples = "examples/wasm-middlewares"
@@ -169,7 +171,7 @@ func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name 
 		return err
 	}
 	began := time.Now()
-	m, err := loader.Load(ctx, file, module.Limits{})
+	m, err := loader.Load(ctx, file, policy.Limits{})
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func rows(ctx context.Context, out io.Writer, loader *module.Loader, root, name 
 	if c, ok := configs[name]; ok {
 		config = json.RawMessage(c)
 	}
-	result, err := m.Bench(ctx, &module.BenchOptions{Config: config, Runs: 100})
+	result, err := bench.Run(ctx, m, &bench.Options{Config: config, Runs: 100})
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func worstCase(run []Placed, parallel int) (bytes int64) {
 // worstCase is the most memory that one instance can come to hold, and what the
 // host holds for it, in bytes.
 func (mw *Middleware) worstCase() int64 {
-	return mw.image.WorstCase() + mw.module.transport.holds(&mw.module.limits)
+	return mw.image.WorstCase() + mw.module.transport.HostBytes(&mw.module.limits)
 }
 
 // instances is how many instances a run of the entry has at once at most, with

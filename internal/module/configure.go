@@ -10,6 +10,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/schema"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -21,11 +24,26 @@ type Middleware struct {
 	module *Module
 	entry  string
 	config json.RawMessage
-	grants Grants
+	grants policy.Grants
 	image  *sandbox.Image // configured
 
-	served func(v *visit, took time.Duration) // hears of each call, when it has ended; may be nil
+	onCall func(CallReport) // see OnCall; may be nil
 }
+
+// A CallReport says what one hook call took.
+type CallReport struct {
+	Hook              abi.Hook
+	Time              time.Duration // without waiting for others
+	Fuel              uint64
+	BytesIn, BytesOut int64 // copied to and from the guest
+	HostCalls         int
+	Grown             int64 // bytes by which the instance's memory grew
+	Err               error // of the call; nil if it succeeded
+	Faulted           bool  // Err is a fault of this module, not one that it met in next
+}
+
+// OnCall has fn called at the end of each hook call. It must be called before the first run.
+func (mw *Middleware) OnCall(fn func(CallReport)) { mw.onCall = fn }
 
 // A ConfigError says that a module does not take a configuration.
 type ConfigError struct {
@@ -54,13 +72,13 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 //
 // The error is a *ConfigError if the configuration is at fault, or the module
 // in its configure. The caller closes the middleware after its last run.
-func (m *Module) Configure(ctx context.Context, entry string, config json.RawMessage, grants Grants) (*Middleware, error) {
+func (m *Module) Configure(ctx context.Context, entry string, config json.RawMessage, grants policy.Grants) (*Middleware, error) {
 	refused := func(err error) error { return &ConfigError{entry, m.Name(), err} }
 	config, err := m.source.configure(config)
 	if err != nil {
 		return nil, refused(err)
 	}
-	if err := checkConfig(m.schema, config); err != nil {
+	if err := schema.Check(m.schema, config); err != nil {
 		return nil, refused(fmt.Errorf("config: %w", err))
 	}
 	input, err := abi.Marshal(abi.ConfigureInput{Entry: entry, Config: config})
@@ -68,23 +86,23 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 		return nil, refused(err)
 	}
 	if len(input) > m.limits.InputBytes {
-		return nil, refused(&limitError{"input_bytes", m.limits.InputBytes, fmt.Sprintf("a configuration of %d bytes", len(config)), ""})
+		return nil, refused(&policy.LimitError{Limit: "input_bytes", Max: m.limits.InputBytes, What: fmt.Sprintf("a configuration of %d bytes", len(config))})
 	}
 	mw := &Middleware{module: m, entry: entry, config: config, grants: grants}
 	// Also without configure the entry gets an image of its own, so that no
 	// instance serves two entries.
 	mw.image, err = m.build(ctx, m.image, mw.buildVisit(), func(ctx context.Context, in *sandbox.Instance) error {
 		if m.has(abi.HookConfigure) {
-			v := m.buildVisit(abi.HookConfigure, input)
-			v.config = config
-			if err := m.callBuilding(ctx, in, v); err != nil {
+			inv := m.buildVisit(abi.HookConfigure, input)
+			inv.Config = config
+			if err := m.callBuilding(ctx, in, inv); err != nil {
 				return err
 			}
-			if err := v.answer(&abi.ConfigureAnswer{}); err != nil {
+			if err := inv.DecodeAnswer(&abi.ConfigureAnswer{}); err != nil {
 				return err
 			}
 		}
-		return m.transport.pack(ctx, in, m.buildVisit("", nil))
+		return m.transport.Pack(ctx, in, m.buildVisit("", nil))
 	})
 	if err == nil {
 		return mw, nil
@@ -105,29 +123,10 @@ func (m *Module) Configure(ctx context.Context, entry string, config json.RawMes
 }
 
 // buildVisit is a call while the entry's image is built.
-func (mw *Middleware) buildVisit() *visit {
-	v := mw.module.buildVisit(abi.HookConfigure, nil)
-	v.settings = mw.config
-	return v
-}
-
-// A buildContext is a context in which a module finds the visit of building the entry's
-// image: it is made then, since the image hardly ever has to be built again.
-type buildContext struct {
-	context.Context
-	mw *Middleware
-	v  *visit
-}
-
-// Value finds the visit, and whatever the context has. It is asked by one goroutine.
-func (c *buildContext) Value(key any) any {
-	if key != (visitKey{}) {
-		return c.Context.Value(key)
-	}
-	if c.v == nil {
-		c.v = c.mw.buildVisit()
-	}
-	return c.v
+func (mw *Middleware) buildVisit() *invoke.Invocation {
+	inv := mw.module.buildVisit(abi.HookConfigure, nil)
+	inv.BuildConfig = mw.config
+	return inv
 }
 
 // configure fills in a manifest's configuration where config does not say
@@ -140,7 +139,7 @@ func (s *source) configure(config json.RawMessage) (json.RawMessage, error) {
 	}
 	none := len(config) == 0 || string(config) == "null"
 	if none {
-		config = rawObject
+		config = json.RawMessage("{}")
 	}
 	if len(s.config) == 0 {
 		return config, nil
@@ -172,7 +171,7 @@ func (mw *Middleware) Describe() chain.Description {
 func (mw *Middleware) Module() *Module { return mw.module }
 
 // Grants are the powers of the entry. Grants.Read belongs in its chain.Entry.
-func (mw *Middleware) Grants() Grants { return mw.grants }
+func (mw *Middleware) Grants() policy.Grants { return mw.grants }
 
 // Close frees the middleware's image. Sessions that are open go on. Closing
 // twice does nothing.

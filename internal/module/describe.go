@@ -12,6 +12,11 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/extism"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/schema"
+	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -54,17 +59,17 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 	var output []byte
 	var once sync.Once // a module that cannot be reset describes itself to each instance
 	described, err := m.build(ctx, m.image, m.buildVisit(abi.HookDescribe, nil), func(ctx context.Context, in *sandbox.Instance) error {
-		if err := m.transport.start(ctx, in, m.buildVisit("", nil)); err != nil {
+		if err := m.transport.Start(ctx, in, m.buildVisit("", nil)); err != nil {
 			return err
 		}
 		if !m.has(abi.HookDescribe) {
 			return nil
 		}
-		v := m.buildVisit(abi.HookDescribe, rawObject)
-		if err := m.callBuilding(ctx, in, v); err != nil {
+		inv := m.buildVisit(abi.HookDescribe, []byte("{}"))
+		if err := m.callBuilding(ctx, in, inv); err != nil {
 			return err
 		}
-		once.Do(func() { output = v.output })
+		once.Do(func() { output = inv.Output })
 		return nil
 	})
 	if err != nil {
@@ -77,23 +82,23 @@ func (m *Module) describe(ctx context.Context) ([]byte, error) {
 
 // build makes an image from another one and a setup. Whatever of the module
 // runs in between finds the visit, which gives it next to nothing.
-func (m *Module) build(ctx context.Context, from *sandbox.Image, v *visit, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
-	print := func(line []byte) { v.print(line) }
+func (m *Module) build(ctx context.Context, from *sandbox.Image, inv *invoke.Invocation, setup func(context.Context, *sandbox.Instance) error) (*sandbox.Image, error) {
+	print := func(line []byte) { inv.Print(line) }
 	prepare := from.Prepare
-	if _, plugin := m.transport.(extismPlugin); plugin {
+	if _, plugin := m.transport.(extism.Transport); plugin {
 		prepare = from.PrepareAnew // it finds its configuration from the start
 	}
-	image, err := prepare(v.context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
+	image, err := prepare(inv.Context(ctx), sandbox.InstanceConfig{Stdout: print, Stderr: print, Seed: []byte(m.digest)}, setup)
 	if err != nil && isOwn(err) {
-		err = m.fault(v, err)
+		err = m.fault(inv, err)
 	}
 	return image, err
 }
 
 // buildVisit is a call while the image is built.
-func (m *Module) buildVisit(hook abi.Hook, input []byte) *visit {
-	return &visit{hook: hook, limits: &m.limits, pending: input, transport: m.transport,
-		logTo: func(level int32, text string) { m.logBuilding(hook, level, text) }}
+func (m *Module) buildVisit(hook abi.Hook, input []byte) *invoke.Invocation {
+	return &invoke.Invocation{Hook: hook, Limits: &m.limits, Pending: input, Readable: m.readable,
+		LogFunc: func(level int32, text string) { m.logBuilding(hook, level, text) }}
 }
 
 // logBuilding writes what a module says to the operator's log, at its own level but
@@ -105,15 +110,15 @@ func (m *Module) logBuilding(hook abi.Hook, level int32, text string) {
 }
 
 // callBuilding calls describe or configure; that it failed is an *abi.Error.
-func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, v *visit) error {
-	failed, err := m.transport.call(ctx, in, v)
+func (m *Module) callBuilding(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error {
+	failed, err := m.transport.Call(ctx, in, inv)
 	switch {
 	case err != nil:
 		return err
 	case !failed:
 		return nil
 	}
-	e, err := v.failure()
+	e, err := inv.DecodeFailure()
 	if err != nil {
 		return err
 	}
@@ -132,9 +137,9 @@ func (m *Module) refusal(err error) error {
 		if fault.Hook == "" {
 			refused.Reason = "its start function: " + refused.Reason
 		}
-		var script *scriptError
+		var script *script.Error
 		if errors.As(fault.Cause, &script) {
-			refused.Reason = strings.Join(append([]string{script.text}, script.frame...), "\n")
+			refused.Reason = strings.Join(append([]string{script.Text}, script.Frame...), "\n")
 		}
 	case errors.As(err, &failed):
 		refused.Reason = "describe failed: " + failed.Error()
@@ -148,8 +153,8 @@ func (m *Module) refusal(err error) error {
 // host serves, and what else it can do.
 func features() []string {
 	out := []string{"hold_stream"}
-	for _, row := range nativeImports() {
-		out = append(out, row.name)
+	for _, i := range native.Imports() {
+		out = append(out, i.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -198,11 +203,11 @@ func (m *Module) checkDescription() error {
 	switch d.Messages {
 	case "", abi.MessagesFull, abi.MessagesLazy, abi.MessagesNone:
 	default:
-		return refuse(m.Name(), fmt.Sprintf("describe: messages is %q", short(d.Messages)), "want full, lazy or none")
+		return refuse(m.Name(), fmt.Sprintf("describe: messages is %.64q", d.Messages), "want full, lazy or none")
 	}
 	for _, t := range d.Events {
 		if !slices.Contains(abi.EventTypes(), t) {
-			return refuse(m.Name(), fmt.Sprintf("describe: events names %q, which no event is", short(string(t))), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
+			return refuse(m.Name(), fmt.Sprintf("describe: events names %.64q, which no event is", t), fmt.Sprintf("there are %s", strings.Trim(fmt.Sprint(abi.EventTypes()), "[]")))
 		}
 	}
 	if err := m.checkRequires(); err != nil {
@@ -213,7 +218,7 @@ func (m *Module) checkDescription() error {
 	}
 	m.warnOfSpelling()
 	var err error
-	if m.schema, err = compileSchema(d.ConfigSchema); err != nil {
+	if m.schema, err = schema.Compile(d.ConfigSchema); err != nil {
 		return refuse(m.Name(), "describe: config_schema: "+err.Error(), "")
 	}
 	return nil
@@ -223,7 +228,7 @@ func (m *Module) checkRequires() error {
 	known := append(calledHooks(), abi.HookDescribe, abi.HookConfigure)
 	for _, r := range m.desc.Requires {
 		if !slices.Contains(known, abi.Hook(r)) && !slices.Contains(features(), r) {
-			return refuse(m.Name(), fmt.Sprintf("describe: requires %q, which this host does not have", short(r)),
+			return refuse(m.Name(), fmt.Sprintf("describe: requires %.64q, which this host does not have", r),
 				fmt.Sprintf("it has the hooks %s, and the features %s", joinHooks(known), strings.Join(features(), ", ")))
 		}
 	}
@@ -239,7 +244,7 @@ func (m *Module) chooseHooks() error {
 		for _, h := range m.desc.Hooks {
 			switch {
 			case !h.Known():
-				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %q, which is no hook", short(string(h))), "there are "+joinHooks(abi.Hooks()))
+				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %.64q, which is no hook", h), "there are "+joinHooks(abi.Hooks()))
 			case !m.has(h):
 				return refuse(m.Name(), fmt.Sprintf("describe: hooks names %s, which the module does not export", h), "export it, or leave it out")
 			}
@@ -256,12 +261,4 @@ func (m *Module) chooseHooks() error {
 		}
 	}
 	return nil
-}
-
-// short cuts a module's text for a message.
-func short(s string) string {
-	if len(s) <= 64 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:64], "") + "…"
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+
 	sdk "github.com/extism/go-sdk"
 	"github.com/stretchr/testify/require"
 
@@ -38,24 +41,24 @@ func BenchmarkExtism(b *testing.B) {
 			l, err := NewLoader(b.Context(), nil)
 			require.NoError(b, err)
 			defer l.Close(context.Background())
-			m, err := l.LoadBytes(b.Context(), "go.wasm", wasm, Limits{})
+			m, err := l.LoadBytes(b.Context(), "go.wasm", wasm, policy.Limits{})
 			require.NoError(b, err)
 			defer m.Close()
-			mw, err := m.Configure(b.Context(), "plugin", nil, Grants{})
+			mw, err := m.Configure(b.Context(), "plugin", nil, policy.Grants{})
 			require.NoError(b, err)
 			defer mw.Close()
 			s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 			defer s.Close()
 			for b.Loop() {
-				v := &visit{hook: "echo", limits: &m.limits, config: mw.config, transport: m.transport, entered: true, now: 1_767_225_600_000_000_000,
-					input: input, pending: input, logTo: func(int32, string) {}}
-				w, err := s.acquire(b.Context(), v)
+				inv := &invoke.Invocation{Hook: "echo", Limits: &m.limits, Config: mw.config, Entered: true, Now: 1_767_225_600_000_000_000,
+					Input: input, Pending: input, LogFunc: func(int32, string) {}}
+				w, err := s.acquire(b.Context(), inv)
 				require.NoError(b, err)
-				_, err = m.transport.call(b.Context(), w.in, v)
+				_, err = m.transport.Call(b.Context(), w.in, inv)
 				require.NoError(b, err)
 				w.visit = nil
 				s.release(w, true)
-				require.Len(b, v.output, size)
+				require.Len(b, inv.Output, size)
 			}
 		})
 	}

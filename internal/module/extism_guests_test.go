@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/npmtest"
 )
 
@@ -60,7 +61,7 @@ func TestExtismGuests(t *testing.T) {
 			}
 			require.True(t, want[len(want)-1].Trapped)
 
-			m, err := l.LoadBytes(t.Context(), name+".wasm", wasm, Limits{})
+			m, err := l.LoadBytes(t.Context(), name+".wasm", wasm, policy.Limits{})
 			require.NoError(t, err)
 			defer m.Close()
 			text, err := json.Marshal(config)

@@ -14,6 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/module/extism"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+
 	sdk "github.com/extism/go-sdk"
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
@@ -108,14 +113,14 @@ func sdkLocalAdd() sdk.HostFunction {
 }
 
 // rawModule loads a plug-in that has no hooks, to call other exports of it.
-func rawModule(t *testing.T, l *Loader, wasm []byte, limits Limits) *Module {
+func rawModule(t *testing.T, l *Loader, wasm []byte, limits policy.Limits) *Module {
 	t.Helper()
-	limits, err := limits.withDefaults()
+	limits, err := limits.WithDefaults()
 	require.NoError(t, err)
 	image, err := l.sandbox.Load(t.Context(), "plugin.wasm", wasm, limits.Limits)
 	require.NoError(t, err)
 	limits.Limits = image.Limits()
-	m := &Module{loader: l, source: source{name: "plugin.wasm"}, digest: image.Digest(), limits: limits, image: image, transport: extismPlugin{}}
+	m := &Module{loader: l, source: source{name: "plugin.wasm"}, digest: image.Digest(), limits: limits, image: image, transport: extism.Transport{}}
 	_, err = m.describe(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
@@ -125,10 +130,10 @@ func rawModule(t *testing.T, l *Loader, wasm []byte, limits Limits) *Module {
 // callHere is callSDK in this host.
 func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, calls []pluginCall) (out []pluginOutcome) {
 	t.Helper()
-	m := rawModule(t, l, wasm, Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
+	m := rawModule(t, l, wasm, policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
-	mw, err := m.Configure(t.Context(), "plugin", text, Grants{})
+	mw, err := m.Configure(t.Context(), "plugin", text, policy.Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
 	s := &session{mw: mw, entry: "plugin", run: "run-1", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
@@ -136,12 +141,12 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 	within(t, func(c *chain.Call) {
 		for _, call := range calls {
 			var o pluginOutcome
-			v := &visit{hook: abi.Hook(call.export), limits: &m.limits, call: c, config: mw.config, transport: m.transport, entered: true, now: 1_767_225_600_000_000_000,
-				input: []byte(call.input), pending: []byte(call.input), logTo: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
-			w, err := s.acquire(t.Context(), v)
+			inv := &invoke.Invocation{Hook: abi.Hook(call.export), Limits: &m.limits, Call: c, Config: mw.config, Entered: true, Now: 1_767_225_600_000_000_000,
+				Input: []byte(call.input), Pending: []byte(call.input), LogFunc: func(level int32, text string) { o.Logs = append(o.Logs, abi.LogLevel(level)+" "+text) }}
+			w, err := s.acquire(t.Context(), inv)
 			require.NoError(t, err)
-			failed, err := m.transport.call(t.Context(), w.in, v)
-			v.report, w.visit = w.in.Report(), nil
+			failed, err := m.transport.Call(t.Context(), w.in, inv)
+			inv.Report, w.visit = w.in.Report(), nil
 			s.release(w, err == nil)
 			o.Trapped = err != nil
 			switch {
@@ -150,11 +155,11 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 				o.Logs = nil // what a runtime prints then is a log line here, and lost there
 				require.True(t, isOwn(err), "%v", err)
 			case failed:
-				failure, err := v.failure()
+				failure, err := inv.DecodeFailure()
 				require.NoError(t, err)
 				o.Failure = failure.Message
 			default:
-				o.Output = string(v.output)
+				o.Output = string(inv.Output)
 			}
 			o.Vars = variables(t, c)
 			if out = append(out, o); o.Trapped {
@@ -169,10 +174,10 @@ func callHere(t *testing.T, l *Loader, wasm []byte, config map[string]string, ca
 func variables(t *testing.T, c *chain.Call) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"a", "b", "total", "run", "count", "", "number", "bytes"} {
-		value, ok, err := c.LocalGet(varPrefix + name)
+		value, ok, err := c.LocalGet("var/" + name)
 		require.NoError(t, err)
 		if ok {
-			var b Blob
+			var b replay.Blob
 			require.NoError(t, json.Unmarshal(value.Value, &b))
 			out[name] = string(b)
 		}

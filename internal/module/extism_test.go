@@ -15,10 +15,13 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/extism"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
-func loadPlugin(t *testing.T, name string, limits Limits) *Module {
+func loadPlugin(t *testing.T, name string, limits policy.Limits) *Module {
 	t.Helper()
 	m, err := newLoader(t).Load(t.Context(), filepath.Join(plugins, name), limits)
 	require.NoError(t, err)
@@ -29,7 +32,7 @@ func loadPlugin(t *testing.T, name string, limits Limits) *Module {
 // TestExtismHostCalls makes each host call of the ABI from an Extism plug-in.
 func TestExtismHostCalls(t *testing.T) {
 	t.Parallel()
-	m := loadPlugin(t, "caller.wasm", Limits{})
+	m := loadPlugin(t, "caller.wasm", policy.Limits{})
 	require.Equal(t, "extism", m.Info().Transport)
 	for name, tc := range map[string]struct {
 		config string
@@ -85,7 +88,7 @@ func TestExtismWraps(t *testing.T) {
 	t.Parallel()
 	// Without its gate, which decides nothing and so denies.
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x09gate_tool"), []byte("\x09gate_none"), 1)
-	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, Limits{})
+	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	run := func(config string, tool func(context.Context, abi.Call) (*abi.Result, error)) (*testRun, chain.ToolOutcome, error) {
@@ -151,7 +154,7 @@ func TestExtismFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := runProgram(t, l, Limits{}, Grants{}, tc.fn)
+			_, err := runProgram(t, l, policy.Limits{}, policy.Grants{}, tc.fn)
 			var fault *chain.Fault
 			require.NotErrorAs(t, err, &fault)
 			var failed *abi.Error
@@ -160,7 +163,7 @@ func TestExtismFails(t *testing.T) {
 		})
 	}
 
-	_, err := runProgram(t, l, Limits{}, Grants{}, func(p *program) { p.block(1, "out of order"); p.do(opErrorSet, 1, 0, 0); p.do(opTrap, 0, 0, 0) })
+	_, err := runProgram(t, l, policy.Limits{}, policy.Grants{}, func(p *program) { p.block(1, "out of order"); p.do(opErrorSet, 1, 0, 0); p.do(opTrap, 0, 0, 0) })
 	var fault *chain.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, []string{"error_set: out of order"}, fault.Stderr, "what a panic says")
@@ -170,7 +173,7 @@ func TestExtismFails(t *testing.T) {
 // its image is built, where Extism has it too.
 func TestExtismConfig(t *testing.T) {
 	t.Parallel()
-	m := loadPlugin(t, "building.wasm", Limits{})
+	m := loadPlugin(t, "building.wasm", policy.Limits{})
 	for config, want := range map[string]string{
 		`{"greeting":"hello"}`:  "hello,hello",
 		`{"greeting":7.50}`:     "7.50,7.50",
@@ -193,7 +196,7 @@ func TestExtismConfig(t *testing.T) {
 // the entry's, and that a fault drops those of its call.
 func TestExtismVariables(t *testing.T) {
 	t.Parallel()
-	m := loadPlugin(t, "puppet.wasm", Limits{})
+	m := loadPlugin(t, "puppet.wasm", policy.Limits{})
 	mw := func(fn func(p *program)) *Middleware {
 		return configure(t, m, fmt.Sprintf(`{"program":%q}`, hex.EncodeToString([]byte(assemble(fn)))))
 	}
@@ -238,7 +241,7 @@ func TestExtismVariables(t *testing.T) {
 
 	fault := func(want string, fn func(p *program)) {
 		t.Helper()
-		_, err := runProgram(t, newLoader(t), Limits{Limits: sandbox.Limits{HookTime: time.Minute}}, Grants{}, fn)
+		_, err := runProgram(t, newLoader(t), policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}, policy.Grants{}, fn)
 		var f *chain.Fault
 		require.ErrorAs(t, err, &f)
 		require.ErrorContains(t, f.Cause, want)
@@ -272,14 +275,14 @@ func TestExtismReplay(t *testing.T) {
 		func(p *program) { p.do(opLoad8, 0, 0, 1) },
 		func(p *program) { p.block(1, `{"url":"https://example.com/"}`); p.do(opHTTPRequest, 1, 0, 2) },
 	} {
-		_, err = runProgram(t, l, Limits{}, Grants{}, fn)
+		_, err = runProgram(t, l, policy.Limits{}, policy.Grants{}, fn)
 		require.Error(t, err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.zip"))
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	for _, file := range files {
-		b, err := ReadBundle(file)
+		b, err := replay.Read(file)
 		require.NoError(t, err)
 		replay, err := l.Replay(t.Context(), b)
 		require.NoError(t, err)
@@ -290,23 +293,23 @@ func TestExtismReplay(t *testing.T) {
 // TestExtismInfo checks what inspection tells of a plug-in.
 func TestExtismInfo(t *testing.T) {
 	t.Parallel()
-	info := loadPlugin(t, "puppet.wasm", Limits{}).Info()
+	info := loadPlugin(t, "puppet.wasm", policy.Limits{}).Info()
 	require.Equal(t, []abi.Hook{abi.HookBeforeAgent}, info.Hooks)
 	for _, p := range info.Imports {
-		require.Equal(t, extismEnv, p.Module)
+		require.Equal(t, extism.EnvModule, p.Module)
 		require.NotEmpty(t, p.Does, p.Name)
 	}
-	require.Contains(t, info.Imports, Power{Module: extismEnv, Name: "http_request", Type: "(i64, i64) -> i64", Does: "send HTTP requests", Grant: "http:HOST"})
-	require.Contains(t, info.Imports, Power{Module: extismEnv, Name: "var_set", Type: "(i64, i64) -> ()", Does: "keep run-local values"})
-	info = loadPlugin(t, "caller.wasm", Limits{}).Info()
-	require.Contains(t, info.Imports, Power{Module: extismUser, Name: "tool", Type: "(i64) -> i64", Does: "call tools of the agent", Grant: "tool:NAME"})
+	require.Contains(t, info.Imports, Power{Module: extism.EnvModule, Name: "http_request", Type: "(i64, i64) -> i64", Does: "send HTTP requests", Grant: "http:HOST"})
+	require.Contains(t, info.Imports, Power{Module: extism.EnvModule, Name: "var_set", Type: "(i64, i64) -> ()", Does: "keep run-local values"})
+	info = loadPlugin(t, "caller.wasm", policy.Limits{}).Info()
+	require.Contains(t, info.Imports, Power{Module: extism.UserModule, Name: "tool", Type: "(i64) -> i64", Does: "call tools of the agent", Grant: "tool:NAME"})
 }
 
 // TestExtismSpelling checks the warning about an export that was meant as a hook.
 func TestExtismSpelling(t *testing.T) {
 	t.Parallel()
 	b := bytes.Replace(readPlugin(t, "caller.wasm"), []byte("\x0aafter_tool"), []byte("\x0aAfterTool_"), 1)
-	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, Limits{})
+	m, err := newLoader(t).LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{`exports "AfterTool_", which is no hook and is never called; did you mean after_tool?`}, m.Warnings())
@@ -315,9 +318,9 @@ func TestExtismSpelling(t *testing.T) {
 // TestExtismMemory checks that a run reserves what blocks may come to.
 func TestExtismMemory(t *testing.T) {
 	t.Parallel()
-	mw := configure(t, loadPlugin(t, "puppet.wasm", Limits{}), "")
+	mw := configure(t, loadPlugin(t, "puppet.wasm", policy.Limits{}), "")
 	require.Equal(t, mw.image.WorstCase()+32<<20, mw.worstCase())
-	mw = configure(t, loadPlugin(t, "puppet.wasm", Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}), "")
+	mw = configure(t, loadPlugin(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}), "")
 	require.Equal(t, mw.image.WorstCase()+1<<20, mw.worstCase())
 }
 
@@ -332,7 +335,7 @@ func only(t *testing.T, l *Loader, hook abi.Hook) *Module {
 			b = bytes.Replace(b, []byte("\x07observe"), []byte("\x07absorbe"), 1)
 		}
 	}
-	m, err := l.LoadBytes(t.Context(), "caller.wasm", b, Limits{})
+	m, err := l.LoadBytes(t.Context(), "caller.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	require.Equal(t, []abi.Hook{hook}, m.Hooks())
@@ -360,7 +363,7 @@ func TestExtismStreams(t *testing.T) {
 func TestExtismStore(t *testing.T) {
 	t.Parallel()
 	config := `{"call1":"p","arg1":{"key":"k"},"call2":"q","arg2":{"key":"k","value":1,"ttl":60},"call3":"q","arg3":{"key":"k","ttl":-1},"call4":"r","arg4":{"key":"k"},"call5":"s","arg5":{"key":"k"}}`
-	mw, err := loadPlugin(t, "caller.wasm", Limits{}).Configure(t.Context(), "guard", []byte(config), Grants{Store: true})
+	mw, err := loadPlugin(t, "caller.wasm", policy.Limits{}).Configure(t.Context(), "guard", []byte(config), policy.Grants{Store: true})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})
@@ -387,16 +390,16 @@ func TestExtismStore(t *testing.T) {
 // TestExtismOwnCalls checks what a plug-in hands to tool and model, and what it gets.
 func TestExtismOwnCalls(t *testing.T) {
 	t.Parallel()
-	mw := configure(t, loadPlugin(t, "caller.wasm", Limits{}), `{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`)
+	mw := configure(t, loadPlugin(t, "caller.wasm", policy.Limits{}), `{"call1":"n","arg1":{"name":"echo"},"call2":"m","arg2":{"messages":[]}}`)
 	s := &session{mw: mw, entry: "guard", run: "run-7", stats: abi.EntryStats{Hooks: map[abi.Hook]int64{}}}
 	defer s.Close()
-	v, err := s.replay(t.Context(), &Visit{Hook: abi.HookBeforeAgent, Input: Blob("{}"), Calls: []HostCall{
-		{Name: "tool", Bytes: []Blob{Blob(`{"name":"echo"}`)}, Reply: Blob(`{"result":{"content":"hi"}}`)},
-		{Name: "model", Bytes: []Blob{Blob(`{"messages":[]}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}},
+	inv, err := s.replay(t.Context(), &replay.Recording{Hook: abi.HookBeforeAgent, Input: replay.Blob("{}"), Calls: []replay.HostCall{
+		{Name: "tool", Bytes: []replay.Blob{replay.Blob(`{"name":"echo"}`)}, Reply: replay.Blob(`{"result":{"content":"hi"}}`)},
+		{Name: "model", Bytes: []replay.Blob{replay.Blob(`{"messages":[]}`)}, Error: &abi.Error{Code: abi.CodeModel, Message: "no"}},
 	}})
 	require.NoError(t, err)
-	require.Equal(t, 2, v.replay.calls)
-	require.Equal(t, []string{`{"result":{"content":"hi"}}`, `{"error":{"code":"model","message":"no"}}`}, v.recent)
+	require.Equal(t, 2, inv.Replay.Calls)
+	require.Equal(t, []string{`{"result":{"content":"hi"}}`, `{"error":{"code":"model","message":"no"}}`}, inv.Recent)
 }
 
 // TestExtismStart checks that what sets a language's runtime up is called as
@@ -405,13 +408,13 @@ func TestExtismStart(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
 	b := readPlugin(t, "starting.wasm")
-	m, err := l.LoadBytes(t.Context(), "haskell.wasm", b, Limits{})
+	m, err := l.LoadBytes(t.Context(), "haskell.wasm", b, policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
 	_, err = open(t, configure(t, m, "")).beforeAgent(t)
 	require.NoError(t, err, "hs_init was called, with zeros, and not the constructors")
 
-	limits := Limits{Limits: sandbox.Limits{HookTime: 100 * time.Millisecond}}
+	limits := policy.Limits{Limits: sandbox.Limits{HookTime: 100 * time.Millisecond}}
 	b = bytes.Replace(b, []byte("\x07hs_init"), []byte("\x07hs_exit"), 1)
 	_, err = l.LoadBytes(t.Context(), "c.wasm", b, limits)
 	require.ErrorContains(t, err, "c.wasm: __wasm_call_ctors: ran longer than 100ms")
@@ -429,7 +432,7 @@ func FuzzExtismProgram(f *testing.F) {
 	l, err := NewLoader(f.Context(), nil)
 	require.NoError(f, err)
 	defer l.Close(context.Background())
-	m, err := l.LoadBytes(f.Context(), "puppet.wasm", readPlugin(f, "puppet.wasm"), Limits{HostCalls: 100, Limits: sandbox.Limits{Fuel: 1_000_000, MemoryBytes: 1 << 20}})
+	m, err := l.LoadBytes(f.Context(), "puppet.wasm", readPlugin(f, "puppet.wasm"), policy.Limits{HostCalls: 100, Limits: sandbox.Limits{Fuel: 1_000_000, MemoryBytes: 1 << 20}})
 	require.NoError(f, err)
 	defer m.Close()
 	f.Add([]byte(assemble(func(p *program) { p.block(1, "a"); p.do(opVarGet, 1, 0, 2); p.show(2) })))
@@ -441,7 +444,7 @@ func FuzzExtismProgram(f *testing.F) {
 	})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text := hex.EncodeToString(b[:min(len(b), 50_000)])
-		mw, err := m.Configure(t.Context(), "guard", fmt.Appendf(nil, `{"program":%q}`, text), Grants{})
+		mw, err := m.Configure(t.Context(), "guard", fmt.Appendf(nil, `{"program":%q}`, text), policy.Grants{})
 		require.NoError(t, err)
 		defer mw.Close()
 		_, err = open(t, mw).beforeAgent(t)

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
 
@@ -72,12 +72,12 @@ func leb128(n int64) []byte {
 }
 
 // fuelOf returns the fuel of the module's hook before_agent under a schedule, and the error of the hook.
-func fuelOf(t *testing.T, b []byte, limits Limits) (fuel int64, r *testRun, err error) {
+func fuelOf(t *testing.T, b []byte, limits policy.Limits) (fuel int64, r *testRun, err error) {
 	t.Helper()
 	m, err := loadBytes(t, b, limits)
 	require.NoError(t, err)
 	mw := configure(t, m, "")
-	mw.served = func(v *visit, _ time.Duration) { fuel = int64(v.report.Fuel) }
+	mw.OnCall(func(r CallReport) { fuel = int64(r.Fuel) })
 	r = openRun(t, chain.Entry{Name: "guard", Middleware: mw, Read: chain.ReadAll})
 	_, err = r.beforeAgent(t)
 	return fuel, r, err
@@ -121,9 +121,9 @@ func TestFuelSchedules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := caller(t, tc.from, name, tc.args, map[int]string{16: iov, at: tc.text})
-			free, _, err := fuelOf(t, b, Limits{FuelSchedule: 1})
+			free, _, err := fuelOf(t, b, policy.Limits{FuelSchedule: 1})
 			require.NoError(t, err)
-			paid, _, err := fuelOf(t, b, Limits{})
+			paid, _, err := fuelOf(t, b, policy.Limits{})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, paid-free)
 		})
@@ -134,10 +134,10 @@ func TestFuelSchedules(t *testing.T) {
 func TestFuelOfReplies(t *testing.T) {
 	t.Parallel()
 	b := caller(t, abi.ImportModule, "messages", []int64{0, 0, 9}, nil)
-	free, r, err := fuelOf(t, b, Limits{FuelSchedule: 1})
+	free, r, err := fuelOf(t, b, policy.Limits{FuelSchedule: 1})
 	require.NoError(t, err)
 	require.Empty(t, r.host.logs())
-	paid, _, err := fuelOf(t, b, Limits{})
+	paid, _, err := fuelOf(t, b, policy.Limits{})
 	require.NoError(t, err)
 	list, err := abi.Marshal(conversation("hello", "how are you?").All())
 	require.NoError(t, err)
@@ -149,7 +149,7 @@ func TestFloodCostsFuel(t *testing.T) {
 	t.Parallel()
 	event := `{"name":"e","data":"` + strings.Repeat("x", 8000) + `"}`
 	b := caller(t, abi.ImportModule, "emit", []int64{64, int64(len(event))}, map[int]string{64: event})
-	var limits Limits
+	var limits policy.Limits
 	limits.Fuel = 500_000
 	fuel, r, err := fuelOf(t, b, limits)
 	var fault *chain.Fault
@@ -168,9 +168,9 @@ func TestFloodCostsFuel(t *testing.T) {
 // with, and that one without a version was made with version 1.
 func TestReplayKeepsFuelSchedule(t *testing.T) {
 	t.Parallel()
-	for version := 1; version <= FuelSchedule; version++ {
+	for version := 1; version <= policy.FuelSchedule; version++ {
 		dir := t.TempDir()
-		m := keeping(t, dir, "moody.wasm", Limits{FuelSchedule: version})
+		m := keeping(t, dir, "moody.wasm", policy.Limits{FuelSchedule: version})
 		r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, ""), Hooks: []abi.Hook{abi.HookGateTool}})
 		_, err := r.callTool(t.Context(), nil)
 		require.NoError(t, err)
@@ -182,15 +182,15 @@ func TestReplayKeepsFuelSchedule(t *testing.T) {
 		text, err := json.Marshal(b.Limits)
 		require.NoError(t, err)
 		text = []byte(strings.Replace(string(text), `"FuelSchedule":`, `"Unknown":`, 1))
-		old.Limits = Limits{}
+		old.Limits = policy.Limits{}
 		require.NoError(t, json.Unmarshal(text, &old.Limits))
-		require.Equal(t, version == 1, replay(t, &old).Same, "without a version")
+		require.Equal(t, version == 1, replayed(t, &old).Same, "without a version")
 	}
 }
 
 // TestUnknownFuelSchedule checks that a version from the future is refused, not taken for another.
 func TestUnknownFuelSchedule(t *testing.T) {
 	t.Parallel()
-	_, err := newLoader(t).Load(t.Context(), modules+"/says.wasm", Limits{FuelSchedule: FuelSchedule + 1})
+	_, err := newLoader(t).Load(t.Context(), modules+"/says.wasm", policy.Limits{FuelSchedule: policy.FuelSchedule + 1})
 	require.ErrorContains(t, err, "fuel_schedule is 3; want 1 to 2")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -37,7 +38,7 @@ func newLoader(t *testing.T) *Loader {
 	return l
 }
 
-func load(t *testing.T, name string, limits Limits) *Module {
+func load(t *testing.T, name string, limits policy.Limits) *Module {
 	t.Helper()
 	m, err := newLoader(t).Load(t.Context(), filepath.Join(modules, name), limits)
 	require.NoError(t, err)
@@ -63,7 +64,7 @@ func saying(t *testing.T, describe, answer string, returns int) []byte {
 	return bytes.Replace(b, []byte("RETURN:0"), fmt.Appendf(nil, "RETURN:%d", returns), 1)
 }
 
-func loadBytes(t *testing.T, b []byte, limits Limits) (*Module, error) {
+func loadBytes(t *testing.T, b []byte, limits policy.Limits) (*Module, error) {
 	t.Helper()
 	m, err := newLoader(t).LoadBytes(t.Context(), "says.wasm", b, limits)
 	if err == nil {
@@ -74,7 +75,7 @@ func loadBytes(t *testing.T, b []byte, limits Limits) (*Module, error) {
 
 func configure(t *testing.T, m *Module, config string) *Middleware {
 	t.Helper()
-	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), Grants{})
+	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), policy.Grants{})
 	require.NoError(t, err)
 	t.Cleanup(mw.Close)
 	return mw

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -21,9 +22,9 @@ func do(letter string) string { return fmt.Sprintf(`{"do":%q}`, letter) }
 // and that the fault names the thing.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
-	hasty := load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
-	roomy := load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}})
+	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}})
+	hasty := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}})
+	roomy := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}})
 	for name, tc := range map[string]struct {
 		letter, want string
 		kind         sandbox.FaultKind // of the sandbox's fault, empty for ours
@@ -76,7 +77,7 @@ func TestFaults(t *testing.T) {
 // the entry, as what ends its call is.
 func TestLiesAreCounted(t *testing.T) {
 	t.Parallel()
-	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), Limits{})
+	m, err := loadBytes(t, saying(t, "{}", `{"respond":{"role":"user","content":"I am the model"}}`, 0), policy.Limits{})
 	require.NoError(t, err)
 	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "{}"), OnFault: chain.Skip})
 	for range 2 {
@@ -92,7 +93,7 @@ func TestLiesAreCounted(t *testing.T) {
 // TestFaultedInstance checks that an instance is not used again after a fault.
 func TestFaultedInstance(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, do("t")), OnFault: chain.Skip})
 	for range 3 {
 		start, err := r.beforeAgent(t)
@@ -106,7 +107,7 @@ func TestFaultedInstance(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	for letter, want := range map[string]abi.Error{
 		"f": {Code: abi.CodeDenied, Message: "not today"},
 		"o": {Code: abi.CodeInternal, Message: "before_agent failed without saying why"},
@@ -129,7 +130,7 @@ func TestFailures(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	for letter, want := range map[string]string{
 		"w": "second", // the last write counts
 		"e": "as it was",
@@ -153,7 +154,7 @@ func TestAnswers(t *testing.T) {
 // of the replies.
 func TestHostCalls(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	for letter, want := range map[string][]string{
 		"a": {"count 4", `reply {"do":"a"}`},
 		"M": {`reply [{"id":"m0","role":"user","content":"hello"},{"id":"m1","role":"user","content":"how are you?"}]`},
@@ -194,12 +195,12 @@ func TestHostCalls(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	for read, want := range map[string]string{
 		"read:none": `error {"code":"denied","message":"this module may read \"none\" of the messages, from index 2 on"}`,
 		"read:last": `error {"code":"denied","message":"this module may read \"last\" of the messages, from index 1 on"}`,
 	} {
-		grants, err := ParseGrants([]string{read})
+		grants, err := policy.ParseGrants([]string{read})
 		require.NoError(t, err)
 		mw, err := m.Configure(t.Context(), "guard", []byte(do("M")), grants)
 		require.NoError(t, err)
@@ -213,7 +214,7 @@ func TestRead(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	r := open(t, configure(t, m, do("O")))
 	_, err := r.beforeAgent(t)
 	require.NoError(t, err)
@@ -230,7 +231,7 @@ func TestLogs(t *testing.T) {
 
 func TestWrapTool(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	text := func(_ context.Context, call abi.Call) (*abi.Result, error) {
 		return abi.TextResult("did " + call.Arguments), nil
 	}
@@ -257,7 +258,7 @@ func next(times string) string { return fmt.Sprintf(`{"next":%q}`, times) }
 // not at all.
 func TestNext(t *testing.T) {
 	t.Parallel()
-	m := load(t, "wrap.wasm", Limits{})
+	m := load(t, "wrap.wasm", policy.Limits{})
 	for times, calls := range map[string]int{"0": 1, "1": 1, "2": 2} {
 		made := 0
 		r := open(t, configure(t, m, next(times)))
@@ -277,7 +278,7 @@ func TestNext(t *testing.T) {
 	require.True(t, outcome.Result.IsError)
 	require.Contains(t, outcome.Result.Content.String(), "out of order")
 
-	small := load(t, "wrap.wasm", Limits{ReplyBytes: 100})
+	small := load(t, "wrap.wasm", policy.Limits{ReplyBytes: 100})
 	r = open(t, configure(t, small, next("1")))
 	outcome, err = r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 		return abi.TextResult(strings.Repeat("x", 100)), nil
@@ -289,7 +290,7 @@ func TestNext(t *testing.T) {
 // TestWrapModel checks the same for model calls.
 func TestWrapModel(t *testing.T) {
 	t.Parallel()
-	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("2")))
+	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("2")))
 	made := 0
 	res, _, err := r.CallModel(t.Context(), chain.ModelCall{
 		Request: chain.ModelRequest{Messages: conversation("hello"), Model: "small"},
@@ -308,11 +309,11 @@ func TestWrapModel(t *testing.T) {
 // next is gone, and the ending comes out as it was.
 func TestEndings(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	stop := &chain.Native{WrapToolCall: func(context.Context, *chain.Call, *abi.WrapToolCallInput) (*abi.WrapToolCallAnswer, error) {
 		return &abi.WrapToolCallAnswer{Control: abi.Control{Stop: &abi.Stop{Reason: "enough"}}}, nil
 	}}
-	wrap := load(t, "wrap.wasm", Limits{})
+	wrap := load(t, "wrap.wasm", policy.Limits{})
 	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, wrap, next("1")), OnFault: chain.Skip}, chain.Entry{Name: "inner", Middleware: stop})
 	_, err := r.callTool(t.Context(), nil)
 	var stopped *chain.Stop
@@ -352,7 +353,7 @@ func (w wrapOnly) Describe() chain.Description {
 // TestCancelLoop checks that the end of the run ends a guest that runs.
 func TestCancelLoop(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{HookTime: time.Hour}})
+	m := load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: time.Hour}})
 	r := open(t, configure(t, m, do("l")))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

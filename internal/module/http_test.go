@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // A sender answers requests, and keeps them.
@@ -30,9 +31,9 @@ func echo(r *abi.HTTPRequest) (*abi.HTTPResponse, error) {
 }
 
 // opened is a run of a plug-in in which requests are sent.
-func opened(t *testing.T, l *Loader, plugin, config string, grants Grants, h chain.HTTP) *testRun {
+func opened(t *testing.T, l *Loader, plugin, config string, grants policy.Grants, h chain.HTTP) *testRun {
 	t.Helper()
-	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), Limits{})
+	m, err := l.LoadBytes(t.Context(), plugin, readPlugin(t, plugin), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	mw, err := m.Configure(t.Context(), "guard", json.RawMessage(config), grants)
@@ -51,8 +52,8 @@ func opened(t *testing.T, l *Loader, plugin, config string, grants Grants, h cha
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
-	granted := Grants{HTTP: []string{"a.org", "b.org"}}
-	reply := func(arg string, grants Grants, h chain.HTTP) string {
+	granted := policy.Grants{HTTP: []string{"a.org", "b.org"}}
+	reply := func(arg string, grants policy.Grants, h chain.HTTP) string {
 		r := opened(t, l, "caller.wasm", `{"call1":"o","arg1":`+arg+`}`, grants, h)
 		_, err := r.beforeAgent(t)
 		require.NoError(t, err)
@@ -63,7 +64,7 @@ func TestHTTP(t *testing.T) {
 		reply(`{"method":"POST","url":"https://a.org/","headers":[{"name":"x","value":"{{secret:K}}"}],"body":"b","timeout_ms":7}`, granted, s))
 	require.Equal(t, []abi.HTTPRequest{{Method: "POST", URL: "https://a.org/", Headers: []abi.HTTPHeader{{Name: "x", Value: "{{secret:K}}"}}, Body: "b", TimeoutMS: 7}}, s.asked)
 	require.Equal(t, granted.HTTP, s.granted)
-	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`, reply(`{"url":"https://a.org/"}`, Grants{}, s))
+	require.Equal(t, `info {"error":{"code":"denied","message":"http:HOST is not granted to this entry; grants: [http:HOST] in agent.yaml would"}}`, reply(`{"url":"https://a.org/"}`, policy.Grants{}, s))
 	require.Equal(t, `info {"error":{"code":"unavailable","message":"http: this host sends no requests"}}`, reply(`{"url":"https://a.org/"}`, granted, nil))
 	require.Contains(t, reply(`{"url":7}`, granted, s), `"code":"invalid","message":"http: the request: `)
 	require.Len(t, s.asked, 1)
@@ -94,7 +95,7 @@ func TestExtismHTTP(t *testing.T) {
 		p.do(opHTTPStatus, 0, 0, 5)
 		p.do(opLoad8, 5, 0, 6) // a fault that shows the status
 	}))))
-	r := opened(t, l, "puppet.wasm", program, Grants{HTTP: []string{"a.org"}}, s)
+	r := opened(t, l, "puppet.wasm", program, policy.Grants{HTTP: []string{"a.org"}}, s)
 	_, err = r.beforeAgent(t)
 	require.ErrorContains(t, err, "load_u8: 1 bytes at offset 0xc9 lie in no block")
 	require.Equal(t, []string{`info https://a.org/`, `info {"a":"1,2"}`}, r.host.logs())

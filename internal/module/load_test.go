@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -23,7 +26,7 @@ import (
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoader(t)
-	limits := Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}}
+	limits := policy.Limits{Limits: sandbox.Limits{HookTime: 50 * time.Millisecond}}
 	for file, want := range map[string][]string{
 		"no-memory.wasm":        {"does not export its memory", "-Wl,--export-memory"},
 		"wrong-hook.wasm":       {"before_agent: want (i32) -> i32, got (i32, i32) -> i64"},
@@ -66,20 +69,20 @@ func TestRefusedBytes(t *testing.T) {
 		"a component":              "\x00asm\x0d\x00\x01\x00",
 		"program for another":      "\x7fELF\x02\x01\x01",
 	} {
-		_, err := l.LoadBytes(t.Context(), "upload", []byte(b), Limits{})
+		_, err := l.LoadBytes(t.Context(), "upload", []byte(b), policy.Limits{})
 		require.ErrorContains(t, err, "upload: ")
 		require.ErrorContains(t, err, want)
 	}
-	_, err := l.Load(t.Context(), filepath.Join(modules, "says.wasm"), Limits{Limits: sandbox.Limits{ModuleBytes: 1000}})
+	_, err := l.Load(t.Context(), filepath.Join(modules, "says.wasm"), policy.Limits{Limits: sandbox.Limits{ModuleBytes: 1000}})
 	require.ErrorContains(t, err, "says.wasm: has more bytes than the limit module_bytes of 1000")
-	_, err = l.Load(t.Context(), filepath.Join(modules, "says.wasm"), Limits{HostCalls: -1})
+	_, err = l.Load(t.Context(), filepath.Join(modules, "says.wasm"), policy.Limits{HostCalls: -1})
 	require.ErrorContains(t, err, "limit host_calls is -1")
 }
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	m, err := loadBytes(t, saying(t, `{"name":"guard","version":"1.2.0","description":"Keeps rules.","requires":["gate_tool","messages","hold_stream"],
-		"hooks":["configure","before_agent","gate_tool"],"messages":"lazy","events":["tool_call"],"hold_stream":true,"color":"red"}`, "", 0), Limits{})
+		"hooks":["configure","before_agent","gate_tool"],"messages":"lazy","events":["tool_call"],"hold_stream":true,"color":"red"}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Equal(t, []abi.Hook{abi.HookBeforeAgent, abi.HookGateTool}, m.Hooks())
 	require.Equal(t, "guard", m.Description().Name)
@@ -90,11 +93,11 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, m.Digest(), d.Digest)
 	require.True(t, d.HoldStream)
 
-	m, err = loadBytes(t, saying(t, "{}", "", 0), Limits{})
+	m, err = loadBytes(t, saying(t, "{}", "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Equal(t, calledHooks(), m.Hooks(), "without hooks, all exports that are hooks")
 
-	m, err = loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), Limits{})
+	m, err = loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Empty(t, m.Hooks())
 	require.NotNil(t, m.Hooks())
@@ -119,7 +122,7 @@ func TestDescribeRefused(t *testing.T) {
 	} {
 		// The first occurrence is the export.
 		b := bytes.Replace(saying(t, describe, "", 0), []byte("translate_after"), []byte("translate_later"), 1)
-		_, err := loadBytes(t, b, Limits{})
+		_, err := loadBytes(t, b, policy.Limits{})
 		var refused *sandbox.RefusedError
 		require.ErrorAs(t, err, &refused, describe)
 		require.ErrorContains(t, err, "says.wasm: ")
@@ -135,7 +138,7 @@ func TestBuilding(t *testing.T) {
 	l, err := NewLoader(t.Context(), &LoaderOptions{Logger: slog.New(slog.NewTextHandler(&heard, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
-	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), Limits{})
+	m, err := l.Load(t.Context(), filepath.Join(modules, "building.wasm"), policy.Limits{})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"code":"unavailable","message":"model is not available while the module's image is built"}`, string(m.Description().ConfigSchema))
 	require.Contains(t, heard.String(), "text=started")
@@ -159,7 +162,7 @@ func TestBuildingLogs(t *testing.T) {
 	defer func() { require.NoError(t, l.Close(context.Background())) }()
 	loadScript(t, l, `
 for (const level of ["debug", "info", "warn", "error"]) console[level](level + "\n{\"level\":\"ERROR\"}");
-export default { gateTool() {} };`, Limits{})
+export default { gateTool() {} };`, policy.Limits{})
 	levels := map[string]string{}
 	for line := range strings.Lines(heard.String()) {
 		var said struct {
@@ -177,7 +180,7 @@ export default { gateTool() {} };`, Limits{})
 
 func TestInfo(t *testing.T) {
 	t.Parallel()
-	info := load(t, "puppet.wasm", Limits{}).Info()
+	info := load(t, "puppet.wasm", policy.Limits{}).Info()
 	stat, err := os.Stat(filepath.Join(modules, "puppet.wasm"))
 	require.NoError(t, err)
 	require.Equal(t, stat.Size(), info.Size)
@@ -186,11 +189,11 @@ func TestInfo(t *testing.T) {
 	require.Equal(t, int64(4*64<<10), info.Memory.First)
 	require.Equal(t, int64(sandbox.DefaultMemoryBytes), info.Memory.Most)
 	require.NotEmpty(t, info.Instances)
-	require.Len(t, info.Imports, len(nativeImports()))
+	require.Len(t, info.Imports, len(native.Imports()))
 	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "messages", Type: "(i32, i32, i32) -> i32", Does: "read the conversation, as far as it is granted"})
 	require.Contains(t, info.Imports, Power{Module: abi.ImportModule, Name: "model", Type: "(i32, i32) -> i32", Does: "call a model", Grant: "model"})
 
-	for _, p := range load(t, "wasi.wasm", Limits{}).Info().Imports {
+	for _, p := range load(t, "wasi.wasm", policy.Limits{}).Info().Imports {
 		require.NotEmpty(t, p.Does, p.Name)
 	}
 }
@@ -211,7 +214,7 @@ func TestTable(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, imp := range surface().Imports {
-		if imp.Module == javascript.ImportModule || imp.Module == extismEnv || imp.Module == extismUser {
+		if imp.Module == javascript.ImportModule || imp.Module == extism.EnvModule || imp.Module == extism.UserModule {
 			continue // the engine's own, and those of another transport
 		}
 		require.Equal(t, abi.ImportModule, imp.Module)

@@ -12,7 +12,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agent-runner/agent-runner/internal/module/extism"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -49,7 +53,7 @@ type LoaderOptions struct {
 type Loader struct {
 	sandbox *sandbox.Sandbox
 	log     *slog.Logger
-	faults  *faultDir // nil if faults are not kept
+	faults  *replay.Dir // nil if faults are not kept
 }
 
 // NewLoader returns a loader. It fails if one of the directories cannot be used.
@@ -64,7 +68,7 @@ func NewLoader(ctx context.Context, opts *LoaderOptions) (*Loader, error) {
 	}
 	if opts.FaultDir != "" {
 		var err error
-		if l.faults, err = openFaultDir(opts.FaultDir); err != nil {
+		if l.faults, err = replay.OpenDir(opts.FaultDir); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +89,7 @@ func (l *Loader) Close(ctx context.Context) error { return l.sandbox.Close(ctx) 
 // TypeScript or JavaScript, or an Extism manifest (.json) that names a .wasm file.
 // A manifest may lower limits, not raise them. What is wrong with a module is told in a *sandbox.RefusedError, which names the file, the thing
 // and the fix. The caller closes the module.
-func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module, error) {
+func (l *Loader) Load(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
 		return l.loadManifest(ctx, path, limits)
@@ -107,7 +111,7 @@ func (l *Loader) Load(ctx context.Context, path string, limits Limits) (*Module,
 // .wasm file, a script if it is named like one, or a script with all that it
 // imports, as they are in bundles of faults. A script imports nothing here but
 // @agent-runner/middleware. The name is for messages.
-func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits Limits) (*Module, error) {
+func (l *Loader) LoadBytes(ctx context.Context, name string, b []byte, limits policy.Limits) (*Module, error) {
 	return l.load(ctx, source{name: name}, b, limits)
 }
 
@@ -118,14 +122,14 @@ type source struct {
 	warnings []string
 }
 
-func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) (*Module, error) {
+func (l *Loader) load(ctx context.Context, src source, b []byte, limits policy.Limits) (*Module, error) {
 	switch {
 	case javascript.IsBundle(b):
 		return l.loadScript(ctx, src, b, limits)
 	case javascript.IsScript(src.name) && !bytes.HasPrefix(b, []byte("\x00asm")):
 		return l.loadScriptSource(ctx, src, javascript.SourceOf(src.name, string(b)), limits)
 	}
-	limits, err := limits.withDefaults()
+	limits, err := limits.WithDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("load module %s: %w", src.name, err)
 	}
@@ -142,9 +146,9 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 		return nil, refuse(src.name, "imports "+javascript.ImportModule+", which is there for the engine of scripts alone", "")
 	}
 	limits.Limits = image.Limits()
-	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native{}}
+	m := &Module{loader: l, source: src, digest: image.Digest(), limits: limits, image: image, transport: native.Transport{}}
 	if isExtism, _ := importsOf(image.Imports()); isExtism {
-		m.transport = extismPlugin{}
+		m.transport = extism.Transport{}
 	}
 	return l.finish(ctx, m, b)
 }
@@ -154,7 +158,7 @@ func (l *Loader) load(ctx context.Context, src source, b []byte, limits Limits) 
 func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, error) {
 	m.size = int64(len(b))
 	if l.faults != nil {
-		m.packed = &packedModule{wasm: b}
+		m.packed = &replay.PackedModule{Wasm: b}
 	}
 	if err := m.prepare(ctx); err != nil {
 		m.Close()
@@ -167,7 +171,7 @@ func (l *Loader) finish(ctx context.Context, m *Module, b []byte) (*Module, erro
 }
 
 // readModule reads a module's file, as far as the limit of its size.
-func readModule(path string, limits Limits) ([]byte, error) {
+func readModule(path string, limits policy.Limits) ([]byte, error) {
 	most := limits.ModuleBytes
 	if most == 0 {
 		most = sandbox.DefaultModuleBytes

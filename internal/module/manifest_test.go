@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -40,7 +41,7 @@ func TestManifest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := l.Load(t.Context(), writeManifest(t, text), Limits{})
+			m, err := l.Load(t.Context(), writeManifest(t, text), policy.Limits{})
 			require.NoError(t, err)
 			defer m.Close()
 			require.Empty(t, m.Warnings())
@@ -60,7 +61,7 @@ func TestManifest(t *testing.T) {
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, fault, "refused memory beyond 1 MiB")
 
-			_, err = m.Configure(t.Context(), "guard", []byte(`[]`), Grants{})
+			_, err = m.Configure(t.Context(), "guard", []byte(`[]`), policy.Grants{})
 			require.ErrorContains(t, err, "want an object")
 		})
 	}
@@ -69,7 +70,7 @@ func TestManifest(t *testing.T) {
 func TestManifestWarnings(t *testing.T) {
 	t.Parallel()
 	m, err := newLoader(t).Load(t.Context(), writeManifest(t, `{"wasm":[{"path":"puppet.wasm"}],"allowed_hosts":["*"],"allowed_paths":{"/":"/"},
-		"memory":{"max_pages":4096,"max_var_bytes":1024},"timeout_ms":18446744073709551615,"wsm":1}`), Limits{})
+		"memory":{"max_pages":4096,"max_var_bytes":1024},"timeout_ms":18446744073709551615,"wsm":1}`), policy.Limits{})
 	require.NoError(t, err)
 	defer m.Close()
 	require.Equal(t, []string{
@@ -102,26 +103,10 @@ func TestManifestRefused(t *testing.T) {
 		`wasm`: "not valid JSON",
 	} {
 		path := writeManifest(t, text)
-		_, err := l.Load(t.Context(), path, Limits{})
+		_, err := l.Load(t.Context(), path, policy.Limits{})
 		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, path)
 	}
-	_, err := l.Load(t.Context(), "missing.json", Limits{})
+	_, err := l.Load(t.Context(), "missing.json", policy.Limits{})
 	require.ErrorContains(t, err, "missing.json: there is no such file")
-}
-
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"wasm":[{"path":"m.wasm","hash":"00"}],"memory":{"max_pages":4096},"timeout_ms":1,"config":{"a":"b"}}`))
-	f.Add([]byte(`{"wasm":[null],"allowed_hosts":null}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, _, err := parseManifest(b)
-		if err != nil {
-			return
-		}
-		require.Len(t, m.Wasm, 1)
-		var s source
-		limits := s.lower(Limits{}, &m)
-		require.LessOrEqual(t, limits.HookTime, sandbox.DefaultHookTime)
-		require.LessOrEqual(t, limits.MemoryBytes, int64(sandbox.DefaultMemoryBytes))
-	})
 }

@@ -12,19 +12,25 @@
 //     through the module's transport. Nothing is ever re-entered.
 //  6. The session's end closes the instances.
 //
-// A transport says in which form hooks and host calls cross the border. There
-// is one file for each; what host calls do stands in visit.go, once for all.
+// A transport defines how hooks and host calls cross the boundary between host
+// and guest: native, extism and script, each in a package of that name. This
+// package imports them and picks one per module. They never import it; they
+// work on an [invoke.Invocation], which implements the host calls once for all
+// transports.
 package module
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+	"github.com/agent-runner/agent-runner/internal/module/script"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -34,14 +40,15 @@ type Module struct {
 	source    source
 	digest    string
 	size      int64
-	limits    Limits
+	limits    policy.Limits
 	transport transport
+	readable  func(text string) string // rewrites what it logs for people; nil leaves it unchanged
 
 	image  *sandbox.Image // described
 	desc   abi.Description
 	hooks  []abi.Hook
 	schema *jsonschema.Resolved // of its configuration; nil if it has none
-	packed *packedModule        // for bundles of its faults; nil if none are kept
+	packed *replay.PackedModule // for bundles of its faults; nil if none are kept
 
 	once sync.Once // for Close
 }
@@ -49,22 +56,20 @@ type Module struct {
 // A transport is the form in which hooks and host calls cross the border.
 type transport interface {
 	// name is what inspection calls it.
-	name() string
+	Name() string
 	// start makes a new instance ready for its first hook, in a visit without one.
-	start(ctx context.Context, in *sandbox.Instance, v *visit) error
+	Start(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
 	// pack makes an instance ready for an image of it to be taken.
-	pack(ctx context.Context, in *sandbox.Instance, v *visit) error
+	Pack(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) error
 	// holds is the most that the host holds in a call beside the instance, and the
 	// messages that every transport hands over, in bytes.
-	holds(l *Limits) int64
+	HostBytes(l *policy.Limits) int64
 	// hook is the type of its exports that are hooks.
-	hook() sandbox.FuncType
-	// readable makes what a module logs and prints better to read.
-	readable(text string) string
+	HookType() sandbox.FuncType
 	// call calls the visit's hook, whose input is pending, and tells whether the
 	// module says that it failed. Other errors are faults, endings that a host
 	// call met, or those of the context.
-	call(ctx context.Context, in *sandbox.Instance, v *visit) (failed bool, err error)
+	Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error)
 }
 
 // Name is what the module was loaded as.
@@ -77,8 +82,8 @@ func (m *Module) Digest() string { return m.digest }
 // Bundle is a script with all that it imports, which [Loader.LoadBytes] loads
 // again without its files; nil for other modules. It must not be changed.
 func (m *Module) Bundle() []byte {
-	if s, ok := m.transport.(*script); ok {
-		return s.bundle
+	if s, ok := m.transport.(*script.Transport); ok {
+		return s.Bundle
 	}
 	return nil
 }
@@ -90,7 +95,7 @@ func (m *Module) Description() abi.Description { return m.desc }
 func (m *Module) Hooks() []abi.Hook { return slices.Clone(m.hooks) }
 
 // Limits are the limits the module runs under, defaults filled in.
-func (m *Module) Limits() Limits { return m.limits }
+func (m *Module) Limits() policy.Limits { return m.limits }
 
 // Warnings are what whoever loads the module should know, a sentence each.
 func (m *Module) Warnings() []string { return slices.Clone(m.source.warnings) }
@@ -128,7 +133,7 @@ type MemoryInfo struct {
 // Info tells what the module is and what it can do.
 func (m *Module) Info() Info {
 	info := Info{
-		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.name(),
+		Path: m.Name(), Digest: m.Digest(), Size: m.size, Transport: m.transport.Name(),
 		Description: m.desc, Hooks: m.Hooks(), Imports: powers(m.image.Imports()),
 		Instances: m.image.Reset().Method, Warnings: m.Warnings(),
 	}
@@ -136,65 +141,3 @@ func (m *Module) Info() Info {
 	info.Memory.Image = m.image.Reset().ImageBytes
 	return info
 }
-
-// A Power is one function that a module imports: something it can do.
-type Power struct {
-	Module string `json:"module"`
-	Name   string `json:"name"`
-	Type   string `json:"type"`
-	Does   string `json:"does"`            // in words
-	Grant  string `json:"grant,omitempty"` // without which it is denied
-}
-
-// powers puts imports in words. Toolchains import some functions twice.
-func powers(imports []sandbox.ImportInfo) []Power {
-	known := knownPowers()
-	out := make([]Power, 0, len(imports))
-	for _, imp := range imports {
-		if slices.ContainsFunc(out, func(p Power) bool { return p.Module == imp.Module && p.Name == imp.Name }) {
-			continue
-		}
-		p, ok := known[[2]string{imp.Module, imp.Name}]
-		if !ok {
-			p.Does = wasiDoes(imp.Name)
-		}
-		p.Module, p.Name, p.Type = imp.Module, imp.Name, imp.Type.String()
-		out = append(out, p)
-	}
-	return out
-}
-
-// knownPowers are the functions of the surface, by module and name.
-func knownPowers() map[[2]string]Power {
-	out := map[[2]string]Power{}
-	guard := scriptImport()
-	out[[2]string{guard.Module, guard.Name}] = Power{Does: "learn that it has passed a limit and is to end"}
-	for _, row := range nativeImports() {
-		p := Power{Does: row.does, Grant: row.grant}
-		out[[2]string{abi.ImportModule, row.name}] = p
-		out[[2]string{extismUser, row.name}] = p // what is there of them
-	}
-	for _, row := range extismImports() {
-		out[[2]string{extismEnv, row.name}] = Power{Does: row.does, Grant: row.grant}
-	}
-	return out
-}
-
-// wasiDoes says what is left of a function of WASI in the sandbox.
-func wasiDoes(name string) string {
-	switch name {
-	case "fd_write":
-		return "print; lines become log lines"
-	case "clock_time_get", "clock_res_get", "poll_oneoff":
-		return "read a clock that stands still during a hook"
-	case "random_get":
-		return "get random bytes, which the run determines"
-	case "proc_exit":
-		return "end its call, which is a fault"
-	default:
-		return "nothing: there are no files, arguments, environment or sockets"
-	}
-}
-
-// rawObject is an empty JSON object.
-var rawObject = json.RawMessage(`{}`)

@@ -3,6 +3,7 @@ package module
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,15 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
 // keeping returns a module whose faults are kept in dir.
-func keeping(t *testing.T, dir, name string, limits Limits) *Module {
+func keeping(t *testing.T, dir, name string, limits policy.Limits) *Module {
 	t.Helper()
 	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
 	require.NoError(t, err)
@@ -32,34 +36,34 @@ func keeping(t *testing.T, dir, name string, limits Limits) *Module {
 
 func bundles(t *testing.T, dir string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+bundleSuffix))
+	paths, err := filepath.Glob(filepath.Join(dir, "*.fault.zip"))
 	require.NoError(t, err)
 	return paths
 }
 
-func onlyBundle(t *testing.T, dir string) *Bundle {
+func onlyBundle(t *testing.T, dir string) *replay.Bundle {
 	t.Helper()
 	paths := bundles(t, dir)
 	require.Len(t, paths, 1)
-	b, err := ReadBundle(paths[0])
+	b, err := replay.Read(paths[0])
 	require.NoError(t, err)
 	return b
 }
 
-func replay(t *testing.T, b *Bundle) *Replay {
+func replayed(t *testing.T, b *replay.Bundle) *replay.Result {
 	t.Helper()
 	r, err := newLoader(t).Replay(t.Context(), b)
 	require.NoError(t, err)
 	return r
 }
 
-func requireSame(t *testing.T, b *Bundle) *Replay {
+func requireSame(t *testing.T, b *replay.Bundle) *replay.Result {
 	t.Helper()
-	r := replay(t, b)
+	r := replayed(t, b)
 	require.Empty(t, r.Differences)
 	require.True(t, r.Same)
 	require.Empty(t, r.Incomplete)
-	require.Equal(t, b.Visit.Fuel, r.Fuel)
+	require.Equal(t, b.Call.Fuel, r.Fuel)
 	return r
 }
 
@@ -70,26 +74,26 @@ func TestReplayFaults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		letter, limit string
 		stage         chain.Stage
-		limits        Limits
+		limits        policy.Limits
 	}{
-		"trap":          {"t", "", chain.StageHook, Limits{}},
-		"loop":          {"l", "hook_time", chain.StageHook, Limits{Limits: sandbox.Limits{HookTime: 20 * time.Millisecond}}},
-		"fuel":          {"l", "fuel", chain.StageHook, Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}},
-		"recursion":     {"d", "stack_bytes", chain.StageHook, Limits{}},
-		"memory":        {"m", "memory_bytes", chain.StageHook, Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}},
-		"bounds":        {"p", "", chain.StageHostCall, Limits{}},
-		"host calls":    {"h", "host_calls", chain.StageHostCall, Limits{}},
-		"output":        {"b", "output_bytes", chain.StageHostCall, Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}}},
-		"input":         {"x", "input_bytes", chain.StageInput, Limits{InputBytes: 200}},
-		"returns 2":     {"r", "", chain.StageAnswer, Limits{}},
-		"garbage":       {"g", "", chain.StageAnswer, Limits{}},
-		"invalid UTF-8": {"u", "", chain.StageAnswer, Limits{}},
-		"bad failure":   {"F", "", chain.StageAnswer, Limits{}},
+		"trap":          {"t", "", chain.StageHook, policy.Limits{}},
+		"loop":          {"l", "hook_time", chain.StageHook, policy.Limits{Limits: sandbox.Limits{HookTime: 20 * time.Millisecond}}},
+		"fuel":          {"l", "fuel", chain.StageHook, policy.Limits{Limits: sandbox.Limits{Fuel: 1_000_000}}},
+		"recursion":     {"d", "stack_bytes", chain.StageHook, policy.Limits{}},
+		"memory":        {"m", "memory_bytes", chain.StageHook, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 1 << 20}}},
+		"bounds":        {"p", "", chain.StageHostCall, policy.Limits{}},
+		"host calls":    {"h", "host_calls", chain.StageHostCall, policy.Limits{}},
+		"output":        {"b", "output_bytes", chain.StageHostCall, policy.Limits{Limits: sandbox.Limits{MemoryBytes: 256 << 20}}},
+		"input":         {"x", "input_bytes", chain.StageInput, policy.Limits{InputBytes: 200}},
+		"returns 2":     {"r", "", chain.StageAnswer, policy.Limits{}},
+		"garbage":       {"g", "", chain.StageAnswer, policy.Limits{}},
+		"invalid UTF-8": {"u", "", chain.StageAnswer, policy.Limits{}},
+		"bad failure":   {"F", "", chain.StageAnswer, policy.Limits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			def(&tc.limits.HookTime, time.Minute)
+			tc.limits.HookTime = cmp.Or(tc.limits.HookTime, time.Minute)
 			r := open(t, configure(t, keeping(t, dir, "puppet.wasm", tc.limits), do(tc.letter)))
 			_, err := r.beforeAgent(t)
 			var fault *chain.Fault
@@ -103,7 +107,7 @@ func TestReplayFaults(t *testing.T) {
 
 			b := onlyBundle(t, dir)
 			require.Equal(t, "guard", b.Entry)
-			require.Equal(t, abi.HookBeforeAgent, b.Visit.Hook)
+			require.Equal(t, abi.HookBeforeAgent, b.Call.Hook)
 			require.Equal(t, fault.Text(), b.Fault.Cause)
 			require.JSONEq(t, do(tc.letter), string(b.Config))
 			again := requireSame(t, b)
@@ -119,7 +123,7 @@ func TestReplayFaults(t *testing.T) {
 func TestReplayHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", Limits{}), `{ "spaced": 1 }`), Hooks: []abi.Hook{abi.HookBeforeAgent, abi.HookWrapToolCall}})
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), `{ "spaced": 1 }`), Hooks: []abi.Hook{abi.HookBeforeAgent, abi.HookWrapToolCall}})
 	slow := func(context.Context, abi.Call) (*abi.Result, error) {
 		r.host.tick(90 * time.Second)
 		return abi.TextResult("done"), nil
@@ -136,29 +140,29 @@ func TestReplayHistory(t *testing.T) {
 	b := onlyBundle(t, dir)
 	require.Len(t, b.Earlier, 2)
 	require.Equal(t, `{ "spaced": 1 }`, string(b.Config), "byte by byte")
-	require.Equal(t, []string{"next", "local_add"}, []string{b.Visit.Calls[0].Name, b.Visit.Calls[1].Name})
-	require.NotEqual(t, b.Earlier[1].Fuel, b.Visit.Fuel)
+	require.Equal(t, []string{"next", "local_add"}, []string{b.Call.Calls[0].Name, b.Call.Calls[1].Name})
+	require.NotEqual(t, b.Earlier[1].Fuel, b.Call.Fuel)
 	require.Equal(t, 2, requireSame(t, b).Calls)
 
-	for what, change := range map[string]func(b *Bundle){
-		"it used ": func(b *Bundle) { b.Visit.Seed = "another" },
-		"fuel then, and ": func(b *Bundle) {
-			b.Visit.Clock[1] += 1e9
+	for what, change := range map[string]func(b *replay.Bundle){
+		"it used ": func(b *replay.Bundle) { b.Call.Seed = "another" },
+		"fuel then, and ": func(b *replay.Bundle) {
+			b.Call.Clock[1] += 1e9
 		},
-		"and the module as it was":                                               func(b *Bundle) { b.Visit.Calls[1].Reply = Blob("7777") },
-		"it did not fault":                                                       func(b *Bundle) { b.Earlier = b.Earlier[1:] },
-		"call 1 of 2 before it, of before_agent: it used ":                       func(b *Bundle) { b.Earlier[0].Seed = "another" },
-		"host call 2 is local_add with other arguments; recorded is local_add":   func(b *Bundle) { b.Visit.Calls[1].Numbers[0] = 2 },
-		"it calls local_add after all 1 recorded host calls":                     func(b *Bundle) { b.Visit.Calls = b.Visit.Calls[:1] },
-		"what the host replied after its first 1 calls was not recorded":         func(b *Bundle) { b.Visit.Calls, b.Visit.Cut = b.Visit.Calls[:1], true },
-		"1 of its 3 host calls were not made again":                              func(b *Bundle) { b.Visit.Calls = append(b.Visit.Calls, HostCall{Name: "next"}) },
-		`the cause was "something else", and is "unreachable executed`:           func(b *Bundle) { b.Fault.Cause = "something else" },
-		`at stage "answer" over limit "" of 0, and now at stage "hook" over lim`: func(b *Bundle) { b.Fault.Stage = chain.StageAnswer },
-		"the guest's stack is another":                                           func(b *Bundle) { b.Fault.Stack[0] = "elsewhere" },
+		"and the module as it was":                                               func(b *replay.Bundle) { b.Call.Calls[1].Reply = replay.Blob("7777") },
+		"it did not fault":                                                       func(b *replay.Bundle) { b.Earlier = b.Earlier[1:] },
+		"call 1 of 2 before it, of before_agent: it used ":                       func(b *replay.Bundle) { b.Earlier[0].Seed = "another" },
+		"host call 2 is local_add with other arguments; recorded is local_add":   func(b *replay.Bundle) { b.Call.Calls[1].Numbers[0] = 2 },
+		"it calls local_add after all 1 recorded host calls":                     func(b *replay.Bundle) { b.Call.Calls = b.Call.Calls[:1] },
+		"what the host replied after its first 1 calls was not recorded":         func(b *replay.Bundle) { b.Call.Calls, b.Call.Cut = b.Call.Calls[:1], true },
+		"1 of its 3 host calls were not made again":                              func(b *replay.Bundle) { b.Call.Calls = append(b.Call.Calls, replay.HostCall{Name: "next"}) },
+		`the cause was "something else", and is "unreachable executed`:           func(b *replay.Bundle) { b.Fault.Cause = "something else" },
+		`at stage "answer" over limit "" of 0, and now at stage "hook" over lim`: func(b *replay.Bundle) { b.Fault.Stage = chain.StageAnswer },
+		"the guest's stack is another":                                           func(b *replay.Bundle) { b.Fault.Stack[0] = "elsewhere" },
 	} {
 		b := onlyBundle(t, dir)
 		change(b)
-		r := replay(t, b)
+		r := replayed(t, b)
 		require.False(t, r.Same, what)
 		if what != "and the module as it was" {
 			require.Contains(t, strings.Join(r.Differences, "\n"), what)
@@ -170,37 +174,37 @@ func TestReplayHistory(t *testing.T) {
 func TestReplayJudged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err, "a gate that faults denies")
 	b := onlyBundle(t, dir)
 	require.True(t, b.Fault.Judged)
 	require.Equal(t, `decision is "maybe"; want allow, deny, ask or stop`, b.Fault.Cause)
 	require.Equal(t, b.Fault.Cause, requireSame(t, b).Cause)
-	b.Visit.Output = Blob(`{"decision":"allow"}`)
-	require.Equal(t, []string{"it wrote another answer"}, replay(t, b).Differences)
+	b.Call.Output = replay.Blob(`{"decision":"allow"}`)
+	require.Equal(t, []string{"it wrote another answer"}, replayed(t, b).Differences)
 }
 
 // TestReplayLate checks an answer that the host had no time left to read.
 func TestReplayLate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "moody.wasm", policy.Limits{}), ""), Hooks: []abi.Hook{abi.HookGateTool}})
 	_, err := r.callTool(t.Context(), nil)
 	require.NoError(t, err)
 	b := onlyBundle(t, dir)
-	b.Fault = BundleFault{Stage: chain.StageHook, Limit: "hook_time", Cause: "its answer could not be read in time"}
+	b.Fault = replay.Fault{Stage: chain.StageHook, Limit: "hook_time", Cause: "its answer could not be read in time"}
 	require.Equal(t, b.Fault.Cause, requireSame(t, b).Cause)
-	b.Visit.Fuel++
-	require.Len(t, replay(t, b).Differences, 1)
+	b.Call.Fuel++
+	require.Len(t, replayed(t, b).Differences, 1)
 }
 
 // TestReplayDropped checks that a history that was too large to keep is told.
 func TestReplayDropped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := open(t, configure(t, keeping(t, dir, "moody.wasm", Limits{InputBytes: 64 << 20}), ""))
-	large := chain.Start{Messages: conversation(strings.Repeat("x", maxHistoryBytes/2))}
+	r := open(t, configure(t, keeping(t, dir, "moody.wasm", policy.Limits{InputBytes: 64 << 20}), ""))
+	large := chain.Start{Messages: conversation(strings.Repeat("x", 8<<20))}
 	for range 2 {
 		_, err := r.BeforeAgent(t.Context(), large)
 		require.NoError(t, err)
@@ -210,7 +214,7 @@ func TestReplayDropped(t *testing.T) {
 	b := onlyBundle(t, dir)
 	require.Empty(t, b.Earlier)
 	require.Equal(t, 2, b.Dropped)
-	again := replay(t, b)
+	again := replayed(t, b)
 	require.False(t, again.Same)
 	require.Contains(t, again.Incomplete, "2 earlier calls of the same instance")
 }
@@ -220,13 +224,14 @@ func TestReplayDropped(t *testing.T) {
 func TestBundleFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "faults")
-	m := keeping(t, dir, "puppet.wasm", Limits{})
+	m := keeping(t, dir, "puppet.wasm", policy.Limits{})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "0000 mine.fault.zip"), nil, 0o600))
-	for i := range maxBundles + 1 {
-		name := fmt.Sprintf("20200101T000000.%09dZ-guard-before_agent-abc%s", i, bundleSuffix)
+	const kept = 100
+	for i := range kept + 1 {
+		name := fmt.Sprintf("20200101T000000.%09dZ-guard-before_agent-abc.fault.zip", i)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	mw, err := m.Configure(t.Context(), "../../evil", []byte(do("t")), Grants{})
+	mw, err := m.Configure(t.Context(), "../../evil", []byte(do("t")), policy.Grants{})
 	require.NoError(t, err)
 	defer mw.Close()
 	r := openRun(t, chain.Entry{Name: "../../evil", Middleware: mw})
@@ -234,10 +239,10 @@ func TestBundleFiles(t *testing.T) {
 	require.Error(t, err)
 
 	paths := bundles(t, dir)
-	require.Len(t, paths, maxBundles+1)
+	require.Len(t, paths, kept+1)
 	require.Equal(t, "0000 mine.fault.zip", filepath.Base(paths[0]))
 	require.Contains(t, paths[1], "20200101T000000.000000002Z")
-	newest := paths[maxBundles]
+	newest := paths[kept]
 	require.Contains(t, newest, "-.._.._evil-before_agent-")
 	stat, err := os.Stat(newest)
 	require.NoError(t, err)
@@ -247,8 +252,8 @@ func TestBundleFiles(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), stat.Mode().Perm())
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, left, maxBundles+1, "nothing temporary")
-	b, err := ReadBundle(newest)
+	require.Len(t, left, kept+1, "nothing temporary")
+	b, err := replay.Read(newest)
 	require.NoError(t, err)
 	requireSame(t, b)
 }
@@ -275,18 +280,18 @@ func TestHostileBundles(t *testing.T) {
 		}
 		require.NoError(t, z.Close())
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-		_, err := ReadBundle(path)
+		_, err := replay.Read(path)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := ReadBundle(filepath.Join(modules, "puppet.wasm"))
+	_, err := replay.Read(filepath.Join(modules, "puppet.wasm"))
 	require.ErrorContains(t, err, "not a valid zip file")
 
 	dir := t.TempDir()
-	_, err = open(t, configure(t, keeping(t, dir, "puppet.wasm", Limits{}), do("t"))).beforeAgent(t)
+	_, err = open(t, configure(t, keeping(t, dir, "puppet.wasm", policy.Limits{}), do("t"))).beforeAgent(t)
 	require.Error(t, err)
 	b := onlyBundle(t, dir)
-	b.Visit.Hook = "describe"
-	require.Contains(t, replay(t, b).Differences, "it did not fault")
+	b.Call.Hook = "describe"
+	require.Contains(t, replayed(t, b).Differences, "it did not fault")
 	b.Limits.MemoryBytes = -1
 	_, err = newLoader(t).Replay(t.Context(), b)
 	require.ErrorContains(t, err, "a limit is negative")
@@ -295,9 +300,9 @@ func TestHostileBundles(t *testing.T) {
 func TestBlob(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "text <&> \u2028", `{"a": 1}`, "\xff\x00", "null"} {
-		b, err := abi.Marshal(Blob(s))
+		b, err := abi.Marshal(replay.Blob(s))
 		require.NoError(t, err)
-		var again Blob
+		var again replay.Blob
 		_, err = abi.Decode(b, &again)
 		require.NoError(t, err)
 		require.Equal(t, s, string(again))

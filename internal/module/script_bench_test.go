@@ -10,6 +10,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // BenchmarkScript compares the same middleware in Go and in TypeScript, which
@@ -22,9 +23,9 @@ func BenchmarkScript(b *testing.B) {
 	script, err := os.ReadFile("../../" + example + "/patch-tool-calls.ts")
 	require.NoError(b, err)
 	for name, bytes := range map[string][]byte{"go.wasm": guestbuild.Build(b, example), "typescript.ts": script} {
-		m, err := l.LoadBytes(b.Context(), name, bytes, Limits{})
+		m, err := l.LoadBytes(b.Context(), name, bytes, policy.Limits{})
 		require.NoError(b, err)
-		mw, err := m.Configure(b.Context(), "patch", nil, Grants{})
+		mw, err := m.Configure(b.Context(), "patch", nil, policy.Grants{})
 		require.NoError(b, err)
 		c, err := chain.New(chain.Entry{Name: "patch", Middleware: mw})
 		require.NoError(b, err)

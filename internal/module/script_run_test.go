@@ -15,6 +15,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -22,7 +24,7 @@ import (
 // which is JSON of what the body returns.
 func says(t *testing.T, l *Loader, body string) string {
 	t.Helper()
-	m := loadScript(t, l, "export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }", Limits{})
+	m := loadScript(t, l, "export default { async beforeAgent(input, ctx) { return { instruction: JSON.stringify(await (async () => {"+body+"})()) } } }", policy.Limits{})
 	r := open(t, configure(t, m, `{"a":[1,{"b":2}]}`))
 	s, err := r.beforeAgent(t)
 	require.NoError(t, err)
@@ -85,7 +87,7 @@ func TestScriptPatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := loadScript(t, l, hook("return { messages: "+tc.patch+" }"), Limits{})
+			m := loadScript(t, l, hook("return { messages: "+tc.patch+" }"), policy.Limits{})
 			s, err := open(t, configure(t, m, "")).beforeAgent(t)
 			require.NoError(t, err)
 			var got []string
@@ -109,7 +111,7 @@ export default {
     ctx.emit("called", { times: ctx.local.add("times", 2) });
     return { result: { ...result, content: result.content + " edited" } };
   },
-};`, Limits{})
+};`, policy.Limits{})
 	r := open(t, configure(t, m, ""))
 	out, err := r.callTool(t.Context(), func(_ context.Context, call abi.Call) (*abi.Result, error) {
 		if call.Arguments == `{"n":0}` {
@@ -136,7 +138,7 @@ export default defineMiddleware({
     ctx.send([{ kind: "text", text: "(" + stream.response.message.content.length + ")" }]);
     if (stream.recv() !== undefined) throw new TypeError("the end comes once");
   },
-});`, Limits{})
+});`, policy.Limits{})
 	heard, res, err := streams(t.Context(), open(t, configure(t, m, "")), func() {}, "one ", "two ä")
 	require.NoError(t, err)
 	require.Equal(t, "ONE TWO Ä(9)", strings.Join(heard, ""))
@@ -159,7 +161,7 @@ export default {
     try { ctx.local.set("x", 1, { version: 7 }); } catch (e) { String(e.message); }
     return { get result() { return { content: ctx.next({ toJSON: () => (inside(ctx, "patch"), { arguments: "{}" }) }).content + ctx.local.get("calls") }; } };
   },
-};`, Limits{})
+};`, policy.Limits{})
 	r := open(t, configure(t, m, ""))
 	n := 0
 	out, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
@@ -183,7 +185,7 @@ func TestScriptLostPromises(t *testing.T) {
 		"const p = Promise.reject(1); return p.catch(() => {});":                               nil,
 		"const p = Promise.reject(1); return Promise.resolve().then(() => p.catch(() => {}));": nil,
 	} {
-		r := open(t, configure(t, loadScript(t, l, hook(body), Limits{}), ""))
+		r := open(t, configure(t, loadScript(t, l, hook(body), policy.Limits{}), ""))
 		_, err := r.beforeAgent(t)
 		require.NoError(t, err)
 		logs := r.host.logs()
@@ -198,11 +200,11 @@ func TestScriptLostPromises(t *testing.T) {
 func TestScriptEndings(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), Limits{}), "")).beforeAgent(t)
+	_, err := open(t, configure(t, loadScript(t, l, hook(`return ctx.stop("enough", "credit");`), policy.Limits{}), "")).beforeAgent(t)
 	var stop *chain.Stop
 	require.ErrorAs(t, err, &stop)
 	require.Equal(t, "enough", stop.Reason)
-	_, err = open(t, configure(t, loadScript(t, l, hook(`return ctx.interrupt("may I?", { n: 1 });`), Limits{}), "")).beforeAgent(t)
+	_, err = open(t, configure(t, loadScript(t, l, hook(`return ctx.interrupt("may I?", { n: 1 });`), policy.Limits{}), "")).beforeAgent(t)
 	var paused *chain.Interrupted
 	require.ErrorAs(t, err, &paused)
 }
@@ -222,7 +224,7 @@ export default {
     globalThis.left = 1; Array.prototype.left = 1; kept[0] = 2; JSON.parse = undefined;
     return { decision: "deny", message: seen };
   },
-};`, Limits{})
+};`, policy.Limits{})
 	mw := configure(t, m, `{"from":40}`)
 	for range 3 {
 		r := open(t, mw)
@@ -244,7 +246,7 @@ func TestScriptFuel(t *testing.T) {
 } };`
 	fuel := map[int64]bool{}
 	for range 2 {
-		mw := configure(t, loadScript(t, newScriptLoader(t), text, Limits{}), "")
+		mw := configure(t, loadScript(t, newScriptLoader(t), text, policy.Limits{}), "")
 		for range 2 {
 			r := open(t, mw)
 			_, err := r.callTool(t.Context(), nil)
@@ -262,26 +264,26 @@ func TestScriptReplay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body, place string
-		limits      Limits
+		limits      policy.Limits
 	}{
-		"mistake": {`if (input.messages.at(0).content === "hello") null.x;`, "guard.ts:3:47", Limits{}},
-		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
-		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
-		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"mistake": {`if (input.messages.at(0).content === "hello") null.x;`, "guard.ts:3:47", policy.Limits{}},
+		"time":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"fuel":    {`for (;;) Math.abs(1);`, "guard.ts:3:15", policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}},
+		"native":  {`const a = new Uint8Array(1e7); a.fill(1); /^(a+)+$/.test('a'.repeat(40) + 'b');`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 		// The engine does not ask in there whether the script is over: the host ends it.
-		"deaf": {`"a".repeat(4e6).indexOf("a".repeat(2e6) + "b");`, "", Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
+		"deaf": {`"a".repeat(4e6).indexOf("a".repeat(2e6) + "b");`, "", policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := replayScript(t, hook(c.body), c.place, c.limits)
 			if name == "deaf" {
-				require.True(t, b.Visit.Stopped)
+				require.True(t, b.Call.Stopped)
 			}
 		})
 	}
 }
 
-func replayScript(t *testing.T, text, place string, limits Limits) *Bundle {
+func replayScript(t *testing.T, text, place string, limits policy.Limits) *replay.Bundle {
 	t.Helper()
 	dir := t.TempDir()
 	l, err := NewLoader(t.Context(), &LoaderOptions{FaultDir: dir})
@@ -290,13 +292,13 @@ func replayScript(t *testing.T, text, place string, limits Limits) *Bundle {
 	m := loadScript(t, l, text, limits)
 	_, err = open(t, configure(t, m, "")).beforeAgent(t)
 	require.Error(t, err)
-	files, err := filepath.Glob(filepath.Join(dir, "*"+bundleSuffix))
+	files, err := filepath.Glob(filepath.Join(dir, "*.fault.zip"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, os.Remove(m.Name()))
-	b, err := ReadBundle(files[0])
+	b, err := replay.Read(files[0])
 	require.NoError(t, err)
-	if !b.Visit.Stopped { // a busy machine may leave it no time to say where it was
+	if !b.Call.Stopped { // a busy machine may leave it no time to say where it was
 		require.Contains(t, fmt.Sprint(b.Fault.Cause, b.Fault.Stack), place)
 	}
 	again, err := newScriptLoader(t).Replay(t.Context(), b)

@@ -14,6 +14,7 @@ import (
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
 	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -37,7 +38,7 @@ func writeScript(t *testing.T, name, text string) string {
 }
 
 // loadScript loads a script that is guard.ts.
-func loadScript(t *testing.T, l *Loader, text string, limits Limits) *Module {
+func loadScript(t *testing.T, l *Loader, text string, limits policy.Limits) *Module {
 	t.Helper()
 	m, err := l.Load(t.Context(), writeScript(t, "guard.ts", text), limits)
 	require.NoError(t, err)
@@ -66,7 +67,7 @@ export default defineMiddleware<Config>({
     return ctx.config.deny.includes(input.call.name) ? deny(input.call.name + " is not allowed here") : allow();
   },
 });
-`, Limits{})
+`, policy.Limits{})
 	info := m.Info()
 	require.Equal(t, "javascript", info.Transport)
 	require.Equal(t, "guard", info.Description.Name)
@@ -81,7 +82,7 @@ export default defineMiddleware<Config>({
 	require.Contains(t, out.Result.Content.String(), "t is not allowed here")
 	require.Equal(t, []string{`info asked about t {"n":1}`}, r.host.logs())
 
-	_, err = m.Configure(t.Context(), "guard", []byte(`{"deny":"t"}`), Grants{})
+	_, err = m.Configure(t.Context(), "guard", []byte(`{"deny":"t"}`), policy.Grants{})
 	require.ErrorContains(t, err, "config: deny: is of type string")
 }
 
@@ -90,13 +91,13 @@ export default defineMiddleware<Config>({
 func TestScriptFaults(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	patient := Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
+	patient := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute}}
 	// Fuel ends the same hook at the same place, whatever else the machine does.
-	hasty := Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
+	hasty := policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}}
 	const usedUp = "used more than its 50000000 fuel"
 	for name, tc := range map[string]struct {
 		body, want string
-		limits     Limits
+		limits     policy.Limits
 	}{
 		"loop":                     {"for (;;) Math.abs(1);", usedUp + " (guard.ts:3:15)", hasty},
 		"empty loop":               {"for (;;);", usedUp, hasty},
@@ -160,7 +161,7 @@ func TestScriptFaults(t *testing.T) {
 func TestScriptTime(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
-	m := loadScript(t, l, hook("for (;;) Math.abs(1);"), Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
+	m := loadScript(t, l, hook("for (;;) Math.abs(1);"), policy.Limits{Limits: sandbox.Limits{HookTime: 500 * time.Millisecond}})
 	const tries = 10
 	for try := 1; ; try++ {
 		_, err := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, m, "")}).beforeAgent(t)
@@ -180,22 +181,22 @@ func TestScriptBytes(t *testing.T) {
 	t.Parallel()
 	l := newScriptLoader(t)
 	m, err := l.LoadBytes(t.Context(), "sub/guard.ts", []byte(`import { deny } from "@agent-runner/middleware";
-export default { gateTool: (): unknown => null.x };`), Limits{})
+export default { gateTool: (): unknown => null.x };`), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(m.Close)
 	out, err := open(t, configure(t, m, "")).callTool(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, out.Result.IsError)
-	again, err := l.LoadBytes(t.Context(), "guard", m.Bundle(), Limits{})
+	again, err := l.LoadBytes(t.Context(), "guard", m.Bundle(), policy.Limits{})
 	require.NoError(t, err)
 	t.Cleanup(again.Close)
 	require.Equal(t, m.Digest(), again.Digest())
 	require.Equal(t, m.Hooks(), again.Hooks())
 	for _, text := range []string{`import "./other.ts";`, `import "/etc/hostname";`, `import "left-pad";`, `require("../x.json");`} {
-		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(text), Limits{})
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(text), policy.Limits{})
 		require.ErrorContains(t, err, "a script that comes without its files can import @agent-runner/middleware alone")
 	}
-	_, err = l.LoadBytes(t.Context(), "guard.wasm", []byte(`export default {};`), Limits{})
+	_, err = l.LoadBytes(t.Context(), "guard.wasm", []byte(`export default {};`), policy.Limits{})
 	require.ErrorContains(t, err, "this is not a WebAssembly module")
 }
 
@@ -206,7 +207,7 @@ func TestScriptInChild(t *testing.T) {
 	l, err := NewLoader(t.Context(), &LoaderOptions{CompileChild: &sandbox.ChildOptions{MemoryBytes: 256 << 20, Time: 5 * time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close(context.Background())) })
-	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), Limits{})
+	m := loadScript(t, l, hook("return { instruction: 'from a child' };"), policy.Limits{})
 	s, err := open(t, configure(t, m, "")).beforeAgent(t)
 	require.NoError(t, err)
 	require.Equal(t, "from a child", s.Instruction)
@@ -215,10 +216,10 @@ func TestScriptInChild(t *testing.T) {
 		"let x = ;":                          "guard.ts:1:9: Unexpected",
 	} {
 		var refused *sandbox.RefusedError
-		_, err := l.Load(t.Context(), writeScript(t, "guard.ts", source), Limits{})
+		_, err := l.Load(t.Context(), writeScript(t, "guard.ts", source), policy.Limits{})
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, want)
-		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(source), Limits{})
+		_, err = l.LoadBytes(t.Context(), "guard.ts", []byte(source), policy.Limits{})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -226,7 +227,7 @@ func TestScriptInChild(t *testing.T) {
 // TestEngineImport checks that only the engine gets what is there for it.
 func TestEngineImport(t *testing.T) {
 	t.Parallel()
-	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), Limits{})
+	_, err := newScriptLoader(t).LoadBytes(t.Context(), "engine.wasm", javascript.Engine(), policy.Limits{})
 	require.ErrorContains(t, err, "engine.wasm: imports agent_runner_script, which is there for the engine of scripts alone")
 }
 
@@ -251,7 +252,7 @@ func TestScriptFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := open(t, configure(t, loadScript(t, l, hook(tc.body), Limits{}), ""))
+			r := open(t, configure(t, loadScript(t, l, hook(tc.body), policy.Limits{}), ""))
 			_, err := r.beforeAgent(t)
 			var fault *chain.Fault
 			require.False(t, errors.As(err, &fault), "%v", err)
@@ -285,7 +286,7 @@ func TestScriptRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}})
+			m, err := l.Load(t.Context(), writeScript(t, "guard.ts", tc.text), policy.Limits{Limits: sandbox.Limits{HookTime: time.Minute, Fuel: 50_000_000}})
 			if tc.want == "" {
 				require.NoError(t, err)
 				m.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // vectorScript checks that its input is what the vector says, and answers as that
@@ -74,7 +75,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 		return string(raw)
 	}
 	text := strings.NewReplacer("$INPUT", literal(v.Input), "$ANSWER", literal(v.Answer), "$ERROR", literal(v.Error), "$HOOK", string(v.Hook)).Replace(vectorScript)
-	s := &session{mw: configure(t, loadScript(t, l, text, Limits{}), ""), entry: "guard", run: "run-7"}
+	s := &session{mw: configure(t, loadScript(t, l, text, policy.Limits{}), ""), entry: "guard", run: "run-7"}
 	defer s.Close()
 	in := reflect.New(reflect.TypeOf(shape[0])).Interface()
 	_, err := abi.Decode(v.Input, in)
@@ -82,7 +83,7 @@ func scriptVector(t *testing.T, l *Loader, v *vector, shape [2]any) {
 	out := reflect.New(reflect.TypeOf(shape[1])).Interface()
 	visit, err := s.visit(&chain.Call{Hook: v.Hook}, in)
 	require.NoError(t, err)
-	visit.logTo = func(int32, string) {} // there is no run to hear it
+	visit.LogFunc = func(int32, string) {} // there is no run to hear it
 	err = s.serve(t.Context(), visit, out)
 	var failed *abi.Error
 	if v.Error != nil {

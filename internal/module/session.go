@@ -9,6 +9,9 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -38,105 +41,69 @@ type session struct {
 // A worker is an instance of a session.
 type worker struct {
 	in    *sandbox.Instance
-	visit *visit        // the call that it serves
-	seed  func() []byte // of that
+	visit *invoke.Invocation // the call that it serves
+	seed  func() []byte      // of that
 
 	memory int64 // bytes that it has
 
 	release func() // of memory beyond what the run had reserved; may be nil
 
-	history history // what it served before, if faults are recorded
+	history replay.History // what it served before, if faults are recorded
 }
 
 // Call runs one hook in an instance that has no live call. Fault, failure and
 // ending are told as chain.Session says.
 func (s *session) Call(ctx context.Context, c *chain.Call, in, out any) error {
 	began := time.Now()
-	v, err := s.visit(c, in)
-	if v.recorder != nil {
-		c.OnFault(func(f *chain.Fault) { s.bundle(v, f) })
+	inv, err := s.visit(c, in)
+	if inv.Recorder != nil {
+		c.OnFault(func(f *chain.Fault) { s.bundle(inv, f) })
 	}
 	if err == nil {
-		err = s.serve(ctx, v, out)
+		err = s.serve(ctx, inv, out)
 	}
-	v.ended = err
-	c.Weigh(v.bytesOut)
-	c.Spend(chain.Spent{Fuel: int64(v.report.Fuel), BytesIn: v.bytesIn, BytesOut: v.bytesOut})
+	inv.Err = err
+	c.Weigh(inv.BytesOut)
+	c.Spend(chain.Spent{Fuel: int64(inv.Report.Fuel), BytesIn: inv.BytesIn, BytesOut: inv.BytesOut})
 	took := time.Since(began) - c.Waited()
-	s.count(v, took, isFault(err))
-	if s.mw.served != nil {
-		s.mw.served(v, took)
-	} else {
-		v.giveBack()
+	s.count(inv, took, isFault(err))
+	if s.mw.onCall != nil {
+		s.mw.onCall(CallReport{Hook: inv.Hook, Time: took, Fuel: inv.Report.Fuel, BytesIn: inv.BytesIn, BytesOut: inv.BytesOut,
+			HostCalls: inv.HostCalls, Grown: inv.Grown, Err: err, Faulted: isFault(err)})
 	}
+	inv.Release()
 	return err
 }
 
 // visit makes the visit of a call.
-func (s *session) visit(c *chain.Call, in any) (*visit, error) {
+func (s *session) visit(c *chain.Call, in any) (*invoke.Invocation, error) {
 	m := s.mw.module
-	v := newVisit()
-	v.hook, v.limits, v.call, v.config, v.grants = c.Hook, &m.limits, c, s.mw.config, s.mw.grants
-	v.transport, v.recorder = m.transport, m.recorder()
+	inv := invoke.New()
+	inv.Hook, inv.Limits, inv.Call, inv.Config, inv.Grants = c.Hook, &m.limits, c, s.mw.config, s.mw.grants
+	inv.Readable, inv.Recorder = m.readable, m.recorder()
 	if e, ok := in.(interface{ Envelope() *abi.Common }); ok {
-		v.now = e.Envelope().Run.NowMS * 1e6
+		inv.Now = e.Envelope().Run.NowMS * 1e6
 	}
 	var err error
-	if v.input, err = v.encode(in); err == nil {
-		err = v.hold(int64(len(v.input)))
+	if err = inv.Encode(in); err == nil {
+		return inv, m.checkInput(inv)
 	}
-	if err == nil {
-		v.pending = v.input
-		return v, v.checkInput(m)
+	if full := (*policy.LimitError)(nil); errors.As(err, &full) {
+		return inv, m.fault(inv, full)
 	}
-	if full := (*limitError)(nil); errors.As(err, &full) {
-		return v, m.fault(v, full)
-	}
-	return v, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
-}
-
-// encode writes a hook's input, with the messages that it shows.
-func (v *visit) encode(in any) ([]byte, error) {
-	var b []byte
-	var err error
-	if v.recorder != nil { // and keeps the input
-		b, err = abi.Marshal(in)
-	} else {
-		b, err = abi.AppendJSON(v.inputRoom, in)
-		v.inputRoom = b[:0]
-	}
-	items, n := v.call.Shown()
-	if err != nil || items == nil {
-		return b, err
-	}
-	if err := v.hold(int64(len(b))); err != nil { // the call holds the items already
-		return nil, err
-	}
-	object := b
-	if n == abi.ListRequest {
-		object = abi.FieldOf(b, "request")
-	}
-	list := abi.FieldOf(object, "messages")
-	if list == nil {
-		return nil, fmt.Errorf("it has no list %d of messages", n)
-	}
-	const key = `,"items":`
-	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
-	out := make([]byte, 0, len(b)+len(key)+len(items))
-	out = abi.Append(append(abi.Append(out, b[:end]), key...), items)
-	return abi.Append(out, b[end:]), nil
+	return inv, fmt.Errorf("encode the input of %s: %w", c.Hook, err)
 }
 
 // checkInput refuses an input that is too large.
-func (v *visit) checkInput(m *Module) error {
-	if len(v.input) <= m.limits.InputBytes {
+func (m *Module) checkInput(inv *invoke.Invocation) error {
+	if len(inv.Input) <= m.limits.InputBytes {
 		return nil
 	}
-	limit := &limitError{limit: "input_bytes", most: m.limits.InputBytes, what: fmt.Sprintf("an input of %d bytes", len(v.input))}
-	if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(v.hook) {
-		limit.fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
+	limit := &policy.LimitError{Limit: "input_bytes", Max: m.limits.InputBytes, What: fmt.Sprintf("an input of %d bytes", len(inv.Input))}
+	if mode := m.desc.Messages; (mode == "" || mode == abi.MessagesFull) && showsMessages(inv.Hook) {
+		limit.Fix = `let the module describe itself with "messages": "lazy", and ask for the messages that it needs`
 	}
-	return m.fault(v, limit)
+	return m.fault(inv, limit)
 }
 
 // showsMessages reports whether a hook's input has a list of messages.
@@ -151,41 +118,43 @@ func showsMessages(h abi.Hook) bool {
 }
 
 // serve lets an instance do the visit.
-func (s *session) serve(ctx context.Context, v *visit, out any) error {
+func (s *session) serve(ctx context.Context, inv *invoke.Invocation, out any) error {
 	m := s.mw.module
-	w, err := s.acquire(ctx, v)
+	w, err := s.acquire(ctx, inv)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the end of the run
 	case err != nil:
-		return m.fault(v, err)
+		return m.fault(inv, err)
 	}
-	v.recorder.begin(&w.history)
-	v.entered = true
+	inv.Recorder.Begin(&w.history)
+	inv.Entered = true
 	left := s.fuelLeft()
-	w.in.LimitFuel(v.replay.most(left))
-	failed, err := m.transport.call(ctx, w.in, v)
-	v.report = w.in.Report()
-	if left < v.limits.Fuel {
-		err = v.runFuel(err, left)
+	w.in.LimitFuel(inv.Replay.MaxFuel(left))
+	failed, err := m.transport.Call(ctx, w.in, inv)
+	inv.Report = w.in.Report()
+	if left < inv.Limits.Fuel {
+		err = runFuelError(inv, err, left)
 	}
-	v.grown, w.memory = v.report.Memory-w.memory, v.report.Memory
+	inv.Grown, w.memory = inv.Report.Memory-w.memory, inv.Report.Memory
 	var refusal *abi.Error
 	switch {
 	case err != nil:
 	case failed:
-		refusal, err = v.failure()
+		refusal, err = inv.DecodeFailure()
 	default:
-		err = v.answer(out)
+		err = inv.DecodeAnswer(out)
 	}
 	w.visit = nil
-	v.recorder.end(v, failed)
+	if inv.Recorder != nil {
+		inv.Recorder.End(inv.Recording(failed))
+	}
 	s.release(w, err == nil)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the end of the run
 	case err != nil:
-		return m.fault(v, err)
+		return m.fault(inv, err)
 	case refusal != nil:
 		return refusal
 	}
@@ -199,33 +168,33 @@ func (s *session) fuelLeft() int64 {
 	return max(0, s.mw.module.limits.RunFuel-s.stats.Fuel)
 }
 
-// runFuel makes the end of a call that had less fuel than others, since that was
-// all the run had left, what it is.
-func (v *visit) runFuel(err error, left int64) error {
+// runFuelError returns an error for run_fuel if err says that the fuel ran out: the call had
+// only what the run had left.
+func runFuelError(inv *invoke.Invocation, err error, left int64) error {
 	var guest *sandbox.Fault
 	if !errors.As(err, &guest) || guest.Kind != sandbox.FaultFuel {
 		return err
 	}
-	return &limitError{limit: "run_fuel", most: int(v.limits.RunFuel),
-		what: fmt.Sprintf("the entry's hooks used %d fuel in this run", v.limits.RunFuel-left+int64(v.report.Fuel))}
+	return &policy.LimitError{Limit: "run_fuel", Max: int(inv.Limits.RunFuel),
+		What: fmt.Sprintf("the entry's hooks used %d fuel in this run", inv.Limits.RunFuel-left+int64(inv.Report.Fuel))}
 }
 
 // acquire returns an instance for a call: one that waits, or a new one.
-func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
+func (s *session) acquire(ctx context.Context, inv *invoke.Invocation) (*worker, error) {
 	s.mu.Lock()
-	most := v.limits.Instances
+	most := inv.Limits.Instances
 	switch {
 	case s.closed:
 		s.mu.Unlock()
 		return nil, sandbox.ErrClosed
 	case s.live >= most:
 		s.mu.Unlock()
-		return nil, &limitError{"instances", most, fmt.Sprintf("%d calls of the entry at once", most+1), ""}
+		return nil, &policy.LimitError{Limit: "instances", Max: most, What: fmt.Sprintf("%d calls of the entry at once", most+1)}
 	}
 	s.live++
 	s.calls++
-	if v.seed == "" {
-		v.session, v.nth = s, s.calls
+	if inv.Seed == "" {
+		inv.Run, inv.Entry, inv.Nth = s.run, s.entry, s.calls
 	}
 	var w *worker
 	if n := len(s.idle); n > 0 {
@@ -242,7 +211,7 @@ func (s *session) acquire(ctx context.Context, v *visit) (*worker, error) {
 			return nil, err
 		}
 	}
-	w.visit = v
+	w.visit = inv
 	w.in.Reseed(w.seed)
 	return w, nil
 }
@@ -254,14 +223,14 @@ func (s *session) instantiate(ctx context.Context, live int) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{release: release}
-	w.seed = func() []byte { return []byte(w.visit.randomSeed()) }
-	print := func(line []byte) { w.visit.print(line) }
-	fuel := &fuelSchedules[s.mw.module.limits.FuelSchedule]
+	w.seed = func() []byte { return []byte(w.visit.RandomSeed()) }
+	print := func(line []byte) { w.visit.Print(line) }
+	fuel := s.mw.module.limits.Schedule()
 	in, err := s.mw.image.Instantiate(
 		// A module that cannot be reset is built again here, and must not find
 		// the visit of a module that waits for this one.
-		&buildContext{Context: ctx, mw: s.mw},
-		sandbox.InstanceConfig{Stdout: print, Stderr: print, LineFuel: fuel.record, ByteFuel: fuel.byte, Clock: func() int64 { return w.visit.clock() }})
+		invoke.LazyContext(ctx, s.mw.buildVisit),
+		sandbox.InstanceConfig{Stdout: print, Stderr: print, LineFuel: fuel.Record, ByteFuel: fuel.Byte, Clock: func() int64 { return w.visit.Clock() }})
 	if err != nil {
 		w.close()
 		return nil, err
@@ -311,13 +280,13 @@ func (s *session) Close() {
 	}
 }
 
-func (s *session) count(v *visit, wall time.Duration, faulted bool) {
+func (s *session) count(inv *invoke.Invocation, wall time.Duration, faulted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stats.Count(v.hook, wall, faulted)
-	s.stats.BytesIn += v.bytesIn
-	s.stats.BytesOut += v.bytesOut
-	s.stats.Fuel += int64(v.report.Fuel)
+	s.stats.Count(inv.Hook, wall, faulted)
+	s.stats.BytesIn += inv.BytesIn
+	s.stats.BytesOut += inv.BytesOut
+	s.stats.Fuel += int64(inv.Report.Fuel)
 }
 
 // Stats tell what the session has used so far.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 	"github.com/agent-runner/agent-runner/internal/wasm"
 )
@@ -26,7 +29,7 @@ import (
 // begins from the image, and that memory is a cache within it.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	mw := configure(t, m, do("x"))
 	one, two := open(t, mw), open(t, mw)
 	for range 2 {
@@ -52,7 +55,7 @@ func TestIsolation(t *testing.T) {
 // instance, and that instances that wait for each other are bounded.
 func TestNested(t *testing.T) {
 	t.Parallel()
-	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
 	depth := 0
 	var inner func(ctx context.Context, _ abi.Call) (*abi.Result, error)
 	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
@@ -68,7 +71,7 @@ func TestNested(t *testing.T) {
 	require.Equal(t, []string{"served 1", "served 1", "served 1", "served 1", "served 1", "served 1"}, r.host.customs())
 	require.Equal(t, int64(6), r.Stats()[0].Instances)
 
-	few := open(t, configure(t, load(t, "wrap.wasm", Limits{Instances: 2}), next("1")))
+	few := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{Instances: 2}), next("1")))
 	var deepest error
 	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		outcome, err := few.callTool(ctx, inner)
@@ -81,7 +84,7 @@ func TestNested(t *testing.T) {
 	require.NoError(t, err, "to the calls outside, the tool failed")
 	require.ErrorContains(t, deepest, "3 calls of the entry at once, more than the limit instances of 2")
 
-	shallow := open(t, configure(t, load(t, "wrap.wasm", Limits{Limits: sandbox.Limits{Nesting: 2}}), next("1")))
+	shallow := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{Limits: sandbox.Limits{Nesting: 2}}), next("1")))
 	deepest = nil
 	inner = func(ctx context.Context, _ abi.Call) (*abi.Result, error) {
 		outcome, err := shallow.callTool(ctx, inner)
@@ -98,7 +101,7 @@ func TestNested(t *testing.T) {
 // TestParallel checks many calls of one run at once.
 func TestParallel(t *testing.T) {
 	t.Parallel()
-	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
 	const calls, rounds = 16, 4
 	for range rounds {
 		var wg, inside sync.WaitGroup
@@ -126,7 +129,7 @@ func TestParallel(t *testing.T) {
 // under way.
 func TestCloseUnderCall(t *testing.T) {
 	t.Parallel()
-	r := open(t, configure(t, load(t, "wrap.wasm", Limits{}), next("1")))
+	r := open(t, configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1")))
 	_, err := r.callTool(t.Context(), func(context.Context, abi.Call) (*abi.Result, error) {
 		r.Close()
 		return abi.TextResult("late"), nil
@@ -136,7 +139,7 @@ func TestCloseUnderCall(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	t.Parallel()
-	mw := configure(t, load(t, "wrap.wasm", Limits{}), next("1"))
+	mw := configure(t, load(t, "wrap.wasm", policy.Limits{}), next("1"))
 	r := open(t, mw)
 	began, waited := time.Now(), time.Duration(0)
 	for range 2 {
@@ -174,7 +177,7 @@ func hexOf(t *testing.T, custom string) []byte {
 // and the clock, which stands still but for host calls that wait.
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
-	mw := configure(t, load(t, "wasi.wasm", Limits{}), "{}")
+	mw := configure(t, load(t, "wasi.wasm", policy.Limits{}), "{}")
 	randoms := func(entry string) []string {
 		r := openRun(t, chain.Entry{Name: entry, Middleware: mw})
 		var out []string
@@ -208,7 +211,7 @@ func TestDeterminism(t *testing.T) {
 // TestPrinted checks what becomes of stdout and stderr, also in a fault.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
-	m := load(t, "wasi.wasm", Limits{})
+	m := load(t, "wasi.wasm", policy.Limits{})
 	r := open(t, configure(t, m, do("x")))
 	_, err := r.beforeAgent(t)
 	var fault *chain.Fault
@@ -224,13 +227,13 @@ func TestPrinted(t *testing.T) {
 func TestInputLimit(t *testing.T) {
 	t.Parallel()
 	long := chain.Start{Messages: conversation(strings.Repeat("long ", 1000))}
-	full, err := loadBytes(t, saying(t, `{}`, "", 0), Limits{InputBytes: 4000})
+	full, err := loadBytes(t, saying(t, `{}`, "", 0), policy.Limits{InputBytes: 4000})
 	require.NoError(t, err)
 	_, err = open(t, configure(t, full, "")).BeforeAgent(t.Context(), long)
 	require.ErrorContains(t, err, "more than the limit input_bytes of 4000")
 	require.ErrorContains(t, err, `"messages": "lazy"`)
 
-	lazy, err := loadBytes(t, saying(t, `{"messages":"lazy"}`, "", 0), Limits{InputBytes: 4000})
+	lazy, err := loadBytes(t, saying(t, `{"messages":"lazy"}`, "", 0), policy.Limits{InputBytes: 4000})
 	require.NoError(t, err)
 	r := open(t, configure(t, lazy, ""))
 	_, err = r.BeforeAgent(t.Context(), long)
@@ -245,16 +248,16 @@ func TestClosedLoader(t *testing.T) {
 	t.Parallel()
 	l, err := NewLoader(t.Context(), nil)
 	require.NoError(t, err)
-	m, err := l.Load(t.Context(), modules+"/puppet.wasm", Limits{})
+	m, err := l.Load(t.Context(), modules+"/puppet.wasm", policy.Limits{})
 	require.NoError(t, err)
 	mw := configure(t, m, do("w"))
 	r := open(t, mw)
 	require.NoError(t, l.Close(context.Background()))
 	_, err = r.beforeAgent(t)
 	require.ErrorIs(t, err, sandbox.ErrClosed)
-	_, err = m.Configure(t.Context(), "late", nil, Grants{})
+	_, err = m.Configure(t.Context(), "late", nil, policy.Grants{})
 	require.ErrorIs(t, err, sandbox.ErrClosed)
-	_, err = l.Load(t.Context(), modules+"/puppet.wasm", Limits{})
+	_, err = l.Load(t.Context(), modules+"/puppet.wasm", policy.Limits{})
 	require.ErrorIs(t, err, sandbox.ErrClosed)
 	m.Close()
 	m.Close()
@@ -264,9 +267,9 @@ func BenchmarkHook(b *testing.B) {
 	l, err := NewLoader(b.Context(), nil)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, l.Close(context.Background())) }()
-	m, err := l.Load(b.Context(), modules+"/mirror.wasm", Limits{})
+	m, err := l.Load(b.Context(), modules+"/mirror.wasm", policy.Limits{})
 	require.NoError(b, err)
-	mw, err := m.Configure(b.Context(), "guard", nil, Grants{})
+	mw, err := m.Configure(b.Context(), "guard", nil, policy.Grants{})
 	require.NoError(b, err)
 	for _, size := range []int{100, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -276,11 +279,11 @@ func BenchmarkHook(b *testing.B) {
 			in := &abi.BeforeToolInput{Call: abi.Call{ID: "c1", Name: "t", Arguments: strings.Repeat("x", size)}}
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := s.(*session).visit(&chain.Call{Hook: abi.HookBeforeTool}, in)
+				inv, err := s.(*session).visit(&chain.Call{Hook: abi.HookBeforeTool}, in)
 				require.NoError(b, err)
-				v.logTo = func(int32, string) {}
+				inv.LogFunc = func(int32, string) {}
 				var out abi.BeforeToolInput
-				if err := s.(*session).serve(b.Context(), v, &out); err != nil {
+				if err := s.(*session).serve(b.Context(), inv, &out); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -304,8 +307,8 @@ func (e *encoding) Describe() chain.Description {
 func (e *encoding) Open(context.Context, string, string) (chain.Session, error) { return e, nil }
 
 func (e *encoding) Call(_ context.Context, c *chain.Call, in, _ any) error {
-	v, err := (&session{mw: e.mw}).visit(c, in)
-	e.input = v.input
+	inv, err := (&session{mw: e.mw}).visit(c, in)
+	e.input = inv.Input
 	return err
 }
 
@@ -321,7 +324,7 @@ func TestShown(t *testing.T) {
 	decoy := json.RawMessage(`{"messages":{"list":0,"revision":1,"total":3},"items":[]}`)
 	tool := abi.Tool{Name: "t", Parameters: decoy}
 	for read, want := range map[chain.Read]int{chain.ReadAll: 3, chain.ReadLast: 1, chain.ReadNone: 0} {
-		e := &encoding{mw: &Middleware{module: load(t, "no-tools.wasm", Limits{})}}
+		e := &encoding{mw: &Middleware{module: load(t, "no-tools.wasm", policy.Limits{})}}
 		r := openRun(t, chain.Entry{Name: "guard", Middleware: e, Read: read})
 		_, err := r.BeforeModelRewriteState(t.Context(), chain.Draft{Messages: messages, Tools: []abi.Tool{tool}, Model: "m"})
 		require.NoError(t, err)
@@ -365,10 +368,15 @@ func BenchmarkInput(b *testing.B) {
 	l, err := NewLoader(b.Context(), nil)
 	require.NoError(b, err)
 	defer func() { require.NoError(b, l.Close(context.Background())) }()
-	m, err := l.Load(b.Context(), modules+"/no-tools.wasm", Limits{})
+	m, err := l.Load(b.Context(), modules+"/no-tools.wasm", policy.Limits{})
 	require.NoError(b, err)
-	sample, err := benchMessages(nil)
+	text, err := os.ReadFile("bench/sample.json")
 	require.NoError(b, err)
+	var sample []abi.Message
+	require.NoError(b, json.Unmarshal(text, &sample))
+	for i := range sample {
+		sample[i].ID, sample[i].Origin = fmt.Sprintf("msg_%d", i+1), abi.OriginUser
+	}
 	for _, times := range []int{1, 50} {
 		b.Run(fmt.Sprint(20*times), func(b *testing.B) {
 			e := &encoding{mw: &Middleware{module: m}}
@@ -395,11 +403,11 @@ func BenchmarkInput(b *testing.B) {
 // times that of one by default.
 func TestRunFuel(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, runHooks*sandbox.DefaultFuel, load(t, "puppet.wasm", Limits{}).Limits().RunFuel)
-	require.EqualValues(t, runHooks*700_000, load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel)
-	require.EqualValues(t, math.MaxInt64, load(t, "puppet.wasm", Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
+	require.EqualValues(t, 100*sandbox.DefaultFuel, load(t, "puppet.wasm", policy.Limits{}).Limits().RunFuel)
+	require.EqualValues(t, 100*700_000, load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: 700_000}}).Limits().RunFuel)
+	require.EqualValues(t, math.MaxInt64, load(t, "puppet.wasm", policy.Limits{Limits: sandbox.Limits{Fuel: math.MaxInt64}}).Limits().RunFuel)
 
-	mw := configure(t, load(t, "puppet.wasm", Limits{RunFuel: 5}), do("n"))
+	mw := configure(t, load(t, "puppet.wasm", policy.Limits{RunFuel: 5}), do("n"))
 	for range 2 { // each run has its own
 		_, err := open(t, mw).beforeAgent(t)
 		var fault *chain.Fault
@@ -417,7 +425,7 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	const spare = 1
 	loader, err := NewLoader(t.Context(), &LoaderOptions{MemoryBytes: 1})
 	require.NoError(t, err)
-	m, err := loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), Limits{})
+	m, err := loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), policy.Limits{})
 	require.NoError(t, err)
 	mw := configure(t, m, do("n"))
 	planned := mw.instances(1)
@@ -427,7 +435,7 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	loader, err = NewLoader(t.Context(), &LoaderOptions{MemoryBytes: all})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, loader.Close(context.Background())) }()
-	m, err = loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), Limits{})
+	m, err = loader.Load(t.Context(), filepath.Join(modules, "puppet.wasm"), policy.Limits{})
 	require.NoError(t, err)
 	mw = configure(t, m, do("n"))
 	ctx, reservation, err := loader.Reserve(t.Context(), []Placed{{Middleware: mw}}, 1)
@@ -437,15 +445,15 @@ func TestInstancesBeyondReservation(t *testing.T) {
 	s := opened.(*session)
 	var workers []*worker
 	for range planned + spare {
-		w, err := s.acquire(ctx, &visit{limits: &m.limits})
+		w, err := s.acquire(ctx, &invoke.Invocation{Limits: &m.limits})
 		require.NoError(t, err)
 		workers = append(workers, w)
 	}
-	_, err = s.acquire(ctx, &visit{limits: &m.limits})
+	_, err = s.acquire(ctx, &invoke.Invocation{Limits: &m.limits})
 	var room *sandbox.NoRoomError
 	require.ErrorAs(t, err, &room, "all memory is given out")
 	s.release(workers[planned], false)
-	_, err = s.acquire(ctx, &visit{limits: &m.limits})
+	_, err = s.acquire(ctx, &invoke.Invocation{Limits: &m.limits})
 	require.NoError(t, err, "what was taken was given back")
 	s.Close()
 	reservation.Release()
@@ -479,7 +487,7 @@ func TestAnswerBeforeHostCall(t *testing.T) {
 			0x41, 0, 0x0b,
 		}}},
 	}
-	m, err := loadBytes(t, guest.Encode(), Limits{})
+	m, err := loadBytes(t, guest.Encode(), policy.Limits{})
 	require.NoError(t, err)
 	r := open(t, configure(t, m, "{}"))
 	for range 3 {

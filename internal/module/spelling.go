@@ -26,8 +26,8 @@ func (m *Module) warnOfSpelling() {
 		if i == maxSpelling || told == maxSpellingTold {
 			return
 		}
-		if hook, ok := meant(e, m.transport.hook()); ok && !m.has(hook) {
-			m.warn(fmt.Sprintf("exports %q, which is no hook and is never called; did you mean %s?", short(e.Name), hook))
+		if hook, ok := meant(e, m.transport.HookType()); ok && !m.has(hook) {
+			m.warn(fmt.Sprintf("exports %.64q, which is no hook and is never called; did you mean %s?", e.Name, hook))
 			told++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -31,7 +32,7 @@ func TestMeant(t *testing.T) {
 }
 
 func TestNothingIsCalled(t *testing.T) {
-	m, err := loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), Limits{})
+	m, err := loadBytes(t, saying(t, `{"hooks":[]}`, "", 0), policy.Limits{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"describe: none of the hooks that the module exports is in its list of hooks, so nothing of it is ever called"}, m.Warnings())
 }
@@ -46,7 +47,7 @@ func TestSchemaThatIsNone(t *testing.T) {
 		`{"anyOf":[{"maxLength":-1}]}`:               `anyOf/0/maxLength is -1; want a whole number`,
 		`{"required":["a"],"properties":{"a":true}}`: "",
 	} {
-		_, err := loadBytes(t, saying(t, `{"config_schema":`+schema+`}`, "", 0), Limits{})
+		_, err := loadBytes(t, saying(t, `{"config_schema":`+schema+`}`, "", 0), policy.Limits{})
 		if want == "" {
 			require.NoError(t, err, schema)
 			continue

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // values answer with what they were asked.
@@ -39,9 +40,9 @@ func (v *values) AddValue(context.Context, chain.ValueScope, string, int64) (int
 // TestStore checks what the imports of durable values reply.
 func TestStore(t *testing.T) {
 	t.Parallel()
-	m := load(t, "puppet.wasm", Limits{})
+	m := load(t, "puppet.wasm", policy.Limits{})
 	replies := func(letter string, o chain.Options) ([]string, []string) {
-		mw, err := m.Configure(t.Context(), "guard", []byte(do(letter)), Grants{Store: true})
+		mw, err := m.Configure(t.Context(), "guard", []byte(do(letter)), policy.Grants{Store: true})
 		require.NoError(t, err)
 		defer mw.Close()
 		c, err := chain.New(chain.Entry{Name: "guard", Middleware: mw})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -44,7 +45,7 @@ func streams(ctx context.Context, r *testRun, listen func(), pieces ...string) (
 
 func TestStream(t *testing.T) {
 	t.Parallel()
-	m := load(t, "stream.wasm", Limits{})
+	m := load(t, "stream.wasm", policy.Limits{})
 	heard, res, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() {}, "a", "ä", "\x00\n\"")
 	require.NoError(t, err)
 	require.Equal(t, "aä\x00\n\"", strings.Join(heard, ""))
@@ -65,7 +66,7 @@ func TestStream(t *testing.T) {
 // TestStreamOfOwnTool checks that what call_tool sends is its result.
 func TestStreamOfOwnTool(t *testing.T) {
 	t.Parallel()
-	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
+	r := openRun(t, chain.Entry{Name: "guard", Middleware: configure(t, load(t, "stream.wasm", policy.Limits{}), trap("0")), Hooks: []abi.Hook{abi.HookCallTool}})
 	var heard []string
 	o, err := r.CallTool(t.Context(), chain.ToolCall{
 		Call: abi.Call{ID: "c1", Name: "t", Arguments: "{}"}, Tool: abi.Tool{Name: "t", Owner: "guard"}, State: conversation("hello"),
@@ -85,7 +86,7 @@ func TestStreamOfOwnTool(t *testing.T) {
 // as large as they may be, and that nothing of it is lost.
 func TestStreamRepliesAreBounded(t *testing.T) {
 	t.Parallel()
-	m := load(t, "stream.wasm", Limits{ReplyBytes: 16 << 10})
+	m := load(t, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10})
 	var pieces []string
 	for range 12 {
 		pieces = append(pieces, strings.Repeat("\x01", 200)) // six bytes each as JSON
@@ -100,7 +101,7 @@ func TestStreamRepliesAreBounded(t *testing.T) {
 func TestStreamTime(t *testing.T) {
 	t.Parallel()
 	const limit = 100 * time.Millisecond
-	m := load(t, "stream.wasm", Limits{Limits: sandbox.Limits{HookTime: limit}})
+	m := load(t, "stream.wasm", policy.Limits{Limits: sandbox.Limits{HookTime: limit}})
 	heard, _, err := streams(t.Context(), open(t, configure(t, m, trap("0"))), func() { time.Sleep(2 * limit) }, "a")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, heard)
@@ -115,7 +116,7 @@ func TestStreamFaults(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			piece := strings.Repeat("x", 2000) // as much as is replied at once
-			e := chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", Limits{ReplyBytes: 16 << 10}), trap("2"))}
+			e := chain.Entry{Name: "guard", Middleware: configure(t, keeping(t, dir, "stream.wasm", policy.Limits{ReplyBytes: 16 << 10}), trap("2"))}
 			if skip {
 				e.OnFault = chain.Skip
 			}
@@ -130,7 +131,7 @@ func TestStreamFaults(t *testing.T) {
 			}
 			b := onlyBundle(t, dir)
 			var calls []string
-			for _, c := range b.Visit.Calls {
+			for _, c := range b.Call.Calls {
 				calls = append(calls, c.Name)
 			}
 			require.Equal(t, []string{"next_stream", "recv", "send", "recv"}, calls)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agent-runner/agent-runner/abi"
 	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 // A vector is one file of testdata/abi: a hook's input, and what a module
@@ -74,7 +75,7 @@ func TestVectors(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/abi/*.json")
 	require.NoError(t, err)
 	met := map[abi.Hook]bool{}
-	mirror := configure(t, load(t, "mirror.wasm", Limits{}), "")
+	mirror := configure(t, load(t, "mirror.wasm", policy.Limits{}), "")
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -110,7 +111,7 @@ func vectorInput(t *testing.T, mirror *Middleware, v *vector, shape reflect.Type
 	var out any
 	err = s.serve(t.Context(), visit, &out)
 	require.NoError(t, err)
-	require.Equal(t, compact(t, v.Input), string(visit.output))
+	require.Equal(t, compact(t, v.Input), string(visit.Output))
 	s.Close()
 }
 
@@ -126,7 +127,7 @@ func vectorAnswer(t *testing.T, v *vector, shape [2]any) {
 	}
 	hooks, err := abi.Marshal(abi.Description{Hooks: []abi.Hook{v.Hook}})
 	require.NoError(t, err)
-	m, err := loadBytes(t, unconfigured(t, saying(t, string(hooks), answer, returns)), Limits{})
+	m, err := loadBytes(t, unconfigured(t, saying(t, string(hooks), answer, returns)), policy.Limits{})
 	require.NoError(t, err)
 	session, err := configure(t, m, "").Open(t.Context(), "guard", "run-7")
 	require.NoError(t, err)

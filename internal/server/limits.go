@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/agent-runner/agent-runner/internal/agentfile"
-	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 	"github.com/agent-runner/agent-runner/internal/sandbox"
 )
 
@@ -22,13 +22,13 @@ func checkLimits(f *agentfile.File, at string, l *agentfile.ModuleLimits) error 
 		{"run_fuel", l.RunFuel, 100 * sandbox.DefaultFuel},
 		{"stack_bytes", int64(l.StackBytes), sandbox.DefaultStackBytes},
 		{"module_bytes", int64(l.ModuleBytes), sandbox.DefaultModuleBytes},
-		{"input_bytes", int64(l.InputBytes), module.DefaultInputBytes},
-		{"output_bytes", int64(l.OutputBytes), module.DefaultOutputBytes},
-		{"reply_bytes", int64(l.ReplyBytes), module.DefaultReplyBytes},
+		{"input_bytes", int64(l.InputBytes), policy.DefaultInputBytes},
+		{"output_bytes", int64(l.OutputBytes), policy.DefaultOutputBytes},
+		{"reply_bytes", int64(l.ReplyBytes), policy.DefaultReplyBytes},
 		{"log_bytes", int64(l.LogBytes), sandbox.DefaultLogBytes},
 		{"log_line_bytes", int64(l.LogLineBytes), sandbox.DefaultLogLineBytes},
-		{"host_calls", int64(l.HostCalls), module.DefaultHostCalls},
-		{"instances", int64(l.Instances), module.DefaultInstances},
+		{"host_calls", int64(l.HostCalls), policy.DefaultHostCalls},
+		{"instances", int64(l.Instances), policy.DefaultInstances},
 		{"nesting", int64(l.Nesting), sandbox.DefaultNesting},
 	} {
 		if limit.asks > limit.most {

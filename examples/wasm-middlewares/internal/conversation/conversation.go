@@ -23,6 +23,7 @@ import (
 	"github.com/agent-runner/agent-runner/internal/conformance"
 	"github.com/agent-runner/agent-runner/internal/guestbuild"
 	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
 )
 
 var update = flag.Bool("update", false, "update the expectations of failing conversations to the actual results")
@@ -149,7 +150,7 @@ func (modules) Go(context.Context, string, json.RawMessage, []string) (chain.Mid
 
 // Wasm builds and loads an example.
 func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawMessage, grants []string) (chain.Middleware, error) {
-	granted, err := module.ParseGrants(grants)
+	granted, err := policy.ParseGrants(grants)
 	if err != nil {
 		return nil, err
 	}
@@ -164,18 +165,18 @@ func (ms modules) Wasm(ctx context.Context, entry, file string, config json.RawM
 func (ms modules) load(ctx context.Context, file string) (*module.Module, error) {
 	name := strings.TrimSuffix(file, ".wasm")
 	if ms.language == "typescript" {
-		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), module.Limits{})
+		return ms.loader.Load(ctx, filepath.Join("..", name, name+".ts"), policy.Limits{})
 	}
 	folder := path.Join(Folder, name)
 	if ms.language == tinyGo {
-		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, folder), module.Limits{})
+		return ms.loader.LoadBytes(ctx, file, guestbuild.TinyGo(ms.t, folder), policy.Limits{})
 	}
 	if slices.Contains(guestbuild.Languages, ms.language) {
-		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), module.Limits{})
+		return ms.loader.LoadBytes(ctx, file, guestbuild.Foreign(ms.t, path.Join(folder, ms.language)), policy.Limits{})
 	}
 	if ms.language == guestbuild.Extism {
 		folder = path.Join(folder, guestbuild.Extism)
 	}
 	wasm := guestbuild.Build(ms.t, folder)
-	return ms.loader.LoadBytes(ctx, file, wasm, module.Limits{})
+	return ms.loader.LoadBytes(ctx, file, wasm, policy.Limits{})
 }

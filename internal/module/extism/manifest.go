@@ -1,0 +1,80 @@
+package extism
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	sdk "github.com/extism/go-sdk"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// ParseManifest reads a manifest. A warning names each key that has no effect.
+func ParseManifest(b []byte) (m sdk.Manifest, warnings []string, err error) {
+	if err := abi.Valid(b); err != nil {
+		return m, nil, fmt.Errorf("not valid JSON: %w", err)
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, nil, err
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(b, &keys); err != nil {
+		return m, nil, errors.New("want an object")
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch key {
+		case "wasm", "memory", "config", "timeout_ms":
+		case "allowed_hosts":
+			if len(m.AllowedHosts) > 0 {
+				warnings = append(warnings, "allowed_hosts of the manifest grants nothing: an operator grants hosts, as http:HOST")
+			}
+		case "allowed_paths":
+			if len(m.AllowedPaths) > 0 {
+				warnings = append(warnings, "allowed_paths of the manifest is ignored: modules reach no files")
+			}
+		default:
+			warnings = append(warnings, fmt.Sprintf("manifest: unknown key %.64q", key))
+		}
+	}
+	switch len(m.Wasm) {
+	case 0:
+		return m, nil, errors.New(`wasm is empty; want one module: "wasm": [{"path": "module.wasm"}]`)
+	case 1:
+		return m, warnings, nil
+	default:
+		return m, nil, fmt.Errorf("wasm has %d modules; a middleware is one: link them before", len(m.Wasm))
+	}
+}
+
+// LowerLimits applies a manifest's limits where they are stricter. A warning
+// names each one that is not.
+func LowerLimits(l policy.Limits, m *sdk.Manifest) (_ policy.Limits, warnings []string) {
+	if m.Memory != nil && m.Memory.MaxPages > 0 {
+		most := cmp.Or(l.MemoryBytes, sandbox.DefaultMemoryBytes)
+		asked := int64(m.Memory.MaxPages) * 64 << 10
+		if asked > most {
+			warnings = append(warnings, fmt.Sprintf("memory.max_pages of the manifest asks for %d bytes; the limit memory_bytes of %d holds", asked, most))
+		}
+		l.MemoryBytes = min(asked, most)
+	}
+	if m.Memory != nil && m.Memory.MaxVarBytes >= 0 {
+		warnings = append(warnings, "memory.max_var_bytes of the manifest is ignored: variables are run-local values, whose limits hold")
+	}
+	if m.Timeout > 0 {
+		most := cmp.Or(l.HookTime, sandbox.DefaultHookTime)
+		asked := time.Duration(min(m.Timeout, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+		if asked > most {
+			warnings = append(warnings, fmt.Sprintf("timeout_ms of the manifest asks for %v; the limit hook_time of %v holds", asked, most))
+		}
+		l.HookTime = min(asked, most)
+	}
+	return l, warnings
+}

@@ -1,0 +1,45 @@
+package invoke
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// Reading an answer takes of the hook's time. 8 MB of small parts take some
+// 100 ms.
+func TestAnswerThatTakesLongToRead(t *testing.T) {
+	t.Parallel()
+	limits := policy.Limits{}
+	limits.HookTime = time.Second
+	inv := &Invocation{Limits: &limits, LogFunc: func(int32, string) {}, Output: []byte(`{"x":[` + strings.Repeat("[],", 8<<20/3) + `0]}`)}
+	inv.Report.Time = time.Second // all of it
+	var out abi.BeforeModelAnswer
+	err := inv.DecodeAnswer(&out)
+	var late *sandbox.Fault
+	require.ErrorAs(t, err, &late)
+	require.Equal(t, sandbox.FaultTimeout, late.Kind)
+	require.ErrorContains(t, err, "could not be read in what was left of 1s")
+	require.EqualValues(t, time.Second, late.Value)
+
+	limits.HookTime, inv.Report.Time = time.Second, 0
+	look := inv.AnswerDeadline()
+	time.Sleep(2 * answerGrace) // that others run for long is no matter of the module
+	require.NoError(t, look())
+	limits.HookTime = time.Nanosecond
+	look = inv.AnswerDeadline()
+	time.Sleep(2 * answerGrace)
+	require.NoError(t, look())
+
+	limits.HookTime = 1<<63 - 1
+	require.NoError(t, inv.DecodeAnswer(&out))
+	inv.Output = []byte(`{}`)
+	limits.HookTime = time.Nanosecond // it is over: what is short is read
+	require.NoError(t, inv.DecodeAnswer(&out))
+}

@@ -1,0 +1,29 @@
+package invoke
+
+import (
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// chargeCall charges for a host call of that class.
+func (inv *Invocation) chargeCall(g *sandbox.Guest, class policy.FuelClass) {
+	switch class {
+	case policy.FuelValue:
+		g.ChargeFuel(inv.Limits.Schedule().Value)
+	case policy.FuelRecord:
+		g.ChargeFuel(inv.Limits.Schedule().Record)
+	}
+}
+
+// ChargeBytes charges for n bytes that the guest hands to the host. It is called before the host
+// keeps them, so that a guest without fuel leaves nothing.
+func (inv *Invocation) ChargeBytes(g *sandbox.Guest, n int) {
+	g.ChargeFuel(int64(n) * inv.Limits.Schedule().Byte)
+}
+
+// chargeReply charges for a reply of n bytes.
+func (inv *Invocation) chargeReply(g *sandbox.Guest, n int) {
+	if inv.Limits.Schedule().Reply {
+		g.Charge(n)
+	}
+}

@@ -1,0 +1,75 @@
+package invoke
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// Take copies what the guest hands over from its memory.
+func (inv *Invocation) Take(g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	return inv.takeInto(nil, g, what, ptr, n)
+}
+
+// TakeBriefly is take of what nobody keeps, nor looks at when more is taken so.
+func (inv *Invocation) TakeBriefly(g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	return inv.takeInto(&inv.takeBuffer, g, what, ptr, n)
+}
+
+// TakeAnswer takes the hook's answer.
+func (inv *Invocation) TakeAnswer(g *sandbox.Guest, ptr, n uint64) {
+	inv.Output = inv.takeInto(&inv.outputBuffer, g, "the answer", ptr, n)
+}
+
+// takeInto is take into a room, if there is one and what is taken is not recorded.
+func (inv *Invocation) takeInto(room *[]byte, g *sandbox.Guest, what string, ptr, n uint64) []byte {
+	if n == 0 {
+		return nil
+	}
+	if !InMemory(g, ptr, n) {
+		g.Read(uint32(ptr), uint32(n)) // does not return
+	}
+	if n > uint64(inv.Limits.OutputBytes) {
+		g.Abort(&policy.LimitError{Limit: "output_bytes", Max: inv.Limits.OutputBytes, What: fmt.Sprintf("%s: %d bytes", what, n)})
+	}
+	inv.ChargeBytes(g, int(n))
+	inv.BytesOut += int64(n)
+	if err := inv.holdTaken(room, int(n)); err != nil {
+		g.Abort(err)
+	}
+	if room == nil || inv.Recorder != nil {
+		return g.Read(uint32(ptr), uint32(n))
+	}
+	*room = g.ReadInto(*room, uint32(ptr), uint32(n))
+	return *room
+}
+
+// holdTaken counts n bytes that are taken: an answer, until the next one, or what is
+// handed to a host call, with what is decoded from it.
+func (inv *Invocation) holdTaken(room *[]byte, n int) error {
+	if room != &inv.outputBuffer {
+		return inv.holdReply(2 * n)
+	}
+	if err := inv.hold(int64(n) - inv.heldOutput); err != nil {
+		return err
+	}
+	inv.heldOutput = int64(n)
+	return nil
+}
+
+// InMemory reports whether n bytes at ptr lie in the guest's memory.
+func InMemory(g *sandbox.Guest, ptr, n uint64) bool { return ptr+n <= uint64(g.MemorySize()) }
+
+func (inv *Invocation) TakeKey(g *sandbox.Guest, ptr, n uint64) (string, error) {
+	if n > abi.MaxKey && InMemory(g, ptr, n) {
+		return "", &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("a key of %d bytes; at most %d are allowed", n, abi.MaxKey)}
+	}
+	key := inv.TakeBriefly(g, "key", ptr, n)
+	if !utf8.Valid(key) {
+		return "", &abi.Error{Code: abi.CodeInvalid, Message: "the key is not valid UTF-8"}
+	}
+	return string(key), nil
+}

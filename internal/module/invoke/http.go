@@ -1,0 +1,34 @@
+package invoke
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+)
+
+// HTTP sends a request to a host that was granted. What a bundle of a fault keeps
+// of it is what the module saw: secrets are in neither.
+func (inv *Invocation) HTTP(ctx context.Context, request []byte) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "http", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
+		var q abi.HTTPRequest
+		if err := inv.Decode("http: the request", request, &q); err != nil {
+			return nil, err
+		}
+		res, err := inv.SendRequest(ctx, &q)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(res)
+	})
+}
+
+// SendRequest sends a request. The guest waits for it, which is not its time.
+func (inv *Invocation) SendRequest(ctx context.Context, q *abi.HTTPRequest) (res *abi.HTTPResponse, err error) {
+	if len(inv.Grants.HTTP) == 0 {
+		return nil, notGranted("http:HOST")
+	}
+	defer inv.syncClock()
+	inv.wait(func() { res, err = inv.Call.HTTP(ctx, q, inv.Grants.HTTP) })
+	return res, err
+}

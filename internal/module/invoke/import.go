@@ -1,0 +1,29 @@
+package invoke
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// An Import is a function that modules may import.
+type Import struct {
+	sandbox.Import
+
+	Does  string           // what a module can do with it, in words
+	Grant string           // the grant without which it is denied; empty if it needs none
+	Fuel  policy.FuelClass // what a call costs
+}
+
+// ValueTypes returns the types that letters stand for: i is an i32, I an i64.
+func ValueTypes(letters string) []api.ValueType {
+	types := make([]api.ValueType, len(letters))
+	for i := range letters {
+		types[i] = api.ValueTypeI32
+		if letters[i] == 'I' {
+			types[i] = api.ValueTypeI64
+		}
+	}
+	return types
+}

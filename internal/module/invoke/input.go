@@ -1,0 +1,47 @@
+package invoke
+
+import (
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Encode encodes the hook's input, with the messages that it shows, and holds its memory.
+func (inv *Invocation) Encode(in any) (err error) {
+	if inv.Input, err = inv.encoded(in); err == nil {
+		err = inv.hold(int64(len(inv.Input)))
+	}
+	inv.Pending = inv.Input
+	return err
+}
+
+func (inv *Invocation) encoded(in any) ([]byte, error) {
+	var b []byte
+	var err error
+	if inv.Recorder != nil { // and keeps the input
+		b, err = abi.Marshal(in)
+	} else {
+		b, err = abi.AppendJSON(inv.inputBuffer, in)
+		inv.inputBuffer = b[:0]
+	}
+	items, n := inv.Call.Shown()
+	if err != nil || items == nil {
+		return b, err
+	}
+	if err := inv.hold(int64(len(b))); err != nil { // the call holds the items already
+		return nil, err
+	}
+	object := b
+	if n == abi.ListRequest {
+		object = abi.FieldOf(b, "request")
+	}
+	list := abi.FieldOf(object, "messages")
+	if list == nil {
+		return nil, fmt.Errorf("it has no list %d of messages", n)
+	}
+	const key = `,"items":`
+	end := cap(b) - cap(list) + len(list) - 1 // where the list's brace closes
+	out := make([]byte, 0, len(b)+len(key)+len(items))
+	out = abi.Append(append(abi.Append(out, b[:end]), key...), items)
+	return abi.Append(out, b[end:]), nil
+}

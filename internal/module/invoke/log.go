@@ -1,0 +1,91 @@
+package invoke
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// log logs a text of the guest's, or about it.
+func (inv *Invocation) log(level int32, text string) {
+	switch {
+	case inv.LogFunc != nil:
+		inv.LogFunc(level, text)
+	case inv.Call != nil:
+		inv.wait(func() { inv.Call.Log(level, text) })
+	}
+}
+
+// rewrite makes what the guest logs better to read.
+func (inv *Invocation) rewrite(text string) string {
+	if inv.Readable == nil {
+		return text
+	}
+	return inv.Readable(text)
+}
+
+// Print takes a line that the guest printed.
+func (inv *Invocation) Print(line []byte) {
+	text := inv.rewrite(string(line))
+	inv.Remember(text)
+	inv.log(abi.LogInfo, text)
+}
+
+// logRoom says how much of a log text of n bytes there is room for.
+func (inv *Invocation) logRoom(n int) int {
+	left := inv.Limits.LogBytes - inv.logged
+	inv.logged += n
+	if left > 0 && n > left {
+		inv.log(abi.LogWarn, fmt.Sprintf("further text of this hook's log is dropped: more than the limit log_bytes of %d", inv.Limits.LogBytes))
+	}
+	return max(0, min(n, left, inv.Limits.LogLineBytes))
+}
+
+// LogGuest logs a text of n bytes, of which read returns the first ones.
+func (inv *Invocation) LogGuest(g *sandbox.Guest, level int32, n int, read func(keep int) []byte) {
+	keep := inv.logRoom(n)
+	if keep == 0 && n > 0 {
+		return
+	}
+	inv.ChargeBytes(g, keep)
+	text := read(keep)
+	inv.BytesOut += int64(keep)
+	if keep < n {
+		text = fmt.Appendf(text, "… (%d bytes more)", n-keep)
+	}
+	shown := inv.rewrite(string(text))
+	inv.Remember(shown)
+	inv.wait(func() { inv.log(level, shown) })
+}
+
+// What a fault tells of the guest's last words.
+const (
+	recentLines = 16
+	recentBytes = 1 << 10 // of each line
+)
+
+// Remember keeps what the guest printed or logged for a fault.
+func (inv *Invocation) Remember(text string) {
+	text = Printable(text, recentBytes)
+	if len(inv.Recent) == recentLines {
+		inv.Recent = append(inv.Recent[:0], inv.Recent[1:]...)
+	}
+	inv.Recent = append(inv.Recent, text)
+}
+
+// Printable cuts s to limit bytes and replaces characters that do not print.
+func Printable(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit] + "…"
+	}
+	return strings.Map(func(c rune) rune {
+		if c == '\t' || unicode.IsPrint(c) {
+			return c
+		}
+		return utf8.RuneError
+	}, s)
+}

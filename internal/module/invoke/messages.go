@@ -1,0 +1,46 @@
+package invoke
+
+import (
+	"strconv"
+
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+)
+
+// MessagesBriefly is messages, whose reply is valid until the next host call.
+func (inv *Invocation) MessagesBriefly(list, from, to int) ([]byte, error) {
+	var room []byte
+	if inv.Recorder == nil { // which keeps the reply
+		room = inv.replyBuffer[:0]
+	}
+	reply, err := inv.appendMessages(room, list, from, to)
+	if err == nil && inv.Replay == nil {
+		inv.replyBuffer = reply
+	}
+	return reply, err
+}
+
+// Messages returns the messages of a list.
+func (inv *Invocation) Messages(list, from, to int) ([]byte, error) {
+	return inv.appendMessages(nil, list, from, to)
+}
+
+func (inv *Invocation) appendMessages(room []byte, list, from, to int) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall {
+		return replay.HostCall{Name: "messages", Numbers: []int64{int64(list), int64(from), int64(to)}}
+	}, func() ([]byte, error) {
+		return inv.Call.AppendMessages(room, list, from, to, inv.Limits.ReplyBytes)
+	})
+}
+
+func (inv *Invocation) Changed(list int, revision int64) (int, error) {
+	reply, err := inv.Ask(func() replay.HostCall {
+		return replay.HostCall{Name: "changed", Numbers: []int64{int64(list), revision}}
+	}, func() ([]byte, error) {
+		first, err := inv.Call.Changed(list, revision)
+		return strconv.AppendInt(nil, int64(first), 10), err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(reply))
+}

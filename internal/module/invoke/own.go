@@ -1,0 +1,65 @@
+package invoke
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+)
+
+// Model makes a model call of the module's own.
+func (inv *Invocation) Model(ctx context.Context, request []byte) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "model", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
+		if !inv.Grants.Model {
+			return nil, notGranted("model")
+		}
+		var p abi.RequestPatch
+		if err := inv.Decode("model: the request", request, &p); err != nil {
+			return nil, err
+		}
+		defer inv.syncClock()
+		var res *abi.Response
+		var err error
+		inv.wait(func() { res, err = inv.Call.Model(ctx, p) })
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(&abi.ModelReply{Response: res})
+	})
+}
+
+// Tool calls one of the agent's tools.
+func (inv *Invocation) Tool(ctx context.Context, request []byte) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "tool", Bytes: []replay.Blob{request}} }, func() ([]byte, error) {
+		if len(inv.Grants.Tools) == 0 && len(request) == 0 {
+			return nil, notGranted("tool:NAME")
+		}
+		var q abi.ToolRequest
+		if err := inv.Decode("tool: the request", request, &q); err != nil {
+			return nil, err
+		}
+		switch {
+		case q.Name == "":
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: "tool: the request names no tool"}
+		case !slices.Contains(inv.Grants.Tools, q.Name):
+			return nil, notGranted(fmt.Sprintf("tool:%.64s", q.Name))
+		}
+		defer inv.syncClock()
+		var res *abi.Result
+		var err error
+		inv.wait(func() { res, err = inv.Call.Tool(ctx, q.Name, q.Arguments) })
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(&abi.ToolReply{Result: res})
+	})
+}
+
+// syncClock takes the time from the host's clock, after a call that waited.
+func (inv *Invocation) syncClock() { inv.Now = inv.Call.Where().NowMS * 1e6 }
+
+func notGranted(grant string) *abi.Error {
+	return &abi.Error{Code: abi.CodeDenied, Message: fmt.Sprintf("%s is not granted to this entry; grants: [%s] in agent.yaml would", grant, grant)}
+}

@@ -1,0 +1,49 @@
+package invoke
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// CheckAvailable tells why a host call cannot be made at all, if so: there is no run, or,
+// for config, no configuration.
+func (inv *Invocation) CheckAvailable(name string) error {
+	if inv.Running() || name == "config" && inv.Config != nil {
+		return nil
+	}
+	return Unavailable(name)
+}
+
+func Unavailable(name string) error {
+	return &abi.Error{Code: abi.CodeUnavailable, Message: name + " is not available while the module's image is built"}
+}
+
+// SetReply leaves the outcome of a host call pending, and returns its length:
+// negative for an error. What ends the run ends the guest here.
+func (inv *Invocation) SetReply(g *sandbox.Guest, reply []byte, err error) int32 {
+	if err != nil && (chain.IsEnding(err) || errors.Is(err, replay.ErrDiverged)) {
+		g.Abort(err)
+	}
+	if err == nil && len(reply) > inv.Limits.ReplyBytes {
+		err = &abi.Error{Code: abi.CodeLimit, Message: fmt.Sprintf("the reply has %d bytes, more than the limit reply_bytes of %d", len(reply), inv.Limits.ReplyBytes)}
+	}
+	if err == nil {
+		if full := inv.holdReply(len(reply)); full != nil {
+			err = &abi.Error{Code: abi.CodeLimit, Message: "the reply: " + full.Error()}
+		}
+	}
+	if err == nil {
+		inv.chargeReply(g, len(reply))
+		inv.Pending = reply
+		return int32(len(reply))
+	}
+	if inv.Pending, err = abi.Marshal(chain.AsError(err, abi.CodeInternal)); err != nil {
+		g.Abort(err)
+	}
+	return -int32(len(inv.Pending))
+}

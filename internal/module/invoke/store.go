@@ -1,0 +1,74 @@
+package invoke
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+)
+
+// stored makes a call of the durable values, if the entry may. The guest waits
+// for the database, which is not its time.
+func (inv *Invocation) stored(q func() replay.HostCall, do func() ([]byte, error)) ([]byte, error) {
+	return inv.Ask(q, func() (reply []byte, err error) {
+		if !inv.Grants.Store {
+			return nil, notGranted("store")
+		}
+		defer inv.syncClock()
+		inv.wait(func() { reply, err = do() })
+		return reply, err
+	})
+}
+
+func (inv *Invocation) StoreGet(ctx context.Context, key string) ([]byte, error) {
+	return inv.stored(func() replay.HostCall {
+		return replay.HostCall{Name: "store_get", Bytes: []replay.Blob{replay.Blob(key)}}
+	}, func() ([]byte, error) {
+		value, ok, err := inv.Call.StoreGet(ctx, key)
+		if err != nil || !ok {
+			return nil, err
+		}
+		return abi.Marshal(value)
+	})
+}
+
+// maxTTLSeconds is the longest time to live that a guest can name; stores may
+// have a shorter one.
+const maxTTLSeconds = 1 << 32
+
+func (inv *Invocation) StoreSet(ctx context.Context, key string, value []byte, version, ttl int64) ([]byte, error) {
+	return inv.stored(func() replay.HostCall {
+		return replay.HostCall{Name: "store_set", Bytes: []replay.Blob{replay.Blob(key), value}, Numbers: []int64{version, ttl}}
+	}, func() ([]byte, error) {
+		if ttl < 0 || ttl > maxTTLSeconds {
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: fmt.Sprintf("store_set: a time to live of %d seconds; want 0 for none, or more", ttl)}
+		}
+		now, err := inv.Call.StoreSet(ctx, key, value, version, time.Duration(ttl)*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(abi.LocalVersion{Version: now})
+	})
+}
+
+func (inv *Invocation) StoreDelete(ctx context.Context, key string) ([]byte, error) {
+	return inv.stored(func() replay.HostCall {
+		return replay.HostCall{Name: "store_delete", Bytes: []replay.Blob{replay.Blob(key)}}
+	}, func() ([]byte, error) {
+		return nil, inv.Call.StoreDelete(ctx, key)
+	})
+}
+
+func (inv *Invocation) StoreAdd(ctx context.Context, key string, delta int64) ([]byte, error) {
+	return inv.stored(func() replay.HostCall {
+		return replay.HostCall{Name: "store_add", Bytes: []replay.Blob{replay.Blob(key)}, Numbers: []int64{delta}}
+	}, func() ([]byte, error) {
+		sum, err := inv.Call.StoreAdd(ctx, key, delta)
+		if err != nil {
+			return nil, err
+		}
+		return abi.Marshal(sum)
+	})
+}

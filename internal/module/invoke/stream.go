@@ -1,0 +1,72 @@
+package invoke
+
+import (
+	"context"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/replay"
+)
+
+// NextStream opens the stream of what the hook wraps.
+func (inv *Invocation) NextStream(ctx context.Context, patch []byte) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "next_stream", Bytes: []replay.Blob{patch}} }, func() ([]byte, error) {
+		defer inv.syncClock()
+		const what = "next_stream: patch"
+		var p any
+		var err error
+		switch inv.Hook {
+		case abi.HookWrapModel:
+			p = &abi.RequestPatch{}
+			err = inv.Decode(what, patch, p)
+		case abi.HookWrapToolCall:
+			var call abi.CallPatch
+			call, err = inv.callPatch(what, patch)
+			p = &call
+		default:
+			return nil, inv.Call.NextStream(ctx, nil) // says why not
+		}
+		if err != nil {
+			return nil, err
+		}
+		inv.wait(func() { err = inv.Call.NextStream(ctx, p) })
+		return []byte("{}"), err
+	})
+}
+
+// Recv returns what waits of the stream, then its end, then nothing.
+func (inv *Invocation) Recv(ctx context.Context) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "recv"} }, func() ([]byte, error) {
+		defer inv.syncClock()
+		// A byte of text takes six at most as JSON.
+		const escaped, frame = 6, 1 << 10
+		var got abi.Received
+		var err error
+		inv.wait(func() { got, err = inv.Call.Recv(ctx, max(0, inv.Limits.ReplyBytes-frame)/escaped) })
+		if err != nil || got.End == nil && len(got.Chunks) == 0 {
+			return nil, err
+		}
+		return abi.Marshal(got)
+	})
+}
+
+// Send hands chunks outward, and waits while nobody takes them.
+func (inv *Invocation) Send(ctx context.Context, b []byte) ([]byte, error) {
+	return inv.Ask(func() replay.HostCall { return replay.HostCall{Name: "send", Bytes: []replay.Blob{b}} }, func() ([]byte, error) {
+		defer inv.syncClock()
+		var s abi.Sent
+		switch inv.Hook {
+		case abi.HookWrapModel, abi.HookWrapToolCall, abi.HookCallTool:
+		default:
+			return nil, inv.Call.Send(ctx) // says why not
+		}
+		if len(b) == 0 {
+			return nil, &abi.Error{Code: abi.CodeInvalid, Message: `send: want {"chunks": […]}`}
+		}
+		if err := inv.Decode("send", b, &s); err != nil {
+			return nil, err
+		}
+		var err error
+		inv.wait(func() { err = inv.Call.Send(ctx, s.Chunks...) })
+		return nil, err
+	})
+}

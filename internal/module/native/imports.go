@@ -1,0 +1,225 @@
+// Package native is the transport of the ABI itself: hooks are exports of type
+// (input_len: i32) -> i32, and host calls are imports that leave their reply
+// pending for the import read.
+//
+// [Imports] goes into the sandbox's surface, and [Transport] calls hooks. The
+// package translates between Wasm parameters and the methods of
+// [invoke.Invocation], and does nothing else. It imports no other transport.
+package native
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// Transport calls the hooks of native modules.
+type Transport struct{}
+
+func (Transport) Name() string { return "native" }
+
+func (Transport) HostBytes(*policy.Limits) int64 { return 0 }
+
+func (Transport) HookType() sandbox.FuncType { return HookType }
+
+func (Transport) Start(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
+
+func (Transport) Pack(context.Context, *sandbox.Instance, *invoke.Invocation) error { return nil }
+
+func (Transport) Call(ctx context.Context, in *sandbox.Instance, inv *invoke.Invocation) (failed bool, err error) {
+	results, err := in.Call(inv.Context(ctx), string(inv.Hook), api.EncodeI32(int32(len(inv.Pending))))
+	if err != nil {
+		return false, err
+	}
+	switch n := api.DecodeI32(results[0]); n {
+	case 0:
+		return false, nil
+	case 1:
+		return true, nil
+	default:
+		return false, &invoke.AnswerError{Text: fmt.Sprintf("returned %d; want 0 for done or 1 for failed", n)}
+	}
+}
+
+var HookType = sandbox.FuncType{Params: []api.ValueType{api.ValueTypeI32}, Results: []api.ValueType{api.ValueTypeI32}}
+
+// A function is one row of the ABI's table of imports.
+type function struct {
+	name   string
+	params string // a letter each: i is an i32, I an i64
+	result string // the same
+	does   string // the power, in words
+	grant  string // without which it is denied
+	fuel   policy.FuelClass
+
+	// do makes the host call. It is called only where there is a run, or a
+	// configuration for config.
+	do func(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) (reply []byte, err error)
+	// raw stands in the place of do for imports that leave no reply.
+	raw func(inv *invoke.Invocation, g *sandbox.Guest, p []uint64)
+}
+
+// functions are all functions of the ABI, in the order of its table.
+func functions() []function {
+	return []function{
+		{name: "read", params: "ii", result: "i", raw: read, does: "read its input and the replies of host calls"},
+		{name: "write", params: "ii", raw: write, does: "answer"},
+		{name: "next", params: "ii", result: "i", do: next, fuel: policy.FuelRecord, does: "run what it wraps, also several times or not at all"},
+		{name: "next_stream", params: "ii", result: "i", do: nextStream, fuel: policy.FuelRecord, does: "open the stream of what it wraps"},
+		{name: "recv", result: "i", do: recv, does: "read the stream of what it wraps"},
+		{name: "send", params: "ii", result: "i", do: send, fuel: policy.FuelRecord, does: "send chunks of its own"},
+		{name: "messages", params: "iii", result: "i", do: messages, does: "read the conversation, as far as it is granted"},
+		{name: "changed", params: "iI", result: "i", raw: changed, does: "learn where the conversation has changed"},
+		{name: "local_get", params: "ii", result: "i", do: localGet, does: "read run-local values"},
+		{name: "local_set", params: "iiiiI", result: "i", do: localSet, fuel: policy.FuelValue, does: "keep run-local values"},
+		{name: "local_delete", params: "ii", result: "i", do: localDelete, fuel: policy.FuelValue, does: "delete run-local values"},
+		{name: "local_add", params: "iiI", result: "i", do: localAdd, fuel: policy.FuelValue, does: "count in run-local values"},
+		{name: "emit", params: "ii", result: "i", do: emit, fuel: policy.FuelRecord, does: "send events of its own"},
+		{name: "config", result: "i", do: config, does: "read its configuration"},
+		{name: "log", params: "iii", raw: logText, fuel: policy.FuelRecord, does: "log"},
+		{name: "model", params: "ii", result: "i", grant: "model", do: model, fuel: policy.FuelRecord, does: "call a model"},
+		{name: "tool", params: "ii", result: "i", grant: "tool:NAME", do: tool, fuel: policy.FuelRecord, does: "call tools of the agent"},
+		{name: "http", params: "ii", result: "i", grant: "http:HOST", do: sendHTTP, does: "send HTTP requests"},
+		{name: "store_get", params: "ii", result: "i", grant: "store", do: storeGet, does: "read durable values"},
+		{name: "store_set", params: "iiiiII", result: "i", grant: "store", do: storeSet, fuel: policy.FuelRecord, does: "keep durable values"},
+		{name: "store_delete", params: "ii", result: "i", grant: "store", do: storeDelete, fuel: policy.FuelRecord, does: "delete durable values"},
+		{name: "store_add", params: "iiI", result: "i", grant: "store", do: storeAdd, fuel: policy.FuelRecord, does: "count in durable values"},
+	}
+}
+
+// Imports returns all functions of the ABI, in the order of its table.
+func Imports() []invoke.Import {
+	rows := functions()
+	out := make([]invoke.Import, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		out[i] = invoke.Import{Import: sandbox.Import{Module: abi.ImportModule, Name: row.name,
+			Params: invoke.ValueTypes(row.params), Results: invoke.ValueTypes(row.result), Func: row.call}, Does: row.does, Grant: row.grant, Fuel: row.fuel}
+	}
+	return out
+}
+
+// call is the import as the sandbox calls it.
+func (row *function) call(ctx context.Context, g *sandbox.Guest, p []uint64) {
+	inv := invoke.Of(ctx)
+	inv.Begin(g, row.fuel)
+	if row.raw != nil {
+		row.raw(inv, g, p)
+	} else {
+		inv.DropReply()
+		reply, err := row.reply(ctx, inv, g, p)
+		p[0] = api.EncodeI32(inv.SetReply(g, reply, err))
+	}
+	inv.End()
+}
+
+func (row *function) reply(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	if err := inv.CheckAvailable(row.name); err != nil {
+		return nil, err
+	}
+	return row.do(ctx, inv, g, p)
+}
+
+// number is a parameter that is a signed i32.
+func number(p uint64) int { return int(api.DecodeI32(p)) }
+
+// u32 is a parameter that is a pointer or a length.
+func u32(p uint64) uint64 { return uint64(api.DecodeU32(p)) }
+
+func read(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
+	n := min(uint64(len(inv.Pending)), u32(p[1]))
+	if n > 0 {
+		g.Write(uint32(u32(p[0])), inv.Pending[:n])
+		inv.BytesIn += int64(n)
+	}
+	p[0] = n
+}
+
+func write(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
+	inv.TakeAnswer(g, u32(p[0]), u32(p[1]))
+}
+
+func logText(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
+	level, ptr, n := api.DecodeI32(p[0]), u32(p[1]), u32(p[2])
+	if !invoke.InMemory(g, ptr, n) {
+		g.Read(uint32(ptr), uint32(n)) // does not return
+	}
+	inv.LogGuest(g, level, int(n), func(keep int) []byte { return g.Read(uint32(ptr), uint32(keep)) })
+}
+
+// changed returns the index itself, which is no length.
+func changed(inv *invoke.Invocation, g *sandbox.Guest, p []uint64) {
+	inv.Pending = nil
+	err := invoke.Unavailable("changed")
+	first := 0
+	if inv.Running() {
+		first, err = inv.Changed(number(p[0]), int64(p[1]))
+	}
+	if err != nil {
+		p[0] = api.EncodeI32(inv.SetReply(g, nil, err))
+		return
+	}
+	p[0] = api.EncodeI32(int32(first))
+}
+
+func next(ctx context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	reply, err := inv.Next(ctx, inv.TakeBriefly(g, "next", u32(p[0]), u32(p[1])))
+	g.Tick()
+	return reply, err
+}
+
+func messages(_ context.Context, inv *invoke.Invocation, _ *sandbox.Guest, p []uint64) ([]byte, error) {
+	return inv.MessagesBriefly(number(p[0]), number(p[1]), number(p[2]))
+}
+
+func localGet(_ context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := inv.TakeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return inv.LocalGet(key)
+}
+
+func localSet(_ context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := inv.TakeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return inv.LocalSet(key, inv.TakeBriefly(g, "local_set", u32(p[2]), u32(p[3])), int64(p[4]))
+}
+
+func localDelete(_ context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := inv.TakeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return inv.LocalDelete(key)
+}
+
+func localAdd(_ context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	key, err := inv.TakeKey(g, u32(p[0]), u32(p[1]))
+	if err != nil {
+		return nil, err
+	}
+	return inv.LocalAdd(key, int64(p[2]))
+}
+
+func emit(_ context.Context, inv *invoke.Invocation, g *sandbox.Guest, p []uint64) ([]byte, error) {
+	ptr, n := u32(p[0]), u32(p[1])
+	if invoke.InMemory(g, ptr, n) {
+		if err := invoke.CheckEvent(int(n)); err != nil {
+			return nil, err
+		}
+	}
+	return inv.Emit(inv.Take(g, "emit", ptr, n))
+}
+
+func config(_ context.Context, inv *invoke.Invocation, _ *sandbox.Guest, _ []uint64) ([]byte, error) {
+	return inv.Config, nil
+}

@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/egress"
+)
+
+// Grants are the powers that an entry is given beyond computing. The zero
+// value reads all messages and grants nothing else.
+type Grants struct {
+	Read  chain.Read // which messages; chain.ReadAll when empty
+	Model bool       // model calls of its own
+	Tools []string   // tools of the agent that it may call, by name
+	HTTP  []string   // hosts that it may send requests to; see [egress.Pattern]
+	Store bool       // durable values
+}
+
+const grantForms = "read:all, read:last, read:none, model, tool:NAME, http:HOST, store"
+
+// ParseGrants reads grants as they are written in configurations: read:last,
+// model, tool:NAME, http:HOST, store.
+func ParseGrants(list []string) (Grants, error) {
+	var g Grants
+	for _, s := range list {
+		if err := g.add(s); err != nil {
+			return Grants{}, fmt.Errorf("grant %q: %w", s, err)
+		}
+	}
+	return g, nil
+}
+
+func (g *Grants) add(s string) error {
+	power, what, has := strings.Cut(s, ":")
+	switch power {
+	case "model", "store":
+		if has {
+			return fmt.Errorf("want %s alone", power)
+		}
+		g.Model = g.Model || power == "model"
+		g.Store = g.Store || power == "store"
+		return nil
+	case "read":
+		return g.addRead(chain.Read(what))
+	case "tool":
+		if what == "" || len(what) > abi.MaxName {
+			return fmt.Errorf("want tool:NAME, with the name of one of the agent's tools")
+		}
+		g.Tools = appendNew(g.Tools, what)
+		return nil
+	case "http":
+		if what == "" || strings.ContainsAny(what, "/?#@ \t") {
+			return fmt.Errorf("want http:HOST, with a host and perhaps a port (http:api.example.com), not an address")
+		}
+		if _, err := egress.ParsePattern(what); err != nil {
+			return fmt.Errorf("want http:HOST: %w", err)
+		}
+		g.HTTP = appendNew(g.HTTP, strings.ToLower(what))
+		return nil
+	default:
+		return fmt.Errorf("no such power; there are %s", grantForms)
+	}
+}
+
+func (g *Grants) addRead(r chain.Read) error {
+	switch {
+	case r != chain.ReadAll && r != chain.ReadLast && r != chain.ReadNone:
+		return fmt.Errorf("want read:all, read:last or read:none")
+	case g.Read != "" && g.Read != r:
+		return fmt.Errorf("contradicts read:%s", g.Read)
+	}
+	g.Read = r
+	return nil
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+// Strings returns the grants in the form that ParseGrants reads, sorted.
+func (g Grants) Strings() []string {
+	var out []string
+	if g.Read != "" {
+		out = append(out, "read:"+string(g.Read))
+	}
+	if g.Model {
+		out = append(out, "model")
+	}
+	for _, t := range g.Tools {
+		out = append(out, "tool:"+t)
+	}
+	for _, h := range g.HTTP {
+		out = append(out, "http:"+h)
+	}
+	if g.Store {
+		out = append(out, "store")
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,152 @@
+// Package probe calls a single hook of a module without an agent.
+package probe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+)
+
+// Options are for [Module.Probe].
+type Options struct {
+	Hook   abi.Hook
+	Input  json.RawMessage // {} when empty; its common part may be left out
+	Config json.RawMessage
+	Grants policy.Grants
+	// Messages are the lists that the hook may read, beside those in the input.
+	Messages []abi.Message
+	// Next are the replies to next, one after the other: a *abi.Response or an
+	// *abi.Result as JSON, in the form {"response": …} or {"result": …}.
+	Next []json.RawMessage
+	// Event hears what the hook emits and logs; may be nil.
+	Event func(abi.Event)
+}
+
+// Call calls one hook of the module by itself, without an agent, and returns
+// its answer, nil for none. The error is an *abi.Error if the hook failed, a
+// *chain.Fault, or says what is wrong with the input.
+func Call(ctx context.Context, m *module.Module, o *Options) (json.RawMessage, error) {
+	in, answer := abi.Exchange(o.Hook)
+	switch {
+	case in == nil:
+		return nil, fmt.Errorf("%q is not a hook; the hooks are %v", o.Hook, abi.Hooks())
+	case !slices.Contains(m.Hooks(), o.Hook):
+		return nil, fmt.Errorf("the module has no hook %s that runs call; it has %v", o.Hook, m.Hooks())
+	}
+	if len(o.Input) > 0 {
+		if _, err := abi.Decode(o.Input, in); err != nil {
+			return nil, fmt.Errorf("the input of %s: %w", o.Hook, err)
+		}
+	}
+	mw, err := m.Configure(ctx, "probe", o.Config, o.Grants)
+	if err != nil {
+		return nil, err
+	}
+	defer mw.Close()
+	c, err := chain.New(chain.Entry{Name: "probe", Middleware: mw, Read: o.Grants.Read})
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.Open(ctx, "run_probe", &prober{event: o.Event}, chain.NewLocals())
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p := &chain.Probe{Entry: "probe", Hook: o.Hook, Input: in, Answer: answer, Next: o.next()}
+	showLists(p, in, o.Messages)
+	if err := r.Probe(ctx, p); err != nil {
+		return nil, err
+	}
+	if reflect.ValueOf(answer).Elem().IsZero() {
+		return nil, nil
+	}
+	return abi.Marshal(answer)
+}
+
+// showLists gives a probe the lists that its input stands for: what items the
+// input has, or else messages.
+func showLists(p *chain.Probe, in any, messages []abi.Message) {
+	revisions := chain.NewRevisions()
+	v := reflect.ValueOf(in).Elem()
+	places := [2]reflect.Value{v.FieldByName("Messages"), {}}
+	if request := v.FieldByName("Request"); request.IsValid() {
+		places[abi.ListRequest] = request.FieldByName("Messages")
+		places[abi.ListState] = reflect.New(reflect.TypeFor[abi.List]()).Elem()
+	}
+	for n, place := range places {
+		if !place.IsValid() {
+			continue
+		}
+		items := place.Interface().(abi.List).Items
+		if items == nil {
+			items = messages
+		}
+		for i := range items {
+			if items[i].ID == "" {
+				items[i].ID = fmt.Sprintf("msg_%d", i+1)
+			}
+		}
+		p.Lists[n] = chain.NewList(revisions, items)
+	}
+	p.Shown = func(n int, l abi.List) { places[n].Set(reflect.ValueOf(l)) }
+}
+
+// next gives the replies in their order.
+func (o *Options) next() func(context.Context, any) (any, error) {
+	n := 0
+	return func(context.Context, any) (any, error) {
+		if n++; n > len(o.Next) {
+			return nil, &abi.Error{Code: abi.CodeUnavailable, Message: fmt.Sprintf("call %d of next: there are %d replies; give more with --next", n, len(o.Next))}
+		}
+		var reply struct {
+			Response *abi.Response `json:"response"`
+			Result   *abi.Result   `json:"result"`
+			Error    *abi.Error    `json:"error"`
+		}
+		if _, err := abi.Decode(o.Next[n-1], &reply); err != nil {
+			return nil, fmt.Errorf("reply %d of next: %w", n, err)
+		}
+		switch {
+		case reply.Error != nil:
+			return nil, reply.Error
+		case o.Hook == abi.HookWrapModel && reply.Response != nil:
+			return reply.Response, nil
+		case o.Hook == abi.HookWrapToolCall && reply.Result != nil:
+			return reply.Result, nil
+		}
+		return nil, errors.New(`a reply of next is {"response": …}, {"result": …} or {"error": …}`)
+	}
+}
+
+// A prober is the host of a probe.
+type prober struct {
+	event func(abi.Event)
+	ids   int
+}
+
+// Where says where in a run it would be.
+func (p *prober) Where() abi.Run {
+	return abi.Run{ID: "run_probe", Agent: "probe", Step: 1, StepID: "step_1", MaxSteps: 20, NowMS: 1_767_225_600_000}
+}
+
+// Send hands an event on.
+func (p *prober) Send(e abi.Event) abi.Event {
+	if p.event != nil {
+		p.event(e)
+	}
+	return e
+}
+
+// NewID returns an id for a message.
+func (p *prober) NewID() string {
+	p.ids++
+	return fmt.Sprintf("new_%d", p.ids)
+}

@@ -1,0 +1,38 @@
+package replay
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+// Blob is bytes that stand in JSON as a string where they are UTF-8, and as
+// {"base64": "…"} otherwise.
+type Blob []byte
+
+type base64Blob struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSON writes a string, or an object with base64.
+func (b Blob) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(b) {
+		return abi.Marshal(string(b))
+	}
+	return abi.Marshal(base64Blob{b})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Blob) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '{' {
+		var o base64Blob
+		err := json.Unmarshal(text, &o)
+		*b = o.Base64
+		return err
+	}
+	var s string
+	err := json.Unmarshal(text, &s)
+	*b = Blob(s)
+	return err
+}

@@ -1,0 +1,128 @@
+// Package replay records hook calls and plays them back, so that another machine
+// can reproduce a fault.
+//
+// A [Recorder] collects everything that a call's outcome depends on. A [Bundle]
+// is a fault with the recordings of its instance; a [Dir] stores the newest
+// bundles as files. A [Player] answers a guest from a recording, and Compare
+// reports how a replayed call differs. The package runs no guest: package
+// module does, and never the other way round.
+package replay
+
+import (
+	"archive/zip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+)
+
+// A Bundle is a fault with all that it depended on, so that another machine can
+// reproduce it. It holds what the module saw: its configuration, inputs with
+// the conversation in them, and the host's replies; no keys, which modules
+// never see.
+type Bundle struct {
+	Version int           `json:"version"` // 1
+	Time    time.Time     `json:"time"`
+	Module  string        `json:"module"` // what it was loaded as
+	Digest  string        `json:"digest"`
+	Entry   string        `json:"entry"`
+	Run     string        `json:"run"`
+	Config  Blob          `json:"config"`
+	Grants  []string      `json:"grants"`
+	Limits  policy.Limits `json:"limits"`
+
+	Fault Fault `json:"fault"`
+	// Call is the call that faulted, Earlier those that its instance served in
+	// the run before, and Dropped how many of those are missing.
+	Call    Recording   `json:"visit"`
+	Earlier []Recording `json:"earlier,omitempty"`
+	Dropped int         `json:"dropped,omitempty"`
+
+	Wasm []byte `json:"-"`
+}
+
+// A Fault is what the fault said.
+type Fault struct {
+	Stage  chain.Stage `json:"stage"`
+	Cause  string      `json:"cause"`
+	Limit  string      `json:"limit,omitempty"`
+	Value  int64       `json:"value,omitempty"`
+	Stack  []string    `json:"stack,omitempty"`
+	Stderr []string    `json:"stderr,omitempty"`
+	// Judged says that the module came to its end, and that the chain could not
+	// apply its answer.
+	Judged bool `json:"judged,omitempty"`
+}
+
+const (
+	version    = 1
+	suffix     = ".fault.zip"
+	maxBundles = 100      // that a directory keeps
+	maxJSON    = 96 << 20 // that are read
+)
+
+func (b *Bundle) encode(w io.Writer, module *PackedModule) error {
+	z := zip.NewWriter(w)
+	if err := module.write(z); err != nil {
+		return err
+	}
+	text, err := abi.Marshal(b)
+	if err != nil {
+		return err
+	}
+	part, err := z.CreateHeader(&zip.FileHeader{Name: "bundle.json", Method: zip.Deflate, Modified: b.Time})
+	if err == nil {
+		_, err = part.Write(text)
+	}
+	if err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// Read reads a bundle, which may come from anybody. An error says what is
+// wrong with it.
+func Read(path string) (*Bundle, error) {
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, fmt.Errorf("read bundle %s: %w", path, err)
+	}
+	defer z.Close()
+	b := &Bundle{}
+	text, err := readPart(z, "bundle.json", maxJSON)
+	if err == nil {
+		_, err = abi.Decode(text, b)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read bundle %s: bundle.json: %w", path, err)
+	case b.Version != version:
+		return nil, fmt.Errorf("read bundle %s: version %d; this host knows version %d", path, b.Version, version)
+	}
+	if b.Wasm, err = readPart(z, "module.wasm", policy.MaxBytes); err != nil {
+		return nil, fmt.Errorf("read bundle %s: module.wasm: %w", path, err)
+	}
+	if sum := sha256.Sum256(b.Wasm); hex.EncodeToString(sum[:]) != b.Digest {
+		return nil, fmt.Errorf("read bundle %s: module.wasm has the SHA-256 %x, not %.64q", path, sum, b.Digest)
+	}
+	return b, nil
+}
+
+func readPart(z *zip.ReadCloser, name string, most int64) ([]byte, error) {
+	f, err := z.Open(name)
+	if err != nil {
+		return nil, errors.New("is missing; is this a bundle of a fault?")
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("has more than %d bytes", most)
+	}
+	return b, err
+}

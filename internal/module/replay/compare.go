@@ -1,0 +1,106 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/chain"
+)
+
+// A Result is what came of replaying a bundle.
+type Result struct {
+	// Same says that the module did what was recorded, to the unit of fuel.
+	Same bool `json:"same"`
+	// Differences are what it did otherwise, a sentence each.
+	Differences []string `json:"differences,omitempty"`
+	// Incomplete says what of the recording is missing; empty: nothing.
+	Incomplete string `json:"incomplete,omitempty"`
+
+	Cause string `json:"cause"` // of the fault, as it was now; empty if there was none
+	Fuel  uint64 `json:"fuel"`
+	Calls int    `json:"calls"` // host calls, of those that were recorded
+}
+
+// An Outcome is what a recorded call did when it was replayed.
+type Outcome struct {
+	Fuel   uint64
+	Output []byte
+	Calls  int // recorded host calls that it made again
+	Err    error
+}
+
+// Compare tells how a visit went otherwise than the one that was r.
+func (r *Recording) Compare(now *Outcome) []string {
+	var out []string
+	var failed *abi.Error
+	switch {
+	case errors.As(now.Err, &failed) && !r.Failed:
+		out = append(out, "it failed now: "+failed.Message)
+	case now.Err != nil && !errors.As(now.Err, &failed):
+		out = append(out, "it faulted now: "+now.Err.Error())
+	case now.Err == nil && r.Failed:
+		out = append(out, "it failed then, and does not now")
+	}
+	return append(out, r.compareWork(now)...)
+}
+
+// compareWork compares what a visit did, whatever it came to.
+func (r *Recording) compareWork(now *Outcome) []string {
+	var out []string
+	if r.Fuel != now.Fuel {
+		out = append(out, fmt.Sprintf("it used %d fuel then, and %d now", r.Fuel, now.Fuel))
+	}
+	if !bytes.Equal(r.Output, now.Output) {
+		out = append(out, "it wrote another answer")
+	}
+	if left := len(r.Calls) - now.Calls; left > 0 {
+		out = append(out, fmt.Sprintf("%d of its %d host calls were not made again", left, len(r.Calls)))
+	}
+	return out
+}
+
+// Compare tells how the visit that faulted went otherwise.
+func (b *Bundle) Compare(now *Outcome) []string {
+	if b.Fault.Judged {
+		return b.Call.Compare(now)
+	}
+	var out []string
+	var fault *chain.Fault
+	switch {
+	case errors.Is(now.Err, ErrDiverged):
+		out = append(out, now.Err.Error())
+	case b.AnsweredLate(now.Err):
+	case !errors.As(now.Err, &fault):
+		out = append(out, "it did not fault")
+	case b.Fault.Limit == "hook_time" && (fault.Limit == "fuel" || fault.Limit == "hook_time"):
+		// Time ended it there, and the fuel of that time here.
+	default:
+		out = append(out, b.Fault.compare(fault)...)
+	}
+	return append(out, b.Call.compareWork(now)...)
+}
+
+// AnsweredLate says that the module came to its end there, and here again, but that the
+// host had no time left there to read its answer.
+func (b *Bundle) AnsweredLate(err error) bool {
+	return err == nil && b.Fault.Limit == "hook_time" && !b.Call.Stopped
+}
+
+func (f *Fault) compare(now *chain.Fault) []string {
+	var out []string
+	if f.Cause != now.Text() {
+		out = append(out, fmt.Sprintf("the cause was %q, and is %q", f.Cause, now.Text()))
+	}
+	if f.Stage != now.Stage || f.Limit != now.Limit || f.Value != now.Value {
+		out = append(out, fmt.Sprintf("it faulted at stage %q over limit %q of %d, and now at stage %q over limit %q of %d",
+			f.Stage, f.Limit, f.Value, now.Stage, now.Limit, now.Value))
+	}
+	if stack := strings.Split(now.Stack, "\n"); now.Stack != "" && !slices.Equal(f.Stack, stack) {
+		out = append(out, "the guest's stack is another")
+	}
+	return out
+}

@@ -1,0 +1,274 @@
+// Package schema compiles the JSON Schema that a module gives for its
+// configuration, and checks configurations against it. Modules are untrusted:
+// a schema has bounded size and work, and refers only to itself. The package
+// knows nothing of modules.
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/agent-runner/agent-runner/abi"
+)
+
+const (
+	// maxSchema is the length of a schema, in bytes.
+	maxSchema = 64 << 10
+	// maxValues is how many values a schema may consist of when each
+	// reference is replaced by what it refers to: a bound for the work that
+	// checking one value of a configuration takes.
+	maxValues = 50_000
+)
+
+// Compile makes a module's schema ready. The schema is the module's
+// word, and the validator follows it without bounds, so that references
+// within it must come to an end, soon, and there are none to elsewhere.
+func Compile(raw json.RawMessage) (_ *jsonschema.Resolved, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(raw), maxSchema)
+	}
+	var tree any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return nil, err
+	}
+	if _, ok := tree.(map[string]any); !ok {
+		return nil, errors.New("want an object")
+	}
+	w := sizer{root: tree, refs: map[string]int{}}
+	if _, err := w.of(tree, true); err != nil {
+		return nil, err
+	}
+	if err := checkKeywords(tree, ""); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be used: %v", r)
+		}
+	}()
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return nil, cutError(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return nil, cutError(err)
+	}
+	// Draft and meta-schema are looked at by Validate only.
+	if s := schema.Schema; s != "" && !strings.Contains(s, "json-schema.org/draft/2020-12/") && !strings.Contains(s, "json-schema.org/draft-07/") {
+		return nil, fmt.Errorf("$schema is %.64q; want draft 2020-12 or draft-07", s)
+	}
+	return resolved, nil
+}
+
+// sizer measures a schema.
+type sizer struct {
+	root any
+	refs map[string]int // what a reference stands for; 0 while it is measured
+}
+
+// of counts the values in a part of a schema, references followed.
+func (w *sizer) of(part any, top bool) (int, error) {
+	work := 1
+	add := func(n int, err error) error {
+		if work += n; err == nil && work > maxValues {
+			err = fmt.Errorf("its references multiply to more than %d values", maxValues)
+		}
+		return err
+	}
+	switch part := part.(type) {
+	case []any:
+		for _, v := range part {
+			if err := add(w.of(v, false)); err != nil {
+				return 0, err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			v := part[key]
+			text, isText := v.(string)
+			var err error
+			switch {
+			case key == "$ref" && isText:
+				err = add(w.ofRef(text))
+			case (key == "$id" && !top || key == "$dynamicRef" || key == "$recursiveRef") && isText:
+				err = fmt.Errorf("%s is not allowed; refer to a part of the schema with a $ref like #/$defs/name", key)
+			default:
+				err = add(w.of(v, false))
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return work, nil
+}
+
+func (w *sizer) ofRef(ref string) (int, error) {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok || pointer != "" && pointer[0] != '/' {
+		return 0, fmt.Errorf("$ref %.64q: only references within the schema are allowed, like #/$defs/name", ref)
+	}
+	if work, seen := w.refs[ref]; seen {
+		if work == 0 {
+			return 0, fmt.Errorf("$ref %.64q leads back to itself; recursive schemas are not allowed", ref)
+		}
+		return work, nil
+	}
+	target, err := follow(w.root, pointer)
+	if err != nil {
+		return 0, fmt.Errorf("$ref %.64q: %w", ref, err)
+	}
+	w.refs[ref] = 0
+	work, err := w.of(target, pointer == "")
+	w.refs[ref] = work
+	return work, err
+}
+
+// follow finds what a JSON pointer in a URI fragment points to.
+func follow(v any, pointer string) (any, error) {
+	pointer, err := url.PathUnescape(pointer)
+	if err != nil {
+		return nil, errors.New("is not well-formed")
+	}
+	if pointer == "" {
+		return v, nil
+	}
+	for step := range strings.SplitSeq(pointer[1:], "/") {
+		step = pointerEscapes.Replace(step)
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[step]
+			if !ok {
+				return nil, fmt.Errorf("there is no %.64q", step)
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, fmt.Errorf("there is no element %.64q", step)
+			}
+			v = in[i]
+		default:
+			return nil, fmt.Errorf("there is no %.64q", step)
+		}
+	}
+	return v, nil
+}
+
+// Check holds a configuration against a schema. The error begins with
+// the path of what is wrong.
+func Check(schema *jsonschema.Resolved, config json.RawMessage) (err error) {
+	if err := abi.Valid(config); err != nil {
+		return err
+	}
+	if schema == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the module's config_schema cannot be used: %v", r)
+		}
+	}()
+	var v any
+	if err := json.Unmarshal(config, &v); err != nil {
+		return err
+	}
+	if err := schema.Validate(v); err != nil {
+		return configError(err)
+	}
+	return nil
+}
+
+// validating is how the validator says where in the schema it was.
+var validating = regexp.MustCompile(`^(?s)validating ([^:]*): (.*)$`)
+
+// configError turns where the validator was in the schema into where that is
+// in the configuration.
+func configError(err error) error {
+	text, at, path := err.Error(), "", ""
+	for m := validating.FindStringSubmatch(text); m != nil; m = validating.FindStringSubmatch(text) {
+		// What does not lie below the last place is what a reference led to: the
+		// same value.
+		if step, ok := strings.CutPrefix(m[1], at); ok {
+			path += configPath(step)
+		}
+		at, text = m[1], m[2]
+		if at == "root" {
+			at = ""
+		}
+	}
+	text = cutError(errors.New(inPlainWords(text))).Error()
+	if path = strings.TrimPrefix(path, "."); path != "" {
+		text = path + ": " + text
+	}
+	return errors.New(text)
+}
+
+// plainWords say what the validator says, without the terms of the language
+// it is written in.
+var plainWords = []struct {
+	says  *regexp.Regexp
+	means string
+}{
+	{regexp.MustCompile(`^(?s)type: .* has type "(\w+)", want (?:one of )?(.*)$`), "is of type $1; want $2"},
+	{regexp.MustCompile(`^(?s)enum: (?:map\[.*\]|\[.*\]|(.*)) does not equal any of: \[(.*)\]$`), "is not one of $2"},
+	{regexp.MustCompile(`^(?s)const: .* does not equal (.*)$`), "want $1"},
+	{regexp.MustCompile(`^m(?:ini|axi)mum: (\S+) is (\S+) than (-?\d+)\.?0*$`), "$1 is $2 than $3"},
+	{regexp.MustCompile(`^(?s)(anyOf|oneOf): did not validate against any of .*$`), "fits none of the schemas in $1"},
+	{regexp.MustCompile(`^(?s)oneOf: validated against both .*$`), "fits more than one of the schemas in oneOf"},
+	{regexp.MustCompile(`^(?s)not: validated against .*$`), "fits the schema in not"},
+	{regexp.MustCompile(`^(?s)contains: .* does not have an item matching .*$`), "has no item that fits the schema in contains"},
+}
+
+func inPlainWords(text string) string {
+	for _, w := range plainWords {
+		if w.says.MatchString(text) {
+			return w.says.ReplaceAllString(text, w.means)
+		}
+	}
+	return text
+}
+
+// configPath is the way from one value of a configuration to another, whose
+// place in the schema lies so many steps deeper.
+func configPath(steps string) string {
+	var b strings.Builder
+	list := strings.Split(steps, "/")
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
+		case "properties":
+			if i++; i < len(list) {
+				b.WriteString("." + pointerEscapes.Replace(list[i]))
+			}
+		case "items", "prefixItems", "contains":
+			b.WriteString("[]")
+		}
+	}
+	return b.String()
+}
+
+// pointerEscapes undoes the escapes of JSON pointers.
+var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
+
+// cutError bounds an error that may hold a whole schema or configuration.
+func cutError(err error) error {
+	const most = 500
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return errors.New(text)
+}

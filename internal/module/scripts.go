@@ -1,0 +1,134 @@
+package module
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agent-runner/agent-runner/internal/module/javascript"
+	"github.com/agent-runner/agent-runner/internal/module/policy"
+	"github.com/agent-runner/agent-runner/internal/module/script"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// loadScript loads a script that was bundled before.
+func (l *Loader) loadScript(ctx context.Context, src source, bundle []byte, limits policy.Limits) (*Module, error) {
+	limits, err := limits.WithDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("load module %s: %w", src.name, err)
+	}
+	limits.ModuleBytes = cmp.Or(limits.ModuleBytes, sandbox.DefaultModuleBytes)
+	if most := limits.ModuleBytes; int64(len(bundle)) > most {
+		return nil, refuse(src.name, fmt.Sprintf("has %d bytes with all that it imports, more than the limit module_bytes of %d", len(bundle), most),
+			"import less, or raise the limit")
+	}
+	limits.StackBytes = cmp.Or(limits.StackBytes, script.DefaultStackBytes)
+	limits.HookTime = cmp.Or(limits.HookTime, sandbox.DefaultHookTime)
+	limits.Fuel = cmp.Or(limits.Fuel, sandbox.DefaultFuel)
+	own := script.WithGrace(limits.Limits)
+	own.ModuleBytes = int64(len(javascript.Engine())) // the limit is the script's
+	image, err := l.sandbox.Load(ctx, src.name, javascript.Engine(), own)
+	if err != nil {
+		return nil, err
+	}
+	asked := limits.Limits
+	limits.Limits = image.Limits()
+	limits.ModuleBytes, limits.HookTime, limits.Fuel = asked.ModuleBytes, asked.HookTime, asked.Fuel
+	s, err := script.New(bundle, limits.Limits)
+	if err != nil {
+		image.Close()
+		return nil, refuse(src.name, err.Error(), "raise the limit")
+	}
+	sum := sha256.Sum256(bundle)
+	m := &Module{loader: l, source: src, digest: hex.EncodeToString(sum[:]), limits: limits, image: image, transport: s, readable: s.Readable}
+	return l.finish(ctx, m, bundle)
+}
+
+// loadScriptFile loads a script as its author wrote it, or a bundle.
+func (l *Loader) loadScriptFile(ctx context.Context, path string, limits policy.Limits) (*Module, error) {
+	text, err := readModule(path, limits)
+	if err != nil {
+		return nil, err
+	}
+	if javascript.IsBundle(text) {
+		return l.loadScript(ctx, source{name: path}, text, limits)
+	}
+	s, err := javascript.FindSource(path)
+	if err != nil {
+		return nil, fmt.Errorf("load module: %w", err)
+	}
+	return l.loadScriptSource(ctx, source{name: path}, s, limits)
+}
+
+func (l *Loader) loadScriptSource(ctx context.Context, src source, s javascript.Source, limits policy.Limits) (*Module, error) {
+	bundle, err := l.bundle(ctx, src.name, s)
+	if err != nil {
+		return nil, err
+	}
+	src.warnings = append(src.warnings, bundle.Warnings...)
+	return l.loadScript(ctx, src, bundle.Code, limits)
+}
+
+// BundleScript bundles the script in a file with all that it imports, in a child if
+// there are any. It returns one file of JavaScript that Load accepts.
+func (l *Loader) BundleScript(ctx context.Context, path string) ([]byte, error) {
+	s, err := javascript.FindSource(path)
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.bundle(ctx, path, s)
+	if err != nil {
+		return nil, err
+	}
+	return b.Code, nil
+}
+
+// bundle bundles a script, in a child if there are any.
+func (l *Loader) bundle(ctx context.Context, path string, s javascript.Source) (*javascript.Bundle, error) {
+	bundle, err := l.bundleInChild(ctx, s)
+	if errors.Is(err, sandbox.ErrNoChildren) {
+		s.Guarded = true
+		bundle, err = javascript.Build(s)
+	}
+	var mistake *javascript.Mistake
+	var refused *sandbox.RefusedError
+	switch {
+	case errors.As(err, &mistake):
+		return nil, refuse(path, mistake.Text, "")
+	case errors.As(err, &refused):
+		return nil, refuse(path, refused.Reason, "the script, or what it imports, is too large or nested too deeply")
+	case err != nil:
+		return nil, fmt.Errorf("load module %s: %w", path, err)
+	}
+	return bundle, nil
+}
+
+// Limits of the child that bundles a script without files. A script of 1 MiB takes less
+// than 1 s of processor time and 150 MiB.
+const (
+	bundleMemory  = 512 << 20
+	bundleCPUTime = 10 * time.Second
+)
+
+func (l *Loader) bundleInChild(ctx context.Context, s javascript.Source) (*javascript.Bundle, error) {
+	input, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	job := sandbox.Job{Name: javascript.JobName, Input: input}
+	if s.Text == nil {
+		job.Directory = s.Root
+	} else {
+		job.MemoryBytes, job.CPUTime = bundleMemory, bundleCPUTime
+	}
+	output, err := l.sandbox.RunJob(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return javascript.JobResult(output)
+}

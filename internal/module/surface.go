@@ -1,0 +1,53 @@
+package module
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agent-runner/agent-runner/abi"
+	"github.com/agent-runner/agent-runner/internal/module/extism"
+	"github.com/agent-runner/agent-runner/internal/module/invoke"
+	"github.com/agent-runner/agent-runner/internal/module/native"
+	"github.com/agent-runner/agent-runner/internal/module/script"
+	"github.com/agent-runner/agent-runner/internal/sandbox"
+)
+
+// imports are all functions that modules may import, of every transport.
+func imports() []invoke.Import {
+	return slices.Concat(native.Imports(), extism.Imports(), []invoke.Import{script.Import()})
+}
+
+// surface is what modules may import and how their hooks are typed.
+func surface() sandbox.Surface {
+	s := sandbox.Surface{Name: "ABI version 1", Exports: checkHooks}
+	for _, i := range imports() {
+		s.Imports = append(s.Imports, i.Import)
+	}
+	return s
+}
+
+// checkHooks holds exports against the type of the hooks of the transport that
+// the imports are of.
+func checkHooks(imports []sandbox.ImportInfo) (sandbox.CheckExport, error) {
+	want := native.HookType
+	switch isExtism, isNative := importsOf(imports); {
+	case isExtism && isNative:
+		return nil, &sandbox.RefusedError{
+			Reason: fmt.Sprintf("imports %s and Extism's functions too; a module is of one kind", abi.ImportModule),
+			Fix:    fmt.Sprintf("an Extism plug-in makes the host calls of the ABI by %s", extism.UserModule),
+		}
+	case isExtism:
+		want = extism.HookType
+	}
+	return func(name string) (sandbox.FuncType, bool) { return want, abi.Hook(name).Known() }, nil
+}
+
+// importsOf tells which of the ABI's transports a module's imports are of.
+func importsOf(imports []sandbox.ImportInfo) (isExtism, isNative bool) {
+	for _, imp := range imports {
+		isExtism = isExtism || strings.HasPrefix(imp.Module, extism.ModulePrefix)
+		isNative = isNative || imp.Module == abi.ImportModule
+	}
+	return isExtism, isNative
+}
