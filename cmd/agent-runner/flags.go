@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/agent-runner/agent-runner/abi"
-	"github.com/agent-runner/agent-runner/host/tool"
 	"github.com/agent-runner/agent-runner/host/tool/builtin"
 	"github.com/agent-runner/agent-runner/host/tool/mcp"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
@@ -194,15 +193,4 @@ func configBytes(name, config string) (json.RawMessage, string, error) {
 		return nil, "", fmt.Errorf("--module-config %s: %w", name, err)
 	}
 	return b, path, nil
-}
-
-// among suggests a similar name, or lists the valid ones, as a suffix for an error.
-func among(name string, names []string) string {
-	switch near := tool.Closest(name, names); {
-	case len(near) > 0:
-		return fmt.Sprintf("; did you mean %q?", near[0])
-	case len(names) == 0:
-		return "; name modules with -m or -f"
-	}
-	return "; there are " + strings.Join(names, ", ")
 }

@@ -40,13 +40,13 @@ no login.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			key, err := e.readKey(keyFile)
+			key, err := readKey(e, keyFile)
 			if err != nil {
 				return err
 			}
 			ctx, stop := interruptible(cmd.Context(), func() {})
 			defer stop()
-			return e.explain(ctx, at, e.login(ctx, at, key))
+			return explain(ctx, e, at, saveLogin(ctx, e, at, key))
 		},
 	}
 	cmd.SetUsageTemplate(remoteUsage)
@@ -54,13 +54,13 @@ no login.`,
 	return cmd
 }
 
-// login checks a key against the server, and stores it.
-func (e *env) login(ctx context.Context, at, key string) error {
-	l, err := e.logins()
+// saveLogin checks a key against the server, and stores it.
+func saveLogin(ctx context.Context, e *env, at, key string) error {
+	l, err := readLogins(e)
 	if err != nil {
 		return err
 	}
-	c, err := e.client(at, key)
+	c, err := newClient(e, at, key)
 	if err != nil {
 		return err
 	}
@@ -138,14 +138,14 @@ func ownKey(ctx context.Context, c *client.Client, key string) (*holder, error) 
 }
 
 // readKey reads a key as [env.readSecret] does.
-func (e *env) readKey(path string) (string, error) {
-	text, err := e.readSecret("key", path)
+func readKey(e *env, path string) (string, error) {
+	text, err := readSecret(e, "key", path)
 	return strings.TrimSpace(text), err
 }
 
 // askSecret reads a secret from the terminal without echo. A signal restores the
 // terminal and exits the process.
-func (e *env) askSecret(in *os.File, prompt string) ([]byte, error) {
+func askSecret(e *env, in *os.File, prompt string) ([]byte, error) {
 	fd := int(in.Fd())
 	state, err := term.GetState(fd)
 	if err != nil {
@@ -178,7 +178,7 @@ func newLogout(e *env) *cobra.Command {
 remains valid; to invalidate it, use agent-runner keys revoke.`,
 		Args: wants,
 		RunE: func(_ *cobra.Command, args []string) error {
-			l, err := e.logins()
+			l, err := readLogins(e)
 			if err != nil {
 				return err
 			}

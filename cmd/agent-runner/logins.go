@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// logins holds the servers that the user is logged in to, with their keys. It is stored
+// readLogins holds the servers that the user is logged in to, with their keys. It is stored
 // in a file that only the user can read.
 type logins struct {
 	Current string           `json:"current,omitempty"` // the address of the server that commands use
@@ -26,9 +26,9 @@ type login struct {
 // maxLogins is the maximum size of the logins file, in bytes.
 const maxLogins = 1 << 20
 
-// loginsAt returns the path of the logins file. It is "" if neither $XDG_CONFIG_HOME
+// loginsPath returns the path of the logins file. It is "" if neither $XDG_CONFIG_HOME
 // nor $HOME is set.
-func (e *env) loginsAt() string {
+func loginsPath(e *env) string {
 	if dir := e.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "agent-runner", "servers.json")
 	}
@@ -38,9 +38,9 @@ func (e *env) loginsAt() string {
 	return ""
 }
 
-// logins reads the logins file. A missing file has no logins.
-func (e *env) logins() (*logins, error) {
-	l := &logins{path: e.loginsAt(), Servers: map[string]login{}}
+// readLogins reads the logins file. A missing file has no logins.
+func readLogins(e *env) (*logins, error) {
+	l := &logins{path: loginsPath(e), Servers: map[string]login{}}
 	if l.path == "" {
 		return l, nil
 	}

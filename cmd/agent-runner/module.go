@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,18 +48,9 @@ func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 
 // moduleHost creates a host for a command that loads one module.
 func moduleHost(ctx context.Context, e *env, cmd *cobra.Command, o host.Options) (*host.Host, error) {
-	c := runCommand{env: e, screen: newScreen(e)}
-	o.Logger = c.logger()
+	o.Logger = newLogger(newScreen(e), false)
 	h, _, err := newHost(ctx, e, cmd.Flags().Changed("cache-dir"), o)
 	return h, err
-}
-
-// printJSON writes v as indented JSON to standard output.
-func printJSON(e *env, v any) error {
-	enc := json.NewEncoder(e.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 // powersText lists the capabilities of a module, those of the ABI first.
@@ -107,28 +97,4 @@ func condition(p module.Power) string {
 		return " (if granted " + p.Grant + ")"
 	}
 	return ""
-}
-
-func list[T ~string](items []T, none string) string {
-	if len(items) == 0 {
-		return none
-	}
-	out := make([]string, len(items))
-	for i, item := range items {
-		out[i] = string(item)
-	}
-	return strings.Join(out, ", ")
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// size formats a number of bytes with a unit.
-func size(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

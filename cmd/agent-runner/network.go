@@ -7,23 +7,23 @@ import (
 )
 
 // networkFlags adds the flags for HTTP requests of modules.
-func networkFlags(cmd *cobra.Command, c *runCommand) {
+func networkFlags(cmd *cobra.Command, secrets, private *[]string) {
 	f := cmd.Flags()
-	f.StringArrayVar(&c.secrets, "secret", nil, "a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`")
-	f.StringArrayVar(&c.private, "allow-private", nil, "let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
+	f.StringArrayVar(secrets, "secret", nil, "a secret that modules send as {{secret:NAME}} without seeing its value: `NAME=env:VARIABLE@HOST`")
+	f.StringArrayVar(private, "allow-private", nil, "let modules connect to granted hosts at private addresses in `RANGE`, such as 127.0.0.0/8")
 }
 
-// network returns the options for HTTP requests of modules.
-func (c *runCommand) network() (*egress.Options, error) {
+// networkOptions returns the options for HTTP requests of modules.
+func networkOptions(e *env, secrets, private []string) (*egress.Options, error) {
 	o := &egress.Options{}
-	for _, text := range c.secrets {
-		s, err := egress.ParseSecret(text, c.env.getenv)
+	for _, text := range secrets {
+		s, err := egress.ParseSecret(text, e.getenv)
 		if err != nil {
 			return nil, usagef("--secret: %w", err)
 		}
 		o.Secrets = append(o.Secrets, s)
 	}
-	for _, text := range c.private {
+	for _, text := range private {
 		p, err := egress.ParsePrivate(text)
 		if err != nil {
 			return nil, usagef("--allow-private: %w", err)

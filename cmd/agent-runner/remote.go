@@ -55,10 +55,10 @@ func remoteCommand(e *env, cmd *cobra.Command, run func(ctx context.Context, r *
 		ctx, stop := interruptible(cmd.Context(), func() {})
 		defer stop()
 		var err error
-		if r.Client, err = e.connect(r.server); err != nil {
+		if r.Client, err = connect(e, r.server); err != nil {
 			return err
 		}
-		return e.explain(ctx, r.Server(), run(ctx, r, args))
+		return explain(ctx, e, r.Server(), run(ctx, r, args))
 	}
 	cmd.SetUsageTemplate(remoteUsage)
 	cmd.Flags().SortFlags = false
@@ -112,8 +112,8 @@ func noArguments(maxArgs int) []string {
 
 // connect returns a client for the selected server, with its key. server is the value
 // of --server.
-func (e *env) connect(server string) (*client.Client, error) {
-	kept, err := e.logins()
+func connect(e *env, server string) (*client.Client, error) {
+	kept, err := readLogins(e)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +128,10 @@ func (e *env) connect(server string) (*client.Client, error) {
 	if key == "" {
 		return nil, usagef("no key for %[1]s; log in with: agent-runner login %[1]s", at)
 	}
-	return e.client(at, key)
+	return newClient(e, at, key)
 }
 
-func (e *env) client(at, key string) (*client.Client, error) {
+func newClient(e *env, at, key string) (*client.Client, error) {
 	c, err := client.New(at, key, &client.Options{UserAgent: "agent-runner/" + version()})
 	if err != nil {
 		return nil, usagef("%w", err)
@@ -141,7 +141,7 @@ func (e *env) client(at, key string) (*client.Client, error) {
 
 // explain converts an error of the client into the error that the user sees. It adds the
 // exit code and what to do.
-func (e *env) explain(ctx context.Context, server string, err error) error {
+func explain(ctx context.Context, e *env, server string, err error) error {
 	var ended *endedError
 	var p *client.Problem
 	var gone *client.UnreachableError
@@ -153,7 +153,7 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 	case errors.As(err, &p) && p.Code() == client.Invalid && len(p.Errors) == 1 && misplaced[p.Errors[0].Location] != "":
 		return &endedError{exitFailed, errors.New(misplaced[p.Errors[0].Location])}
 	case errors.As(err, &p):
-		return &endedError{exitFailed, fmt.Errorf("%w%s", err, e.remedy(p, server, time.Now()))}
+		return &endedError{exitFailed, fmt.Errorf("%w%s", err, remedy(e, p, server, time.Now()))}
 	case errors.As(err, &gone):
 		return &endedError{exitFailed, fmt.Errorf("%w; is it running, and is the address right?", err)}
 	}
@@ -162,7 +162,7 @@ func (e *env) explain(ctx context.Context, server string, err error) error {
 
 // remedy returns what to do about a problem, as a suffix, unless the server's message
 // says it.
-func (e *env) remedy(p *client.Problem, server string, now time.Time) string {
+func remedy(e *env, p *client.Problem, server string, now time.Time) string {
 	again := ""
 	if p.RetryAfter > 0 {
 		at := now.Add(p.RetryAfter).Format(time.TimeOnly)
@@ -270,9 +270,6 @@ func shortDigest(d string) string {
 	}
 	return d
 }
-
-// since returns the time since t, such as "5m ago".
-func since(t time.Time) string { return ago(time.Since(t)) }
 
 // A listLimit holds the flags --limit and --all of a list command.
 type listLimit struct {

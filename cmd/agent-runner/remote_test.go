@@ -18,6 +18,6 @@ func TestTryAgainIsSaidOnce(t *testing.T) {
 		"the quota runs_per_day is reached: 20 of 20; try again in 1h0m0s": ", at 00:00:00",
 		"the database is unavailable; try again":                           "; try again in 1h0m0s, at 00:00:00",
 	} {
-		require.Equal(t, want, e.remedy(&client.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
+		require.Equal(t, want, remedy(e, &client.Problem{Detail: detail, RetryAfter: time.Hour}, "", now), detail)
 	}
 }

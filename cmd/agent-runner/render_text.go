@@ -360,17 +360,3 @@ func partText(p *abi.Part) string {
 	}
 	return "[" + strings.TrimSuffix(p.Type, "_url") + "]"
 }
-
-func after(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
-}
-
-func count(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

@@ -89,11 +89,3 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	return usagef("%w; see %s --help", err, cmd.CommandPath())
 }
-
-// short truncates s to limit characters for display.
-func short(s string, limit int) string {
-	if r := []rune(s); len(r) > limit {
-		return string(r[:limit-1]) + "…"
-	}
-	return s
-}

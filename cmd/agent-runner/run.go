@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,7 +93,7 @@ pause, a crash or a restart with: agent-runner runs resume RUN`,
 	tinyGoFlag(cmd, e)
 	f.StringArrayVar(&c.configs, "module-config", nil, "configure a module: `NAME=JSON` or NAME=@FILE")
 	f.StringArrayVar(&c.grants, "grant", nil, "grant a module a power, as in agent.yaml: `NAME=POWER`, such as notify=http:hooks.example.com")
-	networkFlags(cmd, c)
+	networkFlags(cmd, &c.secrets, &c.private)
 	f.StringVarP(&c.file, "file", "f", "", "read the agent from an agent.yaml; flags override it")
 	f.StringVar(&c.model, "model", "", "the model's `NAME`")
 	f.StringVar(&c.baseURL, "base-url", "", "the `URL` of an OpenAI-compatible endpoint")
@@ -177,7 +176,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	}
 	refused := source.refuses(messages) // returned later: errors of the agent and its modules come first
 	o := &host.FileOptions{Model: source.model, WrapModel: source.wrap}
-	if at := c.env.storeAt(c.storeAt); at != "" && c.resume == "" && refused == nil {
+	if at := storePath(c.env, c.storeAt); at != "" && c.resume == "" && refused == nil {
 		if c.store, err = openStore(ctx, c.env, at); err != nil {
 			return err
 		}
@@ -204,15 +203,15 @@ func (c *runCommand) withAgent(ctx context.Context, file *agentfile.File, o *hos
 		return err
 	}
 	defer closeHost(h)
-	tracer, flush, err := c.env.tracer(ctx)
+	tracer, flush, err := newTracer(ctx, c.env)
 	if err != nil {
 		return err
 	}
 	defer flush()
-	if o.Network, err = c.network(); err != nil {
+	if o.Network, err = networkOptions(c.env, c.secrets, c.private); err != nil {
 		return err
 	}
-	o.Getenv, o.Logger, o.Tracer = c.env.getenv, c.logger(), tracer
+	o.Getenv, o.Logger, o.Tracer = c.env.getenv, newLogger(c.screen, c.verbose), tracer
 	a, err := h.NewAgentFromFile(ctx, file, o)
 	if err != nil {
 		return beforeRun(ctx, explainConfig(err))
@@ -244,7 +243,7 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 	if err != nil {
 		return err
 	}
-	o.Journal = c.env.journalOptions(c.store, "", text)
+	o.Journal = journalOptions(c.env, c.store, "", text)
 	o.Values, o.ReadModule = c.store, keepModule(c.store)
 	return nil
 }
@@ -389,12 +388,8 @@ func exitOf(ended error, storeAt string) error {
 	return &endedError{exitFailed, ended}
 }
 
-// logger returns the logger of the host. It shows warnings, and with --verbose all
-// messages.
-func (c *runCommand) logger() *slog.Logger {
-	level := slog.LevelWarn
-	if c.verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(&noteHandler{screen: c.screen, level: level})
+// host creates the host with the user's cache and fault directories.
+func (c *runCommand) host(ctx context.Context) (*host.Host, error) {
+	h, _, err := newHost(ctx, c.env, c.chosen, host.Options{CacheDir: c.cacheDir, FaultDir: c.faultDir, Logger: newLogger(c.screen, c.verbose)})
+	return h, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -102,7 +101,7 @@ func (c *runsCommand) command(cmd *cobra.Command, run, atServer func(ctx context
 // inStore opens the store and calls run.
 func (c *runsCommand) inStore(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	where := cmp.Or(c.storeAt, c.env.getenv(envStore), defaultStore)
-	at := c.env.storeAt(where)
+	at := storePath(c.env, where)
 	var err error
 	if c.store, err = openKept(ctx, c.env, where); err != nil {
 		return err
@@ -202,19 +201,6 @@ func statusText(r *journal.RunInfo, now time.Time) string {
 	}
 }
 
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd ago", int(d.Hours()/24))
-	}
-}
-
 // again recreates the agent of a stored run, and calls fn with it.
 func (c *runsCommand) again(ctx context.Context, r *runCommand, info *journal.RunInfo, fn func(*host.Agent) error) error {
 	file, replay, err := fileOf(info)
@@ -227,7 +213,7 @@ func (c *runsCommand) again(ctx context.Context, r *runCommand, info *journal.Ru
 	}
 	r.env, r.store, r.storeAt, r.output, r.screen = c.env, c.store, c.storeAt, c.output, newScreen(c.env)
 	o := &host.FileOptions{Model: source.model, Values: c.store, Tenant: info.Tenant, ReadModule: keptModule(c.store, info),
-		Journal: c.env.journalOptions(c.store, info.Tenant, info.Spec)}
+		Journal: journalOptions(c.env, c.store, info.Tenant, info.Spec)}
 	return r.withAgent(ctx, file, o, fn)
 }
 
@@ -252,7 +238,7 @@ Exit codes: those of run; 2 also if the run cannot be resumed.`,
 	}, func(ctx context.Context, id string) error { return c.resumeAtServer(ctx, r, id) })
 	cmd.Flags().StringArrayVar(&r.answers, "answer", nil, "answer an interrupt: `ID=ANSWER`, where ANSWER is approve, deny, or JSON; repeatable")
 	cmd.Flags().BoolVar(&r.verbose, "verbose", false, "show more detail")
-	networkFlags(cmd, r)
+	networkFlags(cmd, &r.secrets, &r.private)
 	hostFlags(cmd, r)
 	return cmd
 }
@@ -417,18 +403,6 @@ func parseAge(text string) (time.Duration, error) {
 		return 0, usagef("want an age, such as --older-than 30d")
 	}
 	return parseDays("older-than", text)
-}
-
-// parseDays parses the value of a flag: a Go duration, or a number of days such as 30d.
-func parseDays(flag, text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	} else if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return d, nil
-	}
-	return 0, usagef("--%s is %q; want days, hours or minutes, such as 30d, 12h or 90m", flag, text)
 }
 
 // An exported run holds all stored data of a run.

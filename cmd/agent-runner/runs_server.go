@@ -27,7 +27,7 @@ func (c *runsCommand) isRemote() (bool, error) {
 	case c.env.getenv(envStore) != "":
 		return false, nil
 	}
-	l, err := c.env.logins()
+	l, err := readLogins(c.env)
 	return err == nil && l.Current != "", err
 }
 
@@ -35,10 +35,10 @@ func (c *runsCommand) isRemote() (bool, error) {
 func (c *runsCommand) atServer(ctx context.Context, id string, run func(ctx context.Context, id string) error) error {
 	c.remote = &remote{env: c.env, server: c.server, output: c.output}
 	var err error
-	if c.remote.Client, err = c.env.connect(c.server); err != nil {
+	if c.remote.Client, err = connect(c.env, c.server); err != nil {
 		return err
 	}
-	return c.env.explain(ctx, c.remote.Server(), run(ctx, id))
+	return explain(ctx, c.env, c.remote.Server(), run(ctx, id))
 }
 
 // listAtServer lists at most limit runs, or all if limit is 0.

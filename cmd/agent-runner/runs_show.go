@@ -381,12 +381,3 @@ func decode(b []byte, out any) bool {
 	_, err := abi.Decode(b, out)
 	return err == nil
 }
-
-// thousands formats a number with thousands separators.
-func thousands(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}

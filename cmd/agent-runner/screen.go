@@ -86,36 +86,3 @@ func (s *screen) prompt(format string, args ...any) {
 	s.endLine()
 	_, _ = io.WriteString(s.err, text)
 }
-
-// clean makes text of models, tools and modules safe for a terminal: it escapes control
-// characters and bidirectional formatting characters.
-func clean(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\r\n", "\n")
-	if strings.IndexFunc(s, unsafe) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		switch {
-		case !unsafe(c):
-			b.WriteRune(c)
-		case c < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, c)
-		}
-	}
-	return b.String()
-}
-
-func unsafe(c rune) bool {
-	switch {
-	case c == '\n', c == '\t':
-		return false
-	case c < 0x20, c >= 0x7f && c < 0xa0: // C0, DEL, C1
-		return true
-	case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069: // bidirectional formatting
-		return true
-	}
-	return false
-}

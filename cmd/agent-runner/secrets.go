@@ -32,7 +32,7 @@ or from a file, without the trailing newline. Agents use it as api_key_env.`,
 		Example: `  agent-runner secrets set OPENAI_API_KEY
   pass show openai | agent-runner secrets set OPENAI_API_KEY`,
 	}, func(ctx context.Context, r *remote, args []string) error {
-		value, err := e.readSecret("secret "+args[0], file)
+		value, err := readSecret(e, "secret "+args[0], file)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ or from a file, without the trailing newline. Agents use it as api_key_env.`,
 
 // readSecret reads a secret from a file, from the terminal without echo, or from
 // standard input. name is its name in prompts and errors.
-func (e *env) readSecret(name, path string) (string, error) {
+func readSecret(e *env, name, path string) (string, error) {
 	var b []byte
 	var err error
 	in, isFile := e.in.(*os.File)
@@ -55,7 +55,7 @@ func (e *env) readSecret(name, path string) (string, error) {
 	case path != "":
 		b, err = readFile(path, maxSecret)
 	case isFile && term.IsTerminal(int(in.Fd())):
-		b, err = e.askSecret(in, name+": ")
+		b, err = askSecret(e, in, name+": ")
 	default:
 		b, err = io.ReadAll(io.LimitReader(e.in, maxSecret+1))
 		if len(b) > maxSecret {

@@ -169,7 +169,7 @@ func (c *serveCommand) options() (*server.Options, error) {
 	if o.Logger, err = c.logger(); err != nil {
 		return nil, err
 	}
-	network, err := (&runCommand{env: c.env, private: c.private}).network()
+	network, err := networkOptions(c.env, nil, c.private)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return listenError(address, err)
 	}
 	defer listener.Close()
-	where := cmp.Or(c.env.storeAt(c.storeAt), c.env.storeAt(defaultStore))
+	where := cmp.Or(storePath(c.env, c.storeAt), storePath(c.env, defaultStore))
 	if o.Store, err = store.Open(ctx, where, keep); err != nil {
 		return beforeServing(ctx, err)
 	}
@@ -253,7 +253,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer closeHost(o.Host)
-	tracer, flush, err := c.env.tracer(ctx)
+	tracer, flush, err := newTracer(ctx, c.env)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
-	"os"
 	"sync"
 
 	"github.com/agent-runner/agent-runner/abi"
@@ -14,14 +12,6 @@ import (
 	"github.com/agent-runner/agent-runner/host/model/cassette"
 	"github.com/agent-runner/agent-runner/internal/agentfile"
 )
-
-// demoCassette is a recorded conversation for users without a model. It answers
-// demoPrompt.
-//
-//go:embed demo.cassette
-var demoCassette []byte
-
-const demoPrompt = "What is 17% of 2,340?"
 
 // anyModel is the model name used if the user names an endpoint but no model. Endpoints
 // with a single model accept any name.
@@ -89,21 +79,6 @@ func (s *source) play(tape *cassette.Cassette) {
 	s.model = s.replay
 }
 
-// builtinRecording names the built-in recording.
-const builtinRecording = "builtin:"
-
-// recording loads a recording from a file, or the built-in one.
-func recording(name string) (*cassette.Cassette, error) {
-	if name == builtinRecording {
-		return cassette.Parse("the built-in recording", demoCassette)
-	}
-	tape, err := cassette.Load(name)
-	if file := (*os.PathError)(nil); errors.As(err, &file) {
-		return nil, usagef("%s: %w; want a recording made with: agent-runner run --record FILE", name, file.Err)
-	}
-	return tape, err
-}
-
 // keptSource returns the source of answers for a resumed run.
 func keptSource(replay string) (*source, error) {
 	s := &source{}
@@ -142,32 +117,4 @@ func (r *rewinder) current() *cassette.Replay {
 // Generate implements [model.Model].
 func (r *rewinder) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
 	return r.current().Generate(ctx, req, sink)
-}
-
-// demo is the name of the built-in recording in flags.
-const demo = "demo"
-
-// recordedModel returns a server's model that answers from a recording, or nil if replay
-// is "".
-func recordedModel(replay string) (model.Model, error) {
-	switch replay {
-	case "":
-		return nil, nil
-	case demo:
-		replay = builtinRecording
-	}
-	tape, err := recording(replay)
-	if err != nil {
-		return nil, err
-	}
-	return anywhere{tape}, nil
-}
-
-// anywhere answers each request with the recorded answer to an equal request, at any
-// position of the recording, so that runs can be concurrent and repeated.
-type anywhere struct{ tape *cassette.Cassette }
-
-// Generate implements [model.Model].
-func (a anywhere) Generate(ctx context.Context, req *model.Request, sink func(abi.Chunk) error) (*abi.Response, error) {
-	return a.tape.Resume().Generate(ctx, req, sink)
 }

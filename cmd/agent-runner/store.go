@@ -26,8 +26,8 @@ const defaultStore = "default"
 
 const storeHelp = "the path of an SQLite database, postgres://…, or default for the database in the user's state directory"
 
-// storeAt returns the location of the store in the flag, or else in the environment.
-func (e *env) storeAt(flag string) string {
+// storePath returns the location of the store in the flag, or else in the environment.
+func storePath(e *env, flag string) string {
 	if flag == "" {
 		flag = e.getenv(envStore)
 	}
@@ -41,7 +41,7 @@ func (e *env) storeAt(flag string) string {
 }
 
 // journalOptions returns the options that journal runs in a store.
-func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage) *journal.Options {
+func journalOptions(e *env, s store.Store, tenant string, spec json.RawMessage) *journal.Options {
 	var j journal.Journal = s
 	if e.journal != nil {
 		j = e.journal(s)
@@ -50,7 +50,7 @@ func (e *env) journalOptions(s store.Store, tenant string, spec json.RawMessage)
 }
 
 func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
-	s, err := store.Open(ctx, e.storeAt(flag), nil)
+	s, err := store.Open(ctx, storePath(e, flag), nil)
 	if err != nil {
 		return nil, beforeRun(ctx, err)
 	}
@@ -60,7 +60,7 @@ func openStore(ctx context.Context, e *env, flag string) (store.Store, error) {
 // openKept opens an existing store. It returns an error if a database file is missing,
 // instead of creating it.
 func openKept(ctx context.Context, e *env, flag string) (store.Store, error) {
-	at := e.storeAt(flag)
+	at := storePath(e, flag)
 	if path := strings.TrimPrefix(at, "file://"); flag != defaultStore && !strings.Contains(path, "://") {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, usagef("no store at %s; check the path, or create a store with: agent-runner run --store", at)

@@ -28,9 +28,9 @@ const (
 // flushTimeout bounds sending the last spans at exit.
 const flushTimeout = 5 * time.Second
 
-// tracer returns a tracer that exports spans to the endpoint in the environment, or nil
+// newTracer returns a tracer that exports spans to the endpoint in the environment, or nil
 // without one. flush sends the remaining spans.
-func (e *env) tracer(ctx context.Context) (t chain.Tracer, flush func(), err error) {
+func newTracer(ctx context.Context, e *env) (t chain.Tracer, flush func(), err error) {
 	at := e.getenv(envOTLPTraces)
 	if base := e.getenv(envOTLP); at == "" && base != "" {
 		at = strings.TrimRight(base, "/") + "/v1/traces"
