@@ -17,9 +17,6 @@ const (
 	envCompileTime   = "AGENT_RUNNER_COMPILE_TIME"
 )
 
-// A budget holds the resource limits of the host as the user wrote them.
-type budget struct{ memory, compileMemory, compileTime string }
-
 // budgetFlags adds the budget flags, which all commands have.
 func budgetFlags(cmd *cobra.Command, b *budget) {
 	flags := cmd.PersistentFlags()
@@ -28,8 +25,9 @@ func budgetFlags(cmd *cobra.Command, b *budget) {
 	flags.StringVar(&b.compileTime, "compile-time", "", "`TIME` limit for compiling one module (default: $"+envCompileTime+", else 30s)")
 }
 
-// apply parses the budget into the options of a host.
-func (b *budget) apply(e *env, o *host.Options) error {
+// applyBudget parses the budget into the options of a host.
+func applyBudget(e *env, o *host.Options) error {
+	b := &e.budget
 	size := func(flag, env, given string, to *int64) error {
 		text := cmp.Or(given, e.getenv(env))
 		if text == "" {

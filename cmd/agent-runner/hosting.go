@@ -16,7 +16,7 @@ const envCacheDir = "AGENT_RUNNER_CACHE"
 // directory cannot be used, the host has none.
 func newHost(ctx context.Context, e *env, chosen bool, o host.Options) (h *host.Host, cacheDir string, err error) {
 	o.CompileChild = e.compile
-	if err := e.budget.apply(e, &o); err != nil {
+	if err := applyBudget(e, &o); err != nil {
 		return nil, "", err
 	}
 	if !chosen {

@@ -35,11 +35,6 @@ func newModule(e *env) *cobra.Command {
 	return cmd
 }
 
-// tinyGoFlag adds the flag --tinygo to a command that builds source folders.
-func tinyGoFlag(cmd *cobra.Command, e *env) {
-	cmd.Flags().BoolVar(&e.tinyGo, "tinygo", false, "if the module is a folder of Go sources, build it with TinyGo")
-}
-
 // moduleFlags adds the flags of commands that load one module.
 func moduleFlags(cmd *cobra.Command, output, cacheDir *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "`text` or json")

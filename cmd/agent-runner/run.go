@@ -248,14 +248,6 @@ func (c *runCommand) keepRuns(o *host.FileOptions, file *agentfile.File, source 
 	return nil
 }
 
-// beforeRun returns err, or a cancellation error if ctx is done.
-func beforeRun(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return &endedError{exitCanceled, errors.New("canceled before the run started")}
-	}
-	return err
-}
-
 // runs runs the agent --repeat times. It returns the error of the first failed run.
 func (c *runCommand) runs(ctx context.Context, a *host.Agent, source *source, messages []abi.Message) error {
 	var show renderer = &textRenderer{screen: c.screen, verbose: c.verbose}
